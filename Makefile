@@ -23,7 +23,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
 # The packages that start no goroutine (internal/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
-SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|modeltest|nearest|pictures)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
+SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|modeltest|nearest|pictures|testmode)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -104,7 +105,7 @@ func TestCompressReencoded(t *testing.T) {
 	zeros := content{"zeros", layout.F32, []int{1300, 1024}, make([]byte, 4*1300*1024)}
 	m := openBytes(t, safeTensors(0, "{}", random, zeros))
 	dtypes := []layout.DType{layout.Q8_0, layout.BF16, layout.I8}
-	if testing.Short() {
+	if testmode.Brief() {
 		dtypes = dtypes[:1]
 	}
 	for _, d := range dtypes {
@@ -199,7 +200,7 @@ func TestCompressedSourceDamaged(t *testing.T) {
 // TestCompressMemory: it does not grow with the tensor.
 func TestCompressMemory(t *testing.T) {
 	size := 256 << 20
-	if testing.Short() {
+	if testmode.Brief() {
 		size = 64 << 20
 	}
 	m := open(t, write(t, safeTensors(0, "{}", content{"w", layout.U8, []int{size}, make([]byte, size)})), nil)

@@ -13,17 +13,12 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
-
-// sameFloats compares bit by bit, but for NaNs.
-func sameFloats(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(a, b float32) bool {
-		return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
-	})
-}
 
 // weights are normally distributed, as in real models.
 func weights(name string, shape ...int) (content, []float32) {
@@ -47,7 +42,7 @@ func TestReencode(t *testing.T) {
 	}
 	m := openBytes(t, safeTensors(2, "{}", c))
 	dtypes := encodable
-	if testing.Short() {
+	if testmode.Brief() {
 		dtypes = []layout.DType{layout.BF16, layout.Q4_0}
 	}
 	for _, d := range dtypes {
@@ -370,10 +365,5 @@ func TestNarrowed(t *testing.T) {
 // floatFile is a SafeTensors file of two rows of values.
 func floatFile(name string, values []float32) []byte {
 	header := fmt.Sprintf(`{%q:{"dtype":"F32","shape":[2,%d],"data_offsets":[0,%d]}}`, name, len(values)/2, 4*len(values))
-	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
-	b = append(b, header...)
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
+	return modeltest.WithHeader(header, mmapio.Bytes(values)...)
 }

@@ -121,7 +121,7 @@ func (p *Plan) readManifest() (*manifest.File, error) {
 	w.Flush()
 	few, lim := *p, (*layout.Limits)(nil).WithDefaults()
 	md := layout.Metadata{{Key: "metadata", Value: p.Metadata}, {Key: "index", Value: p.index}}
-	if uint64(size)+uint64(w.Size()) <= lim.HeaderBytes && uint64(len(p.Tensors)) <= lim.Tensors && jsontext.Readable(md) {
+	if uint64(size)+uint64(w.Size()) <= lim.HeaderBytes && uint64(len(p.Tensors)) <= lim.Tensors && jsontext.Readable(p.Metadata) && jsontext.Readable(md) {
 		few.Metadata, few.index = nil, nil
 		few.parts = slices.Clone(p.parts)
 		for i := range few.parts {

@@ -163,20 +163,20 @@ func originals(md layout.Metadata) map[string]original {
 
 func parseShape(o layout.Metadata) (shape []int, ok bool) {
 	v, _ := o.Get("shape")
-	switch v := v.(type) {
-	case []any:
-		return []int{}, len(v) == 0
-	case []json.Number:
-		for _, text := range v {
-			n, err := strconv.Atoi(string(text))
-			if err != nil || n < 0 {
-				return nil, false
-			}
-			shape = append(shape, n)
-		}
-		return shape, true
+	list, ok := v.(layout.List)
+	if !ok || uint64(list.Len()) > (*layout.Limits)(nil).WithDefaults().Rank {
+		return nil, false
 	}
-	return nil, false
+	shape = []int{}
+	for v := range list.All() {
+		text, _ := v.(json.Number)
+		n, err := strconv.Atoi(string(text))
+		if err != nil || n < 0 {
+			return nil, false
+		}
+		shape = append(shape, n)
+	}
+	return shape, true
 }
 
 // restore undoes what an earlier conversion did to a tensor that it could not store as it was.

@@ -87,8 +87,8 @@ func describeForGGUF(out *layout.Metadata, md layout.Metadata) {
 		}
 	}
 	if vocab, _ := md.Get("vocab"); vocab != nil {
-		if tokens, ok := vocab.([]string); ok {
-			add(keyTokens, tokens)
+		if hasType(vocab, "[string]") {
+			add(keyTokens, vocab)
 		}
 	}
 }

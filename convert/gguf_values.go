@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -88,28 +89,45 @@ func beside(all, md layout.Metadata) func(key string) any {
 	}
 }
 
-// withBytes returns v with the bytes of its strings that JSON could not hold.
+// withBytes returns v with the bytes of its strings that JSON could not hold. Slices of strings are of GGUF files, and have
+// them.
 func withBytes(v, raw any) any {
 	switch v := v.(type) {
 	case string:
 		if b, ok := blobOf(raw); ok {
 			return b
 		}
-	case []string:
-		places, _ := raw.(layout.Metadata)
-		if len(places) == 0 {
-			return v
+	case layout.List:
+		if places, _ := raw.(layout.Metadata); len(places) > 0 {
+			return mended{v, places}
 		}
-		v = slices.Clone(v)
-		for place, raw := range places.All() {
-			b, ok := blobOf(raw)
-			if i, err := strconv.Atoi(place); ok && err == nil && 0 <= i && i < len(v) {
-				v[i] = b
-			}
-		}
-		return v
 	}
 	return v
+}
+
+// mended is a list of strings. Some of them, by their positions in rising order, have bytes that JSON could not hold.
+type mended struct {
+	layout.List
+	bytes layout.Metadata
+}
+
+// All yields the strings with their bytes.
+func (m mended) All() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		i, left := 0, m.bytes
+		for v := range m.List.All() {
+			if len(left) > 0 && left[0].Key == strconv.Itoa(i) {
+				if b, ok := blobOf(left[0].Value); ok {
+					v = b
+				}
+				left = left[1:]
+			}
+			if !yield(v) {
+				return
+			}
+			i++
+		}
+	}
 }
 
 func blobOf(raw any) (string, bool) {
@@ -124,7 +142,7 @@ func blobOf(raw any) (string, bool) {
 }
 
 // typedValue returns v as the type that numberType names, or as the type that fits v if the
-// name is empty.
+// name is empty. A list of strings stays one.
 func typedValue(v any, name string) (any, error) {
 	if hasType(v, name) {
 		return v, nil
@@ -133,24 +151,24 @@ func typedValue(v any, name string) (any, error) {
 	if array {
 		elem = strings.TrimSuffix(elem, "]")
 	}
-	texts, bools, isArray := partsOf(v)
+	p := partsOf(v)
 	switch {
-	case array != isArray && name != "", texts == nil && bools == nil:
-	case elem == "bool", elem == "" && bools != nil:
-		if len(bools) > 0 || len(texts) == 0 {
-			return append([]bool{}, bools...), nil
+	case array != p.array && name != "", p.others, p.bools && p.texts:
+	case elem == "bool", elem == "" && p.bools:
+		if !p.texts {
+			return slices.AppendSeq(make([]bool, 0, p.n), only[bool](p.all)), nil
 		}
 	case elem == "string":
-		if len(texts) == 0 {
+		if p.n == 0 {
 			return []string{}, nil
 		}
-	case bools != nil:
+	case p.bools:
 	default:
 		if elem == "" {
-			elem = fittingType(texts)
+			elem = fittingType(p)
 		}
 		if t, ok := numbers[elem]; ok {
-			v, err := parseNumbers(t, texts, isArray)
+			v, err := parseNumbers(t, p)
 			if err != nil {
 				return nil, fmt.Errorf("%w: no value of type %s: %w", layout.ErrInvalid, elem, errors.Unwrap(err))
 			}
@@ -169,47 +187,102 @@ func hasType(v any, name string) bool {
 		return name == "" || name == "bool"
 	case []string:
 		return len(x) > 0 && name == "" || name == "[string]"
+	case layout.List:
+		return x.Len() > 0 && (name == "" || name == "[string]") && isStrings(x)
 	}
 	return numberType(v) != nil && (name == "" || name == numberType(v))
 }
 
-// partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number. NaN and infinities
-// are strings.
-func partsOf(v any) (texts []string, bools []bool, array bool) {
-	list := reflect.ValueOf([]any{v})
-	switch v.(type) {
-	case []any, []string, []json.Number:
-		list, array = reflect.ValueOf(v), true
-	}
-	texts = []string{}
-	for i := range list.Len() {
-		switch x := list.Index(i).Interface().(type) {
-		case json.Number:
-			texts = append(texts, string(x))
-		case string:
-			texts = append(texts, x)
-		case bool:
-			bools = append(bools, x)
-		default:
-			return nil, nil, array
+// isStrings reports whether all elements are strings.
+func isStrings(list layout.List) bool {
+	for v := range list.All() {
+		if _, ok := v.(string); !ok {
+			return false
 		}
 	}
-	switch {
-	case len(bools) == 0:
-		return texts, nil, array
-	case len(texts) == 0:
-		return nil, bools, array
+	return true
+}
+
+// parts are the elements of an array, or one value.
+type parts struct {
+	all                  iter.Seq[any]
+	n                    int
+	array                bool
+	texts, bools, others bool // whether there are such; texts are numbers, too
+}
+
+// partsOf looks at the elements of an array, or at one value. NaN and infinities are strings.
+func partsOf(v any) parts {
+	p := parts{all: slices.Values([]any{v}), n: 1}
+	switch v := v.(type) {
+	case layout.List:
+		p = parts{all: v.All(), n: v.Len(), array: true}
+	case []any:
+		p = parts{all: slices.Values(v), n: len(v), array: true}
 	}
-	return nil, nil, array
+	for v := range p.all {
+		switch v.(type) {
+		case json.Number, string:
+			p.texts = true
+		case bool:
+			p.bools = true
+		default:
+			p.others = true
+		}
+	}
+	return p
+}
+
+// only yields the elements of type T.
+func only[T any](all iter.Seq[any]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for v := range all {
+			if x, ok := v.(T); ok && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// numbersIn yields the texts of numbers.
+func (p parts) numbersIn() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for v := range p.all {
+			text, ok := v.(string)
+			if !ok {
+				text = string(v.(json.Number))
+			}
+			if !yield(text) {
+				return
+			}
+		}
+	}
 }
 
 // fittingType names the type of numbers that no one has given a type: of 32 bits where these hold
 // them.
-func fittingType(texts []string) string {
-	for _, name := range []string{"u32", "i32", "u64", "i64"} {
-		if _, err := parseNumbers(numbers[name], texts, true); err == nil {
-			return name
+func fittingType(p parts) string {
+	var low int64
+	var high uint64
+	signed := false
+	for text := range p.numbersIn() {
+		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+			high = max(high, u)
+		} else if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			low, signed = min(low, n), true
+		} else {
+			return "f32"
 		}
+	}
+	switch {
+	case !signed && high <= math.MaxUint32:
+		return "u32"
+	case low >= math.MinInt32 && high <= math.MaxInt32:
+		return "i32"
+	case !signed:
+		return "u64"
+	case high <= math.MaxInt64:
+		return "i64"
 	}
 	return "f32"
 }
@@ -221,10 +294,11 @@ var numbers = map[string]reflect.Type{
 	"f32": reflect.TypeFor[float32](), "f64": reflect.TypeFor[float64](),
 }
 
-// parseNumbers returns a slice of numbers of type t, or the first of them.
-func parseNumbers(t reflect.Type, texts []string, array bool) (any, error) {
-	list := reflect.MakeSlice(reflect.SliceOf(t), len(texts), len(texts))
-	for i, text := range texts {
+// parseNumbers returns a slice of numbers of type t, or the only one.
+func parseNumbers(t reflect.Type, p parts) (any, error) {
+	list := reflect.MakeSlice(reflect.SliceOf(t), p.n, p.n)
+	i := 0
+	for text := range p.numbersIn() {
 		var u uint64
 		var n int64
 		var f float64
@@ -243,8 +317,9 @@ func parseNumbers(t reflect.Type, texts []string, array bool) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		i++
 	}
-	if array {
+	if p.array {
 		return list.Interface(), nil
 	}
 	return list.Index(0).Interface(), nil
@@ -296,7 +371,7 @@ func parseSetting(text string, old any) (any, error) {
 		return text, nil
 	case bool:
 		name = "bool"
-	case []string:
+	case []string, layout.List:
 		name = "[string]"
 	}
 	if before, after, ok := strings.Cut(text, ":"); ok && (numbers[before] != nil || before == "string" || before == "bool") {

@@ -27,13 +27,15 @@ const (
 // finite is layout.ErrInvalid.
 func ReadImportance(path string) (Importance, error) {
 	m, err := loader.Open(path, nil)
-	if errors.Is(err, layout.ErrFormat) {
+	if err == nil {
+		defer m.Close()
+	}
+	if errors.Is(err, layout.ErrFormat) || err == nil && m.Format() != layout.GGUF {
 		return nil, fmt.Errorf("%s: %w for an importance matrix, which is GGUF; llama-imatrix --in-file OLD -o NEW.gguf converts older ones", path, layout.ErrFormat)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close()
 	all := make(Importance)
 	for t := range m.Tensors() {
 		name, ok := strings.CutSuffix(t.Name(), sumsSuffix)
@@ -82,8 +84,12 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	return means, nil
 }
 
-// magnitudes returns the values of t, which are finite and not negative.
+// magnitudes returns the values of t, which are finite and not negative. Those of other types may be twenty times what is
+// stored of them.
 func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
+	if t.DType() != layout.F32 {
+		return nil, fmt.Errorf("%s: tensor %q: %w: %v, where an importance matrix has F32", m.Path(), t.Name(), layout.ErrInvalid, t.DType())
+	}
 	values := make([]float32, t.Elements())
 	if err := t.Dequantize(values); err != nil {
 		return nil, err

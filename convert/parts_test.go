@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -70,7 +71,7 @@ func values(t *testing.T, x loader.Tensor) []float32 {
 
 // sameBits reports whether all values are equal, NaNs among them.
 func sameBits(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(a, b float32) bool { return a == b || a != a && b != b })
+	return modeltest.SameBits(a, b) || slices.EqualFunc(a, b, func(a, b float32) bool { return a == b || a != a && b != b })
 }
 
 func sameShape(x loader.Tensor, want []int) bool {

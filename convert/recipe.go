@@ -168,6 +168,12 @@ func firstInt(config *loader.Config, key string) int {
 		return n
 	}
 	value, _ := config.Value(key)
+	if list, ok := value.(layout.List); ok {
+		for first := range list.All() {
+			n, _ := strconv.Atoi(fmt.Sprint(first))
+			return n
+		}
+	}
 	list := reflect.ValueOf(value)
 	if list.Kind() != reflect.Slice || list.Len() == 0 {
 		return 0
@@ -191,10 +197,12 @@ func layerOf(name string) int {
 
 // byLayer numbers names by the layers in them, and in a layer in order.
 func byLayer(names []string) map[string]int {
-	names = slices.Clone(names)
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(layerOf(a), layerOf(b)), cmp.Compare(a, b)) })
+	layers := make(map[string]int, len(names))
+	for _, name := range names {
+		layers[name] = layerOf(name)
+	}
 	places := make(map[string]int, len(names))
-	for i, name := range names {
+	for i, name := range slices.SortedFunc(slices.Values(names), func(a, b string) int { return cmp.Or(cmp.Compare(layers[a], layers[b]), cmp.Compare(a, b)) }) {
 		places[name] = i
 	}
 	return places

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -393,35 +394,43 @@ func TestImportance(t *testing.T) {
 // TestImportanceRefused: what is no importance is refused by name and place, and zeros alone weigh evenly.
 func TestImportanceRefused(t *testing.T) {
 	floats := func(name string, x ...float32) content {
-		b := make([]byte, 0, 4*len(x))
-		for _, v := range x {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-		return content{name, layout.F32, []int{len(x)}, b}
+		return content{name, layout.F32, []int{len(x)}, modeltest.Float32s(x...)}
 	}
 	read := func(list ...content) (convert.Importance, error) {
-		return convert.ReadImportance(write(t, safeTensors(0, "{}", list...)))
+		m, path := openBytes(t, safeTensors(0, "{}", list...)), filepath.Join(t.TempDir(), "source.gguf")
+		if _, err := convert.Write(t.Context(), m, path, nil); err != nil {
+			t.Fatal(err)
+		}
+		return convert.ReadImportance(path)
 	}
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for says, list := range map[string][]content{
-		`tensor "w.in_sum2": invalid: element 1 is NaN`:       {floats("w.counts", 1), floats("w.in_sum2", 1, nan)},
-		`tensor "w.in_sum2": invalid: element 0 is +Inf`:      {floats("w.counts", 1), floats("w.in_sum2", inf, 1)},
-		`tensor "w.in_sum2": invalid: element 1 is -1`:        {floats("w.counts", 1), floats("w.in_sum2", 1, -1)},
-		`tensor "w.counts": invalid: element 0 is NaN`:        {floats("w.counts", nan), floats("w.in_sum2", 1, 1)},
-		`tensor "w.counts": invalid: element 1 is -2`:         {floats("w.counts", 1, -2), floats("w.in_sum2", 1, 1)},
-		`tensor "w.counts": invalid: element 0 is +Inf`:       {floats("w.counts", inf), floats("w.in_sum2", 1, 1)},
-		`importance of "w": invalid: 3 sums, but 2 counts`:    {floats("w.counts", 1, 1), floats("w.in_sum2", 1, 1, 1)},
-		`"w": invalid: the mean of column 1 is no float32`:    {floats("w.counts", 1e-40), floats("w.in_sum2", 0, 1)},
-		`tensor "w.counts": not found`:                        {floats("w.in_sum2", 1)},
-		`no importance matrix: no tensor is called *.in_sum2`: {floats("w.counts", 1)},
-		`importance of "w": invalid: 2 sums, but 0 counts`:    {floats("w.counts"), floats("w.in_sum2", 1, 1)},
-		`importance of "w": invalid: 0 sums, but 0 counts`:    {floats("w.counts"), floats("w.in_sum2")},
-		`tensor "a.in_sum2": invalid: element 0 is -1`:        {floats("a.counts", 1), floats("a.in_sum2", -1), floats("w.counts", 1), floats("w.in_sum2", 1)},
+		`tensor "w.in_sum2": invalid: element 1 is NaN`:                        {floats("w.counts", 1), floats("w.in_sum2", 1, nan)},
+		`tensor "w.in_sum2": invalid: element 0 is +Inf`:                       {floats("w.counts", 1), floats("w.in_sum2", inf, 1)},
+		`tensor "w.in_sum2": invalid: element 1 is -1`:                         {floats("w.counts", 1), floats("w.in_sum2", 1, -1)},
+		`tensor "w.counts": invalid: element 0 is NaN`:                         {floats("w.counts", nan), floats("w.in_sum2", 1, 1)},
+		`tensor "w.counts": invalid: element 1 is -2`:                          {floats("w.counts", 1, -2), floats("w.in_sum2", 1, 1)},
+		`tensor "w.counts": invalid: element 0 is +Inf`:                        {floats("w.counts", inf), floats("w.in_sum2", 1, 1)},
+		`importance of "w": invalid: 3 sums, but 2 counts`:                     {floats("w.counts", 1, 1), floats("w.in_sum2", 1, 1, 1)},
+		`"w": invalid: the mean of column 1 is no float32`:                     {floats("w.counts", 1e-40), floats("w.in_sum2", 0, 1)},
+		`tensor "w.counts": not found`:                                         {floats("w.in_sum2", 1)},
+		`no importance matrix: no tensor is called *.in_sum2`:                  {floats("w.counts", 1)},
+		`importance of "w": invalid: 2 sums, but 0 counts`:                     {floats("w.counts"), floats("w.in_sum2", 1, 1)},
+		`importance of "w": invalid: 0 sums, but 0 counts`:                     {floats("w.counts"), floats("w.in_sum2")},
+		`tensor "w.in_sum2": invalid: F16, where an importance matrix has F32`: {floats("w.counts", 1), {"w.in_sum2", layout.F16, []int{1}, []byte{0, 60}}},
+		`tensor "a.in_sum2": invalid: element 0 is -1`:                         {floats("a.counts", 1), floats("a.in_sum2", -1), floats("w.counts", 1), floats("w.in_sum2", 1)},
 	} {
 		_, err := read(list...)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Count(err.Error(), "source") != 1 {
 			t.Errorf("%v, want %s once with its file", err, says)
 		}
+	}
+	compressed := filepath.Join(t.TempDir(), "zeros.apr") // to a 255th
+	if _, err := convert.Write(t.Context(), openBytes(t, safeTensors(0, "{}", floats("w.counts", 1), floats("w.in_sum2", make([]float32, 1<<16)...))), compressed, &convert.Options{Compress: convert.High}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := convert.ReadImportance(compressed); !errors.Is(err, layout.ErrFormat) {
+		t.Errorf("of another format: %v", err)
 	}
 	imp, err := read(floats("w.counts", 2, 0, 4, 8), floats("w.in_sum2", 1, 0, 5, 6, 0, 0, 4, 8))
 	if want := []float32{0.5, 0, 1, 1, 1, 1, 0.5, 1}; err != nil || !slices.Equal(imp["w"], want) {

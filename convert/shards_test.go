@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -524,7 +525,7 @@ func TestShardsCancelled(t *testing.T) {
 }
 
 func TestTooManyShards(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("a hundred thousand tensors, one goroutine")
 	}
 	var list []content

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -66,7 +67,7 @@ func TestShardsKilled(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "out.apr")
 	rounds := 20
-	if testing.Short() {
+	if testmode.Brief() {
 		rounds = 6
 	}
 	none, round := 0, 0

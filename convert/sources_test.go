@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -33,7 +34,7 @@ func typed(t *testing.T, v, kind, raw any) any {
 	case kindName != "" && kindName != "bool" && kindName != "string":
 		return number(t, fmt.Sprint(v), kindName)
 	}
-	if texts, ok := v.([]string); ok {
+	if texts, ok := layout.Slice[string](v); ok {
 		out := append([]string{}, texts...)
 		positions, _ := raw.(layout.Metadata)
 		for key, b := range positions.All() {
@@ -60,6 +61,9 @@ func decoded(t *testing.T, v any) []byte {
 }
 
 func list(v any) (all []any) {
+	if all, ok := layout.Slice[any](v); ok {
+		return all
+	}
 	for i := range reflect.ValueOf(v).Len() {
 		all = append(all, reflect.ValueOf(v).Index(i).Interface())
 	}
@@ -239,8 +243,9 @@ func TestSourceMetadata(t *testing.T) {
 	if want, _ := metadata(t, april).Get("params", "samplerate"); fmt.Sprint(rate) != fmt.Sprint(want) || rate == nil {
 		t.Errorf("samplerate %v, want %v", rate, want)
 	}
-	vocab, _ := md.Get("vocab")
-	if want, _ := metadata(t, april).Get("params", "tokens"); !reflect.DeepEqual(vocab, want) || len(list(vocab)) == 0 {
+	v, _ = md.Get("vocab")
+	vocab, _ := layout.Slice[string](v)
+	if want, _ := metadata(t, april).Get("params", "tokens"); !reflect.DeepEqual(any(vocab), want) || len(vocab) == 0 {
 		t.Errorf("vocab %v", vocab)
 	}
 }
@@ -267,7 +272,7 @@ func TestAPR1Metadata(t *testing.T) {
 
 // TestManyTokens: a vocabulary as large as those of today's models.
 func TestManyTokens(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("much metadata, one goroutine")
 	}
 	const n = 128_256

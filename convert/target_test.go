@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
@@ -43,7 +44,7 @@ func sameValues(t *testing.T, got, want *loader.Model) {
 			continue // it has no values
 		}
 		u, err := x.Float32s()
-		if err != nil || !slices.EqualFunc(u, v, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+		if err != nil || !modeltest.SameBits(u, v) {
 			t.Errorf("%s: %v is %v: other values, %v", w.Name(), w.DType(), x.DType(), err)
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // TestNoBoundsChecks compiles the package and expects the compiler to have proved every index
 // of the portable loops.
 func TestNoBoundsChecks(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("runs the go command")
 	}
 	goTool, err := exec.LookPath("go")

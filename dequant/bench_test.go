@@ -66,28 +66,28 @@ var conventions = []struct {
 	name string
 	g    Grouped
 }{
-	{"fp8-block", Grouped{Code: E4M3, GroupRows: 128, GroupCols: 128}},
+	{"fp8-block", Grouped{Code: layout.CodeE4M3, GroupRows: 128, GroupCols: 128}},
 	{"ct-int4", Grouped{Code: 4, GroupRows: 1, GroupCols: 128}},
-	{"ct-int8", Grouped{Code: Int8, GroupRows: 1}},
+	{"ct-int8", Grouped{Code: layout.CodeInt8, GroupRows: 1}},
 	{"mlx-4", Grouped{Code: 4, Bias: true, GroupRows: 1, GroupCols: 64}},
 	{"mlx-8", Grouped{Code: 8, Bias: true, GroupRows: 1, GroupCols: 64}},
 	{"mlx-3", Grouped{Code: 3, Bias: true, GroupRows: 1, GroupCols: 64}},
 	{"mlx-6", Grouped{Code: 6, Bias: true, GroupRows: 1, GroupCols: 64}},
-	{"bnb-nf4", Grouped{Code: NF4, GroupRows: 1, GroupCols: 64}},
-	{"bnb-int8", Grouped{Code: Int8By127, GroupRows: 1}},
-	{"mxfp4", Grouped{Code: E2M1, GroupRows: 1, GroupCols: 32}},
-	{"nvfp4", Grouped{Code: E2M1, GroupRows: 1, GroupCols: 16}},
-	{"awq", Grouped{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128}},
-	{"gptq-4", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
-	{"gptq-8", Grouped{Code: 8, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
-	{"gptq-4-act-order", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
-	{"gptq-3-act-order", Grouped{Code: 3, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
-	{"hqq-4", Grouped{Code: 4, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
-	{"hqq-4-axis-0", Grouped{Code: 4, Pack: PackSlabs, GroupCols: 1}},
-	{"hqq-3", Grouped{Code: 3, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
-	{"bitnet", Grouped{Code: 2, Pack: PackLowSlabs}},
-	{"hqq-2", Grouped{Code: 2, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
-	{"ct-int3-words", Grouped{Code: 3, Pack: PackWords, GroupRows: 1, GroupCols: 128}},
+	{"bnb-nf4", Grouped{Code: layout.CodeNF4, GroupRows: 1, GroupCols: 64}},
+	{"bnb-int8", Grouped{Code: layout.CodeInt8By127, GroupRows: 1}},
+	{"mxfp4", Grouped{Code: layout.CodeE2M1, GroupRows: 1, GroupCols: 32}},
+	{"nvfp4", Grouped{Code: layout.CodeE2M1, GroupRows: 1, GroupCols: 16}},
+	{"awq", Grouped{Code: 4, Pack: layout.PackAWQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-4", Grouped{Code: 4, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-8", Grouped{Code: 8, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-4-act-order", Grouped{Code: 4, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
+	{"gptq-3-act-order", Grouped{Code: 3, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
+	{"hqq-4", Grouped{Code: 4, Pack: layout.PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"hqq-4-axis-0", Grouped{Code: 4, Pack: layout.PackSlabs, GroupCols: 1}},
+	{"hqq-3", Grouped{Code: 3, Pack: layout.PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"bitnet", Grouped{Code: 2, Pack: layout.PackLowSlabs}},
+	{"hqq-2", Grouped{Code: 2, Pack: layout.PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"ct-int3-words", Grouped{Code: 3, Pack: layout.PackWords, GroupRows: 1, GroupCols: 128}},
 }
 
 // BenchmarkGrouped counts bytes of output, as BenchmarkDequant does.
@@ -99,7 +99,7 @@ func BenchmarkGrouped(b *testing.B) {
 					use(b, l)
 					g := c.g
 					g.Rows, g.Cols = uint64(n)/1024, 1024
-					if g.Pack == PackSlabs { // HQQ makes a row of each group, or a column
+					if g.Pack == layout.PackSlabs { // HQQ makes a row of each group, or a column
 						g.Rows, g.Cols = uint64(n)/64, 64
 						if g.GroupCols == 1 {
 							g.Rows, g.Cols = g.Cols, g.Rows
@@ -111,7 +111,7 @@ func BenchmarkGrouped(b *testing.B) {
 					p := Parts{Codes: randomBytes(rng, int(size)), Scales: make([]float32, count)}
 					for i, q := range p.Codes {
 						// Weights below 2⁻⁶ under a scale that makes the largest 448 are rare, and none is a NaN.
-						if g.Code == E4M3 && (q&0x78 == 0 && rng.IntN(256) > 0 || q&0x7f == 0x7f) {
+						if g.Code == layout.CodeE4M3 && (q&0x78 == 0 && rng.IntN(256) > 0 || q&0x7f == 0x7f) {
 							p.Codes[i] = q ^ 0x28
 						}
 					}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -53,6 +54,7 @@ func integers(d layout.DType, scale float32, zero int64) Codec {
 // TestCodecRange takes ranges that begin and end anywhere in blocks, far from the tensor's
 // beginning too.
 func TestCodecRange(t *testing.T) {
+	testmode.Sequential(t)
 	eachLevel(t, func(t *testing.T) {
 		for _, d := range types {
 			c, elems, size := plain(d), d.BlockElems(), d.BlockBytes()

@@ -1,58 +1,34 @@
 package dequant
 
-import "math"
+import (
+	"math"
 
-// A Code says what the code of an element stands for, before its scale. Code(1) to Code(8) are
-// unsigned integers of so many bits. They lie without gaps, the first in the lowest bits.
-type Code uint8
-
-// Codes other than unsigned integers. The first four take a byte, the others a nibble.
-const (
-	Int8      Code = 17 + iota // two's complement
-	Int8By127                  // bitsandbytes' int8: the scaled value is multiplied by float32(1/127)
-	E4M3                       // F8_E4M3
-	E5M2                       // F8_E5M2
-	E2M1                       // the lower nibble first; code 8 is −0 (transformers, MLX, compressed-tensors)
-	E2M1Plus                   // E2M1, but code 8 is +0 (ModelOpt, ggml)
-	NF4                        // bitsandbytes' table, the upper nibble first
-	FP4                        // bitsandbytes' table, the upper nibble first
-	numCodes  int  = 17 + iota
+	"github.com/tensormap/tensormap/layout"
 )
+
+// numCodes is one more than the last code.
+const numCodes = int(layout.CodeFP4) + 1
 
 // biased is the distance from the code of an unsigned integer to its kernel for Grouped.Bias.
 const biased = 8
 
 // Table returns the values of the sixteen codes of a nibble. ok is false for codes without a table.
-func (c Code) Table() (values [16]float32, ok bool) {
-	if c < E2M1 || int(c) >= numCodes {
+func Table(c layout.Code) (values [16]float32, ok bool) {
+	if c < layout.CodeE2M1 || int(c) >= numCodes {
 		return values, false
 	}
 	return [16]float32(codeValues[c][:]), true
 }
 
-// known reports whether c is one of the codes.
-func (c Code) known() bool { return 1 <= c && c <= 8 || Int8 <= c && int(c) < numCodes }
-
-// bits returns the size of a code.
-func (c Code) bits() int {
-	switch {
-	case c <= 8:
-		return int(c)
-	case c < E2M1:
-		return 8
-	}
-	return 4
-}
-
 // highFirst reports whether a byte holds its first element in the upper nibble.
-func (c Code) highFirst() bool { return c == NF4 || c == FP4 }
+func highFirst(c layout.Code) bool { return c == layout.CodeNF4 || c == layout.CodeFP4 }
 
 // codeValues are the values of all codes before their scales.
 var codeValues = [numCodes]*[256]float32{
 	1: &byteFloats, 2: &byteFloats, 3: &byteFloats, 4: &byteFloats,
 	5: &byteFloats, 6: &byteFloats, 7: &byteFloats, 8: &byteFloats,
-	Int8: &int8Floats, Int8By127: &int8Floats, E4M3: &e4m3Floats, E5M2: &e5m2Floats,
-	E2M1: nibbles(e2m1Floats), E2M1Plus: nibbles(e2m1PlusFloats), NF4: nibbles(nf4Floats), FP4: nibbles(bnbFP4Floats),
+	layout.CodeInt8: &int8Floats, layout.CodeInt8By127: &int8Floats, layout.CodeE4M3: &e4m3Floats, layout.CodeE5M2: &e5m2Floats,
+	layout.CodeE2M1: nibbles(e2m1Floats), layout.CodeE2M1Plus: nibbles(e2m1PlusFloats), layout.CodeNF4: nibbles(nf4Floats), layout.CodeFP4: nibbles(bnbFP4Floats),
 }
 
 // byteFloats[n] is n.

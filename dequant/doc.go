@@ -70,7 +70,8 @@
 //
 // Quantized checkpoints in SafeTensors store codes, scales and zero points as tensors of their own.
 // Grouped expands them. It takes scales as float32s, in the order of the matrix; Expand and
-// Transpose make these of what is stored. q is a code, s its scale, z its zero point or bias.
+// Transpose make these of what is stored. q is a code, s its scale, z its zero point or bias. Package layout
+// has the codes and packings.
 //
 //	convention                    Code             Pack       value         source
 //	FP8, block, channel, tensor   E4M3, E5M2       PackRows   x·s           transformers finegrained_fp8

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -120,7 +121,7 @@ func TestTypeTable(t *testing.T) {
 
 // skipInstrumented skips tests that count allocations in builds that add some.
 func skipInstrumented(t *testing.T) {
-	if raceEnabled {
+	if testmode.Races() {
 		t.Skip("sync.Pool drops items at random under the race detector")
 	}
 	src, dst := make([]byte, 8*18), make([]float32, 256)

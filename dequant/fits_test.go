@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -48,6 +49,7 @@ func fitInputs(rng *rand.Rand, elems, kind int) []float32 {
 
 // TestFits holds the kernels of searches against the function for one fit, for every number of fits.
 func TestFits(t *testing.T) {
+	testmode.Sequential(t)
 	same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }
 	for _, l := range levels {
 		if l.fit.affine == nil {
@@ -156,6 +158,7 @@ func TestWeighedSame(t *testing.T) {
 
 // TestFP4 holds MXFP4's codes against the nearest levels: the first of two, as ggml searches them.
 func TestFP4(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(79, 79))
 	eachLevel(t, func(t *testing.T) {
 		for round := range 4000 {

@@ -78,8 +78,8 @@ var generic = impl{
 		layout.MXFP4:  {run: encodeMXFP4},
 	},
 	grouped: func() (kernels [numCodes]groupKernel) {
-		for c := range Code(numCodes) {
-			if c.known() {
+		for c := range layout.Code(numCodes) {
+			if codeValues[c] != nil {
 				kernels[c] = expandGroups(c, codeValues[c], false)
 			}
 			if 1 <= c && c <= 8 {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -104,32 +105,34 @@ func TestGoldenQuantize(t *testing.T) { goldenQuantize(t, ".quant", 7) }
 
 func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 15) }
 
-// TestQuantizeRowsAsGGML reads files with the importance of 1,024 columns before the floats.
-func TestQuantizeRowsAsGGML(t *testing.T) { eachLevel(t, quantizeRowsAsGGML) }
+// TestQuantizeRowsAsGGML reads files with the importance of 1,024 columns before the floats. All cores share rows out the
+// same at every level.
+func TestQuantizeRowsAsGGML(t *testing.T) {
+	t.Run("all cores", func(t *testing.T) { quantizeRowsAsGGML(t, AllCores, parallelMin+parallelGrain) })
+	if !testmode.Races() {
+		eachLevel(t, func(t *testing.T) { quantizeRowsAsGGML(t, 1, 0) })
+	}
+}
 
-func quantizeRowsAsGGML(t *testing.T) {
+// quantizeRowsAsGGML quantizes the rows of each file as often as it takes to have more than least elements.
+func quantizeRowsAsGGML(t *testing.T, cores, least int) {
 	eachGolden(t, ".ggmlw", 12, func(t *testing.T, d layout.DType, in, out []byte) {
 		if !encodes(d) {
 			return
 		}
 		importance, src := toFloats(in)[:1024], toFloats(in)[1024:]
-		for _, cores := range []int{1, AllCores} {
-			rows := 1
-			if cores != 1 {
-				rows += 2 * parallelMin / len(src)
-			}
-			want, x := bytes.Repeat(out, rows), slices.Repeat(src, rows)
-			got := make([]byte, len(want))
-			if err := plain(d).QuantizeRows(got, x, importance, cores); err != nil {
-				t.Fatal(err)
-			}
-			if i := firstDifference(got, want); i >= 0 {
-				t.Errorf("%d cores: byte %d of %d", cores, i, len(want))
-			}
-			clear(got)
-			if _, err := plain(d).QuantizeLoss(got, x, importance, make([]float32, len(x)), cores); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("QuantizeLoss on %d cores: %v", cores, err)
-			}
+		rows := 1 + least/len(src)
+		want, x := bytes.Repeat(out, rows), slices.Repeat(src, rows)
+		got := make([]byte, len(want))
+		if err := plain(d).QuantizeRows(got, x, importance, cores); err != nil {
+			t.Fatal(err)
+		}
+		if i := firstDifference(got, want); i >= 0 {
+			t.Errorf("%d cores: byte %d of %d", cores, i, len(want))
+		}
+		clear(got)
+		if _, err := plain(d).QuantizeLoss(got, x, importance, make([]float32, len(x)), cores); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("QuantizeLoss on %d cores: %v", cores, err)
 		}
 	})
 }

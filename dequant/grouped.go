@@ -7,61 +7,12 @@ import (
 	"math"
 	"math/bits"
 	"sync"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
-// A Packing says where the codes of a matrix lie.
-type Packing uint8
-
-// Packings, with Rows and Cols as in Grouped.
-const (
-	// PackRows has the codes of one row after the other.
-	PackRows Packing = iota
-	// PackWords is PackRows in words of 32 bits, each with as many whole codes as fit. The upper bits
-	// of a word stay unused. Old releases of compressed-tensors write so.
-	PackWords
-	// PackGPTQ has 32-bit words [ceil(Cols × bits / 32), Rows]. Column r of the words is the dense row
-	// r of codes.
-	PackGPTQ
-	// PackAWQ has 32-bit words [Cols, ceil(Rows / 8)] of AutoAWQ's gemm. A word holds the nibbles of
-	// eight rows in the order 0, 2, 4, 6, 1, 3, 5, 7.
-	PackAWQ
-	// PackSlabs cuts the rows into as many slabs as a byte has codes, which share their bytes. The
-	// first slab has the highest bits. A slab of codes of 3 bits is one of ten in 32-bit words. The
-	// last slab may be short. HQQ writes so.
-	PackSlabs
-	// PackLowSlabs is PackSlabs whose first slab has the lowest bits. BitNet's codes of 2 bits lie so.
-	PackLowSlabs
-	// PackPlanes is PackGPTQ with the 32 codes of Code.bits() words in bit planes: first the words of the
-	// lowest 4 (or 2) bits of all, then those of the next 2, then those of the last. A plane's fields
-	// are in order, the first in the lowest bits. GPTQModel writes codes of 3, 5, 6 and 7 bits so.
-	PackPlanes
-	numPackings
-)
-
-// Grouped describes a tensor of codes whose scales lie apart. The value of an element is
-// (code − offset) · scale, or code · scale + offset if Bias is true. Difference, product and sum are
-// each rounded to float32.
-//
-// Sizes are those of one matrix in its logical order, whatever the order of its codes. A tensor of
-// more dimensions is several matrices, one after the other, in codes and scales.
-type Grouped struct {
-	Code Code
-	Pack Packing
-	Bias bool
-	// Permuted columns have their groups from Parts.GroupOf (act-order).
-	Permuted bool
-
-	Rows, Cols uint64
-	// RowBytes is the distance of two rows of codes, or 0 if they leave no byte between them. Only
-	// PackRows and PackWords have it.
-	RowBytes uint64
-	// GroupRows × GroupCols elements share a scale; 0 means all rows or columns. Groups at the edges
-	// may be smaller.
-	GroupRows, GroupCols uint64
-	// ScaleCols is the number of scales from one row of groups to the next, or 0 if there are as many
-	// as groups.
-	ScaleCols uint64
-}
+// Grouped expands what a [layout.Grouped] describes. Difference, product and sum are each rounded to float32.
+type Grouped layout.Grouped
 
 // Parts are the stored parts of some elements of a Grouped tensor.
 type Parts struct {
@@ -78,24 +29,24 @@ type Parts struct {
 // Pack or Bias. It wraps ErrLength if sizes do not fit each other, or 56 bits.
 func (g Grouped) Check() error {
 	switch {
-	case !g.Code.known() || g.Pack >= numPackings, g.Bias && g.Code > 8,
-		g.Pack == PackGPTQ && g.Code > 8, g.Pack == PackPlanes && (g.Code > 7 || 32%g.Code.bits() == 0), g.Pack == PackAWQ && g.Code != 4,
-		g.Pack == PackWords && g.Code > 8, g.inSlabs() && g.Code > 4 && g.Code != 8, g.Pack == PackLowSlabs && g.Code == 3,
-		g.Code == Int8By127 && (g.GroupCols != 0 || g.Permuted):
-		return fmt.Errorf("dequant: code %d in packing %d, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
+	case int(g.Code) >= numCodes || codeValues[g.Code] == nil || g.Pack > layout.PackPlanes, g.Bias && g.Code > 8,
+		g.Pack == layout.PackGPTQ && g.Code > 8, g.Pack == layout.PackPlanes && (g.Code > 7 || 32%g.Code.Bits() == 0), g.Pack == layout.PackAWQ && g.Code != 4,
+		g.Pack == layout.PackWords && g.Code > 8, g.inSlabs() && g.Code > 4 && g.Code != 8, g.Pack == layout.PackLowSlabs && g.Code == 3,
+		g.Code == layout.CodeInt8By127 && (g.GroupCols != 0 || g.Permuted):
+		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
 	// A tensor of 2⁵⁶ elements exceeds every memory. Nothing below it overflows.
 	const most = 1 << 56
 	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || max(g.Rows, g.Cols) > min(most, math.MaxInt) {
 		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
 	}
-	if g.Pack == PackPlanes && g.Cols%32 != 0 {
+	if g.Pack == layout.PackPlanes && g.Cols%32 != 0 {
 		return fmt.Errorf("dequant: %d columns in planes of 32: %w", g.Cols, ErrLength)
 	}
 	if g.RowBytes != 0 {
 		hi, n := bits.Mul64(g.Rows, g.RowBytes)
 		if !g.inRows() || g.RowBytes < g.tight() || hi != 0 || n > most {
-			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.bits(), ErrLength)
+			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.Bits(), ErrLength)
 		}
 	}
 	if g.ScaleCols != 0 {
@@ -118,9 +69,9 @@ func groups(n, size uint64) uint64 {
 	return (n-1)/size + 1
 }
 
-func (g Grouped) inRows() bool { return g.Pack == PackRows || g.Pack == PackWords }
+func (g Grouped) inRows() bool { return g.Pack == layout.PackRows || g.Pack == layout.PackWords }
 
-func (g Grouped) inSlabs() bool { return g.Pack == PackSlabs || g.Pack == PackLowSlabs }
+func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
 
 // Dense reports whether the codes of elements [first, first+n) lie together. If not, Codes names those of whole
 // matrices. g is one for which Check returns nil.
@@ -136,14 +87,14 @@ func (g Grouped) Dense(first, n uint64) bool {
 }
 
 // perWord returns the number of whole codes in a word of PackWords.
-func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.bits()) }
+func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
 // tight returns the bytes that one row of codes takes.
 func (g Grouped) tight() uint64 {
-	if g.Pack == PackWords {
+	if g.Pack == layout.PackWords {
 		return 4 * groups(g.Cols, g.perWord())
 	}
-	return (g.Cols*uint64(g.Code.bits()) + 7) / 8
+	return (g.Cols*uint64(g.Code.Bits()) + 7) / 8
 }
 
 func (g Grouped) rowBytes() uint64 {
@@ -165,9 +116,9 @@ func (g Grouped) scaleCols() uint64 {
 // matrixBytes returns the size of the codes of one matrix that do not lie by rows.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
-	case PackGPTQ, PackPlanes:
-		return 4 * groups(g.Cols*uint64(g.Code.bits()), 32) * g.Rows
-	case PackAWQ:
+	case layout.PackGPTQ, layout.PackPlanes:
+		return 4 * groups(g.Cols*uint64(g.Code.Bits()), 32) * g.Rows
+	case layout.PackAWQ:
 		return 4 * groups(g.Rows, 8) * g.Cols
 	}
 	return g.slab() * g.Cols * g.slabUnit()
@@ -192,7 +143,7 @@ func (g Grouped) slab() uint64 {
 	if g.Code == 3 {
 		return groups(g.Rows, 10)
 	}
-	return groups(g.Rows, 8/uint64(g.Code.bits()))
+	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
 // Codes returns offset and size of the codes of elements [first, first+n) in their part. No elements
@@ -212,17 +163,17 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	}
 	off, _ = g.at(first)
 	end, bit := g.at(last)
-	if g.Pack == PackWords {
+	if g.Pack == layout.PackWords {
 		return off, end + 4 - off
 	}
-	return off, end + uint64(bit+g.Code.bits()+7)/8 - off
+	return off, end + uint64(bit+g.Code.Bits()+7)/8 - off
 }
 
 // at returns where the code of an element begins, in a part whose codes lie by rows: at a bit of a
 // byte, or of the word there.
 func (g Grouped) at(i uint64) (byte uint64, bit int) {
-	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.bits())
-	if g.Pack == PackWords {
+	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
+	if g.Pack == layout.PackWords {
 		return row*g.rowBytes() + 4*(col/g.perWord()), int(col % g.perWord() * b)
 	}
 	return row*g.rowBytes() + col*b/8, int(col * b % 8)
@@ -280,7 +231,7 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 // expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
 	grain := parallelGrain
-	if g.Pack == PackGPTQ || g.Pack == PackPlanes || g.Pack == PackAWQ {
+	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
 		grain = int(max(parallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
 	// Shares begin with a multiple of the grain, counted from the first row.
@@ -319,7 +270,7 @@ func (g Grouped) fits(p *Parts, first, n uint64) error {
 		return fmt.Errorf("dequant: %d groups for %d columns: %w", len(p.GroupOf), g.Cols, ErrLength)
 	}
 	switch n := len(p.Offsets); {
-	case n > 0 && g.Code == Int8By127:
+	case n > 0 && g.Code == layout.CodeInt8By127:
 		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
 	case n == 0:
 		p.Offsets = noOffset[:]
@@ -351,7 +302,7 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 		return nil
 	}
 	x.each = g.Permuted || g.GroupCols == 1 && g.Cols > 1
-	if g.Pack != PackRows {
+	if g.Pack != layout.PackRows {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
 		x.scratch = s
@@ -376,7 +327,7 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 
 // flat returns the size of a group if all elements of the tensor are a sequence of equal groups.
 func (g Grouped) flat() (group uint64, ok bool) {
-	if g.Pack != PackRows || g.Permuted || g.Cols*uint64(g.Code.bits())%8 != 0 || g.rowBytes() != g.tight() || g.Cols == 1 {
+	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.tight() || g.Cols == 1 {
 		return 0, false
 	}
 	switch {
@@ -395,10 +346,10 @@ func (g Grouped) flat() (group uint64, ok bool) {
 type expansion struct {
 	Grouped
 	parts                 Parts
-	code                  Code   // of the codes that run gets
-	codesFrom, scalesFrom uint64 // what the parts begin with
-	group                 int    // columns that share a scale
-	each, large           bool   // each: every element has a scale of its own
+	code                  layout.Code // of the codes that run gets
+	codesFrom, scalesFrom uint64      // what the parts begin with
+	group                 int         // columns that share a scale
+	each, large           bool        // each: every element has a scale of its own
 	scratch               *scratch
 }
 
@@ -436,9 +387,9 @@ func (x *expansion) strip(matrix uint64, col int) strip {
 func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
-	case PackGPTQ, PackPlanes, PackAWQ:
+	case layout.PackGPTQ, layout.PackPlanes, layout.PackAWQ:
 		return x.tiles(dst, matrix, top, rows, int(col), n)
-	case PackRows:
+	case layout.PackRows:
 		s := x.strip(matrix, int(col))
 		byte, bit := x.at(row*x.Cols + col)
 		for r := range rows {
@@ -459,8 +410,8 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		if all := x.together(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
 			part = dst[done:][:all*n]
 		}
-		codes := x.scratch.codes[:(len(part)*x.code.bits()+7)/8]
-		if x.Pack == PackWords {
+		codes := x.scratch.codes[:(len(part)*x.code.Bits()+7)/8]
+		if x.Pack == layout.PackWords {
 			x.joinWords(codes, row+uint64(r), from, len(part))
 		} else {
 			x.unpackSlab(codes, row+uint64(r), from)
@@ -486,8 +437,8 @@ func (x *expansion) together(row, rows int) int {
 // joinWords writes n codes of a row, from a column on, without the unused bits of their words.
 func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.Grouped.at(row*x.Cols + col)
-	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.bits()
-	used := int(x.perWord()) * x.code.bits()
+	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.Bits()
+	used := int(x.perWord()) * x.code.Bits()
 	var joined uint64
 	for have := 0; left > 0 && len(words) >= 4; words, bit = words[4:], 0 {
 		taken := min(left, used-bit)
@@ -513,7 +464,7 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 		return
 	}
 	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
-	if x.Pack == PackLowSlabs {
+	if x.Pack == layout.PackLowSlabs {
 		shift = uint(uint64(x.Code)*slab) & 7
 	}
 	src = src[:len(codes)]
@@ -543,9 +494,9 @@ func unpackThree(codes, words []byte, shift uint) {
 
 // tiles turns the codes of a rectangle around, tile by tile.
 func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) error {
-	bits := x.code.bits()
+	bits := x.code.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
-	if x.Permuted && !x.Bias && x.Pack == PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
+	if x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
 		done := rows &^ 7
 		if err := x.permutedTiles(dst, codes, matrix, top, done); err != nil || done == rows {
 			return err
@@ -555,7 +506,7 @@ func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) 
 	step := 8 * tileBytes / bits &^ 31
 	for r := top; r < top+rows; {
 		base := r
-		if x.Pack == PackAWQ {
+		if x.Pack == layout.PackAWQ {
 			base &^= 7
 		}
 		until := min(base+tileRows, top+rows)
@@ -587,7 +538,7 @@ func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, to
 			return x.noGroup(i)
 		}
 	}
-	bits, n, words := x.code.bits(), int(x.Cols), x.scratch.codes[:]
+	bits, n, words := x.code.Bits(), int(x.Cols), x.scratch.codes[:]
 	step := 8 * tileBytes / bits &^ 31
 	for r := 0; r < rows; r += tileRows {
 		height := min(tileRows, rows-r)
@@ -660,14 +611,14 @@ func (x *expansion) noGroup(col int) error {
 // turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
 // PackAWQ, and c one of 32.
 func (x *expansion) turn(codes []byte, base, until, c, end int) {
-	if x.Pack != PackAWQ {
-		stride, bits := 4*int(x.Rows), x.code.bits()
+	if x.Pack != layout.PackAWQ {
+		stride, bits := 4*int(x.Rows), x.code.Bits()
 		words := ((end-c)*bits + 31) / 32
-		if x.Pack == PackPlanes {
+		if x.Pack == layout.PackPlanes {
 			words = (end - c + 31) / 32 * bits
 		}
 		turnWords(x.scratch.codes[:], tileBytes, codes[c/32*bits*stride+4*base:], stride, words, until-base)
-		if x.Pack == PackPlanes {
+		if x.Pack == layout.PackPlanes {
 			for r := range until - base {
 				for at := range words / bits {
 					joinPlanes(x.scratch.codes[r*tileBytes+4*bits*at:][:4*bits], bits)
@@ -750,10 +701,10 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 // run expands codes from a bit of the first byte on. The first is element within of its group, with
 // which scales and offsets begin, unless they have one for all groups.
 func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
-	k, bits := &active.grouped[x.code], x.code.bits()
+	k, bits := &active.grouped[x.code], x.code.Bits()
 	if x.Bias {
 		k = &active.grouped[x.code+biased]
-	} else if x.code >= Int8By127 && &x.parts.Offsets[0] != &noOffset[0] {
+	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] {
 		k = &generic.grouped[x.code]
 	}
 	// Most calls are for whole groups.
@@ -807,10 +758,10 @@ func after(s []float32, n int) []float32 {
 // few expands codes of one group that no kernel takes, up to the next one that begins at a byte. If
 // the first does, it expands all.
 func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
-	bits, values, aligned := x.code.bits(), codeValues[x.code], bit == 0
+	bits, values, aligned := x.code.Bits(), codeValues[x.code], bit == 0
 	for n < len(dst) && (aligned || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit
-		if x.code.highFirst() {
+		if highFirst(x.code) {
 			q = uint(codes[0]) >> (4 - bit) & 15
 		}
 		if bit+bits > 8 {
@@ -823,7 +774,7 @@ func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset floa
 	switch dst = dst[:n]; {
 	case x.Bias:
 		scaleAndAdd(dst, scale, offset)
-	case x.code == Int8By127:
+	case x.code == layout.CodeInt8By127:
 		scaleBy127(dst, scale, offset)
 	default:
 		subtractAndScale(dst, scale, offset)

@@ -1,23 +1,25 @@
 package dequant
 
+import "github.com/tensormap/tensormap/layout"
+
 // expandGroups returns the portable kernel of a code with these values.
-func expandGroups(c Code, values *[256]float32, bias bool) groupKernel {
-	unpack, rescale := unpackBits(c.bits()), subtractAndScale
+func expandGroups(c layout.Code, values *[256]float32, bias bool) groupKernel {
+	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
 	switch {
-	case c.highFirst():
+	case highFirst(c):
 		unpack = func(dst []float32, codes []byte) { unpackHighFirst(dst, codes, values) }
-	case c.bits() == 4:
+	case c.Bits() == 4:
 		unpack = func(dst []float32, codes []byte) { unpackLowFirst(dst, codes, values) }
-	case c.bits() == 8:
+	case c.Bits() == 8:
 		unpack = func(dst []float32, codes []byte) { lookup(dst, codes, values) }
 	}
 	switch {
 	case bias:
 		rescale = scaleAndAdd
-	case c == Int8By127:
+	case c == layout.CodeInt8By127:
 		rescale = scaleBy127
 	}
-	bits := c.bits()
+	bits := c.Bits()
 	return groupKernel{step: 8, run: func(dst []float32, codes []byte, scales, offsets []float32, group int) {
 		size := group / 8 * bits
 		for len(dst) >= group && len(codes) >= size && len(scales) > 0 && len(offsets) > 0 && group > 0 && size > 0 {

@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/layout"
 )
 
 // A model is a Grouped tensor as the tests know it: codes, scales and offsets by element, and the
@@ -20,7 +23,7 @@ type model struct {
 }
 
 // codeValue is the value of a code before its scale, by the definition of its kind.
-func codeValue(c Code, q uint) float32 {
+func codeValue(c layout.Code, q uint) float32 {
 	e2m1 := func() float32 { // sign, two bits of exponent with bias 1, one of mantissa
 		v := math.Ldexp(1+float64(q&1)/2, int(q>>1&3)-1)
 		if q>>1&3 == 0 {
@@ -32,21 +35,21 @@ func codeValue(c Code, q uint) float32 {
 		return float32(v)
 	}
 	switch c {
-	case Int8, Int8By127:
+	case layout.CodeInt8, layout.CodeInt8By127:
 		return float32(int8(q))
-	case E4M3:
+	case layout.CodeE4M3:
 		return e4m3(byte(q))
-	case E5M2:
+	case layout.CodeE5M2:
 		return half([]byte{0, byte(q)})
-	case E2M1:
+	case layout.CodeE2M1:
 		return e2m1()
-	case E2M1Plus:
+	case layout.CodeE2M1Plus:
 		return e2m1() + 0 // −0 + 0 is +0
-	case NF4: // quantiles, from the paper's appendix E
+	case layout.CodeNF4: // quantiles, from the paper's appendix E
 		return [16]float32{-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
 			-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434,
 			0.5626170039176941, 0.7229568362236023, 1}[q]
-	case FP4: // twelfths of the numbers that bitsandbytes lists
+	case layout.CodeFP4: // twelfths of the numbers that bitsandbytes lists
 		v := [8]float64{0, 0.0625, 8, 12, 4, 6, 2, 3}[q&7] / 12 // code 8 is −0
 		if q >= 8 {
 			v = -v
@@ -92,7 +95,7 @@ func (m *model) value(e int) float32 {
 	switch {
 	case m.Bias:
 		return add(mul(v, s), o)
-	case m.Code == Int8By127:
+	case m.Code == layout.CodeInt8By127:
 		return mul(mul(v, s), float32(1.0)/127)
 	}
 	return mul(add(v, -o), s)
@@ -100,7 +103,7 @@ func (m *model) value(e int) float32 {
 
 // pack writes the codes as m's Packing says: bit by bit.
 func (m *model) pack() {
-	b := m.Code.bits()
+	b := m.Code.Bits()
 	rows, cols := int(m.Rows), int(m.Cols)
 	var out []byte
 	set := func(base, bit int, q uint) { // a code at a bit of a stream that begins at byte base
@@ -123,23 +126,23 @@ func (m *model) pack() {
 			for c := range cols {
 				q := m.q[(matrix*rows+r)*cols+c]
 				switch m.Pack {
-				case PackRows:
+				case layout.PackRows:
 					stride := int(m.RowBytes)
 					if stride == 0 {
 						stride = (cols*b + 7) / 8
 					}
 					at := c * b
-					if m.Code == NF4 || m.Code == FP4 {
+					if m.Code == layout.CodeNF4 || m.Code == layout.CodeFP4 {
 						at = c/2*8 + 4 - c%2*4
 					}
 					set(begin+r*stride, at, q)
 					grow(begin + (r+1)*stride)
-				case PackWords:
+				case layout.PackWords:
 					per := 32 / b
 					stride := (cols + per - 1) / per * 4
 					set(begin+r*stride+c/per*4, c%per*b, q)
 					grow(begin + (r+1)*stride)
-				case PackGPTQ:
+				case layout.PackGPTQ:
 					for i := range b { // bit by bit, as words lie rows apart
 						word, in := (c*b+i)/32, (c*b+i)%32
 						at := begin + (word*rows+r)*4 + in/8
@@ -147,7 +150,7 @@ func (m *model) pack() {
 						out[at] |= byte(q>>i&1) << (in % 8)
 					}
 					grow(begin + (cols*b+31)/32*rows*4)
-				case PackPlanes:
+				case layout.PackPlanes:
 					grow(begin + cols*b/32*rows*4)
 					widths := map[int][]int{3: {2, 1}, 5: {4, 1}, 6: {4, 2}, 7: {4, 2, 1}}[b]
 					for plane, bit := c/32*b, 0; bit < b; widths = widths[1:] {
@@ -158,13 +161,13 @@ func (m *model) pack() {
 						}
 						plane, bit = plane+w, bit+w
 					}
-				case PackAWQ:
+				case layout.PackAWQ:
 					words := (rows + 7) / 8
 					grow(begin + cols*words*4)
 					at := begin + (c*words+r/8)*4
 					place := slices.Index([]int{0, 2, 4, 6, 1, 3, 5, 7}, r%8)
 					out[at+place/2] |= byte(q) << (place % 2 * 4)
-				case PackSlabs, PackLowSlabs:
+				case layout.PackSlabs, layout.PackLowSlabs:
 					if b == 3 {
 						slab := (rows + 9) / 10
 						grow(begin + slab*cols*4)
@@ -176,7 +179,7 @@ func (m *model) pack() {
 					slab := (rows + 8/b - 1) / (8 / b)
 					grow(begin + slab*cols)
 					shift := 8 - b*(r/slab+1)
-					if m.Pack == PackLowSlabs {
+					if m.Pack == layout.PackLowSlabs {
 						shift = b * (r / slab)
 					}
 					out[begin+r%slab*cols+c] |= byte(q) << shift
@@ -191,7 +194,7 @@ func (m *model) pack() {
 func newModel(rng *rand.Rand, g Grouped, matrices int, offsets int) *model {
 	m := &model{Grouped: g, matrices: matrices}
 	for range matrices * int(g.Rows*g.Cols) {
-		m.q = append(m.q, uint(rng.IntN(1<<g.Code.bits())))
+		m.q = append(m.q, uint(rng.IntN(1<<g.Code.Bits())))
 	}
 	rows, cols := groups(g.Rows, g.GroupRows), groups(g.Cols, g.GroupCols)
 	if g.ScaleCols != 0 {
@@ -207,7 +210,7 @@ func newModel(rng *rand.Rand, g Grouped, matrices int, offsets int) *model {
 	}
 	switch offsets {
 	case 1:
-		m.Offsets = []float32{float32(int(1) << (g.Code.bits() - 1))}
+		m.Offsets = []float32{float32(int(1) << (g.Code.Bits() - 1))}
 	case 2:
 		for range n {
 			o := float32(rng.IntN(256))
@@ -255,8 +258,8 @@ func (m *model) check(t *testing.T, first, n, skip, cores int) {
 
 // packings are the descriptions that have kernels, over all codes.
 func packings() (all []Grouped) {
-	for c := range Code(numCodes) {
-		for p := range numPackings {
+	for c := range layout.Code(numCodes) {
+		for p := range layout.PackPlanes + 1 {
 			for _, bias := range []bool{false, true} {
 				if g := (Grouped{Code: c, Pack: p, Bias: bias}); g.Check() == nil {
 					all = append(all, g)
@@ -270,9 +273,9 @@ func packings() (all []Grouped) {
 // TestGrouped expands ranges of tensors of every code in every packing, with groups of many sizes,
 // and holds every element against the formula.
 func TestGrouped(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	rounds := 40
-	if testing.Short() {
+	if testmode.Brief() {
 		rounds = 8
 	}
 	eachLevel(t, func(t *testing.T) {
@@ -287,24 +290,24 @@ func TestGrouped(t *testing.T) {
 				g := g
 				g.Rows, g.Cols = pick(1, 2, 3, 8, 17, 40, 72, 130), pick(1, 5, 8, 31, 32, 64, 96, 100, 128, 200, 256)
 				g.GroupRows, g.GroupCols = pick(0, 1, 1, 1, 3, 128), pick(0, 1, 3, 8, 16, 32, 32, 64, 128)
-				if g.Code == Int8By127 {
+				if g.Code == layout.CodeInt8By127 {
 					g.GroupCols = 0
 				}
-				if g.Pack == PackPlanes {
+				if g.Pack == layout.PackPlanes {
 					g.Cols = pick(32, 64, 96, 704, 1024) // more than a tile too
 				}
-				g.Permuted = g.Code != Int8By127 && rng.IntN(6) == 0
+				g.Permuted = g.Code != layout.CodeInt8By127 && rng.IntN(6) == 0
 				if rng.IntN(4) == 0 {
 					g.ScaleCols = groups(g.Cols, g.GroupCols) + pick(0, 1, 3)
 				}
-				if g.Pack == PackRows && rng.IntN(4) == 0 {
+				if g.Pack == layout.PackRows && rng.IntN(4) == 0 {
 					g.RowBytes = g.tight() + pick(0, 1, 4)
 				}
 				offsets := rng.IntN(3)
 				if g.Code > 8 {
 					offsets = 0
 				}
-				if g.Code >= Int8 && g.Code != Int8By127 && rng.IntN(4) == 0 {
+				if g.Code >= layout.CodeInt8 && g.Code != layout.CodeInt8By127 && rng.IntN(4) == 0 {
 					offsets = rng.IntN(3)
 				}
 				matrices := int(pick(1, 1, 2, 3))
@@ -327,10 +330,10 @@ func TestGroupedLarge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(22, 22))
 	for _, g := range []Grouped{
 		{Code: 4, GroupRows: 1, GroupCols: 128},
-		{Code: E4M3, GroupRows: 128, GroupCols: 128},
-		{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
-		{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128},
-		{Code: NF4, Rows: 1, Cols: 200_000, GroupRows: 1, GroupCols: 64}, // of bitsandbytes: more than a share before the first
+		{Code: layout.CodeE4M3, GroupRows: 128, GroupCols: 128},
+		{Code: 4, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
+		{Code: 4, Pack: layout.PackAWQ, GroupRows: 1, GroupCols: 128},
+		{Code: layout.CodeNF4, Rows: 1, Cols: 200_000, GroupRows: 1, GroupCols: 64}, // of bitsandbytes: more than a share before the first
 	} {
 		if g.Rows == 0 {
 			g.Rows, g.Cols = 200, 1000
@@ -352,19 +355,19 @@ func TestGroupedBytes(t *testing.T) {
 		want []float32
 	}{
 		{"AutoAWQ: columns 0 to 7 at shifts 0, 16, 4, 20, 8, 24, 12, 28; a row for each input",
-			Grouped{Code: 4, Pack: PackAWQ, Rows: 8, Cols: 2, GroupRows: 1},
+			Grouped{Code: 4, Pack: layout.PackAWQ, Rows: 8, Cols: 2, GroupRows: 1},
 			Parts{Codes: word(word(nil, 0x7531_6420), 0x0000_000f), Scales: []float32{1, 1, 1, 1, 2, 1, 1, 1}, Offsets: []float32{0, 0, 0, 1, 0, 0, 0, 0}},
 			[]float32{0, 15, 1, 0, 2, 0, 2, -1, 8, 0, 5, 0, 6, 0, 7, 0}},
 		{"GPTQ of 3 bits: values 10 and 21 straddle words",
-			Grouped{Code: 3, Pack: PackGPTQ, Rows: 1, Cols: 32, GroupRows: 1},
+			Grouped{Code: 3, Pack: layout.PackGPTQ, Rows: 1, Cols: 32, GroupRows: 1},
 			Parts{Codes: word(word(word(nil, 3<<30), 1|1<<31), 2), Scales: []float32{1}},
 			append(append(make([]float32, 10), 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)},
 		{"GPTQ of 3 bits in planes: two words of the low bits, one of the third",
-			Grouped{Code: 3, Pack: PackPlanes, Rows: 1, Cols: 32, GroupRows: 1},
+			Grouped{Code: 3, Pack: layout.PackPlanes, Rows: 1, Cols: 32, GroupRows: 1},
 			Parts{Codes: word(word(word(nil, 1|2<<30), 3), 1|1<<31), Scales: []float32{1}},
 			append(append([]float32{5}, make([]float32, 14)...), 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4)},
 		{"bitsandbytes: the first element in the upper nibble, blocks across rows",
-			Grouped{Code: NF4, Rows: 1, Cols: 5, GroupRows: 1, GroupCols: 4},
+			Grouped{Code: layout.CodeNF4, Rows: 1, Cols: 5, GroupRows: 1, GroupCols: 4},
 			Parts{Codes: []byte{0x0f, 0x7f, 0xf0}, Scales: []float32{2, 3}},
 			[]float32{-2, 2, 0, 2, 3}},
 		{"compressed-tensors of 4 bits, offset 8",
@@ -372,7 +375,7 @@ func TestGroupedBytes(t *testing.T) {
 			Parts{Codes: word(nil, 0xf0_9_8_7_6_5_4), Scales: []float32{0.5, 2}, Offsets: []float32{8}},
 			[]float32{-2, -1.5, -1, -0.5, 0, 2, -16, 14}},
 		{"E2M1 in all sixteen codes",
-			Grouped{Code: E2M1, Rows: 1, Cols: 16, GroupRows: 1, GroupCols: 16},
+			Grouped{Code: layout.CodeE2M1, Rows: 1, Cols: 16, GroupRows: 1, GroupCols: 16},
 			Parts{Codes: []byte{0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}, Scales: []float32{2}},
 			[]float32{0, 1, 2, 3, 4, 6, 8, 12, float32(math.Copysign(0, -1)), -1, -2, -3, -4, -6, -8, -12}},
 		{"MLX of 6 bits: scale · q + bias",
@@ -380,19 +383,19 @@ func TestGroupedBytes(t *testing.T) {
 			Parts{Codes: []byte{0x3f, 0x10, 0xfc}, Scales: []float32{0.5}, Offsets: []float32{-1}},
 			[]float32{30.5, -1, -0.5, 30.5}},
 		{"HQQ of 2 bits: four slabs, the first in the highest bits",
-			Grouped{Code: 2, Pack: PackSlabs, Rows: 4, Cols: 2, GroupRows: 1},
+			Grouped{Code: 2, Pack: layout.PackSlabs, Rows: 4, Cols: 2, GroupRows: 1},
 			Parts{Codes: []byte{0b11_10_01_00, 0b00_01_10_11}, Scales: []float32{1, 1, 1, 2}, Offsets: []float32{0, 0, 0, 0.5}},
 			[]float32{3, 0, 2, 1, 1, 2, -1, 5}},
 		{"BitNet: four slabs, the first in the lowest bits",
-			Grouped{Code: 2, Pack: PackLowSlabs, Rows: 4, Cols: 2},
+			Grouped{Code: 2, Pack: layout.PackLowSlabs, Rows: 4, Cols: 2},
 			Parts{Codes: []byte{0b10_01_00_10, 0b00_00_10_01}, Scales: []float32{0.5}, Offsets: []float32{1}},
 			[]float32{0.5, 0, -0.5, 0.5, 0, -0.5, 0.5, -0.5}},
 		{"FP8 blocks of 2 × 2 with short edges",
-			Grouped{Code: E4M3, Rows: 3, Cols: 3, GroupRows: 2, GroupCols: 2},
+			Grouped{Code: layout.CodeE4M3, Rows: 3, Cols: 3, GroupRows: 2, GroupCols: 2},
 			Parts{Codes: []byte{0x38, 0x38, 0x38, 0x40, 0xb8, 0x38, 0x38, 0x38, 0x7e}, Scales: []float32{1, 2, 3, 4}},
 			[]float32{1, 1, 2, 2, -1, 2, 3, 3, 1792}},
 		{"bitsandbytes' int8",
-			Grouped{Code: Int8By127, Rows: 2, Cols: 2, GroupRows: 1},
+			Grouped{Code: layout.CodeInt8By127, Rows: 2, Cols: 2, GroupRows: 1},
 			Parts{Codes: []byte{127, 0x81, 1, 0}, Scales: []float32{1, 127}},
 			[]float32{1, -1, 1, 0}},
 	}
@@ -434,7 +437,7 @@ func eachGroupKernel(t *testing.T, f func(t *testing.T, c, kind int, k groupKern
 // parts returns random codes of n elements and their scales and offsets, edges among them: one for
 // each of so many groups.
 func (k groupKernel) parts(rng *rand.Rand, c, n, groups int) (codes []byte, scales, offsets []float32) {
-	codes = randomBytes(rng, n/8*Code(c).bits())
+	codes = randomBytes(rng, n/8*layout.Code(c).Bits())
 	edges := []float32{0, 1, -1, 0.01, 1e-45, -1e-39, 1e38, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN()), float32(math.Copysign(0, -1))}
 	for range groups {
 		s, o := float32(rng.NormFloat64()), float32(rng.IntN(16))
@@ -444,7 +447,7 @@ func (k groupKernel) parts(rng *rand.Rand, c, n, groups int) (codes []byte, scal
 		if rng.IntN(6) == 0 {
 			o = edges[rng.IntN(len(edges))]
 		}
-		if Code(c) >= Int8By127 {
+		if layout.Code(c) >= layout.CodeInt8By127 {
 			o = 0
 		}
 		scales, offsets = append(scales, s), append(offsets, o)
@@ -455,7 +458,7 @@ func (k groupKernel) parts(rng *rand.Rand, c, n, groups int) (codes []byte, scal
 // TestGroupKernels holds every kernel against the portable one: every byte in every place, groups of
 // several sizes, one scale for all, every alignment, and guards around dst.
 func TestGroupKernels(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(25, 25))
 	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {
 		run := k.run
@@ -608,8 +611,8 @@ func TestGroupedErrors(t *testing.T) {
 		return g
 	}
 	for _, g := range []Grouped{
-		{}, {Code: 9}, {Code: 16}, {Code: 33}, {Code: Code(numCodes)}, {Code: 4, Pack: numPackings}, {Code: E4M3, Bias: true}, {Code: NF4, Pack: PackGPTQ},
-		{Code: 8, Pack: PackAWQ}, {Code: 5, Pack: PackSlabs}, {Code: 3, Pack: PackLowSlabs}, {Code: Int8By127, GroupCols: 8},
+		{}, {Code: 9}, {Code: 16}, {Code: 33}, {Code: layout.Code(numCodes)}, {Code: 4, Pack: layout.PackPlanes + 1}, {Code: layout.CodeE4M3, Bias: true}, {Code: layout.CodeNF4, Pack: layout.PackGPTQ},
+		{Code: 8, Pack: layout.PackAWQ}, {Code: 5, Pack: layout.PackSlabs}, {Code: 3, Pack: layout.PackLowSlabs}, {Code: layout.CodeInt8By127, GroupCols: 8},
 	} {
 		if err := g.Check(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%+v: %v", g, err)
@@ -622,7 +625,7 @@ func TestGroupedErrors(t *testing.T) {
 		with(func(g *Grouped) { g.RowBytes = math.MaxUint64 }),
 		with(func(g *Grouped) { g.ScaleCols = 1 }),
 		with(func(g *Grouped) { g.ScaleCols = math.MaxUint64 }),
-		with(func(g *Grouped) { g.Pack, g.RowBytes = PackGPTQ, 64 }),
+		with(func(g *Grouped) { g.Pack, g.RowBytes = layout.PackGPTQ, 64 }),
 	} {
 		if err := g.Check(); !errors.Is(err, ErrLength) {
 			t.Errorf("%+v: %v", g, err)
@@ -652,7 +655,7 @@ func TestGroupedErrors(t *testing.T) {
 	if err := four.Expand(make([]float32, 128), good(), math.MaxUint64-64, 1); !errors.Is(err, ErrLength) {
 		t.Error(err)
 	}
-	by127 := Grouped{Code: Int8By127, Rows: 1, Cols: 1}
+	by127 := Grouped{Code: layout.CodeInt8By127, Rows: 1, Cols: 1}
 	if err := by127.Expand(make([]float32, 1), Parts{Codes: []byte{1}, Scales: []float32{1}, Offsets: []float32{0}}, 0, 1); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
@@ -667,11 +670,11 @@ func TestGroupedAllocations(t *testing.T) {
 	for _, g := range []Grouped{
 		{Code: 4, GroupRows: 1, GroupCols: 128},
 		{Code: 3, Bias: true, GroupRows: 1, GroupCols: 64},
-		{Code: E4M3, GroupRows: 128, GroupCols: 128},
-		{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
-		{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128},
-		{Code: 2, Pack: PackSlabs, GroupRows: 1, GroupCols: 128},
-		{Code: 2, Pack: PackLowSlabs},
+		{Code: layout.CodeE4M3, GroupRows: 128, GroupCols: 128},
+		{Code: 4, Pack: layout.PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
+		{Code: 4, Pack: layout.PackAWQ, GroupRows: 1, GroupCols: 128},
+		{Code: 2, Pack: layout.PackSlabs, GroupRows: 1, GroupCols: 128},
+		{Code: 2, Pack: layout.PackLowSlabs},
 	} {
 		g.Rows, g.Cols = 8, 1024
 		m := newModel(rng, g, 1, 0)
@@ -684,7 +687,7 @@ func TestGroupedAllocations(t *testing.T) {
 			if err := g.Expand(dst, p, 2*g.Cols, AllCores); err != nil {
 				t.Fatal(err)
 			}
-		}); n != 0 && !raceEnabled {
+		}); n != 0 && !testmode.Races() {
 			t.Errorf("%+v: %v allocations", g, n)
 		}
 	}
@@ -698,15 +701,15 @@ func TestDense(t *testing.T) {
 		off, size uint64
 		dense     bool
 	}{
-		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 10, 10, 10, 10, true},
-		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 53, 4, 13, 4, true},
-		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 10, 11, 0, 20, false},
-		{Grouped{Code: 2, Pack: PackSlabs, Rows: 8, Cols: 10}, 80 + 70, 10, 20 + 10, 10, true}, // of the second matrix
-		{Grouped{Code: 2, Pack: PackSlabs, Rows: 8, Cols: 10}, 70, 20, 0, 40, false},
-		{Grouped{Code: 3, Pack: PackSlabs, Rows: 30, Cols: 5}, 29 * 5, 5, 40, 20, true},
-		{Grouped{Code: 4, Pack: PackAWQ, Rows: 8, Cols: 16}, 0, 16, 0, 64, false},
+		{Grouped{Code: 2, Pack: layout.PackLowSlabs, Rows: 8, Cols: 10}, 10, 10, 10, 10, true},
+		{Grouped{Code: 2, Pack: layout.PackLowSlabs, Rows: 8, Cols: 10}, 53, 4, 13, 4, true},
+		{Grouped{Code: 2, Pack: layout.PackLowSlabs, Rows: 8, Cols: 10}, 10, 11, 0, 20, false},
+		{Grouped{Code: 2, Pack: layout.PackSlabs, Rows: 8, Cols: 10}, 80 + 70, 10, 20 + 10, 10, true}, // of the second matrix
+		{Grouped{Code: 2, Pack: layout.PackSlabs, Rows: 8, Cols: 10}, 70, 20, 0, 40, false},
+		{Grouped{Code: 3, Pack: layout.PackSlabs, Rows: 30, Cols: 5}, 29 * 5, 5, 40, 20, true},
+		{Grouped{Code: 4, Pack: layout.PackAWQ, Rows: 8, Cols: 16}, 0, 16, 0, 64, false},
 		{Grouped{Code: 4, Rows: 8, Cols: 16}, 12, 30, 6, 15, true},
-		{Grouped{Code: 4, Pack: PackAWQ, Rows: 8, Cols: 16}, 5, 0, 0, 0, true},
+		{Grouped{Code: 4, Pack: layout.PackAWQ, Rows: 8, Cols: 16}, 5, 0, 0, 0, true},
 	} {
 		off, size := tt.g.Codes(tt.first, tt.n)
 		if dense := tt.g.Dense(tt.first, tt.n); dense != tt.dense || off != tt.off || size != tt.size {
@@ -740,9 +743,9 @@ func TestMultiply(t *testing.T) {
 }
 
 func TestCodeTable(t *testing.T) {
-	for c := range Code(numCodes + 3) {
-		values, ok := c.Table()
-		if want := c >= E2M1 && c <= FP4; ok != want {
+	for c := range layout.Code(numCodes + 3) {
+		values, ok := Table(c)
+		if want := c >= layout.CodeE2M1 && c <= layout.CodeFP4; ok != want {
 			t.Errorf("%d: %v", c, ok)
 		}
 		for q := range values {

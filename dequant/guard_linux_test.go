@@ -127,7 +127,7 @@ func TestKernelFaults(t *testing.T) {
 			}
 			for name, run := range map[string]func([]float32, []byte, []float32, []float32, int){"run": k.run, "stream": k.stream} {
 				const group = 256
-				size := group / 8 * Code(c).bits()
+				size := group / 8 * layout.Code(c).Bits()
 				for _, kept := range []int{0, size + 1} {
 					if run != nil {
 						faults(fmt.Sprint(l.name, "/", name, "/", kind), func() { run(dst[:2*group], m[page-kept:][:2*size], unit[:], noOffset[:], group) })
@@ -159,7 +159,7 @@ func TestGroupKernelReads(t *testing.T) {
 				if group%k.step != 0 && !(group == 16 && k.pairs) {
 					continue
 				}
-				size := groups * group / 8 * Code(c).bits()
+				size := groups * group / 8 * layout.Code(c).Bits()
 				for _, src := range [][]byte{middle[:size], middle[page-size:]} {
 					got, want := aligned64(groups*group, 0), make([]float32, groups*group)
 					run(got, src, unit[:], noOffset[:], group)

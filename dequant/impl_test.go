@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -61,22 +62,13 @@ func eachLevel(t *testing.T, f func(t *testing.T)) {
 
 // eachKernel runs f for every kernel of every level, run and stream apart.
 func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType, k kernel)) {
-	sequential(t)
+	testmode.Sequential(t)
 	for _, l := range levels {
 		for _, d := range types {
 			for name, k := range l.variants(d) {
 				t.Run(name, func(t *testing.T) { f(t, d, k) })
 			}
 		}
-	}
-}
-
-// sequential skips a test of one goroutine in the race detector's build, where it costs much and
-// finds nothing. It runs in all others, also in that which checks every pointer conversion.
-func sequential(t *testing.T) {
-	t.Helper()
-	if raceEnabled {
-		t.Skip("there is but one goroutine")
 	}
 }
 
@@ -117,7 +109,7 @@ func aligned64(n, skip int) []float32 {
 
 // TestOracle holds the portable loops against the formulas.
 func TestOracle(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	for _, d := range types {
 		t.Run(d.String(), func(t *testing.T) {
 			src := inputs(d)
@@ -154,13 +146,13 @@ func TestKernelValues(t *testing.T) {
 // TestKernelScales holds every kernel against the portable loop under each of the 65,536 halves in every place of a
 // scale, or under as many upper halves of a binary32, over random codes.
 func TestKernelScales(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	if len(levels) == 1 {
 		t.Skip("there are no other kernels")
 	}
 	const chunk = 1 << 12
 	step := chunk
-	if testing.Short() {
+	if testmode.Brief() {
 		step *= 16
 	}
 	for _, d := range types {
@@ -267,7 +259,7 @@ func TestExpandLengths(t *testing.T) {
 // TestKernelContract watches what the wrappers ask of kernels: whole steps, never none, never more
 // than maxCall, aligned where they stream, and in order; the rest is left to the portable loop.
 func TestKernelContract(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	for _, d := range []layout.DType{layout.I8, layout.F16, layout.Q4_0} {
 		for i := range 4 * 3 {
 			step, tail := []int{0, 1, 8, 24}[i/3], []int{0, 1, 5}[i%3]
@@ -350,8 +342,8 @@ func TestStreamFrom(t *testing.T) {
 
 // TestExpandLong exceeds maxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
-	sequential(t)
-	if testing.Short() {
+	testmode.Sequential(t)
+	if testmode.Brief() {
 		t.Skip("large buffers")
 	}
 	for _, d := range types {
@@ -382,7 +374,7 @@ func TestExpandLong(t *testing.T) {
 
 // TestScaledKernels holds the kernels for scaled integers against the rule in float64.
 func TestScaledKernels(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	scales := []float32{0, 1, -1, 0.1, -3.7e-3, 1e-45, 1.1754942e-38, math.MaxFloat32, float32(math.Inf(-1)), float32(math.NaN())}
 	zeros := []int64{0, 1, -128, 127, 12345, maxExactZero, -maxExactZero, maxExactZero + 1, -1 << 31, 1 << 40}
 	eachLevel(t, func(t *testing.T) {
@@ -436,7 +428,7 @@ func scaledByRule(dst []float32, src []byte, size int, scale float32, zero int64
 
 // TestEncoders holds every encoder against the portable one: edges, lengths, guards.
 func TestEncoders(t *testing.T) {
-	sequential(t)
+	testmode.Sequential(t)
 	eachLevel(t, func(t *testing.T) {
 		for _, d := range types {
 			if !CanQuantize(d) || !encodes(d) {

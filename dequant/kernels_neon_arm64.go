@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// neon is the level of Advanced SIMD as ARMv8.0 has it.
+// neon is the level of Advanced SIMD as ARMv8.0 has it. Each function does what the portable loop of that name does.
 var neon = impl{
 	name: "neon",
 	expand: [numTypes]kernel{
@@ -51,30 +51,30 @@ var neon = impl{
 		layout.BF16: {run: encodeBF16NEON, step: 16},
 	},
 	grouped: [numCodes]groupKernel{
-		1:          {run: uint1GroupsNEON, step: 32},
-		2:          {run: uint2GroupsNEON, step: 32},
-		3:          {run: uint3GroupsNEON, step: 32},
-		4:          {run: uint4GroupsNEON, step: 32},
-		5:          {run: uint5GroupsNEON, step: 32},
-		6:          {run: uint6GroupsNEON, step: 32},
-		7:          {run: uint7GroupsNEON, step: 32},
-		8:          {run: uint8GroupsNEON, step: 32},
-		1 + biased: {run: uint1BiasedGroupsNEON, step: 32},
-		2 + biased: {run: uint2BiasedGroupsNEON, step: 32},
-		3 + biased: {run: uint3BiasedGroupsNEON, step: 32},
-		4 + biased: {run: uint4BiasedGroupsNEON, step: 32},
-		5 + biased: {run: uint5BiasedGroupsNEON, step: 32},
-		6 + biased: {run: uint6BiasedGroupsNEON, step: 32},
-		7 + biased: {run: uint7BiasedGroupsNEON, step: 32},
-		8 + biased: {run: uint8BiasedGroupsNEON, step: 32},
-		Int8:       {run: int8GroupsNEON, step: 32},
-		Int8By127:  {run: int8By127GroupsNEON, step: 32},
-		E4M3:       {run: e4m3GroupsNEON, step: 32},
-		E5M2:       {run: e5m2GroupsNEON, step: 32},
-		E2M1:       {run: e2m1GroupsNEON, step: 32, pairs: true},
-		E2M1Plus:   {run: e2m1PlusGroupsNEON, step: 32, pairs: true},
-		NF4:        {run: nf4GroupsNEON, step: 32, pairs: true},
-		FP4:        {run: fp4GroupsNEON, step: 32, pairs: true},
+		1:                    {run: uint1GroupsNEON, step: 32},
+		2:                    {run: uint2GroupsNEON, step: 32},
+		3:                    {run: uint3GroupsNEON, step: 32},
+		4:                    {run: uint4GroupsNEON, step: 32},
+		5:                    {run: uint5GroupsNEON, step: 32},
+		6:                    {run: uint6GroupsNEON, step: 32},
+		7:                    {run: uint7GroupsNEON, step: 32},
+		8:                    {run: uint8GroupsNEON, step: 32},
+		1 + biased:           {run: uint1BiasedGroupsNEON, step: 32},
+		2 + biased:           {run: uint2BiasedGroupsNEON, step: 32},
+		3 + biased:           {run: uint3BiasedGroupsNEON, step: 32},
+		4 + biased:           {run: uint4BiasedGroupsNEON, step: 32},
+		5 + biased:           {run: uint5BiasedGroupsNEON, step: 32},
+		6 + biased:           {run: uint6BiasedGroupsNEON, step: 32},
+		7 + biased:           {run: uint7BiasedGroupsNEON, step: 32},
+		8 + biased:           {run: uint8BiasedGroupsNEON, step: 32},
+		layout.CodeInt8:      {run: int8GroupsNEON, step: 32},
+		layout.CodeInt8By127: {run: int8By127GroupsNEON, step: 32},
+		layout.CodeE4M3:      {run: e4m3GroupsNEON, step: 32},
+		layout.CodeE5M2:      {run: e5m2GroupsNEON, step: 32},
+		layout.CodeE2M1:      {run: e2m1GroupsNEON, step: 32, pairs: true},
+		layout.CodeE2M1Plus:  {run: e2m1PlusGroupsNEON, step: 32, pairs: true},
+		layout.CodeNF4:       {run: nf4GroupsNEON, step: 32, pairs: true},
+		layout.CodeFP4:       {run: fp4GroupsNEON, step: 32, pairs: true},
 	},
 	transpose: transposer{words: transposeWordsNEON, nibbles: transposeNibblesNEON},
 	each:      rescaleEachNEON,
@@ -105,6 +105,53 @@ var neonPlaces = func() (t [8][160]byte) {
 		for c := range 8 {
 			binary.LittleEndian.PutUint32(t[bits][128+4*c:], uint32(-(c * bits % 8)))
 		}
+	}
+	return t
+}()
+
+// neonSpread are the indices of four table lookups that move 16 bytes to the tops of 16
+// lanes of 32 bits. Indices out of range give the zero below.
+var neonSpread = func() (t [64]uint8) {
+	for i := range t {
+		t[i] = 0xff
+		if i%4 == 3 {
+			t[i] = uint8(i / 4)
+		}
+	}
+	return t
+}()
+
+// neonRepeat are the indices of four table lookups that fill lanes of 32 bits with one of 16 bytes
+// each.
+var neonRepeat = func() (t [64]uint8) {
+	for i := range t {
+		t[i] = uint8(i / 4)
+	}
+	return t
+}()
+
+// The int8s that nibbles stand for.
+var (
+	neonQ4Codes  = int8Codes(&nibbleFloats)
+	neonIQ4Codes = int8Codes(&iq4Floats)
+	neonFP4Codes = int8Codes(&fp4Floats)
+)
+
+func int8Codes(values *[16]float32) (codes [16]int8) {
+	for n, v := range values {
+		codes[n] = int8(v)
+	}
+	return codes
+}
+
+// neonBits turns 32 bits into 32 bytes: the indices of two table lookups that repeat each
+// of four bytes eight times, then the bit to test in each byte.
+var neonBits = func() (t [48]uint8) {
+	for i := range 32 {
+		t[i] = uint8(i / 8)
+	}
+	for i := range 16 {
+		t[32+i] = 1 << (i % 8)
 	}
 	return t
 }()

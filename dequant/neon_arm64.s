@@ -37,6 +37,7 @@
 	VDUP R3, V19.S4
 
 // Halves without a NaN go 32 at a time; with one, and the last few, eight at a time.
+// func f16NEON(dst []float32, src []byte)
 TEXT ·f16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -90,6 +91,7 @@ eight:
 	RET
 
 // E5M2 is the upper byte of a half.
+// func f8e5m2NEON(dst []float32, src []byte)
 TEXT ·f8e5m2NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -108,6 +110,7 @@ loop:
 
 // E4M3 with its bits in a half's place is 2^8 times too small, subnormals too. Its NaN is
 // then 480, which lacks some bits of the exponent.
+// func f8e4m3NEON(dst []float32, src []byte)
 TEXT ·f8e4m3NEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -145,6 +148,7 @@ loop:
 	BNE    loop
 	RET
 
+// func f64NEON(dst []float32, src []byte)
 TEXT ·f64NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -161,6 +165,7 @@ loop:
 	BNE    loop
 	RET
 
+// func bf16NEON(dst []float32, src []byte)
 TEXT ·bf16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -174,6 +179,7 @@ loop:
 	BNE  loop
 	RET
 
+// func i8NEON(dst []float32, src []byte)
 TEXT ·i8NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -188,6 +194,7 @@ loop:
 	BNE  loop
 	RET
 
+// func u8NEON(dst []float32, src []byte)
 TEXT ·u8NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -203,6 +210,7 @@ loop:
 	BNE  loop
 	RET
 
+// func boolNEON(dst []float32, src []byte)
 TEXT ·boolNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -220,6 +228,7 @@ loop:
 	BNE    loop
 	RET
 
+// func i16NEON(dst []float32, src []byte)
 TEXT ·i16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -234,6 +243,7 @@ loop:
 	BNE  loop
 	RET
 
+// func u16NEON(dst []float32, src []byte)
 TEXT ·u16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -248,6 +258,7 @@ loop:
 	BNE  loop
 	RET
 
+// func i32NEON(dst []float32, src []byte)
 TEXT ·i32NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -262,6 +273,7 @@ loop:
 	BNE  loop
 	RET
 
+// func u32NEON(dst []float32, src []byte)
 TEXT ·u32NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -283,6 +295,7 @@ loop:
 	VDUP R4, V19.S4 \
 	SCVTF4S(19, 19)
 
+// func i8ScaledNEON(dst []float32, src []byte, scale float32, zero int32)
 TEXT ·i8ScaledNEON(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -302,6 +315,7 @@ loop:
 	BNE  loop
 	RET
 
+// func i16ScaledNEON(dst []float32, src []byte, scale float32, zero int32)
 TEXT ·i16ScaledNEON(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -323,6 +337,7 @@ loop:
 
 // Encoders: dst is bytes, and R2 counts the numbers of src.
 
+// func encodeF16NEON(dst []byte, src []float32)
 TEXT ·encodeF16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD src_base+24(FP), R1
@@ -351,6 +366,7 @@ loop:
 	FCMEQ4S(n, n, n) \
 	VBSL V17.B16, V16.B16, v.B16
 
+// func encodeBF16NEON(dst []byte, src []float32)
 TEXT ·encodeBF16NEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  src_base+24(FP), R1

@@ -5,6 +5,7 @@
 
 // Blocks of 32.
 
+// func q8_0NEON(dst []float32, src []byte)
 TEXT ·q8_0NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -21,6 +22,7 @@ loop:
 	BNE  loop
 	RET
 
+// func q8_1NEON(dst []float32, src []byte)
 TEXT ·q8_1NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -38,6 +40,7 @@ loop:
 	BNE  loop
 	RET
 
+// func q4_0NEON(dst []float32, src []byte)
 TEXT ·q4_0NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -55,6 +58,7 @@ loop:
 	BNE  loop
 	RET
 
+// func iq4_NLNEON(dst []float32, src []byte)
 TEXT ·iq4_NLNEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -73,6 +77,7 @@ loop:
 	RET
 
 // A float64 has room for the exponents of all scales, where float32 needs subnormals for two.
+// func mxfp4NEON(dst []float32, src []byte)
 TEXT ·mxfp4NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -95,6 +100,7 @@ loop:
 	BNE     loop
 	RET
 
+// func q4_1NEON(dst []float32, src []byte)
 TEXT ·q4_1NEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -131,6 +137,7 @@ loop:
 	VMOVI $16, V25.B16 \
 	VMOVI $15, V20.B16
 
+// func q5_0NEON(dst []float32, src []byte)
 TEXT ·q5_0NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2
@@ -150,6 +157,7 @@ loop:
 	BNE  loop
 	RET
 
+// func q5_1NEON(dst []float32, src []byte)
 TEXT ·q5_1NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2

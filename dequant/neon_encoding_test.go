@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // A wordMacro is an instruction that neon_arm64.h spells as a word.
@@ -17,6 +19,7 @@ type wordMacro struct{ name, operands, word, mnemonic string }
 // TestNEONEncodings has two assemblers make those instructions in every register: Go's from the
 // macro, GNU's or LLVM's from the mnemonic in its comment.
 func TestNEONEncodings(t *testing.T) {
+	testmode.Sequential(t)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip(err)

@@ -109,6 +109,7 @@
 #define LOAD_6 LOAD_TWICE(6)
 #define LOAD_7 LOAD_TWICE(7)
 
+// func uint4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint4GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -130,6 +131,7 @@ part:
 	BNE  group
 	RET
 
+// func uint4BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint4BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -151,6 +153,7 @@ part:
 	BNE  group
 	RET
 
+// func uint8GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint8GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -171,6 +174,7 @@ part:
 	BNE  group
 	RET
 
+// func uint8BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint8BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -191,6 +195,7 @@ part:
 	BNE  group
 	RET
 
+// func int8GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·int8GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -210,6 +215,7 @@ part:
 	BNE  group
 	RET
 
+// func int8By127GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·int8By127GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -232,6 +238,7 @@ part:
 	RET
 
 // E4M3 goes eight at a time, as in f8e4m3NEON. A NaN is 480 before it gets all bits of the exponent.
+// func e4m3GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·e4m3GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	MOVD $0x4000, R3
@@ -274,6 +281,7 @@ part:
 	BNE    group
 	RET
 
+// func e5m2GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·e5m2GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	VEOR V28.B16, V28.B16, V28.B16
@@ -350,26 +358,31 @@ pairs: \
 	BNE  pairs \
 	RET
 
+// func e2m1GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·e2m1GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_FLOATS($·e2m1Floats(SB))
 	TABLED_GROUPS(NEIGHBOURS)
 
+// func e2m1PlusGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·e2m1PlusGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_FLOATS($·e2m1PlusFloats(SB))
 	TABLED_GROUPS(NEIGHBOURS)
 
+// func nf4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·nf4GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_FLOATS($·nf4Floats(SB))
 	TABLED_GROUPS(UPPER_NEIGHBOURS)
 
+// func fp4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·fp4GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_FLOATS($·bnbFP4Floats(SB))
 	TABLED_GROUPS(UPPER_NEIGHBOURS)
 
+// func uint1GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint1GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(1)
 
@@ -388,6 +401,7 @@ part:
 	BNE  group
 	RET
 
+// func uint1BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint1BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(1)
 
@@ -406,6 +420,7 @@ part:
 	BNE  group
 	RET
 
+// func uint2GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint2GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(2)
 
@@ -424,6 +439,7 @@ part:
 	BNE  group
 	RET
 
+// func uint2BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint2BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(2)
 
@@ -442,6 +458,7 @@ part:
 	BNE  group
 	RET
 
+// func uint3GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint3GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(3)
 
@@ -460,6 +477,7 @@ part:
 	BNE  group
 	RET
 
+// func uint3BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint3BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(3)
 
@@ -478,6 +496,7 @@ part:
 	BNE  group
 	RET
 
+// func uint5GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint5GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(5)
 
@@ -496,6 +515,7 @@ part:
 	BNE  group
 	RET
 
+// func uint5BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint5BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(5)
 
@@ -514,6 +534,7 @@ part:
 	BNE  group
 	RET
 
+// func uint6GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint6GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(6)
 
@@ -532,6 +553,7 @@ part:
 	BNE  group
 	RET
 
+// func uint6BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint6BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(6)
 
@@ -550,6 +572,7 @@ part:
 	BNE  group
 	RET
 
+// func uint7GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint7GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(7)
 
@@ -568,6 +591,7 @@ part:
 	BNE  group
 	RET
 
+// func uint7BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
 TEXT ·uint7BiasedGroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_PLACES(7)
 

@@ -78,6 +78,7 @@
 	Q2_RUNS(VUSHR $4, V10, V11, 0, 1) \
 	Q2_RUNS(VUSHR $6, V10, V11, 2, 3)
 
+// func q2_KNEON(dst []float32, src []byte)
 TEXT ·q2_KNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -113,6 +114,7 @@ loop:
 
 // The 6-bit scales: a nibble each in eight bytes, then two bits each in four, which go to bits
 // 4 and 5 by a shift of their own for every lane of 32 bits.
+// func q3_KNEON(dst []float32, src []byte)
 TEXT ·q3_KNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -182,6 +184,7 @@ loop:
 	SHIFT(VUSHR $4, V12, V13) \
 	AFFINE_RUN(s, m, j)
 
+// func q4_KNEON(dst []float32, src []byte)
 TEXT ·q4_KNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -210,6 +213,7 @@ loop:
 	INSERT(V22, high, V24, V25) \
 	AFFINE_RUN(s, m, j)
 
+// func q5_KNEON(dst []float32, src []byte)
 TEXT ·q5_KNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -246,6 +250,7 @@ loop:
 	Q6_RUNS(VUSHR $4, V12, V13, VSHL $0, t, 0, 1) \
 	Q6_RUNS(VUSHR $4, V14, V15, VUSHR $2, t, 2, 3)
 
+// func q6_KNEON(dst []float32, src []byte)
 TEXT ·q6_KNEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  dst_len+8(FP), R2
@@ -270,6 +275,7 @@ loop:
 	RET
 
 // The scale of a run, R6, takes its upper two bits from R4 and the nibble from R5.
+// func iq4_XSNEON(dst []float32, src []byte)
 TEXT ·iq4_XSNEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD dst_len+8(FP), R2

@@ -234,6 +234,7 @@ columns:
 	BNE  rows
 	RET
 
+// func permuted2NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 TEXT ·permuted2NEON(SB), NOSPLIT, $0-136
 	LOAD_PERMUTED(2)
 
@@ -247,6 +248,7 @@ columns:
 	BNE  columns
 	RET
 
+// func permuted3NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 TEXT ·permuted3NEON(SB), NOSPLIT, $0-136
 	LOAD_PERMUTED(3)
 
@@ -274,6 +276,7 @@ columns:
 	BNE  columns
 	RET
 
+// func permuted4NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 TEXT ·permuted4NEON(SB), NOSPLIT, $0-136
 	LOAD_PERMUTED(4)
 
@@ -285,6 +288,7 @@ columns:
 	BNE  columns
 	RET
 
+// func permuted8NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 TEXT ·permuted8NEON(SB), NOSPLIT, $0-136
 	LOAD_PERMUTED(8)
 

@@ -10,13 +10,22 @@ import (
 // The encoders of types with a search. Each takes the importance of its elements, or nil for none.
 // They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
 
-func encodeQ2_K(dst []byte, src, importance []float32) {
+// inBatches calls encode for all blocks of size bytes, from elems elements each, up to most blocks at a time.
+func inBatches(size, elems, most int, dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) {
 	f := batches.Get().(*batch)
 	defer batches.Put(f)
-	for len(dst) >= 84 && len(src) >= 256 {
+	for n := min(len(src)/elems, len(dst)/size); n > 0; n -= most {
+		k := min(n, most)
+		encode(f, dst[:k*size], src[:k*elems], importance)
+		dst, src, importance = dst[k*size:], src[k*elems:], advance(importance, k*elems)
+	}
+}
+
+func encodeQ2_K(dst []byte, src, importance []float32) {
+	inBatches(84, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
 		var sums [16]float32
-		x, s := src[:256], plain2_K
+		s := plain2_K
 		if importance == nil {
 			for i, v := range x {
 				f.weights[i] = abs(v)
@@ -48,8 +57,7 @@ func encodeQ2_K(dst []byte, src, importance []float32) {
 		}
 		f.roundAffine(&codes, x, 0, 16, &scales, &offsets, s)
 		putTwoBits(b[16:80], &codes)
-		dst, src, importance = dst[84:], src[256:], advance(importance, 256)
-	}
+	})
 }
 
 // halves2_K sets the scales of a Q2_K block to fractions of the greatest, and returns d and dmin.
@@ -110,11 +118,9 @@ func advance(importance []float32, n int) []float32 {
 }
 
 func encodeQ3_K(dst []byte, src, importance []float32) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for len(dst) >= 110 && len(src) >= 256 {
+	inBatches(110, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
-		x, scales := src[:256], &f.scales
+		scales := &f.scales
 		var levels [16]uint8
 		var d uint16
 		if importance == nil {
@@ -158,8 +164,7 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 			codes[i] = c & 3
 		}
 		putTwoBits(b[32:96], &codes)
-		dst, src, importance = dst[110:], src[256:], advance(importance, 256)
-	}
+	})
 }
 
 func encodeQ4_K(dst []byte, src, importance []float32) {
@@ -178,14 +183,11 @@ func encodeQ5_K(dst []byte, src, importance []float32) {
 
 // encodeK4 encodes blocks of Q4_K and Q5_K, two at a time.
 func encodeK4(size int, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
 	s := plain
 	if importance != nil {
 		s = weighed
 	}
-	for n := min(len(src)/256, len(dst)/size); n > 0; n -= 2 {
-		x := src[:min(n, 2)*256]
+	inBatches(size, 256, 2, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		for at := 0; at < len(x); at += 256 {
 			x, w := x[at:][:256], f.weights[at:][:256]
 			if importance != nil {
@@ -206,8 +208,7 @@ func encodeK4(size int, plain, weighed *search, dst []byte, src, importance []fl
 			put(dst[:size], &codes)
 			dst = dst[size:]
 		}
-		src, importance = src[len(x):], advance(importance, len(x))
-	}
+	})
 }
 
 // scalesK4 writes the scales at the head of a Q4_K or Q5_K block, and finds its codes. Its elements begin at x[at].
@@ -258,10 +259,7 @@ func sixBits(codes *[8]uint8, x *[8]float32) (scale uint16) {
 }
 
 func encodeQ6_K(dst []byte, src, importance []float32) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for len(dst) >= 210 && len(src) >= 256 {
-		x := src[:256]
+	inBatches(210, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		if importance == nil {
 			for i, v := range x {
 				f.weights[i] = times(v, v)
@@ -289,8 +287,7 @@ func encodeQ6_K(dst []byte, src, importance []float32) {
 			})
 			putQ6_K(b, &codes)
 		}
-		dst, src, importance = dst[210:], src[256:], advance(importance, 256)
-	}
+	})
 }
 
 func putQ6_K(b *[210]byte, codes *[256]uint8) {
@@ -382,10 +379,7 @@ func putFitted(b *[2]byte, scale float32) {
 }
 
 func encodeIQ4_NL(dst []byte, src, importance []float32) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for n := min(len(dst)/18, len(src)/32); n > 0; n -= lanes {
-		x := src[:min(n, lanes)*32]
+	inBatches(18, 32, lanes, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		for at := 0; at < len(x); at += 32 {
 			x := x[at:][:32]
 			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./32))
@@ -397,15 +391,11 @@ func encodeIQ4_NL(dst []byte, src, importance []float32) {
 			putIQ4(dst[2:18], x[at:], reciprocal(d))
 			dst = dst[18:]
 		}
-		src, importance = src[len(x):], advance(importance, len(x))
-	}
+	})
 }
 
 func encodeIQ4_XS(dst []byte, src, importance []float32) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for n := min(len(dst)/136, len(src)/256); n > 0; n -= 2 {
-		x := src[:min(n, 2)*256]
+	inBatches(136, 256, 2, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		for at := 0; at < len(x); at += 256 {
 			x := x[at:][:256]
 			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./256))
@@ -415,8 +405,7 @@ func encodeIQ4_XS(dst []byte, src, importance []float32) {
 			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
 			dst = dst[136:]
 		}
-		src, importance = src[len(x):], advance(importance, len(x))
-	}
+	})
 }
 
 // putIQ4_XS writes a block with these scales.
@@ -500,19 +489,15 @@ func nearestFP4(levels *[16]float32, x float32) (index uint8) {
 // weighted returns the encoder of a row of blocks of 32 whose weights depend on the row's variance.
 func weighted(size int, encode func(f *batch, b []byte, x []float32, at int), fit func(f *batch, x []float32)) func(dst []byte, row, importance []float32) {
 	return func(dst []byte, row, importance []float32) {
-		f := batches.Get().(*batch)
-		defer batches.Put(f)
 		variance := sumOfSquares(row) / float32(len(row))
-		for n := min(len(row)/32, len(dst)/size); n > 0; n -= lanes {
-			x := row[:min(n, lanes)*32]
+		inBatches(size, 32, lanes, dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
 			weigh(f.weights[:len(x)], importance, x, variance)
 			fit(f, x)
 			for at := 0; at < len(x); at += 32 {
 				encode(f, dst[:size], x[at:][:32], at)
 				dst = dst[size:]
 			}
-			row, importance = row[len(x):], importance[len(x):]
-		}
+		})
 	}
 }
 

@@ -8,14 +8,42 @@ import (
 // Metadata holds the keys and values with which a file describes its model, in the order of the
 // file. Values are
 //
-//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata, and
-//     arrays: []string or []json.Number if all elements are of that kind, else []any, which
-//     an empty array is too
+//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata and [List]
 //   - from typed formats: bool, string, the sized integers and floats of Go, slices of these,
 //     and [Blob]
 //
 // Metadata is memory of its own and stays valid after the model is closed.
 type Metadata []Entry
+
+// List is an array of JSON. Its elements are made as they are asked for: whatever it has, it takes little more
+// memory than its text.
+type List interface {
+	// Len returns the number of elements.
+	Len() int
+	// All yields the elements in order, which are values of Metadata.
+	All() iter.Seq[any]
+	// String returns the JSON as it stands in the file.
+	String() string
+}
+
+// Slice returns the elements of a value of Metadata: of a []T, or of a List if all are of type T. It reports false
+// for other values.
+func Slice[T any](v any) (list []T, ok bool) {
+	from, ok := v.(List)
+	if !ok {
+		list, ok = v.([]T)
+		return list, ok
+	}
+	list = make([]T, 0, from.Len())
+	for e := range from.All() {
+		x, ok := e.(T)
+		if _, isAny := any(&x).(*any); !ok && !isAny { // as null is
+			return nil, false
+		}
+		list = append(list, x)
+	}
+	return list, true
+}
 
 // Blob is a piece of a file that metadata carries as it is, such as the model of a
 // tokenizer. In JSON it is base64.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -84,6 +85,8 @@ func (w *jsonWriter) value(v any) error {
 		return w.number(v)
 	case JSONText:
 		return w.textOf(v)
+	case List:
+		return w.list(v.String())
 	case Blob:
 		return w.blob(v)
 	case bool:
@@ -157,6 +160,55 @@ func (w *jsonWriter) member(key string, value any) error {
 	}
 	w.raw(":")
 	return w.value(value)
+}
+
+// list writes the valid JSON of an array: without white space, and strings as all others are written.
+func (w *jsonWriter) list(text string) error {
+	for text != "" {
+		at := strings.IndexByte(text, '"')
+		if at < 0 {
+			at = len(text)
+		}
+		for plain := range strings.FieldsSeq(text[:at]) {
+			for plain != "" {
+				n := pieceOf(plain)
+				w.raw(plain[:n])
+				plain = plain[n:]
+			}
+		}
+		if text = text[at:]; text == "" {
+			break
+		}
+		n := endOfString(text)
+		if err := w.quoted(text[:n]); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// endOfString returns the length of the string that text begins with.
+func endOfString(text string) int {
+	for i := 1; ; i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+// quoted writes a string of JSON.
+func (w *jsonWriter) quoted(text string) error {
+	s := text[1 : len(text)-1]
+	if strings.IndexByte(s, '\\') >= 0 {
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return err
+		}
+	}
+	return w.string(s)
 }
 
 func writeArray[T any](w *jsonWriter, list []T, write func(T) error) error {

@@ -5,14 +5,14 @@ import (
 	"io"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // TestNoAllocations holds for a file that is mapped or in memory, with or without a lease.
 func TestNoAllocations(t *testing.T) {
-	if modeltest.ChecksPointers() {
+	if testmode.ChecksPointers() {
 		t.Skip("the portable loops allocate then")
 	}
 	md := quantization(layout.Metadata{number("i8", "0.1")}, layout.Metadata{number("i8", "-3")})

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/loader"
@@ -128,7 +129,7 @@ func TestClaims(t *testing.T) {
 
 // TestGathered: what comes piece by piece is what the file has, from whichever reader.
 func TestGathered(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("tensors of 20 MiB")
 	}
 	raw := random("x", layout.F16, 40, 1<<18)

@@ -13,7 +13,7 @@ import (
 // return the same error.
 func (t Tensor) Expandable() error {
 	if t.weight != 0 {
-		if err := t.described().Err; err != nil {
+		if err := t.inScheme().Err; err != nil {
 			return err
 		}
 	}

@@ -133,17 +133,9 @@ func (m *Model) ReadBeside(ctx context.Context, name string, most uint64) ([]byt
 // addConfigFile reads config.json. Models of several kinds of input have the numbers of the language
 // model in an object of its own.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
-	const name = "config.json"
-	text, err := readBeside(ctx, m.from, name, configBytes)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
-		return nil
-	}
+	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
 		return err
-	}
-	file, err := jsontext.Parse(text, layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
-	if err != nil {
-		return fmt.Errorf("%s: %w", m.path, err)
 	}
 	c.objects = append(c.objects, file)
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {
@@ -153,6 +145,22 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 		}
 	}
 	return nil
+}
+
+// objectBeside reads a file of JSON beside the model. Without the file it returns an empty object.
+func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
+	text, err := readBeside(ctx, m.from, name, configBytes)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	object, err := jsontext.Parse(text, layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.path, err)
+	}
+	return object, nil
 }
 
 // Value returns the answer as the file has it; see [layout.Metadata] for the types.
@@ -166,12 +174,30 @@ func (c *Config) Value(name string) (any, bool) {
 	}
 	if name == "vocab_size" {
 		for _, key := range []string{"vocab", "tokens"} {
-			if tokens, err := c.Strings(key); err == nil {
-				return len(tokens), true
+			if v, ok := c.Value(key); ok {
+				if n, ok := countStrings(v); ok {
+					return n, true
+				}
 			}
 		}
 	}
 	return nil, false
+}
+
+// countStrings returns the number of elements of a list of strings.
+func countStrings(v any) (n int, ok bool) {
+	list, ok := v.(layout.List)
+	if !ok {
+		texts, ok := v.([]string)
+		return len(texts), ok
+	}
+	for e := range list.All() {
+		if _, ok := e.(string); !ok {
+			return 0, false
+		}
+		n++
+	}
+	return n, true
 }
 
 // answer returns what convert makes of the value called name.
@@ -232,10 +258,6 @@ func (c *Config) String(name string) (string, error) {
 // Strings returns a list of strings. The error is that of Int.
 func (c *Config) Strings(name string) ([]string, error) {
 	return answer(c, name, "a list of strings", func(v reflect.Value) ([]string, bool) {
-		if all, ok := v.Interface().([]any); ok && len(all) == 0 { // JSON does not tell of what
-			return nil, true
-		}
-		list, ok := v.Interface().([]string)
-		return list, ok
+		return layout.Slice[string](v.Interface())
 	})
 }

@@ -103,7 +103,7 @@ func (t Tensor) letWarmed() {
 	c := &l.model.cache
 	c.Forget(cache.Key{Tensor: t.desc, Kind: cache.Elements}, &l.warmed)
 	if t.logical() {
-		for _, p := range t.described().Parts {
+		for _, p := range t.inScheme().Parts {
 			c.Forget(cache.Key{Tensor: t.part(p.Tensor).desc, Kind: cache.Elements}, &l.warmed)
 		}
 	}
@@ -166,7 +166,13 @@ func (t Tensor) enterStored() error {
 // readable returns why the elements cannot be read, or nil.
 func (t Tensor) readable() error {
 	if t.logical() {
-		return t.partsReadable()
+		for _, p := range t.inScheme().Parts {
+			part := t.part(p.Tensor)
+			if err := part.readable(); err != nil {
+				return part.wrap(err)
+			}
+		}
+		return nil
 	}
 	switch t.desc.Encoding {
 	case layout.Raw, layout.LZ4:
@@ -181,19 +187,8 @@ func (t Tensor) readable() error {
 	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 }
 
-// partsReadable returns why a part cannot be read, or nil.
-func (t Tensor) partsReadable() error {
-	for _, p := range t.described().Parts {
-		part := t.part(p.Tensor)
-		if err := part.readable(); err != nil {
-			return part.wrap(err)
-		}
-	}
-	return nil
-}
-
 func (t Tensor) partsIntact() error {
-	for _, p := range t.described().Parts {
+	for _, p := range t.inScheme().Parts {
 		if part := t.part(p.Tensor); part.desc.File != t.desc.File {
 			if err := part.intact(); err != nil {
 				return err

@@ -43,12 +43,10 @@ func (e *fileError) Unwrap() error { return e.err }
 
 func (e *fileError) Error() string {
 	msg := e.err.Error()
-	var fault *mmapio.FaultError
-	if errors.As(e.err, &fault) && fault.Path == e.path {
+	if fault, ok := errors.AsType[*mmapio.FaultError](e.err); ok && fault.Path == e.path {
 		msg = strings.Replace(msg, fault.Error(), strings.TrimPrefix(fault.Error(), e.path+": "), 1)
 	}
-	var system *fs.PathError
-	if errors.As(e.err, &system) && system.Path == e.path {
+	if system, ok := errors.AsType[*fs.PathError](e.err); ok && system.Path == e.path {
 		msg = strings.Replace(msg, system.Error(), system.Op+": "+system.Err.Error(), 1)
 	}
 	return e.path + ": " + msg

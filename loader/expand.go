@@ -49,21 +49,16 @@ func (t Tensor) expandAll() (b cache.Buffer, err error) {
 	if b.Floats, err = t.firstValues(t.Elements()); err != nil {
 		return b, err
 	}
-	t.file.model.cache.Drop(t.desc, cache.Elements)
-	if t.logical() {
-		return b, t.partsExpanded()
-	}
-	return b, nil
-}
-
-// partsExpanded drops from the cache what the values were made of.
-func (t Tensor) partsExpanded() error {
 	c := &t.file.model.cache
+	c.Drop(t.desc, cache.Elements)
+	if !t.logical() {
+		return b, nil
+	}
 	c.Drop(t.desc, cache.Scales, cache.Constants)
-	for _, p := range t.described().Parts {
+	for _, p := range t.inScheme().Parts {
 		c.Drop(t.part(p.Tensor).desc, cache.Elements)
 	}
-	return t.partsIntact()
+	return b, t.partsIntact()
 }
 
 // firstValues returns the first n values, in memory that is taken for them.

@@ -2,13 +2,13 @@ package loader_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -69,7 +69,7 @@ func TestExpandAcrossReads(t *testing.T) {
 		t.Fatalf("%d values are too few for reads of %d", rows*cols, loader.ReadStep)
 	}
 	dtypes := []layout.DType{layout.F16, layout.I64, layout.Q6_K}
-	if testing.Short() {
+	if testmode.Brief() {
 		dtypes = dtypes[:1]
 	}
 	for _, d := range dtypes {
@@ -116,9 +116,9 @@ func valueAt(x loader.Tensor, at uint64) (float32, error) {
 func sameValues(d layout.DType, a, b []float32) bool {
 	switch d {
 	case layout.F32, layout.F16, layout.BF16, layout.F8_E4M3, layout.F8_E5M2:
-		return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+		return modeltest.SameBits(a, b)
 	}
-	return sameFloats(a, b)
+	return modeltest.SameFloats(a, b)
 }
 
 // expansions are ways to all values of a tensor.
@@ -207,7 +207,7 @@ func TestFixtureValues(t *testing.T) {
 					continue // TestScaledFixture has the scaled ones
 				}
 				values, err := x.Float32s()
-				if err != nil || len(values) < len(w.first) || !sameFloats(values[:len(w.first)], w.first) {
+				if err != nil || len(values) < len(w.first) || !modeltest.SameFloats(values[:len(w.first)], w.first) {
 					t.Errorf("%s: %s: %v, want %v…, %v", path, w.name, values, w.first, err)
 				}
 				compared++

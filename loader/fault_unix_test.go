@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -134,7 +135,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls(), 0
 	depths, dtypes := 6, expandable()
 	large := []layout.DType{layout.Q8_0, layout.F16, layout.F32} // for all cores
-	if raceEnabled || testing.Short() {
+	if testmode.Brief() {
 		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
 	}
 	try := func(kind string, file []byte, tries int) {
@@ -188,7 +189,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteStored"} {
 		delete(calls, name) // which are ErrUnsupported
 	}
-	if raceEnabled || testing.Short() {
+	if testmode.Brief() {
 		depths = 2
 	}
 	index := content{"x.g_idx", layout.I32, []int{cols}, make([]byte, 4*cols)}
@@ -245,7 +246,7 @@ func TestTruncations(t *testing.T) {
 		return
 	}
 	rounds := 60
-	if raceEnabled || testing.Short() {
+	if testmode.Brief() {
 		rounds = 20
 	}
 	if n, err := strconv.Atoi(os.Getenv("TRUNCATIONS")); err == nil {

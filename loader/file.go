@@ -27,9 +27,9 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	if err != nil {
 		return file{}, err
 	}
-	f.align = 8 // of a mapping yet to be made
-	if !f.mapping.Pending() {
-		f.align = baseAlign(f.mapping.Bytes())
+	f.align = 8 // the most that a dtype needs, also of a mapping yet to be made
+	for !f.mapping.Pending() && !mmapio.IsAligned(f.mapping.Bytes(), f.align) {
+		f.align /= 2
 	}
 	f.index = f.layout.Index()
 	f.reveal(s.cipher)
@@ -42,15 +42,6 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		f.showContent()
 	}
 	return f, nil
-}
-
-// baseAlign returns the alignment of b's first byte, up to 8, the most that a dtype needs.
-func baseAlign(b []byte) int {
-	align := 8
-	for !mmapio.IsAligned(b, align) {
-		align /= 2
-	}
-	return align
 }
 
 // access is how the bytes of a file are reached.

@@ -165,8 +165,7 @@ func (e *dirEntry) way() (name string, in way, err error) {
 
 // named makes an error of the system call the file by the name that its user knows.
 func (e *dirEntry) named(err error) error {
-	var system *fs.PathError
-	if errors.As(err, &system) {
+	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
 	}
 	return err

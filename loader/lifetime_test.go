@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -179,7 +180,7 @@ func TestCopiesOutliveClose(t *testing.T) {
 	}
 	before := slices.Clone(values)
 	m.Close()
-	if !sameFloats(values, before) || !slices.Equal(b, c.data) {
+	if !modeltest.SameFloats(values, before) || !slices.Equal(b, c.data) {
 		t.Error("copies changed with Close")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -31,7 +32,7 @@ func TestTensorBytes(t *testing.T) {
 
 // A small file may claim a tensor larger than all memory, where it is sparse.
 func TestSparseTensor(t *testing.T) {
-	if testing.Short() || math.MaxInt == math.MaxInt32 {
+	if testmode.Brief() || math.MaxInt == math.MaxInt32 {
 		t.Skip("a sparse file of 8 TiB")
 	}
 	const rows, cols = math.MaxInt>>31 + 1, 1 << 10

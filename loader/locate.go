@@ -16,38 +16,26 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate maps the file at path, or that of the model in the directory at path. The other files of
-// the model lie in from.
-func locate(path string, o Options) (first *stored, from source, err error) {
-	mapping, err := o.file(path)
-	if errors.Is(err, mmapio.ErrDirectory) {
-		if path, err = modelIn(path, o); err == nil {
-			mapping, err = o.file(path)
+// locate returns path, or that of the model in the directory at path: see Open.
+func locate(path string, o Options) (string, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return path, nil // mapping says what is wrong with it
+	}
+	file, err := chosenIn(path, o)
+	if errors.Is(err, shard.ErrNoModel) {
+		if path, err = snapshotOf(path); err == nil {
+			file, err = chosenIn(path, o)
 		}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return opened(path, mapping), beside(path, o), nil
+	return file, err
 }
 
-// file maps the file at path, or reads it on demand.
-func (o *Options) file(path string) (*mmapio.Mapping, error) {
+// mapPath maps the file at path, or reads it on demand.
+func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	if o.NoMap {
 		return mmapio.OpenReader(path)
 	}
 	return mmapio.Map(path)
-}
-
-// modelIn returns the path of the model in the directory dir: see Open.
-func modelIn(dir string, o Options) (string, error) {
-	path, err := chosenIn(dir, o)
-	if errors.Is(err, shard.ErrNoModel) {
-		if dir, err = snapshotOf(dir); err == nil {
-			path, err = chosenIn(dir, o)
-		}
-	}
-	return path, err
 }
 
 // chosenIn returns the path of the one model among the files in dir.
@@ -127,7 +115,7 @@ func commitOf(root *os.Root) (string, error) {
 
 // manifestAt returns the manifest at path, or nil if none can be read there.
 func manifestAt(path string, o Options) (m *manifest.File) {
-	in, err := o.file(path)
+	in, err := o.mapPath(path)
 	if err != nil {
 		return nil
 	}

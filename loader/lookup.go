@@ -23,12 +23,18 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	for p := m.names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
 		if !ok {
-			return m.lookupWeight(name, l)
+			break
 		}
 		if string(m.tensors[i].Name) == name {
 			return m.named(i, l), nil
 		}
 	}
+	if m.schemes != nil {
+		if i, ok := m.schemes.Find(name); ok { // a logical tensor whose name no stored one has
+			return m.handle(&m.tensors[m.schemes.Codes(i)], uint32(i+1), l), nil
+		}
+	}
+	return Tensor{}, &notFoundError{m, name}
 }
 
 // notFoundError says that no tensor has a name. It looks for those that may be meant when its text is
@@ -88,16 +94,6 @@ func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
 		return t, false
 	}
 	return m.handle(&m.tensors[i], w, l), true
-}
-
-// lookupWeight finds a logical tensor whose name no stored tensor has.
-func (m *Model) lookupWeight(name string, l *Lease) (Tensor, error) {
-	if m.schemes != nil {
-		if i, ok := m.schemes.Find(name); ok {
-			return m.handle(&m.tensors[m.schemes.Codes(i)], uint32(i+1), l), nil
-		}
-	}
-	return Tensor{}, &notFoundError{m, name}
 }
 
 // Len returns the number of tensors.

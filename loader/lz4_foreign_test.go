@@ -3,17 +3,17 @@ package loader_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // TestForeignLZ4 reads blocks of other encoders in every way to open a file, and compares
@@ -25,7 +25,7 @@ func TestForeignLZ4(t *testing.T) {
 	}
 	for i, path := range paths {
 		ways := ways
-		if testing.Short() { // one for each file
+		if testmode.Brief() { // one for each file
 			ways = ways[i%len(ways):][:1]
 		}
 		text, err := os.ReadFile(strings.TrimSuffix(path, ".apr") + ".json")
@@ -83,7 +83,7 @@ func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
 	same("WriteStored", writtenStored.Bytes(), stored, err)
 	dst := make([]float32, x.Elements())
 	err = x.Dequantize(dst)
-	same("Dequantize", float32Bytes(dst), values, err)
+	same("Dequantize", mmapio.Bytes(dst), values, err)
 	if shape := x.Shape(); len(shape) > 1 && shape[0] > 0 {
 		clear(dst)
 		rows, cols := uint64(shape[0]), uint64(shape[1])
@@ -91,19 +91,10 @@ func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
 			n := min(7, rows-first)
 			err = x.DequantizeRows(dst[first*cols:(first+n)*cols], first, n)
 		}
-		same("DequantizeRows", float32Bytes(dst), values, err)
+		same("DequantizeRows", mmapio.Bytes(dst), values, err)
 	}
 	b, err := x.Bytes()
 	same("Bytes", b, raw, err)
 	f, err := x.Float32s()
-	same("Float32s", float32Bytes(f), values, err)
-}
-
-// float32Bytes is little-endian on any machine.
-func float32Bytes(values []float32) []byte {
-	b := make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
+	same("Float32s", mmapio.Bytes(f), values, err)
 }

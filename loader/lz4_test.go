@@ -17,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -116,7 +117,7 @@ func TestCompressedEveryWay(t *testing.T) {
 		switch {
 		case d == layout.Q8_0 || d == layout.F16:
 			ways = placements
-		case testing.Short():
+		case testmode.Brief():
 			continue
 		}
 		testCompressed(t, compressible("x", d, 41, 13, 256), ways)
@@ -127,7 +128,7 @@ func TestCompressedEveryWay(t *testing.T) {
 func TestCompressedInParallel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, d := range []layout.DType{layout.Q8_0, layout.Q6_K, layout.F16} {
-		if raceEnabled && d != layout.Q8_0 { // takes too long
+		if testmode.Brief() && d != layout.Q8_0 {
 			continue
 		}
 		testCompressed(t, compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
@@ -204,7 +205,7 @@ func TestCompressedScaled(t *testing.T) {
 	}
 	x := tensor(t, openBytes(t, lz4File(t, c), nil), "x")
 	for name, expand := range expansions {
-		if got, err := expand(x); err != nil || !sameFloats(got, want) {
+		if got, err := expand(x); err != nil || !modeltest.SameFloats(got, want) {
 			t.Errorf("%s: %v, or other values", name, err)
 		}
 	}
@@ -309,7 +310,7 @@ func TestCompressedNoAllocations(t *testing.T) {
 		for range 100 {
 			look()
 		}
-		if raceEnabled || modeltest.ChecksPointers() {
+		if testmode.Races() || testmode.ChecksPointers() {
 			continue // sync.Pool drops things then, or more escapes to the heap
 		}
 		if n := testing.AllocsPerRun(500, look); n != 0 {
@@ -551,7 +552,7 @@ func TestCompressedSegments(t *testing.T) {
 		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.data) },
 		"Dequantize": func(x loader.Tensor) bool {
 			dst := make([]float32, len(want))
-			return x.Dequantize(dst) == nil && sameFloats(dst, want)
+			return x.Dequantize(dst) == nil && modeltest.SameFloats(dst, want)
 		},
 		"WriteStored": func(x loader.Tensor) bool {
 			var out bytes.Buffer
@@ -564,7 +565,7 @@ func TestCompressedSegments(t *testing.T) {
 			return err == nil && bytes.Equal(out.Bytes(), c.data)
 		},
 	} {
-		if raceEnabled && name != "Dequantize" { // takes too long
+		if testmode.Brief() && name != "Dequantize" {
 			continue
 		}
 		m, r := counted(t, file, nil)
@@ -598,7 +599,7 @@ func TestCompressedConcurrently(t *testing.T) {
 				row := make([]float32, 3*1024)
 				for i := range uint64(60) {
 					first := (i*31 + g*7) % 637
-					if err := x.DequantizeRows(row, first, 3); err != nil || !sameFloats(row, want[first*1024:][:len(row)]) {
+					if err := x.DequantizeRows(row, first, 3); err != nil || !modeltest.SameFloats(row, want[first*1024:][:len(row)]) {
 						t.Errorf("rows from %d on: %v, or other values", first, err)
 					}
 					if i%20 == g {

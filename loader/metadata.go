@@ -50,15 +50,15 @@ func (m *Model) parseMetadata(ctx context.Context) *metadata {
 // parseMetadata returns the metadata of the file alone.
 func (f *file) parseMetadata(ctx context.Context) *metadata {
 	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
-		if md.keys, err = f.layout.Metadata(f.during(ctx).described()); err != nil {
+		if md.keys, err = f.layout.Metadata(f.during(ctx).headFirst()); err != nil {
 			return err
 		}
 		return md.setScales(f.layout)
 	})
 }
 
-// described returns the file for its metadata: from the head that was verified, if it was.
-func (f *file) described() layout.Input {
+// headFirst returns the file for its metadata: from the head that was verified, if it was.
+func (f *file) headFirst() layout.Input {
 	if f.head == nil {
 		return f.mapping
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -47,10 +48,8 @@ func product(t *testing.T, c content, xs []float32, n int) []float32 {
 
 func sameProducts(t *testing.T, name string, got, want []float32) {
 	t.Helper()
-	for i := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
-			t.Fatalf("%s: product %d is %v, want %v", name, i, got[i], want[i])
-		}
+	if i := modeltest.Differ(got, want); i >= 0 {
+		t.Fatalf("%s: product %d is %v, want %v", name, i, got[i], want[i])
 	}
 }
 
@@ -58,7 +57,7 @@ func sameProducts(t *testing.T, name string, got, want []float32) {
 func TestMultiplyEveryWay(t *testing.T) {
 	ctx := t.Context()
 	dtypes := expandable()
-	if testing.Short() {
+	if testmode.Brief() {
 		dtypes = []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q4_K, layout.IQ3_S}
 	}
 	for _, d := range dtypes {
@@ -238,7 +237,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 // TestMultiplyAllocatesNothing once it has run: on one core or several, from a mapping, a file that is read, compressed blocks, and
 // for weights of quantized checkpoints.
 func TestMultiplyAllocatesNothing(t *testing.T) {
-	if modeltest.ChecksPointers() || raceEnabled {
+	if testmode.ChecksPointers() || testmode.Races() {
 		t.Skip("pools forget under the race detector")
 	}
 	cs := []content{random("small", layout.Q4_K, 8, 512), random("large", layout.Q4_0, 2048, 512), random("tiles", layout.IQ2_XS, 8, 512)}

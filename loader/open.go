@@ -31,11 +31,15 @@ import (
 // snapshot that refs/main names.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	first, from, err := locate(path, o)
+	path, err := locate(path, o)
 	if err != nil {
 		return nil, err
 	}
-	return open(context.Background(), first, from, o)
+	mapping, err := o.mapPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(context.Background(), opened(path, mapping), beside(path, o), o)
 }
 
 // OpenFile maps an open file, whatever its read position. The caller keeps f and may
@@ -43,7 +47,11 @@ func Open(path string, opts *Options) (*Model, error) {
 // The other files of a sharded model are looked for beside f.Name().
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	mapping, err := mapFile(f, o)
+	mapFile := mmapio.MapFile
+	if o.NoMap {
+		mapFile = mmapio.FromFile
+	}
+	mapping, err := mapFile(f)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +60,6 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 		s.origin = origin{}
 	}
 	return open(context.Background(), s, beside(f.Name(), o), o)
-}
-
-func mapFile(f *os.File, o Options) (*mmapio.Mapping, error) {
-	if o.NoMap {
-		return mmapio.FromFile(f)
-	}
-	return mmapio.MapFile(f)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
@@ -102,10 +103,9 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil || o.Key != nil {
-		g := guarded{from, o, newKeyring(&o)}
+		g := guarded{from, o, &keyring{ask: o.Key, secrets: make(map[string]Secret)}}
 		if err := g.admit(ctx, first); err != nil {
-			first.done()
-			first.data.Close()
+			first.close()
 			from.close()
 			return nil, err
 		}

@@ -53,12 +53,16 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 
 // unreadable tells an error about bytes that could not be had from one about their meaning.
 func unreadable(err error) bool {
-	var path *fs.PathError
-	var sealed *unsealed.Error
-	if errors.As(err, &sealed) {
-		return false
+	return !errors.As(err, new(*unsealed.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
+}
+
+// malformed returns what err says about the content of a file. It returns nil for an error about something else, or about
+// bytes that could not be had.
+func malformed(err error) *layout.FormatError {
+	if fe, ok := errors.AsType[*layout.FormatError](err); ok && !unreadable(err) {
+		return fe
 	}
-	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
+	return nil
 }
 
 // setScales fills in the scales, which the metadata of some formats has.

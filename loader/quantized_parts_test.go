@@ -116,7 +116,7 @@ func TestRowsFromAfar(t *testing.T) {
 		m := d.open(t, nil)
 		for x := range m.Tensors() {
 			f := x.Scheme()
-			if f == nil || x.Elements() == 0 || f.Pack != scheme.PackRows && f.Pack != scheme.PackWords || f.Scheme == scheme.HQQ || f.Zero != scheme.None && f.Zero != scheme.Direct {
+			if f == nil || x.Elements() == 0 || f.Pack != layout.PackRows && f.Pack != layout.PackWords || f.Scheme == scheme.HQQ || f.Zero != scheme.None && f.Zero != scheme.Direct {
 				continue
 			}
 			cols := uint64(x.Shape()[len(x.Shape())-1])
@@ -124,7 +124,7 @@ func TestRowsFromAfar(t *testing.T) {
 			var want uint64
 			for _, p := range x.Parts() {
 				bytes, elems := p.Tensor.StoredBytes(), p.Tensor.Elements()
-				switch flat := f.Code == scheme.NF4 || f.Code == scheme.FP4; {
+				switch flat := f.Code == layout.CodeNF4 || f.Code == layout.CodeFP4; {
 				case p.Role == scheme.GroupIndex:
 					indexed = true
 				case p.Role == scheme.Codes && flat: // a row may begin and end within a byte

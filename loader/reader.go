@@ -11,9 +11,7 @@ import (
 
 // Namer is a reader that knows what errors call its file. The part after the last slash is the
 // file's name beside others, which a part of a GGUF split needs.
-type Namer interface {
-	Name() string
-}
+type Namer = mmapio.Namer
 
 // ContextReaderAt is a reader whose reads end with a context.
 type ContextReaderAt = mmapio.ContextReaderAt
@@ -75,6 +73,12 @@ type input struct {
 	name string
 	r    io.ReaderAt
 }
+
+var _ interface {
+	Namer
+	ContextReaderAt
+	mmapio.Wrapper
+} = input{}
 
 // Name returns what errors of a mapping of it call the file.
 func (in input) Name() string { return in.name }

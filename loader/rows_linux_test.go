@@ -8,6 +8,7 @@ import (
 	"github.com/x448/float16"
 	"golang.org/x/sys/unix"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -46,7 +47,7 @@ func TestRowTouchesItsPages(t *testing.T) {
 	if err := x.DequantizeRows(got, row, 1); err != nil {
 		t.Fatal(err)
 	}
-	if !sameFloats(got, want) {
+	if !modeltest.SameFloats(got, want) {
 		t.Error("the row has other values")
 	}
 	if n := pages(at, rowBytes); n == 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -81,7 +82,7 @@ func TestScaled(t *testing.T) {
 					t.Errorf("%s, %s, %s: other values, %v", p.name, c.name, name, err)
 				}
 			}
-			if v, err := valueAt(x, 5999); err != nil || !sameFloat(v, want[5999]) {
+			if v, err := valueAt(x, 5999); err != nil || !modeltest.SameFloats([]float32{v}, want[5999:6000]) {
 				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.name, v, want[5999], err)
 			}
 		}

@@ -113,16 +113,7 @@ func (s Slice) Dequantize(dst []float32) error {
 	if err := s.t.Expandable(); err != nil {
 		return s.t.wrap(err)
 	}
-	if !s.mapped() {
-		return s.gather(func(g group) error { return g.dequantize(dst) })
-	}
-	w := walk{s: &s}
-	for r, ok := w.next(); ok; r, ok = w.next() {
-		if err := s.t.dequantize(dst[r.at:][:r.n], r.first); err != nil {
-			return err
-		}
-	}
-	return nil
+	return read(s, dst, layout.U8, Tensor.dequantize)
 }
 
 // RawBytes returns the number of bytes of the region's elements. It is ErrUnsupported if they are no
@@ -156,14 +147,23 @@ func (s Slice) Bytes(dst []byte) error {
 	if uint64(len(dst)) != want {
 		return s.t.wrap(fmt.Errorf("%w: room for %d bytes, but the region has %d", ErrRange, len(dst), want))
 	}
+	return read(s, dst, s.t.DType(), func(t Tensor, dst []byte, off uint64) error {
+		_, err := t.ReadAt(dst, int64(off))
+		return err
+	})
+}
+
+// read fills dst with the runs of a region, by a call of fill for each, or for a group of them. An element has as many Ts
+// as it would have bytes in type d: one if that is U8.
+func read[T any](s Slice, dst []T, d layout.DType, fill func(t Tensor, dst []T, from uint64) error) error {
 	if !s.mapped() {
-		return s.gather(func(g group) error { return g.bytes(dst) })
+		return s.gather(func(g group) error { return readGroup(g, dst, d, fill) })
 	}
 	w := walk{s: &s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
-		off, n := s.t.DType().Span(r.first, r.n)
-		at, _ := s.t.DType().Span(r.at, r.n)
-		if _, err := s.t.ReadAt(dst[at:][:n], int64(off)); err != nil {
+		from, n := d.Span(r.first, r.n)
+		at, _ := d.Span(r.at, r.n)
+		if err := fill(s.t, dst[at:][:n], from); err != nil {
 			return err
 		}
 	}
@@ -238,46 +238,25 @@ func (s Slice) gather(read func(group) error) error {
 	})
 }
 
-// run returns the group's first run.
-func (g group) run() run {
-	r, _ := g.w.next()
-	return r
-}
-
-// dequantize writes the values of the group's runs to dst, which is the region's.
-func (g group) dequantize(dst []float32) error {
-	if r := g.run(); r.n == g.all {
-		return g.t.dequantize(dst[r.at:][:r.n], r.first)
-	}
-	values := make([]float32, g.all)
-	if err := g.t.dequantize(values, g.first); err != nil {
-		return err
-	}
-	for g.w.at < g.end {
-		r, _ := g.w.next()
-		copy(dst[r.at:][:r.n], values[r.first-g.first:])
-	}
-	return nil
-}
-
-// bytes does what dequantize does with bytes.
-func (g group) bytes(dst []byte) error {
-	d := g.t.DType()
+// readGroup reads all that a group spans, and copies its runs to dst. A run alone is read in its place.
+func readGroup[T any](g group, dst []T, d layout.DType, fill func(t Tensor, dst []T, from uint64) error) error {
 	from, n := d.Span(g.first, g.all)
-	if r := g.run(); r.n == g.all {
-		at, _ := d.Span(r.at, r.n)
-		_, err := g.t.ReadAt(dst[at:][:n], int64(from))
+	r, _ := g.w.next()
+	at, _ := d.Span(r.at, r.n)
+	if r.n == g.all {
+		return fill(g.t, dst[at:][:n], from)
+	}
+	all := make([]T, n)
+	if err := fill(g.t, all, from); err != nil {
 		return err
 	}
-	buf := make([]byte, n)
-	if _, err := g.t.ReadAt(buf, int64(from)); err != nil {
-		return err
-	}
-	for g.w.at < g.end {
-		r, _ := g.w.next()
+	for {
 		off, n := d.Span(r.first, r.n)
 		at, _ := d.Span(r.at, r.n)
-		copy(dst[at:][:n], buf[off-from:])
+		copy(dst[at:][:n], all[off-from:])
+		if g.w.at == g.end {
+			return nil
+		}
+		r, _ = g.w.next()
 	}
-	return nil
 }

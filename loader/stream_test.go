@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -90,7 +91,7 @@ func sameModel(t *testing.T, m, want *loader.Model) {
 		}
 		values, err := x.Float32s()
 		wvalues, werr := w.Float32s()
-		if !sameFloats(values, wvalues) || (err == nil) != (werr == nil) {
+		if !modeltest.SameFloats(values, wvalues) || (err == nil) != (werr == nil) {
 			t.Errorf("%s: other values, or %v, want %v", w.Name(), err, werr)
 		}
 	}

@@ -26,7 +26,7 @@ type Tensor struct {
 // Name returns the tensor's name in its model.
 func (t Tensor) Name() string {
 	if t.weight != 0 {
-		return mmapio.String(t.described().Name)
+		return mmapio.String(t.inScheme().Name)
 	}
 	return mmapio.String(t.desc.Name)
 }
@@ -43,7 +43,7 @@ func (t Tensor) DType() layout.DType {
 // modified.
 func (t Tensor) Shape() []int {
 	if t.logical() {
-		return t.described().Shape
+		return t.inScheme().Shape
 	}
 	return t.desc.Shape
 }
@@ -60,26 +60,21 @@ func (t Tensor) Offset() uint64 { return t.desc.Offset }
 
 // StoredBytes returns the number of bytes in the file, of a logical tensor in all of its parts.
 func (t Tensor) StoredBytes() uint64 {
-	if !t.logical() {
-		return t.file.storedBytes(t.desc.Stored)
+	switch {
+	case t.logical():
+		return t.summed(Tensor.StoredBytes)
+	case t.file.unsealed != nil:
+		return t.file.unsealed.Stored(t.desc.Stored)
 	}
-	return t.summed(Tensor.StoredBytes)
+	return t.desc.Stored
 }
 
 // summed returns the sum of a number of bytes over the parts of a logical tensor.
 func (t Tensor) summed(bytes func(Tensor) uint64) (n uint64) {
-	for _, p := range t.described().Parts {
+	for _, p := range t.inScheme().Parts {
 		n += bytes(t.part(p.Tensor))
 	}
 	return n
-}
-
-// storedBytes returns how many bytes n bytes of content take in the file.
-func (f *file) storedBytes(n uint64) uint64 {
-	if f.unsealed == nil {
-		return n
-	}
-	return f.unsealed.Stored(n)
 }
 
 // RawBytes returns the number of bytes of the elements after decompression: the length of
@@ -132,8 +127,8 @@ func (t Tensor) logical() bool {
 	return t.weight != 0 && t.file.model.schemes.Err(int(t.weight-1)) == nil
 }
 
-// described returns the weight that the tensor is, which may be refused. There must be one.
-func (t Tensor) described() scheme.Weight { return t.file.model.schemes.Weight(int(t.weight - 1)) }
+// inScheme returns the weight that the tensor is, which may be refused. There must be one.
+func (t Tensor) inScheme() scheme.Weight { return t.file.model.schemes.Weight(int(t.weight - 1)) }
 
 // remembered returns what is remembered of a logical tensor.
 func (t Tensor) remembered() *weight { return &t.file.model.weights()[t.weight-1] }
@@ -144,7 +139,7 @@ func (t Tensor) stored() error {
 		return nil
 	}
 	var names []string
-	w := t.described()
+	w := t.inScheme()
 	for _, p := range w.Parts {
 		names = append(names, layout.Quote(t.file.model.tensors[p.Tensor].Name))
 	}
@@ -236,15 +231,63 @@ func (t Tensor) wrap(err error) error {
 	if named, ok := err.(*fileError); ok {
 		return named
 	}
-	var sealed *unsealed.Error
-	if errors.As(err, &sealed) {
+	if sealed, ok := errors.AsType[*unsealed.Error](err); ok {
 		err = sealed // without the name of the file
 	}
-	var wrong *IntegrityError
-	if errors.As(err, &wrong) && wrong.Tensor == "" {
+	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
 		of := *wrong
 		of.Tensor = t.Name()
 		err = &of
 	}
 	return &fileError{t.file.path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
+}
+
+// Part is a stored tensor of a logical one.
+type Part struct {
+	Role   scheme.Role
+	Tensor Tensor // as it is stored
+}
+
+// Scheme returns how a logical tensor is stored and what its codes mean, or nil for a tensor as it is
+// stored. Tensors that are stored alike share it, and it must not be modified.
+//
+// A quantized checkpoint stores a weight as several tensors: codes, scales and more. The weight is one
+// tensor of the model, with its true shape and values. Its parts are not listed, and can be looked up
+// by their names unless the weight has that name. Its bytes are those of its parts: Bytes, View, ReadAt,
+// WriteTo and WriteStored return ErrUnsupported.
+func (t Tensor) Scheme() *scheme.Form {
+	if t.weight == 0 {
+		return nil
+	}
+	return t.inScheme().Form
+}
+
+// Parts returns the stored tensors of a logical one, the codes first.
+func (t Tensor) Parts() (parts []Part) {
+	if !t.logical() {
+		return nil
+	}
+	for _, p := range t.inScheme().Parts {
+		parts = append(parts, Part{p.Role, t.part(p.Tensor)})
+	}
+	return parts
+}
+
+// Problem returns why a tensor that holds codes has no values: its scheme is not decoded, or its
+// companions are missing or do not fit. The tensor is then listed as it is stored, and methods that
+// give values return the same error. Problem returns nil for any other tensor.
+func (t Tensor) Problem() error {
+	if t.weight == 0 || t.logical() {
+		return nil
+	}
+	return t.wrap(t.inScheme().Err)
+}
+
+// AsStored returns the tensor without what Problem says, so that its elements have the values of their
+// type. A logical tensor is returned as it is.
+func (t Tensor) AsStored() Tensor {
+	if !t.logical() {
+		t.weight = 0
+	}
+	return t
 }

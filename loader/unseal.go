@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +25,6 @@ type keyring struct {
 	secrets map[string]Secret
 }
 
-func newKeyring(o *Options) *keyring {
-	return &keyring{ask: o.Key, secrets: make(map[string]Secret)}
-}
-
 func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,15 +45,12 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 // the file.
 func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
 	err := mmapio.Guard(func() error {
-		start, err := s.index.Slice(0, min(64, s.index.Size()))
-		if err != nil {
+		switch f, err := sealed.FormatOf(s.index); {
+		case err != nil:
 			return err
-		}
-		text := bytes.TrimLeft(start, " \t\r\n")
-		switch {
-		case bytes.HasPrefix(start, []byte("APR2")):
+		case f == layout.APR2:
 			return k.unsealFile(ctx, s, lim)
-		case len(text) > 0 && text[0] == '{':
+		case f == layout.Manifest:
 			return k.unsealManifest(ctx, s, lim)
 		}
 		return errPlain("files of this format are never encrypted")
@@ -90,16 +82,7 @@ func (k *keyring) unsealFile(ctx context.Context, s *stored, lim *layout.Limits)
 }
 
 func (k *keyring) unsealManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
-	size, most := s.index.Size(), lim.WithDefaults().HeaderBytes
-	if size > most {
-		return layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, most)
-	}
-	b, err := s.index.Slice(0, size)
-	if err != nil {
-		return err
-	}
-	b = slices.Clone(b) // which nobody else can change
-	keys, err := sealed.Parse(b, layout.Manifest, 0, lim)
+	b, keys, err := sealed.ReadManifest(s.index, lim)
 	if err == nil && keys.Encryption == nil {
 		err = errPlain("the manifest has no such key")
 	}
@@ -159,8 +142,7 @@ func (f *file) revealed() unsealed.Reader {
 // fillSealed fills buffers with content from off on. From afar one request fetches all of it.
 func (f *file) fillSealed(buffers []plan.Padded, off uint64) error {
 	err := f.readSealed(buffers, off)
-	var wrong *unsealed.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
 		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
 	}
 	return err

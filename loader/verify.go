@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"iter"
 	"slices"
+	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -87,8 +89,10 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	for i := range m.files {
 		v.files = append(v.files, m.files[i].during(ctx))
 	}
-	if v.workers <= 0 {
-		v.workers = m.verifiers()
+	if f := &m.files[0]; v.workers <= 0 {
+		if v.workers = parallel.Cores(); f.access() != inPlace || f.waits() {
+			v.workers = max(v.workers, 8)
+		}
 	}
 	if err := v.audit(); err != nil {
 		return nil, err
@@ -103,14 +107,6 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	v.compare()
 	v.report.Findings = slices.Concat(v.findings...)
 	return &v.report, nil
-}
-
-func (m *Model) verifiers() int {
-	n := parallel.Cores()
-	if f := &m.files[0]; f.access() == inPlace && !f.waits() {
-		return n
-	}
-	return max(n, 8)
 }
 
 type verifier struct {
@@ -159,15 +155,10 @@ func (v *verifier) find(file int, f layout.Finding) {
 	v.findings[file] = append(v.findings[file], Finding{v.files[file].path, f})
 }
 
-// malformed reports err as a finding if it is about the file's content, rather than about
-// bytes that could not be had.
-func (v *verifier) malformed(file int, err error) bool {
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) || unreadable(err) {
-		return false
-	}
-	v.find(file, layout.Finding{FormatError: fe})
-	return true
+// findIn reports what is wrong with the content of t.
+func (v *verifier) findIn(t Tensor, found layout.FormatError) {
+	found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
+	v.find(t.File(), layout.Finding{FormatError: &found})
 }
 
 // audit checks all that needs no checksum, and collects these.
@@ -227,10 +218,11 @@ func (v *verifier) file(i int, f *file) error {
 		}
 		return v.stated(i, f)
 	})
-	if err != nil && !v.malformed(i, err) {
-		return err
+	if fe := malformed(err); fe != nil {
+		v.find(i, layout.Finding{FormatError: fe})
+		return nil
 	}
-	return nil
+	return err
 }
 
 // tensors returns the tensors of an encoding in the order in which they are stored.
@@ -255,9 +247,7 @@ func (v *verifier) blocks() error {
 	}
 	for _, t := range v.compressed {
 		if fe := bad[t.desc]; fe != nil {
-			found := *fe
-			found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
-			v.find(t.File(), layout.Finding{FormatError: &found})
+			v.findIn(t, *fe)
 		}
 	}
 	return nil
@@ -271,11 +261,8 @@ func (v *verifier) unseal() error {
 			n := min(t.desc.Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
 			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file.readContent(buf, t.desc.Offset+off) }))
-			var wrong *unsealed.Error
-			if errors.As(err, &wrong) {
-				found := *wrong.FormatError
-				found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
-				v.find(t.File(), layout.Finding{FormatError: &found})
+			if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
+				v.findIn(t, *wrong.FormatError)
 				break
 			}
 			if err != nil {
@@ -310,24 +297,21 @@ func (v *verifier) quantized() error {
 			zeros, err = Tensor{codes, v.files[codes.File], v.lease, uint32(i + 1)}.checkParts()
 		}
 		list := &lists[codes.File]
-		if err == nil {
-			if zeros {
-				taken := "as it is"
-				if w.IgnoreZeroIndex {
-					taken = "for consecutive groups, without desc_act"
-				}
-				list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)
+		switch cause := context.Cause(v.ctx); {
+		case err == nil && zeros:
+			taken := "as it is"
+			if w.IgnoreZeroIndex {
+				taken = "for consecutive groups, without desc_act"
 			}
-			continue
-		}
-		if cause := context.Cause(v.ctx); cause != nil || unreadable(err) {
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)
+		case err == nil:
+		case cause != nil || unreadable(err):
 			return cmp.Or(cause, err)
-		}
-		if errors.Is(err, ErrUnsupported) { // it breaks no rule
+		case errors.Is(err, ErrUnsupported): // it breaks no rule
 			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %v", layout.Quote(codes.Name), err)
-			continue
+		default:
+			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
 		}
-		list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
 	}
 	for i := range v.model.tensors {
 		t := &v.model.tensors[i]
@@ -427,4 +411,72 @@ func (v *verifier) compare() {
 				"%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
 		}
 	}
+}
+
+// blockCheck expands compressed tensors and keeps nothing. A file's checksum does not tell that
+// this works: it is right over whatever the writer wrote.
+type blockCheck struct {
+	mu      sync.Mutex
+	tensors []Tensor // to check; the first one is being dealt out
+	block   uint64   // its first block that nobody has taken on
+	bad     map[*layout.Tensor]*layout.FormatError
+}
+
+// checkBlocks expands the blocks of compressed tensors. It returns the first error in each
+// tensor's blocks. read hears how many stored bytes have been read, and may end the check.
+func checkBlocks(tensors []Tensor, workers int, read func(n uint64) error) (map[*layout.Tensor]*layout.FormatError, error) {
+	c := blockCheck{tensors: tensors, bad: make(map[*layout.Tensor]*layout.FormatError)}
+	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
+		for r := range items {
+			err := mmapio.Guard(func() error { return r.t.blocks().Check(r.lo, r.hi, read) })
+			if err != nil && !c.malformed(r.t, err) {
+				return r.t.wrap(err)
+			}
+		}
+		return nil
+	})
+}
+
+// checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
+// read tensor by tensor, so that the lengths of blocks come along with them.
+const checkedBlocks = 64
+
+// blockRange names the blocks lo to hi-1 of t.
+type blockRange struct {
+	t      Tensor
+	lo, hi uint64
+}
+
+// next returns the blocks to check next. A tensor that is bad has no more.
+func (c *blockCheck) next() (r blockRange, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ; len(c.tensors) > 0; c.tensors, c.block = c.tensors[1:], 0 {
+		t := c.tensors[0]
+		lo, count := c.block, t.blocks().Count()
+		if c.bad[t.desc] != nil || lo > 0 && lo >= count {
+			continue
+		}
+		hi := count
+		if t.file.access() == inPlace {
+			hi = min(count, lo+checkedBlocks)
+		}
+		c.block = max(1, hi) // a tensor without blocks has its turn, too
+		return blockRange{t, lo, hi}, true
+	}
+	return r, false
+}
+
+// malformed keeps err for t if it is about the content of a block, and the first such error.
+func (c *blockCheck) malformed(t Tensor, err error) bool {
+	fe := malformed(err)
+	if fe == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first := c.bad[t.desc]; first == nil || fe.Offset < first.Offset {
+		c.bad[t.desc] = fe
+	}
+	return true
 }

@@ -74,7 +74,7 @@ func TestVerifyBlocks(t *testing.T) {
 
 // TestVerifyBlocksProgress: every byte is told of, and after cancelling nothing goes on.
 func TestVerifyBlocksProgress(t *testing.T) {
-	file := lz4File(t, compressible("x", layout.U8, 300*lz4block.Size), compressible("y", layout.U8, 10))
+	file := lz4File(t, compressible("x", layout.U8, 100*lz4block.Size), compressible("y", layout.U8, 10))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		last, sum := uint64(0), tensor(t, m, "x").StoredBytes()+tensor(t, m, "y").StoredBytes()
 		r := verify(t, m, &loader.VerifyOptions{Progress: func(done, total uint64) {

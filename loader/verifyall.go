@@ -97,8 +97,8 @@ func (f *file) verifyRange(off, n uint64) error {
 
 // tensorAt adds the name of the first tensor in a wrong chunk to err.
 func (m *Model) tensorAt(err error, file uint32) error {
-	var wrong *IntegrityError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*IntegrityError](err)
+	if !ok {
 		return err
 	}
 	of := *wrong

@@ -144,23 +144,29 @@ func TestWarmNamed(t *testing.T) {
 // TestWarmOrder: what is planned first comes first.
 func TestWarmOrder(t *testing.T) {
 	const n = 20 << 20
-	path := write(t, "model", apr2File(t, nil, quarters(n)))
-	m := cold(t, path)
-	ctx, cancel := context.WithCancel(t.Context())
-	opts := &loader.WarmOptions{Ordered: true, Readers: 1, Progress: func(done, _ uint64) {
-		if done >= n {
-			cancel()
+	list := quarters(n)
+	list[0], list[2] = random("0", layout.U8, 1), random("2", layout.U8, 1)
+	path := write(t, "model", apr2File(t, nil, list))
+	var first, second uint64
+	for range 3 { // other work on the machine may take pages away, but not each time
+		m := cold(t, path)
+		ctx, cancel := context.WithCancel(t.Context())
+		opts := &loader.WarmOptions{Ordered: true, Readers: 1, Progress: func(done, _ uint64) {
+			if done >= n {
+				cancel()
+			}
+		}}
+		got, err := m.Warm(ctx, []string{"3", "1"}, opts)
+		if !errors.Is(err, context.Canceled) || got.Bytes != 2*n+4 {
+			t.Errorf("%+v, %v", got, err)
 		}
-	}}
-	got, err := m.Warm(ctx, []string{"3", "1"}, opts)
-	if !errors.Is(err, context.Canceled) || got.Bytes != 2*n+4 {
-		t.Errorf("%+v, %v", got, err)
+		first, second = max(first, resident(t, m, tensor(t, m, "3"))), max(second, resident(t, m, tensor(t, m, "1")))
+		if first == n+3 {
+			break
+		}
 	}
-	if r := resident(t, m, tensor(t, m, "3")); r != n+3 {
-		t.Errorf("of the first %d bytes are in memory", r)
-	}
-	if r := resident(t, m, tensor(t, m, "1")); r > 16<<20 {
-		t.Errorf("of the second %d bytes are in memory", r)
+	if first != n+3 || second > 16<<20 {
+		t.Errorf("of the first %d bytes are in memory, of the second %d", first, second)
 	}
 }
 

@@ -14,29 +14,6 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// codes of package scheme, as package dequant calls them.
-var codeOf = [...]dequant.Code{
-	scheme.Int8: dequant.Int8, scheme.Int8By127: dequant.Int8By127, scheme.E4M3: dequant.E4M3, scheme.E5M2: dequant.E5M2,
-	scheme.E2M1: dequant.E2M1, scheme.E2M1Plus: dequant.E2M1Plus, scheme.NF4: dequant.NF4, scheme.FP4: dequant.FP4, scheme.Blocks: 0,
-}
-
-var packingOf = [...]dequant.Packing{
-	scheme.PackRows: dequant.PackRows, scheme.PackGPTQ: dequant.PackGPTQ, scheme.PackPlanes: dequant.PackPlanes, scheme.PackAWQ: dequant.PackAWQ,
-	scheme.PackSlabs: dequant.PackSlabs, scheme.PackLowSlabs: dequant.PackLowSlabs, scheme.PackWords: dequant.PackWords,
-}
-
-// formOf returns what package dequant needs to know of a weight.
-func formOf(w *scheme.Form) dequant.Grouped {
-	g := dequant.Grouped{
-		Code: codeOf[w.Code], Pack: packingOf[w.Pack], Bias: w.Bias,
-		Rows: w.Rows, Cols: w.Cols, RowBytes: w.RowBytes, GroupRows: w.GroupRows, GroupCols: w.GroupCols, ScaleCols: w.ScaleCols,
-	}
-	if w.Code == scheme.Unsigned {
-		g.Code = dequant.Code(w.Bits)
-	}
-	return g
-}
-
 // entries returns how many scales all elements have.
 func (t Tensor) entries(g *dequant.Grouped) uint64 {
 	_, n := g.Scales(0, t.Elements())
@@ -82,7 +59,7 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		return nil
 	}
 	form := t.Scheme()
-	if form.Code == scheme.Blocks {
+	if form.Code == layout.CodeBlocks {
 		return t.expandBlocks(to, first, n)
 	}
 	if w := t.remembered(); !w.checked.Load() {
@@ -91,7 +68,7 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		}
 		w.checked.Store(true)
 	}
-	g := formOf(form)
+	g := dequant.Grouped(form.Grouped)
 	codes := t.codes()
 	var all []byte // of the codes, if the cache has them
 	var err error
@@ -215,7 +192,7 @@ func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) 
 
 // scalesApart reports whether the scales of a range can be read without the others.
 func (t Tensor) scalesApart() bool {
-	w := t.described()
+	w := t.inScheme()
 	_, indexed := w.Part(scheme.GroupIndex)
 	return !indexed && (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
 }
@@ -258,7 +235,7 @@ func (t Tensor) readScales(mem []float32, from, count uint64) (scaling, error) {
 
 // partOf returns the part of a logical tensor that has a role.
 func (t Tensor) partOf(r scheme.Role) (part Tensor, ok bool) {
-	w := t.described()
+	w := t.inScheme()
 	i, ok := w.Part(r)
 	if !ok {
 		return Tensor{}, false
@@ -301,7 +278,7 @@ func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
 	if w.Scale == scheme.Nested {
 		return t.unnest(dst, from, b.Floats, room)
 	}
-	g := formOf(w)
+	g := dequant.Grouped(w.Grouped)
 	_, each := g.Scales(0, w.Rows*w.Cols) // of a matrix
 	for i := range dst {
 		by := b.Floats[0]
@@ -344,7 +321,7 @@ func (t Tensor) readConstants() (b cache.Buffer, err error) {
 	switch {
 	case w.Scale == scheme.Nested:
 		role = scheme.NestedMap
-	case w.Code == scheme.Blocks:
+	case w.Code == layout.CodeBlocks:
 		role = scheme.Scale
 	}
 	part, _ := t.partOf(role)
@@ -353,7 +330,7 @@ func (t Tensor) readConstants() (b cache.Buffer, err error) {
 	if err := t.floats(role, layout.Invalid, b.Floats, 0); err != nil {
 		return cache.Buffer{}, err
 	}
-	if matrix := w.Rows * w.Cols; w.Code == scheme.Blocks && matrix > 0 && n < t.Elements()/matrix {
+	if matrix := w.Rows * w.Cols; w.Code == layout.CodeBlocks && matrix > 0 && n < t.Elements()/matrix {
 		b.Floats = append(b.Floats, slices.Repeat(b.Floats, int(t.Elements()/matrix-n))...)
 	}
 	return b, nil
@@ -362,7 +339,7 @@ func (t Tensor) readConstants() (b cache.Buffer, err error) {
 // makeScales makes all scales, and the offsets behind them.
 func (t Tensor) makeScales() (b cache.Buffer, err error) {
 	w := t.Scheme()
-	g := formOf(w)
+	g := dequant.Grouped(w.Grouped)
 	entries := t.entries(&g)
 	if err := t.heap(entries, 8); err != nil {
 		return b, err
@@ -410,48 +387,44 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 	if err != nil {
 		return part.wrap(err)
 	}
-	code := dequant.Code(w.Bits)
-	one := []float32{1}
-	unpack := func(g dequant.Grouped, dst []float32, src []byte) error {
-		_, size := g.Codes(0, uint64(len(dst)))
-		if size > uint64(len(src)) {
-			return fmt.Errorf("%w: %d bytes of zero points, not %d", layout.ErrInvalid, len(src), size)
-		}
-		return mmapio.Guard(func() error { return g.Expand(dst, dequant.Parts{Codes: src[:size], Scales: one}, 0, dequant.AllCores) })
-	}
+	packed, pieces := dequant.Grouped{Code: w.Code, Rows: uint64(groups), Cols: w.Rows}, 1
+	stored := offsets
 	switch w.Zero {
 	case scheme.PackedAWQ:
-		err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackAWQ, Rows: w.Rows, Cols: uint64(groups)}, offsets, words)
+		packed.Pack, packed.Rows, packed.Cols = layout.PackAWQ, w.Rows, uint64(groups)
 	case scheme.PackedRows:
-		err = unpack(dequant.Grouped{Code: code, Rows: w.Rows, Cols: uint64(groups), RowBytes: uint64(len(words)) / max(w.Rows, 1)}, offsets, words)
+		packed.Rows, packed.Cols, packed.RowBytes = w.Rows, uint64(groups), uint64(len(words))/max(w.Rows, 1)
 	case scheme.PackedGPTQ:
-		stored := make([]float32, len(offsets))
-		err = unpack(dequant.Grouped{Code: code, Rows: uint64(groups), Cols: w.Rows, RowBytes: uint64(len(words) / max(groups, 1))}, stored, words)
-		if w.OneMore && err == nil {
-			for i, z := range stored { // a stored field of all ones is 0
-				stored[i] = float32((int(z) + 1) & (1<<w.Bits - 1))
-			}
-		}
-		dequant.Transpose(offsets, stored, groups, rows)
-	case scheme.PackedPlanes:
-		stored := make([]float32, len(offsets))
-		size := len(words) / max(groups, 1)
-		for i := 0; i < groups && err == nil; i++ { // each a column of words, of one row
-			err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackPlanes, Rows: 1, Cols: w.Rows}, stored[i*rows:][:rows], words[i*size:][:size])
-		}
-		dequant.Transpose(offsets, stored, groups, rows)
+		packed.RowBytes = uint64(len(words) / max(groups, 1))
+	case scheme.PackedPlanes: // each a column of words, of one row
+		packed.Pack, packed.Rows, pieces = layout.PackPlanes, 1, groups
 	case scheme.PackedAlong:
-		matrix := rows * groups
-		stored := make([]float32, len(offsets))
-		size := len(words) / max(len(offsets)/max(matrix, 1), 1)
-		for i := 0; i < len(offsets) && err == nil; i += matrix {
-			at := i / matrix * size
-			err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackGPTQ, Rows: uint64(groups), Cols: w.Rows}, stored[i:i+matrix], words[at:at+size])
-			dequant.Transpose(offsets[i:i+matrix], stored[i:i+matrix], groups, rows)
+		packed.Pack, pieces = layout.PackGPTQ, len(offsets)/max(rows*groups, 1)
+	}
+	across := w.Zero != scheme.PackedAWQ && w.Zero != scheme.PackedRows
+	if across {
+		stored = make([]float32, len(offsets))
+	}
+	n, size, one := len(offsets)/max(pieces, 1), len(words)/max(pieces, 1), []float32{1}
+	for i := 0; i < pieces && err == nil; i++ {
+		dst, src := stored[i*n:][:n], words[i*size:][:size]
+		_, want := packed.Codes(0, uint64(n))
+		if want > uint64(size) {
+			err = fmt.Errorf("%w: %d bytes of zero points, not %d", layout.ErrInvalid, size, want)
+			break
 		}
+		err = mmapio.Guard(func() error {
+			return packed.Expand(dst, dequant.Parts{Codes: src[:want], Scales: one}, 0, dequant.AllCores)
+		})
 	}
 	if err != nil {
 		return part.wrap(err)
+	}
+	for i := 0; w.OneMore && i < len(stored); i++ { // a stored field of all ones is 0
+		stored[i] = float32((int(stored[i]) + 1) & (1<<w.Code.Bits() - 1))
+	}
+	for i := 0; across && i < len(stored); i += max(rows*groups, 1) {
+		dequant.Transpose(offsets[i:], stored[i:], groups, rows)
 	}
 	return nil
 }
@@ -523,7 +496,7 @@ func (t Tensor) checkParts() (zeros bool, err error) {
 	if err := t.checkContents(); err != nil {
 		return false, err
 	}
-	g := formOf(t.Scheme())
+	g := dequant.Grouped(t.Scheme().Grouped)
 	_, zeros, err = t.groupIndex(&g)
 	return zeros, err
 }
@@ -549,7 +522,7 @@ func (t Tensor) checkContents() error {
 		if err := t.floats(scheme.QuantMap, layout.Invalid, values[:], 0); err != nil {
 			return err
 		}
-		if want, _ := codeOf[w.Code].Table(); values != want {
+		if want, _ := dequant.Table(w.Code); values != want {
 			return part.wrap(fmt.Errorf("%w: codes stand for other values than those of %s", ErrUnsupported, w.Scheme))
 		}
 	}

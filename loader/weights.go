@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
@@ -67,17 +65,12 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	if conf.Says() || m.Format() != layout.SafeTensors {
 		return conf, nil
 	}
-	const name = "hf_quant_config.json" // of ModelOpt
-	text, err := readBeside(ctx, m.from, name, configBytes)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
-		return conf, nil
-	}
-	if err != nil {
+	md, err := m.objectBeside(ctx, "hf_quant_config.json") // of ModelOpt
+	switch {
+	case err != nil:
 		return refusedConfig(err)
-	}
-	md, err := jsontext.Parse(text, layout.Unknown, 0, name, s.lim)
-	if err != nil {
-		return refusedConfig(fmt.Errorf("%s: %w", m.path, err))
+	case md == nil:
+		return conf, nil
 	}
 	return scheme.ReadConfig(append(slices.Clip(c.objects), md)...), nil
 }
@@ -85,8 +78,7 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 // refusedConfig returns a configuration that cannot be relied on because of err, or err itself if it
 // is about bytes that could not be had.
 func refusedConfig(err error) (*scheme.Config, error) {
-	var fe *layout.FormatError
-	if errors.As(err, &fe) && !unreadable(err) || errors.Is(err, ErrTooLarge) {
+	if malformed(err) != nil || errors.Is(err, ErrTooLarge) {
 		return &scheme.Config{Err: err}, nil
 	}
 	return nil, err
@@ -114,10 +106,10 @@ func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 
 // Decodable reports what package dequant cannot expand.
 func (s *checkpoint) Decodable(f *scheme.Form) error {
-	if f.Code == scheme.Blocks {
+	if f.Code == layout.CodeBlocks {
 		return nil
 	}
-	return formOf(f).Check()
+	return dequant.Grouped(f.Grouped).Check()
 }
 
 // asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.

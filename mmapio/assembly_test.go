@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // callers are the packages that a fault below one of their functions in assembly would end the
@@ -29,7 +31,7 @@ var callers = map[string]string{
 // architecture. A function that calls others from a frame of which the runtime has no map, or that
 // moves the stack pointer by itself, must not read a mapping: the package is then in callers.
 func TestNoAssemblyCallsOverMappings(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("runs the go command")
 	}
 	goTool, err := exec.LookPath("go")

@@ -71,6 +71,14 @@ type ContextReaderAt interface {
 	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
 }
 
+// Namer is a reader that knows what errors call its file, as *os.File does.
+type Namer interface{ Name() string }
+
+// Wrapper is a reader of what another one reads. Probe asks it for that one.
+type Wrapper interface{ Underlying() io.ReaderAt }
+
+var _ Namer = (*os.File)(nil)
+
 // During returns the same mapping, for calls that end with ctx as far as they wait for a reader, or for
 // bytes of [MapFilling]. Closing either closes both.
 func (m *Mapping) During(ctx context.Context) *Mapping { return &Mapping{m.shared, ctx} }
@@ -80,13 +88,11 @@ func (m *Mapping) Context() context.Context { return m.ctx }
 
 // FromReaderAt returns a Mapping that reads from r on demand. The size is
 // taken on trust until something is read; a negative one counts as zero.
-// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. One that
-// only wraps another should have a method Underlying() io.ReaderAt: see Probe. A [ContextReaderAt] is
-// read under the context of During.
-// If r has a method Name() string, as *os.File has, errors call the file so.
+// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. A [ContextReaderAt] is
+// read under the context of During. A [Namer] or [Wrapper] is used as such.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
 	name := "reader"
-	if r, ok := r.(interface{ Name() string }); ok {
+	if r, ok := r.(Namer); ok {
 		name = r.Name()
 	}
 	return newMapping(name, uint64(max(size, 0)), &backing{r: r, close: closeNothing})
@@ -304,7 +310,7 @@ func (b *backing) probe(ctx context.Context, off, n uint64) (sure bool, err erro
 func (b *backing) vouched() bool {
 	r := b.r
 	for {
-		u, ok := r.(interface{ Underlying() io.ReaderAt })
+		u, ok := r.(Wrapper)
 		if !ok {
 			break
 		}

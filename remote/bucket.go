@@ -144,8 +144,8 @@ var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 
 // otherRegion returns the region that Amazon's answer names, or "" if it is none or known.
 func (b *bucket) otherRegion(err error) string {
-	status := new(httprange.StatusError)
-	if b.env.endpoint != nil || !errors.As(err, &status) {
+	status, ok := errors.AsType[*httprange.StatusError](err)
+	if b.env.endpoint != nil || !ok {
 		return ""
 	}
 	if region := status.Header.Get("X-Amz-Bucket-Region"); region != b.env.region && regionName.MatchString(region) {
@@ -185,6 +185,6 @@ func (b *bucket) explain(err error) error {
 // Connect returns the source of an object. It asks for nothing yet.
 func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
 	o := b.http
-	o.Size, o.ETag = of.Size, of.Version
-	return openSource(ctx, b.url(key), &o, b.explain)
+	o.ETag = of.Version
+	return openSource(ctx, b.url(key), o, of.Size, b.explain)
 }

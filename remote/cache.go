@@ -42,7 +42,12 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := ownEntries(dir)
+	list, err := blobsIn(filepath.Join(dir, "blobs"), linksIn(filepath.Join(dir, "snapshots")), func(e *CacheEntry) {
+		e.lock = filepath.Join(dir, "locks", filepath.Base(e.Path)+".lock")
+		if info, err := os.Stat(e.lock); err == nil {
+			e.Used = info.ModTime()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -72,17 +77,6 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	}
 	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
 	return list, nil
-}
-
-// ownEntries lists the complete files in the cache of this module.
-func ownEntries(dir string) (list []CacheEntry, err error) {
-	names := linksIn(filepath.Join(dir, "snapshots"))
-	return blobsIn(filepath.Join(dir, "blobs"), names, func(e *CacheEntry) {
-		e.lock = filepath.Join(dir, "locks", filepath.Base(e.Path)+".lock")
-		if info, err := os.Stat(e.lock); err == nil {
-			e.Used = info.ModTime()
-		}
-	})
 }
 
 // entries lists the complete files in the Hub's cache.

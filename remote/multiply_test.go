@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/sealed"
@@ -138,10 +138,8 @@ func TestMultiply(t *testing.T) {
 				m, err := remote.Open(t.Context(), s.URL+"/"+filepath.Base(kind.path), &remote.Options{Loader: kind.opts, NoCache: noCache})
 				got, run := products(t, modeltest.Opened(t, m, err))
 				for name, values := range want {
-					for i, v := range values {
-						if math.Float32bits(got[name][i]) != math.Float32bits(v) && (v == v || got[name][i] == got[name][i]) {
-							t.Fatalf("%s, %s: product %d is %v, of the file itself %v", turn, name, i, got[name][i], v)
-						}
+					if i := modeltest.Differ(got[name], values); i >= 0 {
+						t.Fatalf("%s, %s: product %d is %v, of the file itself %v", turn, name, i, got[name][i], values[i])
 					}
 				}
 				taken := asked.Take()
@@ -153,7 +151,7 @@ func TestMultiply(t *testing.T) {
 					t.Errorf("%s: byte %d of %d was asked for twice: %v", turn, at, len(content), requests)
 				}
 				for name, again := range run {
-					if n := testing.AllocsPerRun(10, again); n > most[name] && !modeltest.Races() && !modeltest.ChecksPointers() {
+					if n := testing.AllocsPerRun(10, again); n > most[name] && !testmode.Races() && !testmode.ChecksPointers() {
 						t.Errorf("%s, %s: %v allocations, at most %v", turn, name, n, most[name])
 					}
 				}

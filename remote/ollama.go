@@ -284,6 +284,9 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		if key == "data" || strings.HasPrefix(key, "data.") {
 			key = tensor + strings.TrimPrefix(key, "data")
 		}
+		if named[key] != nil {
+			return object{}, fmt.Errorf("%w: tensor %s, which the manifest names, is in its file beside another", layout.ErrDuplicate, layout.Quote([]byte(key)))
+		}
 		named[key] = entry
 	}
 	fresh, err := json.Marshal(named)

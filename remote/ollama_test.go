@@ -14,6 +14,7 @@ import (
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote"
 )
 
 // ollamaBlob returns weights of a checkpoint of MLX as Ollama stores them: under other names, with metadata.
@@ -116,5 +117,27 @@ func ollamaModelIs(t *testing.T, name string, tensors int, fixtures ...string) {
 	}
 	if found == 0 {
 		t.Errorf("%s: no weights", name)
+	}
+}
+
+// TestOllamaTwice: what is called data has the name that its layer gives it, and nothing else in the file may have that.
+func TestOllamaTwice(t *testing.T) {
+	byteOf := func(name string, value byte) modeltest.Tensor {
+		return modeltest.Tensor{Name: name, DType: layout.U8, Shape: []int{1}, Data: []byte{value}}
+	}
+	ollamaModel(t, "once", modeltest.SafeTensors(byteOf("data", 1), byteOf("other", 2)))
+	x, err := open(t, "ollama://once").Tensor("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := x.Bytes(); err != nil || b[0] != 1 {
+		t.Errorf("%v, %v", b, err)
+	}
+	ollamaModel(t, "twice", modeltest.SafeTensors(byteOf("data", 1), byteOf("0", 2)))
+	if m, err := remote.Open(t.Context(), "ollama://twice", nil); !errors.Is(err, layout.ErrDuplicate) || !strings.Contains(err.Error(), `"0"`) {
+		t.Errorf("%v", err)
+		if err == nil {
+			m.Close()
+		}
 	}
 }

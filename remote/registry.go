@@ -192,16 +192,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), check: sha256Check(d.hex()), place: at,
-		connect: func(ctx context.Context) (Source, error) { return r.connect(ctx, d) },
+		connect: func(ctx context.Context) (Source, error) {
+			return openSource(ctx, r.address("blobs", d.Digest), r.http, d.Size, r.explain)
+		},
 	}
-}
-
-// connect returns the source of a layer. It asks for nothing yet.
-func (r *registry) connect(ctx context.Context, d descriptor) (Source, error) {
-	if r.offline {
-		return nil, errOffline
-	}
-	o := r.http
-	o.Size = d.Size
-	return openSource(ctx, r.address("blobs", d.Digest), &o, r.explain)
 }

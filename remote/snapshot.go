@@ -52,7 +52,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 			name: d.name(name), size: e.Size, id: e.etag(), check: e.check,
 			connect: func(ctx context.Context) (Source, error) {
 				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
-				return h.connect(ctx, h.endpoint.String()+at, e.Size)
+				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, h.explain)
 			},
 			place: place{
 				path: blob, named: d.path(name),
@@ -84,24 +84,19 @@ func linkedFiles(dir string) map[string]entry {
 	return files
 }
 
-// connect returns the source of a file of size bytes at an address of the Hub. It asks for nothing yet.
-func (h *hub) connect(ctx context.Context, address string, size int64) (Source, error) {
-	if h.offline {
-		return nil, errOffline
-	}
-	o := *h.options()
-	o.Size = size
-	return openSource(ctx, address, &o, h.explain)
-}
-
 // explained is a source whose errors say what they mean at its server.
 type explained struct {
 	*httprange.Reader
 	explain func(error) error
 }
 
-func openSource(ctx context.Context, address string, o *httprange.Options, explain func(error) error) (Source, error) {
-	r, err := httprange.Open(ctx, address, o)
+// openSource returns the source of size bytes at an address. It asks for nothing yet.
+func openSource(ctx context.Context, address string, o httprange.Options, size int64, explain func(error) error) (Source, error) {
+	if isOffline() {
+		return nil, errOffline
+	}
+	o.Size = size
+	r, err := httprange.Open(ctx, address, &o)
 	if err != nil {
 		return nil, explain(err)
 	}

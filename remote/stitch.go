@@ -24,11 +24,7 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	types := make([]layout.Metadata, len(names))
 	var mu sync.Mutex
 	var total uint64
-	next := func() func() (int, bool) {
-		i := -1
-		return func() (int, bool) { i++; return i, i < len(names) }
-	}()
-	err := parallel.Each(8, next, func(items iter.Seq[int]) error {
+	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			var size uint64
 			err := d.twice(ctx, func() (err error) {

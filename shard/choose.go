@@ -87,7 +87,7 @@ func withoutParts(names []string, manifestOf func(name string) *manifest.File) [
 	parts := make(map[string]bool)
 	splits := make(map[string]bool)
 	for _, name := range names {
-		if set := SetName(name); set != "" {
+		if set := setName(name); set != "" {
 			parts[name] = splits[set]
 			splits[set] = true
 		} else if whole := Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+manifest.IndexSuffix)) {

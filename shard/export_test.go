@@ -2,3 +2,5 @@ package shard
 
 // Find returns the position of the tensor called name, or -1.
 func Find(t *Table, name string) int { return t.find([]byte(name)) }
+
+var SetName = setName

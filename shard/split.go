@@ -20,9 +20,9 @@ type Split struct {
 // splitName is the form of all parts' names.
 var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
-// SetName returns what the names of all parts of a set have in common, unlike any other set in the
+// setName returns what the names of all parts of a set have in common, unlike any other set in the
 // same directory. It is "" for a name that no part has.
-func SetName(file string) string {
+func setName(file string) string {
 	m := splitName.FindStringSubmatch(file)
 	if m == nil {
 		return ""

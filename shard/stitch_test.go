@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/shard"
@@ -187,7 +188,7 @@ func TestStitchErrors(t *testing.T) {
 // TestManyShards stitches and audits a large model. What takes the square of its size does not end
 // before the timeout of tests.
 func TestManyShards(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("200,000 tensors")
 	}
 	const tensors, shards = 200_000, 1000

@@ -72,8 +72,8 @@ func ParseBundle(text []byte) (*Bundle, error) {
 
 // positioned words an error about JSON, which has no format of its own.
 func positioned(err error) error {
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
+	fe, ok := errors.AsType[*layout.FormatError](err)
+	if !ok {
 		return err
 	}
 	return fmt.Errorf("offset %d: %s: %s (%w)", fe.Offset, fe.Field, fe.Reason, fe.Err)
@@ -127,11 +127,11 @@ func member[T any](md layout.Metadata, key string) (v T, err error) {
 
 // list returns a member of an object that is an array of objects.
 func list(md layout.Metadata, key string) (objects []layout.Metadata, err error) {
-	elements, err := member[[]any](md, key)
+	elements, err := member[layout.List](md, key)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range elements {
+	for e := range elements.All() {
 		object, ok := e.(layout.Metadata)
 		if !ok {
 			return nil, invalid("%s has an element that is no object", key)

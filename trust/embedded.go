@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -29,24 +28,15 @@ func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
 
 // Digests verifies the head of a file, or a whole manifest, and returns the digests of what follows.
 func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
-	size := in.Size()
-	start, err := in.Slice(0, min(4, size))
-	switch {
+	switch f, err := sealed.FormatOf(in); {
 	case err != nil:
 		return nil, err
-	case string(start) == "APR2":
+	case f == layout.APR2:
 		return e.file(in)
-	case isJSON(in):
+	case f == layout.Manifest:
 		return e.manifest(in)
 	}
 	return nil, fmt.Errorf("%w: the file's format has no signatures of its own; a bundle can sign it (--signature)", ErrUnsigned)
-}
-
-// isJSON reports whether the file is an object, as manifests are.
-func isJSON(in layout.Input) bool {
-	b, err := in.Slice(0, min(64, in.Size()))
-	text := bytes.TrimLeft(b, " \t\r\n")
-	return err == nil && len(text) > 0 && text[0] == '{'
 }
 
 func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
@@ -66,17 +56,8 @@ func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
 }
 
 func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
-	size, most := in.Size(), (*layout.Limits)(nil).WithDefaults().HeaderBytes
-	if size > most {
-		return nil, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, most)
-	}
-	b, err := in.Slice(0, size)
-	if err != nil {
-		return nil, err
-	}
-	b = append([]byte(nil), b...) // which nobody else can change
-	keys, err := sealed.Parse(b, layout.Manifest, 0, nil)
-	s := keys.Signature
+	b, keys, err := sealed.ReadManifest(in, nil)
+	s, size := keys.Signature, in.Size()
 	switch {
 	case err != nil:
 		return nil, err

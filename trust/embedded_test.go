@@ -18,6 +18,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -136,7 +137,7 @@ func TestEmbeddedRandom(t *testing.T) {
 	signer.ChunkBytes = layout.MinChunk // or else 4 MiB are hashed each time
 	b := signedFile(t, signer, 1<<21)
 	times := 10000
-	if testing.Short() {
+	if testmode.Brief() {
 		times = 50
 	}
 	random := rand.New(rand.NewPCG(1, 2))

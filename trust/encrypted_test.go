@@ -18,6 +18,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/sealed"
@@ -281,7 +282,7 @@ func TestEncryptedEveryByte(t *testing.T) {
 			return ""
 		}
 		data, step := uint64(binary.LittleEndian.Uint32(b[28:])), 1
-		if testing.Short() {
+		if testmode.Brief() {
 			step = 7
 		}
 		for i := 0; i < len(b)-footer; i += step {
@@ -317,7 +318,7 @@ func TestEncryptedEveryByte(t *testing.T) {
 func TestEncryptedRandom(t *testing.T) {
 	b := encrypted(t, &convert.Options{Sealer: sealer()}, 1<<14, 1<<14)
 	times := 10000
-	if testing.Short() {
+	if testmode.Brief() {
 		times = 50
 	}
 	random := rand.New(rand.NewPCG(1, 2))

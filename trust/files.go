@@ -15,11 +15,6 @@ import (
 // defaultIgnored are left out at the top of a directory, as by the reference client.
 var defaultIgnored = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
-// ignores reports whether the list has name, or a directory above it.
-func ignores(list []string, name string) bool {
-	return slices.ContainsFunc(list, func(i string) bool { return name == i || strings.HasPrefix(name, i+"/") })
-}
-
 // linkRule decides about a symbolic link of a name, relative to the directory.
 type linkRule func(root, name string) error
 
@@ -70,7 +65,7 @@ func listFiles(root string, ignored []string, link linkRule) (names []string, er
 		switch {
 		case name == ".":
 			return nil
-		case ignores(ignored, name):
+		case slices.ContainsFunc(ignored, func(i string) bool { return name == i || strings.HasPrefix(name, i+"/") }):
 			if d.IsDir() {
 				return fs.SkipDir
 			}

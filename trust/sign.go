@@ -19,7 +19,6 @@ import (
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // SignOptions tune Sign. Nil and zero fields mean the defaults.
@@ -133,7 +132,7 @@ type hashJob struct {
 func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error {
 	n := uint64(len(jobs))
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
-		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(1 << 20) })
+		buf := sync.OnceValue(func() []byte { return make([]byte, 1<<20) })
 		for i := range items {
 			if err := jobs[i].run(ctx, buf(), p); err != nil {
 				return err
@@ -160,7 +159,7 @@ func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) err
 		end := min(j.size, (off/j.chunk+1)*j.chunk)
 		b := buf[:min(uint64(len(buf)), end-off)]
 		if _, err := io.ReadFull(f, b); err != nil {
-			return fmt.Errorf("%s: %w", j.path, mmapio.ErrChanged)
+			return fmt.Errorf("%s: %w: it changed while it was read", j.path, layout.ErrChecksum)
 		}
 		h.Write(b)
 		off += uint64(len(b))
@@ -171,7 +170,7 @@ func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) err
 		}
 	}
 	if n, _ := f.Read(buf[:1]); n > 0 {
-		return fmt.Errorf("%s: %w", j.path, mmapio.ErrChanged)
+		return fmt.Errorf("%s: %w: it changed while it was read", j.path, layout.ErrChecksum)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	if err != nil {
 		return inFile(root, err)
 	}
-	paths, errs := s.places(root, found, opts.IgnoreUnsigned)
+	paths, errs := s.pathsOf(root, found, opts.IgnoreUnsigned)
 	var jobs []hashJob
 	var wants [][]byte
 	p := parallel.Progress{Report: opts.Progress}
@@ -60,19 +61,19 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 			errs = append(errs, err)
 			continue
 		}
-		if f.digest != nil {
-			jobs = append(jobs, hashJob{file, size, size, s.newHash, new([]byte)})
-			wants = append(wants, f.digest)
+		add := func(chunk uint64, newHash func() hash.Hash, want []byte) {
+			jobs, wants = append(jobs, hashJob{file, size, chunk, newHash, new([]byte)}), append(wants, want)
 			p.Total += size
 		}
-		if f.chunks != nil {
-			make := s.newHash
-			if s.granularity == layout.ByFile {
-				make = sha256.New
-			}
-			jobs = append(jobs, hashJob{file, size, f.chunks.size, make, new([]byte)})
-			wants = append(wants, f.chunks.sums)
-			p.Total += size
+		if f.digest != nil {
+			add(size, s.newHash, f.digest)
+		}
+		switch {
+		case f.chunks == nil:
+		case s.granularity == layout.ByFile:
+			add(f.chunks.size, sha256.New, f.chunks.sums)
+		default:
+			add(f.chunks.size, s.newHash, f.chunks.sums)
 		}
 	}
 	if err := runHashes(ctx, jobs, &p); err != nil {
@@ -88,9 +89,9 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	return errors.Join(errs...)
 }
 
-// places returns the paths of the signed files, and errors about those that are missing or too many. A
+// pathsOf returns the paths of the signed files, and errors about those that are missing or too many. A
 // statement about one file has it as ".", or under its name.
-func (s *Statement) places(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
+func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
 	paths = make(map[string]string)
 	if len(s.names) == 1 && len(found) == 1 {
 		file := pathOf(root, found[0])

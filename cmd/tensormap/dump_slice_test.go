@@ -12,6 +12,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -57,7 +58,7 @@ func TestSlicesOfNumPy(t *testing.T) {
 
 // A slice of any encoding and type is what the whole has there.
 func TestSliceOfFixtures(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("thousands of runs of dump, one after the other")
 	}
 	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {

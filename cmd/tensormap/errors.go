@@ -21,15 +21,12 @@ var errReported = errors.New("already reported")
 
 // exitStatus says why cmd failed, if it did, and returns the exit status.
 func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
-	var usage usageError
 	switch {
-	case err == nil:
-		return exitDone
-	case errors.As(err, new(terminal.ReaderGone)):
+	case err == nil, errors.As(err, new(terminal.ReaderGone)):
 		return exitDone
 	case errors.Is(err, errReported):
 		return exitFailed
-	case errors.As(err, &usage):
+	case errors.As(err, new(usageError)):
 		printError(stderr, err)
 		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", cmd.UseLine(), cmd.CommandPath())
 		return exitUsage
@@ -46,8 +43,7 @@ func printError(w io.Writer, err error) {
 // explain returns the text of err, and behind it the flag that may help.
 func explain(err error) string {
 	msg := err.Error()
-	var status *httprange.StatusError
-	if errors.As(err, &status) && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
+	if status, ok := errors.AsType[*httprange.StatusError](err); ok && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
 		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"
 	}
 	if errors.Is(err, httprange.ErrStalled) {

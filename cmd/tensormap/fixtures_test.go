@@ -19,6 +19,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -98,7 +99,7 @@ func TestFixtures(t *testing.T) {
 			checkInspect(t, path, &want)
 			checkVerify(t, path, &want)
 			for i := range want.Tensors {
-				if testing.Short() && i == 4 {
+				if testmode.Brief() && i == 4 {
 					break
 				}
 				checkDump(t, path, &want, &want.Tensors[i])

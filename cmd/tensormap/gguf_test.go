@@ -112,7 +112,7 @@ func TestConvertRecipes(t *testing.T) {
 	}
 	done(t, "verify", out)
 	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", "../../convert/testdata/imatrix.gguf").failsWith(t, "none of its 2 names is a tensor of the model")
-	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", source).failsWith(t, "no importance matrix")
+	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", source).failsWith(t, "unknown format for an importance matrix, which is GGUF")
 	imatrix := filepath.Join(filepath.Dir(out), "imatrix.gguf")
 	b, err := os.ReadFile("../../convert/testdata/imatrix.gguf")
 	if err = errors.Join(err, os.WriteFile(imatrix, b, 0o666)); err != nil {

@@ -87,6 +87,9 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 		return err
 	}
 	defer m.Close()
+	if opts.Tree {
+		collect() // what opening left: a tree has a node for each tensor
+	}
 	if err := matched(&opts.Filter, path, m); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // cpuTime is what the process has used so far: other work on the machine is not in it.
@@ -22,6 +24,7 @@ func cpuTime(t *testing.T) time.Duration {
 // Ten times the tensors take about ten times as long, not a hundred times. What disturbs every try, such as other
 // work on the same core, is measured again.
 func TestManyTensors(t *testing.T) {
+	testmode.Sequential(t)
 	few, many := manyTensors(t, 2_000), manyTensors(t, 20_000)
 	for _, flags := range [][]string{{"--tree"}, {"--tree", "--sort", "size"}, {"--sort", "name"}} {
 		took := func(file string) time.Duration {

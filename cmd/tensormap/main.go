@@ -36,6 +36,6 @@ func keepGarbage(percent int) {
 	}
 }
 
-// collect gives unused memory back, and makes the collector run more often still: verbs that write call it between
-// their steps. It does nothing in tests, whose process runs many verbs.
+// collect gives unused memory back, and makes the collector run more often still: verbs that write, or hold more than
+// the model, call it between their steps. It does nothing in tests, whose process runs many verbs.
 var collect = func() {}

@@ -56,7 +56,11 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	}
 	return o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
 		if isAddress(name) {
-			return o.openAddress(ctx, name, opts)
+			ro, err := o.remote(opts)
+			if err != nil {
+				return nil, err
+			}
+			return remote.Open(ctx, name, ro)
 		}
 		if err := o.checkPath(name); err != nil {
 			return nil, err
@@ -88,14 +92,6 @@ func (o *opener) checkPath(name string) error {
 // mapping would count as memory of this process until the model is closed.
 func (o *opener) openToCopy(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{NoMap: true})
-}
-
-func (o *opener) openAddress(ctx context.Context, address string, opts *loader.Options) (*loader.Model, error) {
-	ro, err := o.remote(opts)
-	if err != nil {
-		return nil, err
-	}
-	return remote.Open(ctx, address, ro)
 }
 
 // remote returns the options of an address.

@@ -120,12 +120,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
 		return unknownVerb(cmd, args[0])
 	}
-	var number *strconv.NumError
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		return errors.New(strings.Replace(err.Error(), number.Error(), wanted(number), 1))
 	}
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		return fmt.Errorf("%w%s", err, nearest.Hint(func(yield func(string) bool) {
 			more := true
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield("--"+f.Name)) })

@@ -129,8 +129,8 @@ func TestVersion(t *testing.T) {
 		t.Errorf("version %q", out)
 	}
 	info := &debug.BuildInfo{GoVersion: "go1.26.0", Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}
-	if got := describeBuild(info); !strings.HasPrefix(got, "(devel) commit abc go1.26.0 ") {
-		t.Errorf("describeBuild: %q", got)
+	if got := buildText(info); !strings.HasPrefix(got, "(devel) commit abc go1.26.0 ") {
+		t.Errorf("buildText: %q", got)
 	}
 }
 

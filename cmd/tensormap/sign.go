@@ -117,8 +117,7 @@ func named(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var system *fs.PathError
-	if errors.As(err, &system) || strings.HasPrefix(err.Error(), path+":") {
+	if errors.As(err, new(*fs.PathError)) || strings.HasPrefix(err.Error(), path+":") {
 		return err
 	}
 	return fmt.Errorf("%s: %w", path, err)

@@ -70,7 +70,7 @@ func (t *trusting) apply(opts *loader.Options) error {
 			return err
 		}
 		e, err := trust.NewEmbedded(key)
-		opts.Trust, t.signer = e, describeKey(key)
+		opts.Trust, t.signer = e, keyName(key)
 		return named(t.key, err)
 	}
 	s, err := t.statement()
@@ -120,7 +120,7 @@ func (t *trusting) statement() (*trust.Statement, error) {
 	case err != nil:
 	case key != nil:
 		s, err = bundle.VerifyKey(key)
-		t.signer = describeKey(key)
+		t.signer = keyName(key)
 	default:
 		if s, err = bundle.VerifyCertificate(roots, time.Now()); err == nil {
 			t.signer = bundle.Certificate().Subject.String()
@@ -129,8 +129,8 @@ func (t *trusting) statement() (*trust.Statement, error) {
 	return s, named(t.signature, err)
 }
 
-// describeKey names a key: Ed25519 keys by themselves, as files hold them, others by their hint in bundles.
-func describeKey(key crypto.PublicKey) string {
+// keyName names a key: Ed25519 keys by themselves, as files hold them, others by their hint in bundles.
+func keyName(key crypto.PublicKey) string {
 	if k, ok := key.(ed25519.PublicKey); ok {
 		return "Ed25519 " + base64.StdEncoding.EncodeToString(k)
 	}

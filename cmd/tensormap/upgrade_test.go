@@ -3,19 +3,20 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // TestConvertFixtures: what other programs say of the values in every fixture is true of the
 // files that are made of it.
 func TestConvertFixtures(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("thousands of runs of dump, one after the other")
 	}
 	dir := t.TempDir()

@@ -13,10 +13,10 @@ func version() string {
 	if !ok {
 		return fmt.Sprintf("(unknown) %s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	}
-	return describeBuild(info)
+	return buildText(info)
 }
 
-func describeBuild(info *debug.BuildInfo) string {
+func buildText(info *debug.BuildInfo) string {
 	parts := []string{info.Main.Version}
 	if info.Main.Version == "" {
 		parts[0] = "(devel)"

@@ -46,7 +46,7 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 		by.add("left out", "part of other tensors", name)
 	}
 	for _, p := range p.Quantized {
-		by.add("stays quantized", p.Scheme, scaledBy(p))
+		by.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
 	}
 	by.write(stderr)
 }
@@ -93,8 +93,6 @@ func (t types) String() string {
 	}
 	return strings.Join(names, ", ")
 }
-
-func scaledBy(p convert.Part) string { return p.Codes + " scaled by " + p.Scale }
 
 // reportLost says which values the new types do not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.

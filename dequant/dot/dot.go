@@ -51,11 +51,11 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	}
 	size := len(rows) / n
 	step := max(1, tileBytes/max(1, size))
-	if active.quantized[d] == nil && active.plain[d] == nil {
+	if active.quantized[d].one == nil && active.plain[d] == nil {
 		multiplyTiles(dst, d, rows, as)
 		return nil
 	}
-	if run := active.many[d]; run != nil && len(as) > 1 {
+	if run := active.quantized[d].many; run != nil && len(as) > 1 {
 		multiplyMany(run, dst, d, rows, as)
 		return nil
 	}
@@ -138,7 +138,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	}
 	size := len(rows) / len(dst)
 	step := max(1, maxCall/a.n)
-	if run := active.quantized[d]; run != nil {
+	if run := active.quantized[d].one; run != nil {
 		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
 			run(dst[:step], rows[:step*size], a.groups, a.n/d.BlockElems())
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -199,7 +199,7 @@ func TestErrors(t *testing.T) {
 
 // TestNothingAllocated: neither Rows nor Mat, nor a second Set of the same length.
 func TestNothingAllocated(t *testing.T) {
-	if modeltest.ChecksPointers() {
+	if testmode.ChecksPointers() {
 		t.Skip("the portable loops allocate then")
 	}
 	for _, d := range []layout.DType{layout.Q4_0, layout.F32} {

@@ -15,7 +15,7 @@ import (
 func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType)) {
 	for _, l := range levels {
 		for _, d := range types {
-			if l.quantized[d] != nil || l.plain[d] != nil {
+			if l.quantized[d].one != nil || l.plain[d] != nil {
 				t.Run(l.name+"/"+d.String(), func(t *testing.T) {
 					use(t, l)
 					f(t, d)
@@ -70,7 +70,7 @@ func TestKernelFaults(t *testing.T) {
 			wg.Go(func() {
 				fault, grew = faulttest.At(depth, func() {
 					first := unsafe.SliceData(middle[len(middle)-min(size-1, depth%2*size/2+1):])
-					if depth%4 < 2 || active.many[d] == nil {
+					if depth%4 < 2 || active.quantized[d].many == nil {
 						multiply(dst, d, unsafe.Slice(first, size), a)
 					} else if err := Mat([][]float32{dst, dst}, d, unsafe.Slice(first, size), []*Activation{a, a}); err != nil {
 						t.Error(err)

@@ -36,12 +36,19 @@ const maxCall = 1 << 18
 
 const numTypes = int(layout.APR_Q8) + 1
 
+// quantized are the kernels of a type: for one activation, and a faster one for several, if there is any.
+type quantized struct {
+	one  quantizedKernel
+	many manyKernel
+}
+
+//go:generate go -C ../_asm run ./stubs -out ../dot/neon_stubs_arm64.go -pkg dot ../dot/neon_arm64.s ../dot/neon_plain_arm64.s
+
 // An impl has the kernels of one level. Types without an entry have the lower level's. Without any they are
 // expanded in tiles, which floats multiplies.
 type impl struct {
 	name      string
-	quantized [numTypes]quantizedKernel
-	many      [numTypes]manyKernel // faster for several activations
+	quantized [numTypes]quantized
 	plain     [numTypes]plainKernel
 	floats    func(dst, rows, x []float32)
 	blocks    quantizer // of Q8_0 and Q8_1, or nil
@@ -59,11 +66,11 @@ func overlay(levels []*impl) *impl {
 	for _, l := range levels {
 		all.name = l.name
 		for d := range numTypes {
-			if l.quantized[d] != nil {
-				all.quantized[d] = l.quantized[d]
+			if run := l.quantized[d].one; run != nil {
+				all.quantized[d].one = run
 			}
-			if l.many[d] != nil {
-				all.many[d] = l.many[d]
+			if run := l.quantized[d].many; run != nil {
+				all.quantized[d].many = run
 			}
 			if l.plain[d] != nil {
 				all.plain[d] = l.plain[d]
@@ -82,23 +89,23 @@ func overlay(levels []*impl) *impl {
 // generic is the portable level. It is the definition.
 var generic = impl{
 	name: "generic",
-	quantized: [numTypes]quantizedKernel{
-		layout.Q4_0:   small(18, decodeQ4_0, 0),
-		layout.Q4_1:   small(20, decodeQ4_1, 1),
-		layout.Q5_0:   small(22, decodeQ5_0, 0),
-		layout.Q5_1:   small(24, decodeQ5_1, 1),
-		layout.Q8_0:   small(34, decodeQ8_0, 0),
-		layout.IQ4_NL: small(18, decodeIQ4_NL, 0),
-		layout.MXFP4:  small(17, decodeMXFP4, 0),
-		layout.NVFP4:  nvfp4Generic,
-		layout.Q2_K:   super(84, decodeQ2_K, -1),
-		layout.Q3_K:   super(110, decodeQ3_K, 0),
-		layout.Q4_K:   super(144, decodeQ4_K, -1),
-		layout.Q5_K:   super(176, decodeQ5_K, -1),
-		layout.Q6_K:   super(210, decodeQ6_K, 0),
-		layout.IQ4_XS: super(136, decodeIQ4_XS, 0),
-		layout.TQ1_0:  super(54, decodeTQ1_0, 0),
-		layout.TQ2_0:  super(66, decodeTQ2_0, 0),
+	quantized: [numTypes]quantized{
+		layout.Q4_0:   {one: small(18, decodeQ4_0, 0)},
+		layout.Q4_1:   {one: small(20, decodeQ4_1, 1)},
+		layout.Q5_0:   {one: small(22, decodeQ5_0, 0)},
+		layout.Q5_1:   {one: small(24, decodeQ5_1, 1)},
+		layout.Q8_0:   {one: small(34, decodeQ8_0, 0)},
+		layout.IQ4_NL: {one: small(18, decodeIQ4_NL, 0)},
+		layout.MXFP4:  {one: small(17, decodeMXFP4, 0)},
+		layout.NVFP4:  {one: nvfp4Generic},
+		layout.Q2_K:   {one: super(84, decodeQ2_K, -1)},
+		layout.Q3_K:   {one: super(110, decodeQ3_K, 0)},
+		layout.Q4_K:   {one: super(144, decodeQ4_K, -1)},
+		layout.Q5_K:   {one: super(176, decodeQ5_K, -1)},
+		layout.Q6_K:   {one: super(210, decodeQ6_K, 0)},
+		layout.IQ4_XS: {one: super(136, decodeIQ4_XS, 0)},
+		layout.TQ1_0:  {one: super(54, decodeTQ1_0, 0)},
+		layout.TQ2_0:  {one: super(66, decodeTQ2_0, 0)},
 	},
 	floats: floatsGeneric,
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -157,6 +158,7 @@ func TestActivationQ8K(t *testing.T) {
 // TestQuantizers holds groups and errors on every level against the portable loop: for vectors of all lengths and magnitudes,
 // with halves between codes, zeros, two greatest elements of different signs, and what has no codes.
 func TestQuantizers(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(13, 14))
 	greatest := func(k int) []float32 {
 		x := make([]float32, 256)
@@ -215,6 +217,7 @@ func TestQuantizers(t *testing.T) {
 // TestValues holds products on every level against float64 sums of expanded rows, within the
 // bound that the package comment states.
 func TestValues(t *testing.T) {
+	testmode.Sequential(t)
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 4))
 		for _, d := range types {
@@ -311,7 +314,7 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 		active = overlay([]*impl{&generic, l})
 		multiply(got, d, src, a)
 		check(l)
-		if l.many[d] != nil {
+		if l.quantized[d].many != nil {
 			if err := Mat([][]float32{make([]float32, rows), got}, d, src, []*Activation{a, a}); err != nil {
 				t.Fatal(err)
 			}
@@ -323,6 +326,7 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 // TestLevels holds every kernel against the portable loop, bit for bit: at all lengths around a
 // group, and for codes and bytes at their extremes.
 func TestLevels(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, d := range types {
 		if Type(d) == layout.F32 && d.BlockElems() > 1 {
@@ -368,6 +372,7 @@ func TestLevels(t *testing.T) {
 
 // TestHostileFloats multiplies numbers of all bits with vectors that have subnormals, infinities and NaNs.
 func TestHostileFloats(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(21, 22))
 	for _, d := range types {
 		if Type(d) != layout.F32 || d.BlockElems() > 1 {
@@ -398,10 +403,11 @@ func TestHostileFloats(t *testing.T) {
 // TestMany holds the products of several activations against those of each, bit for bit: in whole groups and not, with more
 // vectors and rows than are multiplied together, under scales that are not finite.
 func TestMany(t *testing.T) {
+	testmode.Sequential(t)
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(15, 16))
 		for _, d := range types {
-			if active.name != generic.name && active.many[d] == nil {
+			if active.name != generic.name && active.quantized[d].many == nil {
 				continue // which does what the portable level does
 			}
 			for _, blocks := range []int{1, 2, 5, 8, 9, 12, 23, 200} {
@@ -453,6 +459,7 @@ func TestMany(t *testing.T) {
 
 // TestScales holds every kernel against the portable loop under all scales.
 func TestScales(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, d := range types {
 		if Type(d) == layout.F32 {

@@ -42,9 +42,11 @@
 	EIGHT(Q8_0) \
 	SCALES
 
+// func q8_0NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q8_0NEON(SB), NOSPLIT, $0-64
 	BLOCKS(Q8_0, SCALES, Q8_0_TIMES)
 
+// func q8_0ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q8_0ManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q8_0_GROUP, Q8_0_TIMES)
 
@@ -57,10 +59,12 @@ TEXT ·q8_0ManyNEON(SB), NOSPLIT, $0-104
 	EIGHT(Q4_0) \
 	SCALES
 
+// func q4_0NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q4_0NEON(SB), NOSPLIT, $0-64
 	VMOVI $15, V20.B16
 	BLOCKS(Q4_0, SCALES, Q4_0_TIMES)
 
+// func q4_0ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q4_0ManyNEON(SB), NOSPLIT, $0-104
 	VMOVI $15, V20.B16
 	MANY(Q4_0_GROUP, Q4_0_TIMES)
@@ -75,10 +79,12 @@ TEXT ·q4_0ManyNEON(SB), NOSPLIT, $0-104
 	EIGHT(Q4_1) \
 	SCALES_AND_OFFSETS
 
+// func q4_1NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q4_1NEON(SB), NOSPLIT, $0-64
 	VMOVI $15, V20.B16
 	BLOCKS(Q4_1, SCALES_AND_OFFSETS, Q4_1_TIMES)
 
+// func q4_1ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q4_1ManyNEON(SB), NOSPLIT, $0-104
 	VMOVI $15, V20.B16
 	MANY(Q4_1_GROUP, Q4_1_TIMES)
@@ -109,10 +115,12 @@ TEXT ·q4_1ManyNEON(SB), NOSPLIT, $0-104
 	EIGHT(Q5_0) \
 	SCALES
 
+// func q5_0NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q5_0NEON(SB), NOSPLIT, $0-64
 	LOAD_BITS
 	BLOCKS(Q5_0, SCALES, Q8_0_TIMES)
 
+// func q5_0ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q5_0ManyNEON(SB), NOSPLIT, $0-104
 	LOAD_BITS
 	MANY(Q5_0_GROUP, Q8_0_TIMES)
@@ -127,10 +135,12 @@ TEXT ·q5_0ManyNEON(SB), NOSPLIT, $0-104
 	EIGHT(Q5_1) \
 	SCALES_AND_OFFSETS
 
+// func q5_1NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q5_1NEON(SB), NOSPLIT, $0-64
 	LOAD_BITS
 	BLOCKS(Q5_1, SCALES_AND_OFFSETS, Q5_1_TIMES)
 
+// func q5_1ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q5_1ManyNEON(SB), NOSPLIT, $0-104
 	LOAD_BITS
 	MANY(Q5_1_GROUP, Q5_1_TIMES)
@@ -143,10 +153,12 @@ TEXT ·q5_1ManyNEON(SB), NOSPLIT, $0-104
 	EIGHT(IQ4_NL) \
 	SCALES
 
+// func iq4_NLNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·iq4_NLNEON(SB), NOSPLIT, $0-64
 	LOAD_CODES($·neonIQ4(SB))
 	BLOCKS(IQ4_NL, SCALES, Q8_0_TIMES)
 
+// func iq4_NLManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·iq4_NLManyNEON(SB), NOSPLIT, $0-104
 	LOAD_CODES($·neonIQ4(SB))
 	MANY(IQ4_NL_GROUP, Q8_0_TIMES)
@@ -183,10 +195,12 @@ TEXT ·iq4_NLManyNEON(SB), NOSPLIT, $0-104
 	MOVD $0x200000, R7 \
 	VDUP R7, V23.S4
 
+// func mxfp4NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·mxfp4NEON(SB), NOSPLIT, $0-64
 	LOAD_MXFP4
 	BLOCKS(MXFP4, EXPONENTS, Q8_0_TIMES)
 
+// func mxfp4ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·mxfp4ManyNEON(SB), NOSPLIT, $0-104
 	LOAD_MXFP4
 	MANY(MXFP4_GROUP, Q8_0_TIMES)
@@ -231,9 +245,11 @@ TEXT ·mxfp4ManyNEON(SB), NOSPLIT, $0-104
 
 #define Q4_K_TIMES SUPER_TIMES(SUB_MINS)
 
+// func q4_KNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q4_KNEON(SB), NOSPLIT, $0-64
 	GROUPS(Q4_K, Q4_K_TIMES)
 
+// func q4_KManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q4_KManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q4_K, Q4_K_TIMES)
 
@@ -262,9 +278,11 @@ TEXT ·q4_KManyNEON(SB), NOSPLIT, $0-104
 	INSERT(VUSHR $2, V12, V13) \
 	INSERT(VUSHR $3, V14, V15)
 
+// func q5_KNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q5_KNEON(SB), NOSPLIT, $0-64
 	GROUPS(Q5_K, Q4_K_TIMES)
 
+// func q5_KManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q5_KManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q5_K, Q4_K_TIMES)
 
@@ -317,9 +335,11 @@ TEXT ·q5_KManyNEON(SB), NOSPLIT, $0-104
 
 #define Q6_K_TIMES HALVES_TIMES(NOTHING)
 
+// func q6_KNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q6_KNEON(SB), NOSPLIT, $0-64
 	GROUPS(Q6_K, Q6_K_TIMES)
 
+// func q6_KManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q6_KManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q6_K, Q6_K_TIMES)
 
@@ -358,9 +378,11 @@ TEXT ·q6_KManyNEON(SB), NOSPLIT, $0-104
 
 #define Q2_K_TIMES HALVES_TIMES(SUB_HALF_MINS)
 
+// func q2_KNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q2_KNEON(SB), NOSPLIT, $0-64
 	GROUPS(Q2_K, Q2_K_TIMES)
 
+// func q2_KManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q2_KManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q2_K, Q2_K_TIMES)
 
@@ -409,9 +431,11 @@ TEXT ·q2_KManyNEON(SB), NOSPLIT, $0-104
 	Q3_SCALES \
 	LOAD_HALF(V16, 16)
 
+// func q3_KNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·q3_KNEON(SB), NOSPLIT, $0-64
 	GROUPS(Q3_K, Q6_K_TIMES)
 
+// func q3_KManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·q3_KManyNEON(SB), NOSPLIT, $0-104
 	MANY(Q3_K, Q6_K_TIMES)
 
@@ -450,10 +474,12 @@ TEXT ·q3_KManyNEON(SB), NOSPLIT, $0-104
 	MOVD $·neonCrumbs(SB), R7 \
 	VLD1 (R7), [V22.B16]
 
+// func iq4_XSNEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·iq4_XSNEON(SB), NOSPLIT, $0-64
 	LOAD_IQ4_XS
 	GROUPS(IQ4_XS, IQ4_XS_TIMES)
 
+// func iq4_XSManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·iq4_XSManyNEON(SB), NOSPLIT, $0-104
 	LOAD_IQ4_XS
 	MANY(IQ4_XS, IQ4_XS_TIMES)
@@ -465,9 +491,11 @@ TEXT ·iq4_XSManyNEON(SB), NOSPLIT, $0-104
 
 #define TQ_TIMES SMALL_TIMES(LESS_SUM, NOTHING)
 
+// func tq2_0NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·tq2_0NEON(SB), NOSPLIT, $0-64
 	GROUPS(TQ2_0, TQ_TIMES)
 
+// func tq2_0ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·tq2_0ManyNEON(SB), NOSPLIT, $0-104
 	MANY(TQ2_0, TQ_TIMES)
 
@@ -510,11 +538,13 @@ TEXT ·tq2_0ManyNEON(SB), NOSPLIT, $0-104
 	LOAD_HALF(V16, 16) \
 	VMOV    V16.B16, V17.B16
 
+// func tq1_0NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·tq1_0NEON(SB), NOSPLIT, $0-64
 	MOVD $·neonPowers(SB), R7
 	VLD1 (R7), [V23.B16]
 	GROUPS(TQ1_0, TQ_TIMES)
 
+// func tq1_0ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·tq1_0ManyNEON(SB), NOSPLIT, $0-104
 	MOVD $·neonPowers(SB), R7
 	VLD1 (R7), [V23.B16]
@@ -575,10 +605,12 @@ TEXT ·tq1_0ManyNEON(SB), NOSPLIT, $0-104
 	MOVD $0x43000000, R7 \
 	VDUP R7, V22.S4
 
+// func nvfp4NEON(dst []float32, rows []byte, x *int8, blocks int)
 TEXT ·nvfp4NEON(SB), NOSPLIT, $0-64
 	LOAD_NVFP4
 	GROUPS(NVFP4, NVFP4_TIMES)
 
+// func nvfp4ManyNEON(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 TEXT ·nvfp4ManyNEON(SB), NOSPLIT, $0-104
 	LOAD_NVFP4
 	MANY(NVFP4, NVFP4_TIMES)

@@ -58,9 +58,11 @@ numbers: \
 	VLD1.P 64(R2), [V16.B16, V17.B16, V18.B16, V19.B16] \
 	VLD1.P 64(R2), [V20.B16, V21.B16, V22.B16, V23.B16]
 
+// func floatsNEON(dst []float32, rows []float32, x []float32)
 TEXT ·floatsNEON(SB), NOSPLIT, $0-72
 	PLAIN(FLOATS)
 
+// func f32NEON(dst []float32, rows []byte, x []float32)
 TEXT ·f32NEON(SB), NOSPLIT, $0-72
 	PLAIN(FLOATS)
 
@@ -79,6 +81,7 @@ TEXT ·f32NEON(SB), NOSPLIT, $0-72
 	VLD1.P 64(R2), [V24.B16, V25.B16, V26.B16, V27.B16] \
 	FROM_HALVES
 
+// func f16NEON(dst []float32, rows []byte, x []float32)
 TEXT ·f16NEON(SB), NOSPLIT, $0-72
 	PLAIN(F16)
 
@@ -94,6 +97,7 @@ TEXT ·f16NEON(SB), NOSPLIT, $0-72
 	BF16_EIGHT(V26, V20, V21) \
 	BF16_EIGHT(V27, V22, V23)
 
+// func bf16NEON(dst []float32, rows []byte, x []float32)
 TEXT ·bf16NEON(SB), NOSPLIT, $0-72
 	ZERO(8)
 	PLAIN(BF16)
@@ -107,6 +111,7 @@ TEXT ·bf16NEON(SB), NOSPLIT, $0-72
 	VZIP2  V29.B16, V8.B16, V27.B16 \
 	FROM_HALVES
 
+// func f8e5m2NEON(dst []float32, rows []byte, x []float32)
 TEXT ·f8e5m2NEON(SB), NOSPLIT, $0-72
 	ZERO(8)
 	PLAIN(E5M2)
@@ -136,6 +141,7 @@ TEXT ·f8e5m2NEON(SB), NOSPLIT, $0-72
 	FMUL4S(11, 22, 22) \
 	FMUL4S(11, 23, 23)
 
+// func f8e4m3NEON(dst []float32, rows []byte, x []float32)
 TEXT ·f8e4m3NEON(SB), NOSPLIT, $0-72
 	VMOVI $0x7f, V9.B16
 	VMOVI $0x80, V10.B16
@@ -166,5 +172,6 @@ TEXT ·f8e4m3NEON(SB), NOSPLIT, $0-72
 	SCVTF4S(22, 22) \
 	SCVTF4S(23, 23)
 
+// func i8NEON(dst []float32, rows []byte, x []float32)
 TEXT ·i8NEON(SB), NOSPLIT, $0-72
 	PLAIN(INT8S)

@@ -14,6 +14,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,15 +79,14 @@ func Remove(path string) *File {
 
 // about makes path the one that err, an error of package os, speaks of.
 func about(path string, err error) error {
-	var pe *fs.PathError
-	var le *os.LinkError
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &pe):
-		return &fs.PathError{Op: pe.Op, Path: path, Err: pe.Err}
-	case errors.As(err, &le):
-		return &fs.PathError{Op: le.Op, Path: path, Err: le.Err}
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
 	}
 	return &fs.PathError{Op: "write", Path: path, Err: err}
 }
@@ -234,4 +234,41 @@ func (f *File) Abort() error {
 func dirOf(path string) string {
 	dir, _ := filepath.Split(path)
 	return dir
+}
+
+// WriteAt overwrites bytes at offset off with b. It does not move the place where Write goes on.
+// Devices and pipes may refuse it.
+func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	if f.prepared {
+		return 0, about(f.path, fs.ErrClosed)
+	}
+	n, err := f.f.WriteAt(b, off)
+	return n, about(f.path, err)
+}
+
+// ReadAt reads bytes that have been written, until the file has its name. A file written in
+// place may refuse it.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(b, off)
+	if err == io.EOF {
+		return n, err
+	}
+	return n, about(f.path, err)
+}
+
+// Truncate changes the size of the file. It does not move the place where Write goes on.
+func (f *File) Truncate(size int64) error {
+	if f.prepared {
+		return about(f.path, fs.ErrClosed)
+	}
+	return about(f.path, f.f.Truncate(size))
+}
+
+// Seek sets where Write goes on.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	if f.prepared {
+		return 0, about(f.path, fs.ErrClosed)
+	}
+	at, err := f.f.Seek(offset, whence)
+	return at, about(f.path, err)
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -55,6 +56,9 @@ func (s *subject) sameValues(got, want []float32) error {
 	return mmapio.Guard(func() error {
 		if len(got) != len(want) {
 			return fmt.Errorf("%w: %d values, want %d", errWrong, len(got), len(want))
+		}
+		if modeltest.SameBits(got, want) {
+			return nil
 		}
 		for i := range got {
 			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {

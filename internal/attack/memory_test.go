@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -30,7 +31,7 @@ import (
 // takes that opens or converts a small file.
 const (
 	openBound = 4
-	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
+	metaBound = 6 // of JSON that is asked for, on top of opening, with the garbage of checking it
 	verbBound = 6
 	spare     = 8 << 20
 )
@@ -135,6 +136,57 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 	},
 }
 
+// dense makes metadata in JSON whose values take many times their text once they are made, or would. Members of 16 bytes
+// are as dense as they may be.
+var dense = map[string]func(size int) []byte{
+	"digits":          func(size int) []byte { return listed(size, `{"a":[`, `1`, `]}`) },
+	"strings":         func(size int) []byte { return listed(size, `{"a":[`, `""`, `]}`) },
+	"escapes":         func(size int) []byte { return listed(size, `{"a":[`, `"\n"`, `]}`) },
+	"lists":           func(size int) []byte { return listed(size, `{"a":[`, `[]`, `]}`) },
+	"mixed":           func(size int) []byte { return listed(size, `{"a":[`, `[0,"",null,{}]`, `]}`) },
+	"list of objects": func(size int) []byte { return listed(size, `{"a":[`, `{"":{"":0}}`, `]}`) },
+	"nested lists": func(size int) []byte {
+		return listed(size, `{`, `"%x":`+strings.Repeat(`[`, 60)+`0`+strings.Repeat(`]`, 60), `}`)
+	},
+	"nested": func(size int) []byte {
+		return listed(size, `{`, `"%x":`+strings.Repeat(`{"":`, 60)+`0`+strings.Repeat(`}`, 60), `}`)
+	},
+	"keys":          func(size int) []byte { return listed(size, `{`, `"%x":1`, `}`) },
+	"objects":       func(size int) []byte { return listed(size, `{`, `"%x":{}`, `}`) },
+	"wide keys":     func(size int) []byte { return listed(size, `{`, `"%089x":17`, `}`) },
+	"members":       func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
+	"empty objects": func(size int) []byte { return listed(size, `{"a":{`, `"%010x":{}`, `}}`) },
+	"architecture":  func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
+	"scales":        func(size int) []byte { return listed(size, `{"quantization":{"scales":{`, `"%010x":17`, `}}}`) },
+	"vocabulary":    func(size int) []byte { return listed(size, `{"vocab":[`, `""`, `]}`) },
+	"gguf strings":  func(size int) []byte { return listed(size, `{"gguf":{"a":[`, `""`, `]}}`) },
+	"gguf numbers":  func(size int) []byte { return listed(size, `{"gguf_types":{"a":"[u64]"},"gguf":{"a":[`, `1`, `]}}`) },
+	"gguf bytes": func(size int) []byte {
+		return listed(size, `{"gguf_bytes":{"a":{"0":"/w=="}},"gguf":{"a":[`, `""`, `]}}`)
+	},
+}
+
+func init() {
+	for kind, text := range dense {
+		hostile["json "+kind] = func(_ *rand.Rand, size int) []byte { return aprFile(text(size)) }
+	}
+}
+
+// aprFile makes an APR2 file of metadata alone.
+func aprFile(text []byte) []byte {
+	le := binary.LittleEndian
+	end := uint32(32 + len(text))
+	data := (end + 8 + 63) &^ 63
+	b := append([]byte("APR2"), 2, 0, 0, 0, 0, 0, 0, 0)
+	for _, field := range []uint32{32, uint32(len(text)), end, 8, data} {
+		b = le.AppendUint32(b, field)
+	}
+	b = append(b, text...)
+	b = append(b, make([]byte, int(data)-len(b))...)
+	b = le.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return le.AppendUint64(append(b, "2RPA"...), uint64(len(b))+12)
+}
+
 // header makes a SafeTensors file of a header alone.
 func header(text []byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
@@ -147,7 +199,11 @@ func listed(size int, before, member, after string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = fmt.Appendf(b, member, i)
+		if strings.Contains(member, "%") {
+			b = fmt.Appendf(b, member, i)
+		} else {
+			b = append(b, member...)
+		}
 	}
 	return append(b, after...)
 }
@@ -391,7 +447,7 @@ func (r *round) claims(all *model) {
 func beginFlood(*arena) func(*round) {
 	const n = 1 << 12
 	return func(r *round) {
-		names := pick(r.Rand, []func(*rand.Rand, int) []string{colliding, similar, sorted})
+		names := pick(r.Rand, []func(*rand.Rand, int) []string{colliding, similar, sorted, typed})
 		seconds := func(n int) time.Duration {
 			b := flood(names(rand.New(rand.NewPCG(uint64(r.number), 1)), n))
 			best := time.Hour
@@ -454,7 +510,16 @@ func sorted(rng *rand.Rand, n int) []string {
 	return names
 }
 
-// flood makes a SafeTensors file of empty tensors, and of as much metadata.
+// typed makes names that Ollama's metadata give types to, in pairs.
+func typed(_ *rand.Rand, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%d.%s", i/2, []string{"quant_type", "group_size"}[i%2])
+	}
+	return names
+}
+
+// flood makes a SafeTensors file of empty tensors, and of as much metadata. The last one may be quantized, so that these are asked.
 func flood(names []string) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"__metadata__":{`)
@@ -462,12 +527,12 @@ func flood(names []string) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `%q:""`, n)
+		fmt.Fprintf(&b, `%q:"int4"`, n)
 	}
 	b.WriteByte('}')
 	for _, n := range names {
 		fmt.Fprintf(&b, `,%q:{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, n)
 	}
-	b.WriteByte('}')
+	b.WriteString(`,"weight":{"dtype":"U8","shape":[0,1],"data_offsets":[0,0]}}`)
 	return header(b.Bytes())
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // verbs are the command lines that read a model. FILE stands for the model, TENSOR for one of
@@ -37,6 +39,7 @@ var outside = []string{"help", "completion", "version", "keygen", "pull", "sign"
 
 // TestEveryVerbIsAttacked holds the command lines against what the command offers.
 func TestEveryVerbIsAttacked(t *testing.T) {
+	testmode.Sequential(t)
 	text, err := exec.Command(buildCommand(t), "help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)

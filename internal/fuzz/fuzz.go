@@ -27,8 +27,7 @@ func Open(b []byte) error {
 		return fmt.Errorf("OpenBytes: %v; OpenReaderAt: %v", err, readErr)
 	}
 	if err != nil {
-		var fe *layout.FormatError
-		if errors.As(err, &fe) && fe.Offset > uint64(len(b)) {
+		if fe, ok := errors.AsType[*layout.FormatError](err); ok && fe.Offset > uint64(len(b)) {
 			return fmt.Errorf("offset %d of %d bytes: %w", fe.Offset, len(b), err)
 		}
 		return nil

@@ -59,7 +59,7 @@ func TestArchitecture(t *testing.T) {
 }
 
 // rooms are the folders of the module from the ground up. What is in one imports only what is below, or its own.
-var rooms = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard"}, {"trust"}, {"loader"}, {"convert", "remote"}, {"cmd", "bench"}}
+var rooms = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"loader"}, {"convert", "remote"}, {"cmd", "bench"}}
 
 // forTests are the folders of internal that tests and the gate use, and that use what they test.
 var forTests = []string{"attack", "fuzz", "fuzzrun", "hubtest", "lint", "modeltest", "pictures"}

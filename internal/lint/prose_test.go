@@ -6,10 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // TestProse applies the rules to every Go file of the module but its tests.
 func TestProse(t *testing.T) {
+	testmode.Sequential(t)
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		switch base := d.Name(); {

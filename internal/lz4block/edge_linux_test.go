@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // TestDecodeAtEdges has blocks of random sequences, whole and damaged, and what they expand to,
@@ -13,7 +15,7 @@ import (
 func TestDecodeAtEdges(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	rounds := 20_000
-	if testing.Short() {
+	if testmode.Brief() {
 		rounds = 2_000
 	}
 	rng := rand.New(rand.NewPCG(9, 10))

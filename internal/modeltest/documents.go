@@ -32,8 +32,8 @@ func DecodeManifest(t testing.TB, doc string) *manifest.File {
 // text, which is one line.
 func CheckManifestError(t *testing.T, err error, at uint64, field string, want error, says string) {
 	t.Helper()
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
+	fe, ok := errors.AsType[*layout.FormatError](err)
+	if !ok {
 		t.Fatalf("%v is no FormatError", err)
 	}
 	if fe.Format != layout.Manifest || fe.Field != field || fe.Offset != at || !errors.Is(err, want) || !strings.Contains(err.Error(), says) {

@@ -5,6 +5,7 @@ package parallel
 
 import (
 	"cmp"
+	"context"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -116,3 +117,60 @@ func panicsOnFault() bool {
 	debug.SetPanicOnFault(on)
 	return on
 }
+
+// A Team does the same work again and again, with as many workers as each run asks for. After
+// the first run it allocates nothing. Between runs it has no goroutines.
+type Team struct {
+	group  Group
+	faults bool
+	member func()
+}
+
+// NewTeam returns a team. work finds out by itself what there is to do; it may be called by several
+// goroutines at once. stop, if set, is called when a worker fails, as [Group.Stop] says.
+func NewTeam(work func() error, stop func()) *Team {
+	t := &Team{group: Group{Stop: stop}}
+	t.member = func() {
+		defer t.group.workers.Done()
+		debug.SetPanicOnFault(t.faults)
+		t.group.run(work)
+	}
+	return t
+}
+
+// Run runs so many workers, the caller among them, and returns when all have ended: the error
+// that came first. Panics reach the caller as [Group.Wait] says. One goroutine at a time may call it.
+func (t *Team) Run(workers int) error {
+	t.group.failure = failure{}
+	t.faults = panicsOnFault()
+	t.group.workers.Add(max(1, workers))
+	for range workers - 1 {
+		go t.member()
+	}
+	func() {
+		defer t.group.workers.Wait() // also if the work ends this goroutine
+		t.member()
+	}()
+	return t.group.Wait()
+}
+
+// Mutex is a lock that is waited for with a context.
+type Mutex struct {
+	held chan struct{}
+}
+
+// NewMutex returns an unlocked Mutex.
+func NewMutex() Mutex { return Mutex{make(chan struct{}, 1)} }
+
+// Lock locks m, or returns the cause of ctx if that ends first.
+func (m Mutex) Lock(ctx context.Context) error {
+	select {
+	case m.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Unlock unlocks m.
+func (m Mutex) Unlock() { <-m.held }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"strconv"
 	"unicode/utf8"
 
@@ -266,8 +265,11 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	model, _ := md.Get("model_type")
 	s.model, _ = model.(string)
 	vocab, _ := md.Get("vocab")
-	if v := reflect.ValueOf(vocab); v.Kind() == reflect.Slice { // of JSON: an array or an object
+	switch v := vocab.(type) {
+	case layout.List:
 		s.hasVocabulary, s.tokens = true, uint64(v.Len())
+	case layout.Metadata:
+		s.hasVocabulary, s.tokens = true, uint64(len(v))
 	}
 	values, _ := md.Get(filterbankName)
 	shape, _ := md.Get(filterbankName + "_shape")
@@ -277,21 +279,30 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 
 // filterbank takes the first band of values of JSON, if they have this shape.
 func (s *summary) filterbank(filterbank, stated any) {
-	values, _ := filterbank.([]json.Number)
-	shape, _ := stated.([]json.Number)
-	if len(shape) != 2 {
+	values, isList := filterbank.(layout.List)
+	shape, hasShape := stated.(layout.List)
+	if !isList || !hasShape || shape.Len() != 2 {
 		return
 	}
-	dims := [2]uint64{}
-	for i := range dims {
-		dims[i], _ = strconv.ParseUint(string(shape[i]), 10, 32) // other than u32 it becomes 0, or too large
+	var dims []uint64
+	for v := range shape.All() {
+		text, _ := v.(json.Number)
+		dim, _ := strconv.ParseUint(string(text), 10, 32) // other than u32 it becomes 0, or too large
+		dims = append(dims, dim)
 	}
-	if n := dims[0] * dims[1]; n == 0 || n != uint64(len(values)) {
+	if n := dims[0] * dims[1]; n == 0 || n != uint64(values.Len()) {
 		return
 	}
-	s.hasFilterbank, s.mels, s.freqs = true, dims[0], dims[1]
-	for _, v := range values[:s.freqs] {
-		x, _ := strconv.ParseFloat(string(v), 32)
-		s.row0 = append(s.row0, float32(x))
+	row0 := make([]float32, 0, dims[1])
+	for v := range values.All() {
+		text, ok := v.(json.Number)
+		if !ok {
+			return
+		}
+		if len(row0) < cap(row0) {
+			x, _ := strconv.ParseFloat(string(text), 32)
+			row0 = append(row0, float32(x))
+		}
 	}
+	s.hasFilterbank, s.mels, s.freqs, s.row0 = true, dims[0], dims[1], row0
 }

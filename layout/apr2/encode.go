@@ -124,10 +124,14 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		return nil, err
 	}
 	dst := &summed{w: w}
-	f := tensorwriter.New(dst, tensorwriter.Plan{
+	planned := tensorwriter.Plan{
 		Format: layout.APR2, Size: p.size, Align: p.align, Count: int(p.tensors), Tensors: p.all(tensors),
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
-	})
+	}
+	if seals != nil {
+		planned.Filter = seals.sealed
+	}
+	f := tensorwriter.New(dst, planned)
 	if err := f.Head(func(w *bufio.Writer) error { return p.writeHead(w, tensors) }); err != nil {
 		return nil, err
 	}
@@ -172,7 +176,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		}
 	}
 	mark, sum := w.file.Mark, w.dst.sum
-	t, stored, err := w.file.WriteUnsized(w.sealed(write))
+	t, stored, err := w.file.WriteUnsized(write)
 	content := stored
 	if w.seal != nil && err == nil {
 		content, _ = sealed.ContentBytes(stored, w.seal.block)
@@ -194,34 +198,6 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	}
 	w.blocks[w.file.Begun()-1] = stored // a tensor without elements has no blocks, and counts as raw
 	return nil
-}
-
-// WriteTensor writes the next tensor, whose bytes are b.
-func (w *Writer) WriteTensor(b []byte) error {
-	if w.seal == nil {
-		return w.Tensors.WriteTensor(b)
-	}
-	return w.WriteTensorFunc(func(dst io.Writer) error {
-		_, err := dst.Write(b)
-		return err
-	})
-}
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.Tensors.WriteTensorFunc(w.sealed(write))
-}
-
-// sealed returns a function that writes what write does, sealed if the file is encrypted.
-func (w *Writer) sealed(write func(dst io.Writer) error) func(dst io.Writer) error {
-	if w.seal == nil {
-		return write
-	}
-	return func(dst io.Writer) error {
-		i := w.file.Begun() - 1
-		return w.seal.writeSealed(dst, w.file.Tensor(i), i, write)
-	}
 }
 
 // cutAt removes what was written from an offset on.

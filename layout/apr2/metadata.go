@@ -38,7 +38,8 @@ const (
 // Scales reads quantization.scales and quantization.zero_points from the metadata.
 // A scale is the binary32 that is nearest to its decimal, finite and not 0. A zero point
 // is an integer, and belongs to a tensor that has a scale. Names of no tensor are
-// accepted, because the tensors may be in other shards.
+// accepted, because the tensors may be in other shards. More scales than 65,536 and one for every 96 bytes
+// of their names are layout.ErrLimit.
 func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	scales, err := f.object(md, scalesField, "scales")
 	if err != nil {
@@ -47,6 +48,13 @@ func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	zeros, err := f.object(md, zerosField, "zero_points")
 	if err != nil {
 		return nil, err
+	}
+	size := 0
+	for name := range scales.All() {
+		size += len(name)
+	}
+	if n := len(scales); layout.TooDense(uint64(n), uint64(size), 96) {
+		return nil, errorf(uint64(f.Header.MetadataOffset), scalesField, layout.ErrLimit, "%d scales, whose names have %d bytes: too many for their size", n, size)
 	}
 	quants := make(map[string]layout.Quant, len(scales))
 	for name, v := range scales.All() {

@@ -203,15 +203,15 @@ func (p *plan) writeHead(w *bufio.Writer, tensors iter.Seq[layout.Tensor]) error
 // checkMetadata makes sure that the metadata can be read again once they are encoded.
 func (p *plan) checkMetadata() error {
 	md, lim := p.metadata, (*layout.Limits)(nil).WithDefaults()
+	if size := uint64(p.header.MetadataSize); jsontext.TooManyKeys(len(md), size) {
+		return errorf(headerSize, "metadata", layout.ErrLimit, "more than %d keys in %d bytes of JSON: too many for its size", len(md)-1, size)
+	}
 	if !jsontext.Readable(md) {
 		text, err := layout.EncodeJSON(md)
 		if err != nil {
 			return err
 		}
-		s := jsontext.New(text, layout.APR2, headerSize, "metadata", lim)
-		s.Skip()
-		s.End()
-		if err := s.Err(); err != nil {
+		if err := jsontext.Check(text, layout.APR2, headerSize, "metadata", lim); err != nil {
 			return err
 		}
 	}
@@ -223,6 +223,10 @@ func (p *plan) checkMetadata() error {
 	if !ok {
 		return nil
 	}
+	f := &File{Header: p.header, lim: lim}
+	if _, err := f.Scales(md); err == nil {
+		return nil
+	}
 	text, err := layout.Metadata{{Key: key, Value: v}}.MarshalJSON()
 	if err != nil {
 		return err
@@ -230,7 +234,7 @@ func (p *plan) checkMetadata() error {
 	if md, err = jsontext.Parse(text, layout.APR2, headerSize, "metadata", lim); err != nil {
 		return err
 	}
-	_, err = (&File{Header: p.header, lim: lim}).Scales(md)
+	_, err = f.Scales(md)
 	return err
 }
 

@@ -89,17 +89,19 @@ type sealing struct {
 	content uint64 // bytes in buf, without tags
 }
 
-// writeSealed seals all that write hands to its destination, as tensor t, the one of this ordinal.
-func (s *seal) writeSealed(dst io.Writer, t *layout.Tensor, ordinal int, write func(dst io.Writer) error) error {
+// sealed returns what seals all that write hands to its destination, as tensor t, the one of this ordinal.
+func (s *seal) sealed(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	blocks := max(1, min(sealedAtOnce, t.Stored+s.block-1)/s.block)
 	if n := blocks * (s.block + sealed.TagSize); n > uint64(len(s.buf)) {
 		s.buf = make([]byte, n)
 	}
-	w := &sealing{seal: s, dst: dst, ordinal: uint32(ordinal), entry: AppendIdentity(nil, t)}
-	if err := write(w); err != nil {
-		return err
+	return func(dst io.Writer) error {
+		w := &sealing{seal: s, dst: dst, ordinal: uint32(ordinal), entry: AppendIdentity(nil, t)}
+		if err := write(w); err != nil {
+			return err
+		}
+		return w.flush()
 	}
-	return w.flush()
 }
 
 func (w *sealing) Write(b []byte) (written int, err error) {

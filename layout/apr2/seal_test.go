@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/sealed"
 )
@@ -39,7 +40,7 @@ func (r *recorder) Seal(dst, nonce, plain, entry []byte) []byte {
 // under one key, and no two files have one salt.
 func TestNonces(t *testing.T) {
 	small, blocks := 100_000, 10_000
-	if testing.Short() {
+	if testmode.Brief() {
 		small, blocks = 500, 500
 	}
 	var list []layout.Tensor

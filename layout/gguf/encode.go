@@ -33,13 +33,7 @@ func Holds(d layout.DType) bool {
 // Writer writes a GGUF file of version 3 from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct {
-	tensorwriter.Tensors
-	file *tensorwriter.File
-	end  uint64 // with the padding behind the last tensor
-	big  bool
-	next int // of a big-endian file: the tensor to come
-}
+type Writer struct{ tensorwriter.Tensors }
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -52,7 +46,7 @@ type Options struct {
 // their Name, Shape and DType, more than once. Their bytes follow in the same order, by one call of WriteTensor
 // or WriteTensorFunc each.
 //
-// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, and [layout.JSONText]. All
+// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, lists of strings, and [layout.JSONText]. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
@@ -64,61 +58,18 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	if err := plan.measure(); err != nil {
 		return nil, err
 	}
-	end := plan.size + plan.data
-	file := tensorwriter.New(w, tensorwriter.Plan{
-		Format: layout.GGUF, Size: end, Align: plan.align, Count: plan.count, Tensors: tensorwriter.Sized(tensors),
+	planned := tensorwriter.Plan{
+		Format: layout.GGUF, Size: plan.size + plan.data, Align: plan.align, Count: plan.count, Tensors: tensorwriter.Sized(tensors),
 		Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"},
-	})
+	}
+	if big {
+		planned.Filter = swapped
+	}
+	file := tensorwriter.New(w, planned)
 	if err := file.Head(plan.write); err != nil {
 		return nil, err
 	}
-	return &Writer{Tensors: tensorwriter.NewTensors(file), file: file, end: end, big: big}, nil
-}
-
-// WriteTensor writes the next tensor, whose bytes are b.
-func (w *Writer) WriteTensor(b []byte) error {
-	if !w.big {
-		return w.Tensors.WriteTensor(b)
-	}
-	return w.WriteTensorFunc(func(dst io.Writer) error {
-		_, err := dst.Write(b)
-		return err
-	})
-}
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	at := w.next
-	w.next++
-	if !w.big || at >= w.file.Plan().Count {
-		return w.Tensors.WriteTensorFunc(write)
-	}
-	d := w.file.Tensor(at).DType
-	s := swapOf(d)
-	if s == nil {
-		return w.Tensors.WriteTensorFunc(write)
-	}
-	return w.Tensors.WriteTensorFunc(func(dst io.Writer) error {
-		turned := swapWriter{dst: dst, swap: s, block: d.BlockBytes()}
-		if err := write(&turned); err != nil {
-			return err
-		}
-		return turned.flush()
-	})
-}
-
-// Close makes sure that all tensors are written, and pads the last one. It does not close the writer
-// below.
-func (w *Writer) Close() error {
-	if err := w.file.Complete(); err != nil {
-		return err
-	}
-	if err := w.file.Pad(w.end); err != nil {
-		return err
-	}
-	w.file.Fail(layout.ErrClosed)
-	return nil
+	return &Writer{tensorwriter.NewTensors(file)}, nil
 }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
@@ -277,8 +228,11 @@ func (e *encoder) text(s string) {
 
 // value writes the type of a value, and the value.
 func (e *encoder) value(key string, value any) error {
-	if text, ok := value.(layout.JSONText); ok {
-		return e.json(text)
+	switch value := value.(type) {
+	case layout.JSONText:
+		return e.json(value)
+	case layout.List:
+		return e.strings(key, value)
 	}
 	v := reflect.ValueOf(value)
 	if v.IsValid() && v.Kind() == reflect.Slice {
@@ -303,6 +257,21 @@ func (e *encoder) json(text layout.JSONText) error {
 		_, err = layout.WriteJSON(e.w, text.Value)
 	}
 	return err
+}
+
+// strings writes an array of strings.
+func (e *encoder) strings(key string, list layout.List) error {
+	e.put(e.order.AppendUint32(e.buf, uint32(TypeArray)))
+	e.put(e.order.AppendUint32(e.buf, uint32(TypeString)))
+	e.put(e.order.AppendUint64(e.buf, uint64(list.Len())))
+	for v := range list.All() {
+		text, ok := v.(string)
+		if !ok {
+			return e.noType(key, v)
+		}
+		e.text(text)
+	}
+	return nil
 }
 
 func (e *encoder) array(key string, v reflect.Value) error {

@@ -82,6 +82,21 @@ func (s *swap) apply(b []byte, block uint64) {
 	}
 }
 
+// swapped returns what writes t in big-endian order, where write has it in little-endian order.
+func swapped(t *layout.Tensor, _ int, write func(dst io.Writer) error) func(dst io.Writer) error {
+	s := swapOf(t.DType)
+	if s == nil {
+		return write
+	}
+	return func(dst io.Writer) error {
+		turned := swapWriter{dst: dst, swap: s, block: t.DType.BlockBytes()}
+		if err := write(&turned); err != nil {
+			return err
+		}
+		return turned.flush()
+	}
+}
+
 // swapWriter turns the numbers of a tensor that is written in pieces of any size.
 type swapWriter struct {
 	dst   io.Writer

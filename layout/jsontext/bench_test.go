@@ -29,7 +29,7 @@ func BenchmarkParse(b *testing.B) {
 	for _, tc := range []struct{ name, json string }{
 		{"strings", `{"vocab":` + vocabulary(n) + `}`},
 		{"escapes", `{"vocab":` + strings.ReplaceAll(vocabulary(n), `to`, `\u0120t`) + `}`},
-		{"keys", `{` + members(n) + `}`},
+		{"keys", `{"a":{` + members(n) + `}}`},
 		{"numbers", `{"a":[` + strings.Repeat("1,", n) + `1]}`},
 		{"mixed", `{"a":[` + strings.Repeat("1,", n) + `null]}`},
 		{"arrays", `{"a":[` + strings.Repeat(`["a","b"],`, n) + `[]]}`},
@@ -55,15 +55,16 @@ func TestParseMemory(t *testing.T) {
 		name, json string
 		most       float64 // bytes allocated for a byte of text
 	}{
-		{"numbers", `{"a":[` + strings.Repeat("1,", n) + `1]}`, 9.1},
-		{"strings", `{"a":[` + strings.Repeat(`"",`, n) + `""]}`, 6.5},
-		{"mixed", `{"a":[` + strings.Repeat("1,", n) + `null]}`, 17.1},
-		{"empty arrays", `{"a":[` + strings.Repeat("[],", n) + `[]]}`, 17.1},
-		{"arrays", `{"a":[` + strings.Repeat("[1],", n) + `[]]}`, 17.1},
-		{"empty objects", `{"a":[` + strings.Repeat("{},", n) + `{}]}`, 17.1},
-		{"objects", `{"a":[` + strings.Repeat(`{"":1},`, n) + `{}]}`, 17.1},
-		{"keys", `{` + members(n) + `}`, 10},
-		{"a bracket in a string", `{"a":"` + strings.Repeat("[", n) + `"}`, 9.1},
+		{"numbers", `{"a":[` + strings.Repeat("1,", n) + `1]}`, 1.1},
+		{"strings", `{"a":[` + strings.Repeat(`"",`, n) + `""]}`, 1.1},
+		{"mixed", `{"a":[` + strings.Repeat("1,", n) + `null]}`, 1.1},
+		{"empty arrays", `{"a":[` + strings.Repeat("[],", n) + `[]]}`, 1.1},
+		{"arrays", `{"a":[` + strings.Repeat("[1],", n) + `[]]}`, 1.1},
+		{"empty objects", `{"a":[` + strings.Repeat("{},", n) + `{}]}`, 1.1},
+		{"objects", `{"a":[` + strings.Repeat(`{"":1},`, n) + `{}]}`, 1.1},
+		{"keys", `{"a":{` + members(n) + `}}`, 10},
+		{"a bracket in a string", `{"a":"` + strings.Repeat("[", n) + `"}`, 1.1},
+		{"objects in objects", `{"a":` + strings.Repeat(`{"":`, 60) + `{` + members(n) + `}` + strings.Repeat(`}`, 61), 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var before, after runtime.MemStats

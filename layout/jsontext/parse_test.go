@@ -29,6 +29,31 @@ func defaults() layout.Limits { return (*layout.Limits)(nil).WithDefaults() }
 const everything = `{"s": "a\u00e9\ud83d\ude00\n<&>", "n": 1e400, "b": true, "z": null,
 	"o": {"y": 1, "x": {"": []}}, "l": [false, "", -0, [{}], 2], "e": {}}`
 
+// plain makes a slice of every list in v: of strings or numbers if all elements are such.
+func plain(v any) any {
+	switch v := v.(type) {
+	case layout.Metadata:
+		v = slices.Clone(v)
+		for i := range v {
+			v[i].Value = plain(v[i].Value)
+		}
+		return v
+	case layout.List:
+		all, _ := layout.Slice[any](v)
+		for i := range all {
+			all[i] = plain(all[i])
+		}
+		if texts, ok := layout.Slice[string](v); ok && len(texts) > 0 {
+			return texts
+		}
+		if numbers, ok := layout.Slice[json.Number](v); ok && len(numbers) > 0 {
+			return numbers
+		}
+		return all
+	}
+	return v
+}
+
 func TestParse(t *testing.T) {
 	got, err := parseJSON(" \r\n\t"+everything+" \r\n\t", defaults())
 	if err != nil {
@@ -47,7 +72,7 @@ func TestParse(t *testing.T) {
 		{Key: "l", Value: []any{false, "", n("-0"), []any{layout.Metadata{}}, n("2")}},
 		{Key: "e", Value: layout.Metadata{}},
 	}
-	if !reflect.DeepEqual(got, want) {
+	if got := plain(got); !reflect.DeepEqual(got, any(want)) {
 		t.Errorf("got  %#v\nwant %#v", got, want)
 	}
 }
@@ -167,7 +192,8 @@ func members(n int) string {
 	return strings.Join(list, ",")
 }
 
-// TestParseArrays: the type of an array says what is in it.
+// TestParseArrays: an array is a list, whose elements can be asked for as a slice of their type, and whose text is
+// the file's.
 func TestParseArrays(t *testing.T) {
 	n := json.Number("1")
 	for text, want := range map[string]any{
@@ -190,11 +216,68 @@ func TestParseArrays(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got, _ := md.Get("v"); !reflect.DeepEqual(got, want) {
+		got, _ := md.Get("v")
+		if !reflect.DeepEqual(plain(got), want) {
 			t.Errorf("%s: %#v, want %#v", text, got, want)
 		}
-		if after, _ := md.Get("after"); !reflect.DeepEqual(after, []string{""}) {
+		list, ok := got.(layout.List)
+		if want := reflect.ValueOf(want).Len(); !ok || list.Len() != want || list.String() != strings.TrimSpace(text) {
+			t.Errorf("%s: a list of %d, %s, want %d", text, list.Len(), list, want)
+		}
+		if first, err := json.Marshal(list); err != nil || !json.Valid(first) {
+			t.Errorf("%s: %s, %v", text, first, err)
+		}
+		for range list.All() {
+			break // is heeded
+		}
+		if after, _ := md.Get("after"); !reflect.DeepEqual(plain(after), []string{""}) {
 			t.Errorf("%s: after it %#v", text, after)
+		}
+	}
+}
+
+// TestParseDense: keys that are many for the size of their text are an error, before values are made of them. Elements
+// of an array are made one by one, so the largest counts.
+func TestParseDense(t *testing.T) {
+	const few = 1 << 16
+	object := func(n, size int) string { // of n members that take so many bytes each
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%0*x":0`, size-len(`,"":0`), i)
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	for name, tc := range map[string]struct {
+		json string
+		ok   bool
+	}{
+		"few outermost":           {object(few/4, 9), true},
+		"many outermost":          {object(few, 32), false},
+		"many wide outermost":     {object(2*few, 96), true},
+		"few":                     {`{"a":` + object(few, 9) + `}`, true},
+		"many":                    {`{"a":` + object(6*few, 16) + `}`, true},
+		"too many":                {`{"a":` + object(6*few, 12) + `}`, false},
+		"too many, divided":       {`{"a":{"b":` + object(3*few, 9) + `,"c":` + object(3*few, 9) + `}}`, false},
+		"elements":                {`{"a":[` + object(2*few, 9) + `,` + object(3*few, 9) + `]}`, true},
+		"a large element":         {`{"a":[` + object(6*few, 9) + `]}`, false},
+		"beside a long text":      {`{"t":"` + strings.Repeat("x", 16*6*few) + `","a":[` + object(6*few, 9) + `]}`, true},
+		"elements that are empty": {`{"a":[` + strings.Repeat(`{},`, 6*few) + `{}]}`, true},
+	} {
+		md, err := parseJSON(tc.json, defaults())
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, layout.ErrLimit) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := jsontext.Check(tc.json, layout.APR2, jsonAt, "metadata", defaults()); (err == nil) != tc.ok {
+			t.Errorf("%s, checked: %v", name, err)
+		}
+		if v, ok := md.Get("a"); ok {
+			if list, ok := v.(layout.List); ok { // whose elements are made, however large
+				for e := range list.All() {
+					if len(e.(layout.Metadata)) > 6*few {
+						t.Error(name)
+					}
+				}
+			}
 		}
 	}
 }
@@ -249,7 +332,7 @@ func TestParseValue(t *testing.T) {
 		` 1.50 `: json.Number("1.50"), `"a\u00e9"`: "aé", `null`: nil, `true`: true, `[]`: []any{}, ` [ 1 ]`: []json.Number{"1"},
 		`{"a": {}}`: layout.Metadata{{Key: "a", Value: layout.Metadata{}}},
 	} {
-		if v, err := jsontext.ParseValue(text, layout.APR2, 0, "metadata", defaults()); err != nil || !reflect.DeepEqual(v, want) {
+		if v, err := jsontext.ParseValue(text, layout.APR2, 0, "metadata", defaults()); err != nil || !reflect.DeepEqual(plain(v), want) {
 			t.Errorf("%s: %#v, %v", text, v, err)
 		}
 	}
@@ -367,44 +450,23 @@ func halfSurrogate(b []byte) bool {
 	})
 }
 
-// asDecoded is v with the types that encoding/json decodes to. It fails where an array
-// has not the type that its elements call for.
-func asDecoded(t *testing.T, v any) any {
+// asDecoded is v with the types that encoding/json decodes to.
+func asDecoded(v any) any {
 	switch v := v.(type) {
 	case layout.Metadata:
 		m := make(map[string]any, len(v))
 		for _, e := range v {
-			m[e.Key] = asDecoded(t, e.Value)
+			m[e.Key] = asDecoded(e.Value)
 		}
 		return m
-	case []string:
-		return boxed(t, v)
-	case []json.Number:
-		return boxed(t, v)
-	case []any:
-		list := make([]any, len(v))
-		kinds := make(map[reflect.Type]bool)
-		for i := range v {
-			kinds[reflect.TypeOf(v[i])] = true
-			list[i] = asDecoded(t, v[i])
+	case layout.List:
+		all := make([]any, 0, v.Len())
+		for e := range v.All() {
+			all = append(all, asDecoded(e))
 		}
-		if len(kinds) == 1 && (kinds[reflect.TypeFor[string]()] || kinds[reflect.TypeFor[json.Number]()]) {
-			t.Fatalf("%v is of one kind, but []any", v)
-		}
-		return list
+		return all
 	}
 	return v
-}
-
-func boxed[T any](t *testing.T, v []T) []any {
-	if len(v) == 0 {
-		t.Fatalf("an empty %T", v)
-	}
-	list := make([]any, len(v))
-	for i := range v {
-		list[i] = v[i]
-	}
-	return list
 }
 
 // FuzzParse compares with encoding/json: it accepts exactly the valid objects
@@ -442,7 +504,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", b, err)
 		}
-		if got := asDecoded(t, md); !reflect.DeepEqual(got, any(want)) {
+		if got := asDecoded(md); !reflect.DeepEqual(got, any(want)) {
 			t.Fatalf("%q became %#v, want %#v", b, got, want)
 		}
 		out, err := md.MarshalJSON()

@@ -33,10 +33,13 @@ type Scanner[T string | []byte] struct {
 	depth, most uint64 // of the objects and arrays around the next byte
 	fresh       bool   // no member of the innermost one was read
 	lastWins    bool   // a key that occurs twice is no error
+	repeats     bool   // such a key was skipped
+	checked     bool   // the text is part of one that was
+	object      bool   // all of the text is one object
 
-	keys   []span  // of the objects being read whose keys must differ
-	groups []group // what skip counts, if it is not nil
-	buf    []byte  // for strings with escapes
+	keys   []span   // of the objects being read whose keys must differ
+	groups []extent // unless it is nil, skip adds those it skips, but for those in arrays
+	buf    []byte   // for strings with escapes
 }
 
 // span is a string between its quotes.
@@ -289,61 +292,68 @@ func (s *Scanner[T]) Skip() (n int) {
 	return 0
 }
 
-func (s *Scanner[T]) skip() kinds {
+// skip does what Skip does. It returns the members of objects that are made with the value.
+func (s *Scanner[T]) skip() (members uint32) {
 	switch c := s.Next(); {
 	case c == '"':
 		s.raw()
-		return texts
 	case c == '-' || c-'0' <= 9:
 		s.Number()
-		return numbers
 	case c == '{' || c == '[':
-		s.skipGroup(c)
+		return s.skipGroup(c).members
 	case s.take("true"), s.take("false"), s.take("null"):
 	default:
 		s.Unexpected("a value")
 	}
-	return others
+	return 0
 }
 
-// group counts what an object or array holds.
+// group tells of an object or array that was skipped.
 type group struct {
-	n     uint32 // members or elements
-	kinds kinds
+	extent
+	members uint32 // and those of objects within; of an array's elements, which are made one by one, the most
 }
 
-// kinds is a set of kinds of values.
-type kinds uint8
+// extent is all that is kept of a group.
+type extent struct {
+	n   uint32 // members or elements
+	end uint32 // the next byte behind it; and in the highest bit, whether a key occurs twice in it, or in one within an array
+}
 
-const (
-	texts kinds = 1 << iota
-	numbers
-	others
-	repeats // of an object: a key occurs twice
-)
+// repeats is the highest bit of an extent's end.
+const repeats = 1 << 31
 
-func (s *Scanner[T]) skipGroup(bracket byte) group {
-	place := len(s.groups)
-	if s.groups != nil {
-		s.groups = append(s.groups, group{})
+func (s *Scanner[T]) skipGroup(bracket byte) (g group) {
+	twice, outermost := false, s.object && s.depth == 0
+	groups, place := s.groups, len(s.groups)
+	if groups != nil {
+		s.groups = append(s.groups, extent{})
 	}
-	var g group
 	if bracket == '[' {
+		groups, s.groups = s.groups, nil
+		before := s.repeats
+		s.repeats = false
 		for s.Open('[', "an array"); s.More(']'); g.n++ {
-			g.kinds |= s.skip()
+			g.members = max(g.members, s.skip())
 		}
+		s.groups, twice, s.repeats = groups, s.repeats, before || s.repeats
 	} else {
 		first := len(s.keys)
 		for s.Open('{', "an object"); s.More('}'); g.n++ {
 			s.remember(s.key())
-			s.skip()
+			g.members += 1 + s.skip()
+			if g.n%(1<<10) == 0 {
+				s.bound(g, outermost)
+			}
 		}
-		if !s.distinct(first) {
-			g.kinds = repeats
-		}
+		twice = !s.distinct(first)
+		s.repeats = s.repeats || twice
 	}
-	if s.groups != nil {
-		s.groups[place] = g
+	if g.end = uint32(s.at); twice {
+		g.end |= repeats
+	}
+	if s.bound(g, outermost); s.groups != nil {
+		s.groups[place] = g.extent
 	}
 	return g
 }

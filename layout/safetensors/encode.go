@@ -19,10 +19,7 @@ import (
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct {
-	tensorwriter.Tensors
-	file *tensorwriter.File
-}
+type Writer struct{ tensorwriter.Tensors }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
 // Name, Shape and DType, more than once. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
@@ -47,16 +44,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	if err := file.Head(plan.write); err != nil {
 		return nil, err
 	}
-	return &Writer{tensorwriter.NewTensors(file), file}, nil
-}
-
-// Close makes sure that all tensors are written. It does not close the writer below.
-func (w *Writer) Close() error {
-	err := w.file.Complete()
-	if err == nil {
-		w.file.Fail(layout.ErrClosed)
-	}
-	return err
+	return &Writer{tensorwriter.NewTensors(file)}, nil
 }
 
 // header is everything before the tensors.
@@ -89,8 +77,12 @@ func (h *header) measure() error {
 	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
 		return err
 	}
-	_, err = Decode(tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}, nil) // which says what is wrong
-	return err
+	in := tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}
+	f, err := Decode(in, nil)
+	if err == nil {
+		_, err = f.Metadata(in)
+	}
+	return err // which says what is wrong
 }
 
 func (h *header) write(w *bufio.Writer) error {

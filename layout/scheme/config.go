@@ -1,13 +1,16 @@
 package scheme
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -17,22 +20,31 @@ type Config struct {
 	// Err says that the configuration cannot be relied on. All weights are refused for it.
 	Err error
 
-	method   string            // in lower case
-	params                     // for all weights
-	version  string            // of AWQ's layout, or of the release of compressed-tensors
-	v2       bool              // GPTQ's zero points are stored as they are
-	planes   bool              // GPTQ's codes are stored as bit planes
-	layout   string            // GPTQ's format, if it is none that is known
-	actOrder bool              // GPTQ's groups are said not to be consecutive
-	linear   string            // BitNet's class of layers
-	online   bool              // BitNet's weights are quantized when they are used
-	patterns int               // of the groups
-	groups   []group           // of compressed-tensors
-	dynamic  []group           // of GPTQModel: overrides; the first that names a layer counts
-	paths    map[string]params // MLX: overrides by the path of a layer
-	layers   map[string]layer  // of ComfyUI's files, by path
+	method   string           // in lower case
+	params                    // for all weights
+	version  string           // of AWQ's layout, or of the release of compressed-tensors
+	v2       bool             // GPTQ's zero points are stored as they are
+	planes   bool             // GPTQ's codes are stored as bit planes
+	layout   string           // GPTQ's format, if it is none that is known
+	actOrder bool             // GPTQ's groups are said not to be consecutive
+	linear   string           // BitNet's class of layers
+	online   bool             // BitNet's weights are quantized when they are used
+	groups   []group          // of compressed-tensors
+	all      []params         // of groups
+	dynamic  []group          // of GPTQModel: overrides; the first that names a layer counts
+	over     []override       // MLX: of layers, by path; the last of a path counts
+	layers   map[string]layer // of ComfyUI's files, by path
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	powers map[string]bool
+
+	patterns     int      // regular expressions
+	instructions int      // of these
+	work         uint64   // their threads times bytes of the names that they were held against
+	asked        []byte   // the path that over was asked for last
+	found        params   // what it said
+	said         bool     // it said something
+	layer        []byte   // that groups were asked for last
+	named        []params // of the groups that name it
 }
 
 // params are what a configuration may say of one weight; zeros say nothing.
@@ -47,20 +59,90 @@ type params struct {
 	err         error
 }
 
+// An override is what a configuration says of the layer at a path. There may be as many as the file has room for: parameters are made
+// of it when they are asked for.
+type override struct {
+	path string
+	says any // an object, false, or parameters that Ollama has a name for
+}
+
+// ollamaSays are the values of quant_type and group_size.
+type ollamaSays struct{ kind, group string }
+
+// params returns the parameters that o says, if Ollama knows its type.
+func (o ollamaSays) params() (params, bool) {
+	p, known := ollamaTypes[strings.ToLower(o.kind)]
+	group, err := strconv.ParseUint(o.group, 10, 32)
+	p.group = group
+	return p, known && err == nil && group != 0
+}
+
+// overrides returns what is said of the layer at a path alone.
+func (c *Config) overrides(path []byte) (params, bool) {
+	if c.asked != nil && bytes.Equal(path, c.asked) {
+		return c.found, c.said
+	}
+	c.asked, c.found, c.said = append(c.asked[:0], path...), params{}, false
+	after, _ := slices.BinarySearchFunc(c.over, path, func(o override, path []byte) int {
+		if o.path <= string(path) {
+			return -1
+		}
+		return 1
+	})
+	if after == 0 || c.over[after-1].path != string(path) {
+		return c.found, false
+	}
+	switch says := c.over[after-1].says.(type) {
+	case layout.Metadata:
+		c.found = readParams(says)
+		c.found.format = text(says, "mode")
+	case ollamaSays:
+		c.found, _ = says.params()
+	case bool:
+		c.found.plain = true
+	}
+	c.said = true
+	return c.found, true
+}
+
 // group is the parameters of the layers that targets name.
 type group struct {
 	params
 	exact    map[string]bool
-	patterns []*regexp.Regexp
+	patterns []pattern
 }
+
+// A pattern is a regular expression, whose matcher follows at most so many threads at a time.
+type pattern struct {
+	*regexp.Regexp
+	threads uint64
+}
+
+// Bounds of a configuration's groups and regular expressions. Real ones have a dozen, of a hundred instructions
+// and a dozen threads each. An instruction takes memory, and a thread tens of nanoseconds for each byte of a name.
+const (
+	mostGroups       = 64
+	mostPatterns     = 64
+	mostPattern      = 1 << 10
+	mostInstructions = 1 << 13
+	mostWork         = 1 << 29
+)
 
 // names reports whether g names the layer itself, rather than layers of its class.
-func (g *group) names(layer []byte) bool {
-	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(layer) })
+func (c *Config) names(g *group, layer []byte) bool {
+	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p pattern) bool {
+		c.work += p.threads * uint64(1+len(layer))
+		return c.work <= mostWork && p.Match(layer)
+	})
 }
 
-// mostPatterns and mostPattern bound the regular expressions of a configuration.
-const mostPatterns, mostPattern = 64, 1 << 10
+// tired returns why nothing is known of the layer that was asked for last, and of all others from now on, or nil.
+func (c *Config) tired() error {
+	if c.work <= mostWork {
+		return nil
+	}
+	return unsupported("so many layers are not held against the configuration's regular expressions")
+}
 
 // readGroup reads the parameters and targets of a config_group.
 func (c *Config) readGroup(o layout.Metadata) {
@@ -71,16 +153,15 @@ func (c *Config) readGroup(o layout.Metadata) {
 	g := group{params: readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
-	list, _ := targets.([]string)
+	list, _ := layout.Slice[string](targets)
 	for _, target := range list {
-		pattern, ok := strings.CutPrefix(target, "re:")
-		if !ok {
+		if text, ok := strings.CutPrefix(target, "re:"); ok {
+			g.patterns = append(g.patterns, c.pattern(text)...)
+		} else {
 			g.exact[target] = true
-		} else if p := c.pattern(pattern); p != nil {
-			g.patterns = append(g.patterns, p)
 		}
 	}
-	c.groups = append(c.groups, g)
+	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
 }
 
 // readDynamic reads GPTQModel's overrides: regular expressions of layers, after +: or nothing. Those after -: are not
@@ -92,22 +173,71 @@ func (c *Config) readDynamic(o layout.Metadata) {
 			continue
 		}
 		if p := c.pattern(strings.TrimPrefix(e.Key, "+:")); p != nil {
-			c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: []*regexp.Regexp{p}})
+			c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: p})
 		}
 	}
 }
 
 // pattern returns a regular expression that matches as Python's match does, from the start of the name, or nil.
-func (c *Config) pattern(text string) *regexp.Regexp {
+func (c *Config) pattern(text string) []pattern {
 	if len(text) > mostPattern || c.patterns >= mostPatterns {
 		return nil
 	}
 	c.patterns++
-	p, err := regexp.Compile("^(?:" + text + ")")
+	text = "^(?:" + text + ")"
+	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil
 	}
-	return p
+	n := c.instructions + written(tree)
+	if n > mostInstructions {
+		return nil
+	}
+	c.instructions = n
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil
+	}
+	p, err := regexp.Compile(text)
+	if err != nil {
+		return nil
+	}
+	return []pattern{{p, threads(program)}}
+}
+
+// written returns the size of a regular expression whose repetitions are written out.
+func written(tree *syntax.Regexp) int {
+	n := 1 + len(tree.Rune)/2
+	for _, sub := range tree.Sub {
+		n += written(sub)
+	}
+	if tree.Op == syntax.OpRepeat {
+		n *= max(1, tree.Min, tree.Max) // 1000 at most, that of nested ones too
+	}
+	return n
+}
+
+// threads returns how many places of a program a matcher may be at after a character: all that take this one. Those beyond
+// ASCII count as one.
+func threads(program *syntax.Prog) uint64 {
+	var takes [unicode.MaxASCII + 2]uint64
+	branches := uint64(1)
+	for i := range program.Inst {
+		switch in := &program.Inst[i]; in.Op {
+		case syntax.InstAlt, syntax.InstAltMatch:
+			branches++
+		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+			for r := range rune(unicode.MaxASCII + 1) {
+				if in.MatchRune(r) {
+					takes[r]++
+				}
+			}
+			if n := len(in.Rune); n == 0 || n == 1 || in.Rune[n-1] > unicode.MaxASCII {
+				takes[unicode.MaxASCII+1]++ // a single one may be in another case
+			}
+		}
+	}
+	return branches + slices.Max(takes[:])
 }
 
 // candidates returns the parameters that a layer may have: those of the groups that name it, or else of
@@ -116,18 +246,18 @@ func (c *Config) candidates(layer []byte, own params) []params {
 	if len(c.groups) == 0 {
 		return []params{own}
 	}
-	var named, all []params
-	for i := range c.groups {
-		g := &c.groups[i]
-		all = append(all, g.params)
-		if len(c.groups) > 1 && g.names(layer) {
-			named = append(named, g.params)
+	if len(c.groups) > 1 && (c.layer == nil || !bytes.Equal(layer, c.layer)) {
+		c.layer, c.named = append(c.layer[:0], layer...), c.named[:0]
+		for i := range c.groups {
+			if g := &c.groups[i]; c.names(g, layer) {
+				c.named = append(c.named, g.params)
+			}
 		}
 	}
-	if len(named) > 0 {
-		return named
+	if len(c.named) > 0 {
+		return slices.Clip(c.named)
 	}
-	return all
+	return slices.Clip(c.all)
 }
 
 // decodable are the methods whose weights are decoded, and undecodable those that are known.
@@ -144,13 +274,14 @@ var (
 
 // ReadConfig finds what objects say: those of config.json and the like, the outermost first.
 func ReadConfig(objects ...layout.Metadata) *Config {
-	c := &Config{paths: make(map[string]params), powers: make(map[string]bool)}
+	c := &Config{powers: make(map[string]bool)}
 	for _, o := range objects {
 		c.read(o)
 		if text, ok := object(o, "text_config"); ok {
 			c.read(text)
 		}
 	}
+	slices.SortStableFunc(c.over, func(a, b override) int { return cmp.Compare(a.path, b.path) })
 	return c
 }
 
@@ -186,20 +317,26 @@ const (
 
 // readOllama reads the metadata of Ollama's files of tensors.
 func (c *Config) readOllama(o layout.Metadata) {
-	for key := range o.All() {
+	groups := make(map[string]string)
+	for key, v := range o.All() {
+		if name, ok := strings.CutSuffix(key, GroupSize); ok {
+			groups[name], _ = v.(string)
+		}
+	}
+	for key, v := range o.All() {
 		name, ok := strings.CutSuffix(key, QuantType)
 		if !ok || name != "" && name[len(name)-1] != '.' {
 			continue
 		}
-		p, known := ollamaTypes[strings.ToLower(text(o, key))]
-		group, err := strconv.ParseUint(text(o, name+GroupSize), 10, 32)
-		if !known || err != nil || group == 0 {
+		kind, _ := v.(string)
+		says := ollamaSays{kind, groups[name]}
+		p, ok := says.params()
+		if !ok {
 			continue
 		}
-		p.group = group
 		switch {
 		case name != "":
-			c.paths[strings.TrimSuffix(name[:len(name)-1], ".weight")] = p
+			c.over = append(c.over, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
 		case !c.Says():
 			c.params.bits, c.params.group, c.params.format = p.bits, p.group, p.format
 		}
@@ -241,21 +378,19 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	c.actOrder = act == true
 	c.linear, c.online = text(q, "linear_class"), text(q, "quantization_mode") == "online"
 	groups, _ := object(q, "config_groups")
+	if len(groups) > mostGroups {
+		c.Err = unsupported("the configuration has %d groups, more than %d", len(groups), mostGroups)
+		return
+	}
 	for _, e := range groups {
 		if g, ok := e.Value.(layout.Metadata); ok {
 			c.readGroup(g)
 		}
 	}
+	c.over = slices.Grow(c.over, len(q))
 	for _, e := range q {
-		switch v := e.Value.(type) {
-		case layout.Metadata:
-			p := readParams(v)
-			p.format = text(v, "mode")
-			c.paths[e.Key] = p
-		case bool:
-			if !v {
-				c.paths[e.Key] = params{plain: true}
-			}
+		if _, ok := e.Value.(layout.Metadata); ok || e.Value == false {
+			c.over = append(c.over, override{e.Key, e.Value})
 		}
 	}
 }
@@ -288,8 +423,10 @@ func readParams(q layout.Metadata) (p params) {
 	p.asymmetric = symmetric == false
 	for _, key := range []string{"weight_block_size", "block_structure"} {
 		v, _ := q.Get(key)
-		if list, ok := v.([]json.Number); ok && len(list) == 2 {
-			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
+		if sides, ok := v.(layout.List); ok && sides.Len() == 2 {
+			if list, ok := layout.Slice[json.Number](v); ok {
+				p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
+			}
 		}
 	}
 	return p
@@ -298,9 +435,9 @@ func readParams(q layout.Metadata) (p params) {
 // of returns the parameters of a layer.
 func (c *Config) of(path []byte) params {
 	p := c.params
-	over, ok := c.paths[string(path)]
+	over, ok := c.overrides(path)
 	for i := 0; i < len(c.dynamic) && !ok; i++ {
-		if ok = c.dynamic[i].names(path); ok {
+		if ok = c.names(&c.dynamic[i], path); ok {
 			over = c.dynamic[i].params
 		}
 	}

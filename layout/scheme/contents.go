@@ -62,15 +62,18 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 		}
 	}
 	v, _ := md.Get("shape")
-	list, _ := v.([]json.Number)
-	for _, n := range list {
-		dim, err := strconv.ParseUint(string(n), 10, 48)
-		if err != nil {
-			return q, misfit("quant_state with a dimension of %s", n)
+	list, ok := v.(layout.List)
+	if ok && uint64(list.Len()) <= lim.Rank {
+		for e := range list.All() {
+			n, _ := e.(json.Number)
+			dim, err := strconv.ParseUint(string(n), 10, 48)
+			if err != nil {
+				return q, misfit("quant_state with a dimension of %v", e)
+			}
+			q.shape = append(q.shape, dim)
 		}
-		q.shape = append(q.shape, dim)
 	}
-	if len(q.shape) == 0 || uint64(len(q.shape)) > lim.Rank {
+	if len(q.shape) == 0 {
 		return q, misfit("quant_state with the shape %v", v)
 	}
 	return q, nil
@@ -95,10 +98,10 @@ func (s *shaping) bnb4() error {
 	if s.elementsOf(Scale) != blocks {
 		return misfit("scale %s of shape %v does not have the %d blocks of shape %v", s.name(Scale), s.dims(scale), blocks, q.shape)
 	}
-	w.Scheme, w.Code, w.Bits = BnbNF4, NF4, 4
+	w.Scheme, w.Code = BnbNF4, layout.CodeNF4
 	switch {
 	case q.kind == "fp4" && hasSuffix(state.Name, "fp4"):
-		w.Scheme, w.Code = BnbFP4, FP4
+		w.Scheme, w.Code = BnbFP4, layout.CodeFP4
 	case q.kind != "nf4" || !hasSuffix(state.Name, "nf4"):
 		return misfit("quant_state %s describes %s", s.name(QuantState), layout.Quote([]byte(q.kind)))
 	}
@@ -176,7 +179,7 @@ func (s *shaping) hqq() error {
 	if scaleKinds[zero.DType]&floats == 0 {
 		return unsupported("zero points %s of type %v", s.name(ZeroPoint), zero.DType)
 	}
-	s.full, w.Code, w.Bits, w.Pack, w.Scale, w.Zero, w.ScaleType = shape, Unsigned, uint8(b), PackSlabs, Direct, Direct, scale.DType
+	s.full, w.Code, w.Pack, w.Scale, w.Zero, w.ScaleType = shape, layout.Code(b), layout.PackSlabs, Direct, Direct, scale.DType
 	if w.Rows, w.Cols, w.GroupRows, w.GroupCols = groups, n/max(groups, 1), 1, 0; axis == 0 {
 		w.Rows, w.Cols, w.GroupRows, w.GroupCols = n/max(groups, 1), groups, 0, 1
 	}
@@ -186,7 +189,7 @@ func (s *shaping) hqq() error {
 	}
 	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
 	if b == 8 {
-		w.Pack = PackRows
+		w.Pack = layout.PackRows
 	}
 	if !fits || slab > math.MaxInt64/4 || codes.Raw != slab*unit || b != 3 && w.Rows%slabs != 0 || (codes.DType == layout.I32) != (b == 3) {
 		return misfit("codes of %v %v do not hold shape %v in %d bits", codes.DType, s.dims(codes), shape, b)

@@ -711,7 +711,7 @@ func (t *Table) shape(w *weight, e *evidence) {
 	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 && len(t.conf.dynamic) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
-		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
+		if single && r.c == e.c && r.end == e.end && (len(t.conf.over) == 0 || r.params == t.conf.of(e.layer)) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
 			w.found = r.found
 			return
 		}
@@ -723,7 +723,7 @@ func (t *Table) shape(w *weight, e *evidence) {
 	}
 	full := Weight{Name: t.nameOf(w), Parts: parts}
 	t.shaping = shaping{Table: t, w: &full, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
-	if err := t.shaping.run(); err != nil {
+	if err := cmp.Or(t.shaping.run(), t.conf.tired()); err != nil {
 		t.fail(w, err)
 		return
 	}

@@ -282,10 +282,10 @@ func (s *shaping) zeros() error {
 }
 
 // bytes finds the form of codes of one byte, with scales that lie in any grid.
-func (s *shaping) bytes(code Code) error {
+func (s *shaping) bytes(code layout.Code) error {
 	scale := s.part(Scale)
 	w := s.w
-	w.Code, w.Bits, w.ScaleType = code, 8, scale.DType
+	w.Code, w.ScaleType = code, scale.DType
 	if scale.DType == layout.U8 {
 		w.ScaleType = layout.F8_E8M0
 	}
@@ -316,15 +316,15 @@ func (s *shaping) bytes(code Code) error {
 func (s *shaping) fp8() error {
 	switch d := s.part(Codes).DType; d {
 	case layout.F8_E4M3:
-		return s.bytes(E4M3)
+		return s.bytes(layout.CodeE4M3)
 	case layout.F8_E5M2:
-		return s.bytes(E5M2)
+		return s.bytes(layout.CodeE5M2)
 	default:
 		return unsupported("%v codes", d)
 	}
 }
 
-func (s *shaping) intQuantized() error { return s.bytes(Int8) }
+func (s *shaping) intQuantized() error { return s.bytes(layout.CodeInt8) }
 
 func (s *shaping) bnbInt8() error {
 	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
@@ -337,13 +337,13 @@ func (s *shaping) bnbInt8() error {
 	if f := s.part(Layout); f != nil && f.Raw > 8 {
 		return misfit("format %s of %d bytes", s.name(Layout), f.Raw)
 	}
-	w.Code, w.Bits, w.ScaleType, w.Scale, w.GroupRows = Int8By127, 8, scale.DType, Direct, 1
+	w.Code, w.ScaleType, w.Scale, w.GroupRows = layout.CodeInt8By127, scale.DType, Direct, 1
 	return nil
 }
 
 // nibbles finds the form of E2M1 codes in bytes, and checks that every group has a scale. rows is the
 // shape of the codes.
-func (s *shaping) nibbles(code Code, shape []uint64, group uint64, scaleType layout.DType) error {
+func (s *shaping) nibbles(code layout.Code, shape []uint64, group uint64, scaleType layout.DType) error {
 	w, scale := s.w, s.part(Scale)
 	if scale == nil {
 		return misfit("codes without a scale of groups")
@@ -360,7 +360,7 @@ func (s *shaping) nibbles(code Code, shape []uint64, group uint64, scaleType lay
 	if scale.DType != scaleType && scale.DType != layout.U8 {
 		return misfit("scale %s of type %v, not %v", s.name(Scale), scale.DType, scaleType)
 	}
-	w.Code, w.Bits, w.Scale, w.ScaleType, w.GroupRows, w.GroupCols = code, 4, Direct, scaleType, 1, group
+	w.Code, w.Scale, w.ScaleType, w.GroupRows, w.GroupCols = code, Direct, scaleType, 1, group
 	return nil
 }
 
@@ -378,11 +378,11 @@ func (s *shaping) global(g Global) error {
 	return nil
 }
 
-func (s *shaping) nvfp4Packed() error { return s.nvfp4(E2M1, Divides) }
+func (s *shaping) nvfp4Packed() error { return s.nvfp4(layout.CodeE2M1, Divides) }
 
-func (s *shaping) nvfp4ModelOpt() error { return s.nvfp4(E2M1Plus, Multiplies) }
+func (s *shaping) nvfp4ModelOpt() error { return s.nvfp4(layout.CodeE2M1Plus, Multiplies) }
 
-func (s *shaping) nvfp4(code Code, g Global) error {
+func (s *shaping) nvfp4(code layout.Code, g Global) error {
 	if err := s.nibbles(code, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
 		return err
 	}
@@ -402,12 +402,12 @@ func (s *shaping) nvfp4GGUF() error {
 	if n == 1 {
 		w.Rows, _ = elements(s.full[:len(s.full)-1])
 	}
-	w.Code, w.Bits, w.Scale, w.ScaleType = Blocks, 4, Direct, scale.DType
+	w.Code, w.Scale, w.ScaleType = layout.CodeBlocks, Direct, scale.DType
 	return nil
 }
 
 func (s *shaping) mxfp4Packed() error {
-	return s.nibbles(E2M1, s.dims(s.part(Codes)), 32, layout.F8_E8M0)
+	return s.nibbles(layout.CodeE2M1, s.dims(s.part(Codes)), 32, layout.F8_E8M0)
 }
 
 func (s *shaping) mxfp4Blocks() error {
@@ -416,22 +416,21 @@ func (s *shaping) mxfp4Blocks() error {
 		return misfit("blocks %s of shape %v, not of 16 bytes", s.name(Codes), shape)
 	}
 	shape = shape[:len(shape)-1]
-	return s.nibbles(E2M1, widened(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
+	return s.nibbles(layout.CodeE2M1, widened(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
 }
 
 type mlxMode struct {
 	name, scheme string
-	code         Code
-	bits         uint8
+	code         layout.Code
 	group        uint64
 	scale        layout.DType
 }
 
 // mlxModes are MLX's modes without biases, told by the words of a group.
 var mlxModes = []mlxMode{
-	{"mxfp4", MXFP4, E2M1, 4, 32, layout.F8_E8M0},
-	{"mxfp8", FP8, E4M3, 8, 32, layout.F8_E8M0},
-	{"nvfp4", NVFP4, E2M1, 4, 16, layout.F8_E4M3},
+	{"mxfp4", MXFP4, layout.CodeE2M1, 32, layout.F8_E8M0},
+	{"mxfp8", FP8, layout.CodeE4M3, 32, layout.F8_E8M0},
+	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
 func (s *shaping) mlx() error {
@@ -457,10 +456,10 @@ func (s *shaping) mlx() error {
 		if scaleKinds[scale.DType]&floats == 0 || bias.DType.Kind() != layout.KindFloat || !slices.Equal(s.dims(bias), s.dims(scale)) {
 			return misfit("bias %s of %v %v does not fit the scale's, %v %v", s.name(Bias), bias.DType, s.dims(bias), scale.DType, s.dims(scale))
 		}
-		w.Code, w.Bits, w.Bias, w.Zero, w.ScaleType = Unsigned, uint8(s.bits), true, Direct, scale.DType
+		w.Code, w.Bias, w.Zero, w.ScaleType = layout.Code(s.bits), true, Direct, scale.DType
 	} else {
 		i := slices.IndexFunc(mlxModes, func(m mlxMode) bool {
-			return (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.bits)
+			return (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.code.Bits())
 		})
 		if i < 0 {
 			return misfit("scales of shape %v fit codes of shape %v in no mode without biases (mode %q)", s.dims(scale), s.dims(codes), s.format)
@@ -469,8 +468,8 @@ func (s *shaping) mlx() error {
 		if scale.DType != layout.U8 && scale.DType != m.scale {
 			return misfit("scale %s of type %v", s.name(Scale), scale.DType)
 		}
-		w.Scheme, w.Code, w.Bits, w.ScaleType = m.scheme, m.code, m.bits, m.scale
-		s.bits, s.group = uint64(m.bits), m.group
+		w.Scheme, w.Code, w.ScaleType = m.scheme, m.code, m.scale
+		s.bits, s.group = uint64(m.code.Bits()), m.group
 	}
 	cols := words * 32 / s.bits
 	if words*32%s.bits != 0 || groups > cols/s.group || groups*s.group != cols {
@@ -510,7 +509,7 @@ func (s *shaping) awq(shape []uint64) error {
 	if s.bits != 0 && s.bits != 4 {
 		return unsupported("awq of %d bits", s.bits)
 	}
-	w.Scheme, w.Code, w.Bits, w.GroupRows, w.ScaleType = AWQ, Unsigned, 4, 1, s.part(Scale).DType
+	w.Scheme, w.Code, w.GroupRows, w.ScaleType = AWQ, 4, 1, s.part(Scale).DType
 	return s.matrix(shape)
 }
 
@@ -522,7 +521,7 @@ func (s *shaping) awqGemm(codes, scale, zero *layout.Tensor) (err error) {
 	if err := s.awq([]uint64{s.dims(scale)[1], s.dims(codes)[0]}); err != nil {
 		return err
 	}
-	w.Pack, w.Scale, w.Zero = PackAWQ, Transposed, PackedAWQ
+	w.Pack, w.Scale, w.Zero = layout.PackAWQ, Transposed, PackedAWQ
 	return s.columns(s.dims(scale)[0])
 }
 
@@ -594,7 +593,7 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	switch {
 	case b == 0:
 		return misfit("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", s.dims(codes), s.dims(zero), s.dims(scale), in, s.name(GroupIndex))
-	case s.bits != 0 && s.bits != b && len(s.conf.paths) == 0:
+	case s.bits != 0 && s.bits != b && len(s.conf.over) == 0:
 		return misfit("codes %s have %d bits, and %d by the configuration", s.name(Codes), b, s.bits)
 	case !indexed:
 		in = rows * 32 / b
@@ -602,13 +601,13 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	if err := s.matrix([]uint64{out, in}); err != nil {
 		return err
 	}
-	w.Scheme, w.Code, w.Bits, w.GroupRows, w.ScaleType = GPTQ, Unsigned, uint8(b), 1, scale.DType
-	w.Pack, w.Scale, w.Zero, w.OneMore, w.IgnoreZeroIndex = PackGPTQ, Transposed, PackedGPTQ, !s.conf.v2, !s.conf.actOrder
+	w.Scheme, w.Code, w.GroupRows, w.ScaleType = GPTQ, layout.Code(b), 1, scale.DType
+	w.Pack, w.Scale, w.Zero, w.OneMore, w.IgnoreZeroIndex = layout.PackGPTQ, Transposed, PackedGPTQ, !s.conf.v2, !s.conf.actOrder
 	if planes && 32%b != 0 { // the others have one plane
 		if out%32 != 0 || in%32 != 0 {
 			return misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
 		}
-		w.Pack, w.Zero, w.OneMore = PackPlanes, PackedPlanes, false
+		w.Pack, w.Zero, w.OneMore = layout.PackPlanes, PackedPlanes, false
 	}
 	if err := s.index(); err != nil {
 		return err
@@ -626,7 +625,7 @@ func (s *shaping) bitnet() error {
 	if err := s.ternary(); err != nil {
 		return err
 	}
-	w.Code, w.Bits, w.Pack, w.CodeOffset = Unsigned, 2, PackLowSlabs, 1
+	w.Code, w.Pack, w.CodeOffset = 2, layout.PackLowSlabs, 1
 	w.Scale, w.ScaleType, w.Reciprocal = Direct, scale.DType, s.conf.linear != "autobitlinear"
 	return s.matrix([]uint64{4 * s.dims(codes)[0], s.dims(codes)[1]})
 }
@@ -657,7 +656,7 @@ func (s *shaping) bitnetUnpacked() error {
 	if s.conf.linear != "autobitlinear" {
 		return misfit("codes of bitnet of type %v, and by the configuration they are packed (linear_class)", codes.DType)
 	}
-	w.Code, w.Bits, w.Scale, w.ScaleType = Blocks, uint8(8*codes.DType.BlockBytes()), Direct, s.part(Scale).DType
+	w.Code, w.Scale, w.ScaleType = layout.CodeBlocks, Direct, s.part(Scale).DType
 	return s.matrix(s.dims(codes))
 }
 
@@ -676,12 +675,12 @@ func (s *shaping) packQuantized() error {
 		return err
 	}
 	if shape == nil {
-		shape = widened(s.dims(codes), words*32/uint64(w.Bits))
+		shape = widened(s.dims(codes), words*32/uint64(w.Code.Bits()))
 	}
 	if err := s.matrix(shape); err != nil {
 		return err
 	}
-	w.Code, w.RowBytes, w.ScaleType, w.CodeOffset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
+	w.RowBytes, w.ScaleType, w.CodeOffset = 4*words, scale.DType, float32(uint64(1)<<(w.Code.Bits()-1))
 	if err := s.scales(scale, nil); err != nil {
 		return err
 	}
@@ -691,9 +690,9 @@ func (s *shaping) packQuantized() error {
 	if n, _ := elements(s.full); n == 0 {
 		return nil
 	}
-	if zero := s.part(ZeroPoint); zero != nil && zero.DType == layout.I32 && w.Pack == PackRows {
+	if zero := s.part(ZeroPoint); zero != nil && zero.DType == layout.I32 && w.Pack == layout.PackRows {
 		want := widened(s.full, max(ceilDiv(w.Cols, w.GroupCols), 1))
-		want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Bits), 32)
+		want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Code.Bits()), 32)
 		if w.GroupRows != 1 || !slices.Equal(s.dims(zero), want) {
 			return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
 		}
@@ -744,26 +743,26 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		return misfit("codes of unknown bits: there is neither a shape nor a configuration")
 	}
 	found := 0
-	packings := []Packing{PackRows, PackWords}
+	packings := []layout.Packing{layout.PackRows, layout.PackWords}
 	if s.conf.oldWords() {
-		packings = []Packing{PackWords, PackRows}
+		packings = []layout.Packing{layout.PackWords, layout.PackRows}
 	}
 	for _, pack := range packings {
 		for _, b := range candidates {
 			if b < 1 || b > 8 {
 				return unsupported("codes of %d bits", b)
 			}
-			if pack == PackWords && 32%b == 0 {
+			if pack == layout.PackWords && 32%b == 0 {
 				continue // which leave no bit unused
 			}
-			fits := shape == nil && pack == PackRows && words*32%b == 0
+			fits := shape == nil && pack == layout.PackRows && words*32%b == 0
 			if shape != nil {
 				cols := shape[len(shape)-1]
-				fits = pack == PackRows && words == ceilDiv(cols*b, 32) || pack == PackWords && words == ceilDiv(cols, 32/b)
+				fits = pack == layout.PackRows && words == ceilDiv(cols*b, 32) || pack == layout.PackWords && words == ceilDiv(cols, 32/b)
 			}
 			if fits {
 				if found++; found == 1 {
-					w.Bits, w.Pack = uint8(b), pack
+					w.Code, w.Pack = layout.Code(b), pack
 				}
 			}
 		}
@@ -772,8 +771,8 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		}
 	}
 	switch {
-	case found == 1 && shape != nil && s.conf.version == "" && eitherPacking(shape[len(shape)-1], uint64(w.Bits)):
-		return misfit("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Bits)
+	case found == 1 && shape != nil && s.conf.version == "" && eitherPacking(shape[len(shape)-1], uint64(w.Code.Bits())):
+		return misfit("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Code.Bits())
 	case found == 0:
 		return misfit("%d words a row do not hold shape %v in codes of %v bits", words, shape, candidates)
 	case found > 1 && shape[len(shape)-1] > 0:

@@ -55,21 +55,13 @@ func (w *Weight) Part(r Role) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// A Form says how the codes of a weight become values:
-//
-//	value = (code − offset) · scale
-//	value = code · scale + offset   if Bias is true
-//
-// A code's scale and offset are those of its group. Rows and Cols are those of one matrix: a weight
-// of more dimensions is several matrices, back to back.
+// A Form says how the codes of a weight become values. A code's scale and offset are those of its group. Rows and
+// Cols are those of one matrix: a weight of more dimensions is several matrices, back to back.
 type Form struct {
 	// Scheme names the convention, such as awq.
 	Scheme string
 
-	Code Code
-	Pack Packing
-	Bits uint8 // of a code
-	Bias bool
+	layout.Grouped
 	// Scale says how the entries of the scale grid are stored, and Zero the offsets.
 	Scale Grid
 	Zero  Grid
@@ -87,13 +79,6 @@ type Form struct {
 	// UnsetIndex says that a group index of nothing but −1 was never set, and means consecutive groups.
 	UnsetIndex bool
 
-	Rows, Cols uint64
-	// RowBytes is the distance from one row of codes to the next; 0 means that they are dense.
-	RowBytes uint64
-	// GroupRows and GroupCols count the elements that share a scale; 0 means all of the matrix.
-	GroupRows, GroupCols uint64
-	// ScaleCols counts the entries in a row of the scale grid; 0 means as many as there are groups.
-	ScaleCols uint64
 	// CodeOffset is the offset of every code, or added to the zero points if Zero is Direct.
 	CodeOffset float32
 	// NestedBlock counts the scales that share a scale, and NestedOffset is added to each, if Scale is
@@ -105,28 +90,6 @@ type Form struct {
 	end        uint8 // of the scale's name, in convention.scales
 }
 
-// Code says what a stored code stands for.
-type Code uint8
-
-// The kinds of codes.
-const (
-	Unsigned  Code = iota // integers of Form.Bits bits, the first in the lowest
-	Int8                  // int8
-	Int8By127             // int8 times scale, and then times float32(1/127)
-	E4M3                  // F8_E4M3
-	E5M2                  // F8_E5M2
-	E2M1                  // nibbles, the low one first; code 8 is −0
-	E2M1Plus              // E2M1 with +0 for code 8
-	NF4                   // nibbles, the high one first, by bitsandbytes' table
-	FP4                   // nibbles, the high one first, by bitsandbytes' table
-	Blocks                // values of the tensor's own type
-)
-
-var codes = [...]string{"unsigned", "int8", "int8/127", "e4m3", "e5m2", "e2m1", "e2m1 without -0", "nf4", "fp4", "blocks"}
-
-// String returns a name of the kind of codes.
-func (c Code) String() string { return nameOf(codes[:], "Code", uint8(c)) }
-
 // nameOf returns the name of a value of a type, or its number.
 func nameOf(names []string, of string, v uint8) string {
 	if int(v) >= len(names) {
@@ -134,25 +97,6 @@ func nameOf(names []string, of string, v uint8) string {
 	}
 	return names[v]
 }
-
-// Packing says where the codes of a matrix are.
-type Packing uint8
-
-// The packings.
-const (
-	PackRows     Packing = iota // row after row
-	PackGPTQ                    // words of 32 bits that hold consecutive columns, one word for every row
-	PackAWQ                     // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
-	PackSlabs                   // bytes whose highest bits hold the first part of the matrix
-	PackLowSlabs                // bytes whose lowest bits hold the first part of the matrix
-	PackPlanes                  // PackGPTQ with 32 codes in bit planes
-	PackWords                   // row after row, words of 32 bits with unused upper bits
-)
-
-var packings = [...]string{"rows", "gptq", "awq", "slabs", "low slabs", "planes", "words"}
-
-// String returns a name of the packing.
-func (p Packing) String() string { return nameOf(packings[:], "Packing", uint8(p)) }
 
 // Grid says how scales or offsets are stored.
 type Grid uint8
@@ -163,10 +107,10 @@ const (
 	Direct                   // elements in the order of the scale grid
 	Transposed               // elements in the order [group of columns][row]
 	Nested                   // U8 codes of bitsandbytes, with a scale for every block of them
-	PackedAWQ                // words as PackAWQ has them
+	PackedAWQ                // words as layout.PackAWQ has them
 	PackedGPTQ               // words along the rows, in the order [group of columns][row]
 	PackedPlanes             // PackedGPTQ with 32 codes in bit planes
-	PackedRows               // words along the groups, as PackRows has them
+	PackedRows               // words along the groups, as layout.PackRows has them
 	PackedAlong              // words that hold consecutive rows, one for every group of columns
 )
 

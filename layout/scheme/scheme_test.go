@@ -75,11 +75,12 @@ func weights(table *scheme.Table) (list []scheme.Weight) {
 }
 
 // told returns what a table says of its weights.
-func told(table *scheme.Table) (s string) {
+func told(table *scheme.Table) string {
+	var s strings.Builder
 	for _, w := range weights(table) {
-		s += fmt.Sprintf("%s %v %v %v %v\n", w.Name, w.Shape, w.Parts, w.Err, w.Form != nil)
+		fmt.Fprintf(&s, "%s %v %v %v %v\n", w.Name, w.Shape, w.Parts, w.Err, w.Form != nil)
 	}
-	return s
+	return s.String()
 }
 
 // checkpoint is a source. Without tensors their contents are not at hand.
@@ -431,14 +432,15 @@ func TestZeroPointsLessOne(t *testing.T) {
 
 // TestNames has every value of a Form print as a name of its own.
 func TestNames(t *testing.T) {
-	form := scheme.Form{Scheme: scheme.GPTQ, Code: scheme.Unsigned, Pack: scheme.PackPlanes, Bits: 3, Scale: scheme.Transposed, Zero: scheme.PackedPlanes, Global: scheme.Divides}
-	for _, want := range []string{"Code:unsigned", "Pack:planes", "Bits:3", "Scale:transposed", "Zero:packed planes", "Global:divides"} {
+	form := scheme.Form{Scheme: scheme.GPTQ, Grouped: layout.Grouped{Code: 3, Pack: layout.PackPlanes}, Scale: scheme.Transposed, Zero: scheme.PackedPlanes, Global: scheme.Divides}
+	for _, want := range []string{"Code:uint3", "Pack:planes", "Scale:transposed", "Zero:packed planes", "Global:divides"} {
 		if got := fmt.Sprintf("%+v", form); !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q", got, want)
 		}
 	}
-	named(t, scheme.Unsigned, scheme.Blocks)
-	named(t, scheme.PackRows, scheme.PackWords)
+	named(t, layout.CodeBlocks, layout.Code(8))
+	named(t, layout.CodeInt8, layout.CodeFP4)
+	named(t, layout.PackRows, layout.PackPlanes)
 	named(t, scheme.None, scheme.PackedAlong)
 	named(t, scheme.NoGlobal, scheme.Divides)
 	named(t, scheme.Codes, scheme.Setting)

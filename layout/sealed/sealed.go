@@ -38,6 +38,32 @@ func Parse(text []byte, f layout.Format, at uint64, lim *layout.Limits) (k Keys,
 	return k, js.Err()
 }
 
+// FormatOf returns which format with such keys a file may have, by its first bytes: APR2, Manifest or Unknown.
+func FormatOf(in layout.Input) (layout.Format, error) {
+	start, err := in.Slice(0, min(64, in.Size()))
+	switch {
+	case bytes.HasPrefix(start, []byte("APR2")):
+		return layout.APR2, err
+	case bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("{")):
+		return layout.Manifest, err
+	}
+	return layout.Unknown, err
+}
+
+// ReadManifest returns the text of a manifest, in memory that nobody else can change, and its keys.
+func ReadManifest(in layout.Input, lim *layout.Limits) (text []byte, k Keys, err error) {
+	size, most := in.Size(), lim.WithDefaults().HeaderBytes
+	if size > most {
+		return nil, k, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, most)
+	}
+	if text, err = in.Slice(0, size); err != nil {
+		return nil, k, err
+	}
+	text = bytes.Clone(text)
+	k, err = Parse(text, layout.Manifest, 0, lim)
+	return text, k, err
+}
+
 // Sealing is what completes the head of a file, or a manifest. Members that are nil leave their key as it is.
 type Sealing struct {
 	Cipher *Cipher                              // makes the check of the encryption

@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -88,10 +89,8 @@ func Struct(dst any, from Source, dims Dims) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("bind: %T is no pointer to a struct", dst)
 	}
-	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string), filling: make(map[place]bool)}
-	for name, n := range dims {
-		b.dims[name] = n
-	}
+	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string), filling: make(map[nesting]bool)}
+	maps.Copy(b.dims, dims)
 	for t := range from.Tensors() {
 		b.names = append(b.names, t.Name())
 	}
@@ -108,10 +107,8 @@ func Struct(dst any, from Source, dims Dims) error {
 		return errors.Join(b.errs...)
 	}
 	v.Elem().Set(filled)
-	for name, n := range b.dims {
-		if dims != nil {
-			dims[name] = n
-		}
+	if dims != nil {
+		maps.Copy(dims, b.dims)
 	}
 	return nil
 }
@@ -125,11 +122,11 @@ type binder struct {
 	errs  []error
 	hints int // that have been looked for
 
-	filling map[place]bool // pointers around the field that is filled
+	filling map[nesting]bool // pointers around the field that is filled
 }
 
-// place is a pointer's type and the prefix of its fields.
-type place struct {
+// nesting is a pointer's type and the prefix of its fields.
+type nesting struct {
 	pointer reflect.Type
 	prefix  string
 }
@@ -211,7 +208,7 @@ func (b *binder) field(v reflect.Value, r request) {
 		b.structure(v, r.field+".", r.names[b.first(r.names)])
 	case t.Kind() == reflect.Pointer:
 		prefix := r.names[b.first(r.names)]
-		at := place{t, prefix}
+		at := nesting{t, prefix}
 		switch {
 		case b.filling[at]:
 			b.fail(r.field, prefix, fmt.Errorf("bind: a %v within itself needs a prefix of its own", t))

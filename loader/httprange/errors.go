@@ -46,8 +46,7 @@ func (r *Reader) wrapFirst(err error) error { return r.wrap(0, err) }
 // withoutAddress leaves out of err what a *url.Error says beside its reason: the address, with
 // all the secrets that may be in it.
 func withoutAddress(err error) error {
-	var client *url.Error
-	if errors.As(err, &client) {
+	if client, ok := errors.AsType[*url.Error](err); ok {
 		return client.Err
 	}
 	return err
@@ -74,13 +73,11 @@ func publicName(u *url.URL) string {
 
 // passing reports whether trying again may help.
 func passing(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||
 			status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout
 	}
-	var host *net.DNSError
-	if errors.As(err, &host) && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
+	if host, ok := errors.AsType[*net.DNSError](err); ok && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
 	for _, lasting := range []error{ErrNoRanges, ErrChanged, ErrUnversioned, ErrResponse} {

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // TestFetch reads a tensor from WebAssembly as a browser does: by fetch, which Node has too.
 func TestFetch(t *testing.T) {
-	if testing.Short() {
+	if testmode.Brief() {
 		t.Skip("runs the go command")
 	}
 	node, err := exec.LookPath("node")

@@ -171,7 +171,7 @@ func newReader(u *url.URL, opts *Options) *Reader {
 	o := opts.withDefaults()
 	o.Header = ownHeader(o.Header, u.User)
 	u.User = nil
-	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: &queue{places: make(chan struct{}, o.Parallel), born: time.Now()}}
+	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}}
 }
 
 var _ interface {

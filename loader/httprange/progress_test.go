@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -168,6 +169,48 @@ func TestOpenTimeout(t *testing.T) {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
+}
+
+// TestSilent: whoever waits hears of a silent server after 3 s, or half of a shorter patience, once until it
+// makes progress again, and of no other server.
+func TestSilent(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		timeout time.Duration
+		fault   func(s *server) fault
+		want    []time.Duration
+	}{
+		{"silence", 0, func(*server) fault { return silence }, []time.Duration{3 * time.Second}},
+		{"short patience", 4 * time.Second, func(*server) fault { return silence }, []time.Duration{2 * time.Second}},
+		{"busy", 0, func(*server) fault { return busy("20") }, []time.Duration{3 * time.Second}},
+		{"fits", 0, func(s *server) fault { return drips(s, 20_000, 10*time.Second) }, []time.Duration{3 * time.Second, 13 * time.Second}},
+		{"too little", 0, func(s *server) fault { return drips(s, 1, time.Second) }, []time.Duration{3 * time.Second}},
+		{"slow", 0, func(s *server) fault { return drips(s, 4_096, 2*time.Second) }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, protocol string) {
+				s := inBubble(t, noise(200_000), protocol)
+				var start time.Time
+				var mu sync.Mutex // each call comes on a goroutine of its own
+				var heard []time.Duration
+				r := open(t, s, &httprange.Options{Timeout: test.timeout, Silent: func(host string) {
+					if host != "models.example" {
+						t.Errorf("of %q", host)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					heard = append(heard, time.Since(start))
+				}})
+				s.fault = test.fault(s)
+				start = time.Now()
+				_, err := r.ReadAt(make([]byte, 50_000), 150_000)
+				synctest.Wait()
+				if !slices.Equal(heard, test.want) {
+					t.Errorf("heard after %v, want %v (%v)", heard, test.want, err)
+				}
+			})
+		})
+	}
 }
 
 // TestSlowIsNotStalled: what comes slowly comes, however long it takes.

@@ -112,9 +112,9 @@ func (r *Reader) pause(requests int, err error) time.Duration {
 
 // queue lets so many requests run at once, of a reader and its siblings.
 type queue struct {
-	places chan struct{}
-	born   time.Time
-	last   atomic.Int64 // progress of anybody, as nanoseconds after born
+	turns chan struct{}
+	born  time.Time
+	last  atomic.Int64 // progress of anybody, as nanoseconds after born
 }
 
 func (q *queue) moved() { q.last.Store(int64(time.Since(q.born))) }
@@ -125,7 +125,7 @@ func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Ti
 	since = time.Now()
 	for {
 		select {
-		case q.places <- struct{}{}:
+		case q.turns <- struct{}{}:
 			return q.later(since), nil
 		case <-ctx.Done():
 			return since, context.Cause(ctx)
@@ -147,4 +147,4 @@ func (q *queue) later(since time.Time) time.Time {
 	return since
 }
 
-func (q *queue) leave() { <-q.places }
+func (q *queue) leave() { <-q.turns }

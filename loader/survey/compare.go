@@ -73,12 +73,12 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	}
 	out := newDelivery(ctx, opts, each)
 	return out.run(func(yield func(task) bool) {
-		place := uint64(0)
+		number := uint64(0)
 		for p := range pairs(a, b, opts) {
-			if !yield(&compareTask{out: out, place: place, models: [2]*loader.Model{a, b}, pair: p}) {
+			if !yield(&compareTask{out: out, number: number, models: [2]*loader.Model{a, b}, pair: p}) {
 				return
 			}
-			place++
+			number++
 		}
 	}, a, b)
 }
@@ -107,7 +107,7 @@ func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
 // compareTask compares two tensors: as bytes if they may be the same, then by value.
 type compareTask struct {
 	out    *delivery[Pair]
-	place  uint64
+	number uint64
 	models [2]*loader.Model
 	pair   *Pair
 	a, b   subject
@@ -250,7 +250,7 @@ func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, rea
 func (t *compareTask) end(err error) {
 	t.a.release()
 	t.b.release()
-	defer t.out.add(t.place, t.pair)
+	defer t.out.add(t.number, t.pair)
 	p := t.pair
 	if p.Err = cmp.Or(p.Err, err); p.Err != nil {
 		p.Compared = false

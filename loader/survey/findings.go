@@ -3,73 +3,57 @@ package survey
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// mostFindings is the number of findings of a kind that Findings lists.
-const mostFindings = 100
-
 // Findings collects what is wrong or odd with the values of a model, as [loader.Model.Verify] does
 // with the rest of it. A NaN, an infinity or damage is an error. A tensor of zeros alone has a
-// warning. Beyond a hundred of a kind, findings are counted.
+// warning. Beyond a hundred of a kind in a file, findings are counted.
 type Findings struct {
-	model *loader.Model
-	files []loader.FileInfo
-	all   []loader.Finding
-	kinds [2]struct { // errors, warnings
-		n    int
-		next loader.Finding // the first that is not listed
-	}
+	format layout.Format
+	files  []loader.FileInfo
+	lists  []findings.List // of each file
 }
 
 // NewFindings returns an empty list for m.
-func NewFindings(m *loader.Model) *Findings { return &Findings{model: m, files: m.Files()} }
+func NewFindings(m *loader.Model) *Findings {
+	l := &Findings{format: m.Format(), files: m.Files()}
+	for range l.files {
+		l.lists = append(l.lists, findings.New(l.format))
+	}
+	return l
+}
 
 // Add adds what Stats has found out about one tensor. The error is about a tensor that could not
 // be read.
 func (l *Findings) Add(s *TensorStats) error {
-	t := s.Tensor
-	about := func(sentinel error, format string, args ...any) *layout.FormatError {
-		return layout.Errorf(l.model.Format(), t.Offset(), "values", sentinel, format, args...)
-	}
-	var damage *layout.FormatError
+	t, damage := s.Tensor, new(layout.FormatError)
+	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))
 	switch {
 	case errors.Is(s.Err, loader.ErrUnsupported): // a type without values
 	case errors.As(s.Err, &damage):
-		l.list(t, *damage, false)
+		of := *damage
+		of.Reason = "tensor " + name + ", " + of.Reason
+		list.Add(&of, false)
 	case s.Err != nil:
 		return s.Err
 	case s.NaN+s.PosInf+s.NegInf > 0:
-		l.list(t, *about(layout.ErrInvalid, "%s among %d values", oddities(s), t.Elements()), false)
+		list.Add(layout.Errorf(l.format, t.Offset(), "values", layout.ErrInvalid, "tensor %s, %s among %d values", name, oddities(s), t.Elements()), false)
 	case s.Zeros > 0 && s.Zeros == t.Elements():
-		l.list(t, *about(nil, "all %d values are zero", s.Zeros), true)
+		list.Warn(t.Offset(), "values", nil, "tensor %s, all %d values are zero", name, s.Zeros)
 	}
 	return nil
 }
 
-func (l *Findings) list(t loader.Tensor, e layout.FormatError, warning bool) {
-	e.Reason = "tensor " + layout.Quote([]byte(t.Name())) + ", " + e.Reason
-	f := loader.Finding{File: l.files[t.File()].Path, Finding: layout.Finding{FormatError: &e, Warning: warning}}
-	kind := &l.kinds[one(warning)]
-	switch kind.n++; {
-	case kind.n <= mostFindings:
-		l.all = append(l.all, f)
-	case kind.n == mostFindings+1:
-		kind.next = f
-	}
-}
-
-// All returns the findings in the order of the tensors, and behind them the number of the others.
-func (l *Findings) All() []loader.Finding {
-	all := slices.Clip(l.all)
-	for _, kind := range l.kinds {
-		if more := kind.n - mostFindings; more > 0 {
-			kind.next.FormatError.Reason = fmt.Sprintf("%d more like the %d listed", more, mostFindings)
-			all = append(all, kind.next)
+// All returns the findings in the order of the files and their tensors, and behind each file's the number of the others.
+func (l *Findings) All() (all []loader.Finding) {
+	for i := range l.lists {
+		for _, f := range l.lists[i].All() {
+			all = append(all, loader.Finding{File: l.files[i].Path, Finding: f})
 		}
 	}
 	return all

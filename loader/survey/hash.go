@@ -66,9 +66,9 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	list := slices.SortedFunc(opts.tensors(m), func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
 	out := newDelivery(ctx, &opts.Options, each)
 	return out.run(func(yield func(task) bool) {
-		for place := range largestFirst(list) {
-			digest := &TensorDigest{Tensor: list[place]}
-			t := &hashTask{out: out, place: place, model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
+		for number := range largestFirst(list) {
+			digest := &TensorDigest{Tensor: list[number]}
+			t := &hashTask{out: out, number: number, model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
 			if !yield(t) {
 				return
 			}
@@ -76,7 +76,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	}, m)
 }
 
-// largestFirst yields the places of all tensors of list. A digest takes one core, so tensors of
+// largestFirst yields the numbers of all tensors of list. A digest takes one core, so tensors of
 // a megabyte and more go first, the largest first: none is left to wait for at the end. The
 // others keep their order, so that their results wait for few.
 func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
@@ -106,7 +106,7 @@ func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
 // the digest of the values mostly is that of the stored elements.
 type hashTask struct {
 	out            *delivery[TensorDigest]
-	place          uint64
+	number         uint64
 	model          *loader.Model
 	subject        subject
 	digest         *TensorDigest
@@ -164,7 +164,7 @@ func (t *hashTask) end(err error) {
 	if d.Err = cmp.Or(d.Err, err); d.Err != nil {
 		*d = TensorDigest{Tensor: d.Tensor, Err: d.Err}
 	}
-	t.out.add(t.place, d)
+	t.out.add(t.number, d)
 }
 
 // hashValues makes the digest of the values, but none if one of them is no float32.
@@ -324,4 +324,72 @@ func shapeText(shape []int) string {
 // Formats that cannot have a scalar, or many dimensions, add or drop them.
 func squeezed(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(dim int) bool { return dim == 1 })
+}
+
+// FileDigest holds the SHA-256 of a whole file, as sha256sum makes it and model hubs show it.
+type FileDigest struct {
+	File   loader.FileInfo
+	Digest Digest
+}
+
+// HashFiles makes digests of m's files, and hands them to each in the order of Model.Files. It
+// reads files into memory of their own, however m was opened, and several at once.
+// Options.Filter has no part in it. Errors and calls of each are as for [Stats], but a file that
+// cannot be read ends the work.
+func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*FileDigest) error) error {
+	if opts == nil {
+		opts = &Options{}
+	}
+	out := newDelivery(ctx, opts, each)
+	return out.run(func(yield func(task) bool) {
+		for i, f := range m.Files() {
+			if !yield(&fileTask{out: out, model: m, file: i, digest: &FileDigest{File: f}}) {
+				return
+			}
+		}
+	}, m)
+}
+
+// fileTask makes the digest of one file.
+type fileTask struct {
+	out    *delivery[FileDigest]
+	model  *loader.Model
+	file   int
+	digest *FileDigest
+	begun  bool
+}
+
+func (t *fileTask) weight() uint64 { return t.digest.File.Size }
+
+func (t *fileTask) begin(context.Context) (parts uint64) {
+	if t.begun {
+		return 0
+	}
+	t.begun = true
+	return 1
+}
+
+func (t *fileTask) do(w *worker, _ uint64) error {
+	h := sha256.New()
+	for off, size := uint64(0), t.digest.File.Size; off < size; {
+		b := w.a.byteRoom(min(pieceBytes, size-off))
+		if err := t.model.ReadFileAt(t.out.ctx, t.file, b, off); err != nil {
+			return err
+		}
+		h.Write(b)
+		off += uint64(len(b))
+		if err := w.saw(uint64(len(b))); err != nil {
+			return err
+		}
+	}
+	t.digest.Digest = *digestOf(h)
+	return nil
+}
+
+func (t *fileTask) end(err error) {
+	if err != nil {
+		t.out.cancel(err)
+		return
+	}
+	t.out.add(uint64(t.file), t.digest)
 }

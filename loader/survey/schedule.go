@@ -251,8 +251,8 @@ func newDelivery[R any](ctx context.Context, opts *Options, each func(*R) error)
 
 // add hands over r, and all later results that waited for it. An error of the caller's function
 // ends the work.
-func (d *delivery[R]) add(place uint64, r *R) {
-	d.results.add(place, r, func(r *R) {
+func (d *delivery[R]) add(number uint64, r *R) {
+	d.results.add(number, r, func(r *R) {
 		if d.ctx.Err() != nil {
 			return
 		}
@@ -270,14 +270,14 @@ type sequence[T any] struct {
 	early map[uint64]T
 }
 
-func (s *sequence[T]) add(place uint64, result T, fold func(T)) {
+func (s *sequence[T]) add(number uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if place != s.next {
+	if number != s.next {
 		if s.early == nil {
 			s.early = make(map[uint64]T)
 		}
-		s.early[place] = result
+		s.early[number] = result
 		return
 	}
 	for ok := true; ok; result, ok = s.early[s.next] {

@@ -59,14 +59,14 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	}
 	out := newDelivery(ctx, &opts.Options, each)
 	return out.run(func(yield func(task) bool) {
-		place := uint64(0)
+		number := uint64(0)
 		for x := range opts.tensors(m) {
-			t := &statsTask{out: out, place: place, model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
+			t := &statsTask{out: out, number: number, model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
 			t.stats = &TensorStats{Tensor: x, Err: valued(x)}
 			if !yield(t) {
 				return
 			}
-			place++
+			number++
 		}
 	}, m)
 }
@@ -74,7 +74,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 // statsTask summarizes one tensor in a first phase, and makes its histogram in a second.
 type statsTask struct {
 	out     *delivery[TensorStats]
-	place   uint64
+	number  uint64
 	model   *loader.Model
 	subject subject
 	stats   *TensorStats
@@ -210,7 +210,7 @@ func (t *statsTask) end(err error) {
 	} else {
 		t.sum.fill(s)
 	}
-	t.out.add(t.place, s)
+	t.out.add(t.number, s)
 }
 
 // fill writes the summary to s. A zero extreme becomes +0: its sign would depend on the order

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -39,11 +40,15 @@ func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
 	return damaged(data, 1, len(masks), func(field []byte, i int) { field[0] ^= masks[i] })
 }
 
-// damaged yields copies of data in which one field of width bytes is damaged, in so many ways each.
+// damaged yields copies of data in which one field of width bytes is damaged, in so many ways each. Under the race detector,
+// which finds nothing in decoders, it damages the fields at every 13th offset.
 func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way int)) iter.Seq2[int, layout.Bytes] {
 	return func(yield func(int, layout.Bytes) bool) {
-		work := append(layout.Bytes(nil), data...)
-		for at := 0; at+width <= len(data); at++ {
+		work, step := append(layout.Bytes(nil), data...), 1
+		if testmode.Races() {
+			step = 13
+		}
+		for at := 0; at+width <= len(data); at += step {
 			for way := range ways {
 				damage(work[at:at+width], way)
 				if !yield(at, work) {

@@ -27,6 +27,8 @@ type Plan struct {
 	// written, so that a plan of many takes no memory for each. Name may be memory that is used again.
 	Tensors iter.Seq[layout.Tensor]
 	Fields  Fields
+	// Filter, if set, returns what writes t, tensor i, in place of write: the same in another form.
+	Filter func(t *layout.Tensor, i int, write func(dst io.Writer) error) func(dst io.Writer) error
 }
 
 // Count counts tensors.
@@ -195,6 +197,9 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 // write gives write a destination for at most so many bytes of t.
 func (f *File) write(t *layout.Tensor, most uint64, write func(dst io.Writer) error) (size uint64, err error) {
 	dst := bounded{file: f, tensor: t, most: most}
+	if f.plan.Filter != nil {
+		write = f.plan.Filter(t, f.next-1, write)
+	}
 	err = write(&dst)
 	if f.err != nil {
 		err = f.err // which write may have dropped
@@ -240,6 +245,12 @@ func (w *Tensors) Written() uint64 { return w.file.Written }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Tensors) WriteTensor(b []byte) error {
+	if w.file.plan.Filter != nil {
+		return w.WriteTensorFunc(func(dst io.Writer) error {
+			_, err := dst.Write(b)
+			return err
+		})
+	}
 	t, err := w.file.begin()
 	if err != nil {
 		return err
@@ -271,6 +282,18 @@ func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
 	}
 	return w.file.Failf(t.Offset, w.file.plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
+}
+
+// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
+func (w *Tensors) Close() error {
+	if err := w.file.Complete(); err != nil {
+		return err
+	}
+	if err := w.file.Pad(w.file.plan.Size); err != nil {
+		return err
+	}
+	w.file.Fail(layout.ErrClosed)
+	return nil
 }
 
 // HeadOnly is a planned file of size bytes that has nothing but its head yet.

@@ -18,7 +18,7 @@ func begin(dst io.Writer, sizes ...uint64) (*File, Tensors) {
 	for i, n := range sizes {
 		list = append(list, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []int{layout.Dim(n)}})
 	}
-	f := New(dst, Plan{layout.TSM, 99, 4, len(list), Sized(slices.Values(list)), Fields{Size: "length", Count: "total"}})
+	f := New(dst, Plan{Format: layout.TSM, Size: 99, Align: 4, Count: len(list), Tensors: Sized(slices.Values(list)), Fields: Fields{Size: "length", Count: "total"}})
 	return f, NewTensors(f)
 }
 

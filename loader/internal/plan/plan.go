@@ -2,7 +2,11 @@
 package plan
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -126,4 +130,74 @@ func (p *Plan) pieceFor(f File, off uint64) *Piece {
 	}
 	p.Pieces = append(p.Pieces, Piece{File: f, Off: off})
 	return &p.Pieces[len(p.Pieces)-1]
+}
+
+// span is the bytes of a file from off up to end.
+type span struct{ off, end uint64 }
+
+// spans is a set of bytes: ascending spans that neither overlap nor touch.
+type spans []span
+
+// add puts s into the set, and returns the spans that are new to it.
+func (l *spans) add(s span) (fresh []span) {
+	if s.off >= s.end {
+		return nil
+	}
+	// Those from i to j-1 become one with s.
+	i, _ := slices.BinarySearchFunc(*l, s.off, func(x span, off uint64) int { return cmp.Compare(x.end, off) })
+	j := i
+	whole, at := s, s.off
+	for ; j < len(*l) && (*l)[j].off <= s.end; j++ {
+		x := (*l)[j]
+		if at < x.off {
+			fresh = append(fresh, span{at, x.off})
+		}
+		at = max(at, x.end)
+		whole = span{min(whole.off, x.off), max(whole.end, x.end)}
+	}
+	if at < s.end {
+		fresh = append(fresh, span{at, s.end})
+	}
+	*l = slices.Replace(*l, i, j, whole)
+	return fresh
+}
+
+// rate spreads reading over time. Since the beginning, no more has been let through at any moment
+// than may have been read by then.
+type rate struct {
+	bytesPerSecond uint64 // 0: as fast as it goes
+
+	mu   sync.Mutex
+	free time.Time // when all that has asked so far has had its time
+}
+
+// wait lets n bytes through when it is their time.
+func (r *rate) wait(ctx context.Context, n uint64) error {
+	if r.bytesPerSecond == 0 || n == 0 {
+		return context.Cause(ctx)
+	}
+	now := time.Now()
+	select {
+	case <-time.After(r.reserve(now, n).Sub(now)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// catchUp is how much of the time that reading itself took may be made up for. More, because a
+// disk stood still, say, is lost: nobody waits for a gulp.
+const catchUp = time.Second / 4
+
+// reserve returns when n bytes that ask now may go: once their time has passed.
+func (r *rate) reserve(now time.Time, n uint64) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.free.IsZero() {
+		r.free = now
+	} else if earliest := now.Add(-catchUp); r.free.Before(earliest) {
+		r.free = earliest
+	}
+	r.free = r.free.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
+	return r.free
 }

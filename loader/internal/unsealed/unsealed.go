@@ -104,6 +104,12 @@ type Reader struct {
 	Whole bool
 }
 
+var _ interface {
+	io.ReaderAt
+	mmapio.Namer
+	mmapio.Wrapper
+} = Reader{}
+
 // Name returns the name of the file.
 func (r Reader) Name() string { return r.path }
 

@@ -73,6 +73,12 @@ func Arriving(path string, size uint64, d *layout.Digests) (func(r mmapio.Contex
 	}, nil
 }
 
+var _ interface {
+	mmapio.ContextReaderAt
+	mmapio.Namer
+	mmapio.Wrapper
+} = Reader{}
+
 // Name returns the name of the file.
 func (r Reader) Name() string { return r.file.path }
 

@@ -186,13 +186,11 @@ func (f *File) launch(lo, hi int64) *flight {
 	ctx, cancel := context.WithCancelCause(f.life)
 	fl := &flight{lo: lo, hi: hi, cancel: cancel, done: make(chan struct{})}
 	f.flights[lo] = fl
-	f.running.Add(1)
-	go func() {
-		defer f.running.Done()
+	f.running.Go(func() {
 		defer cancel(nil)
 		keep := f.land(ctx, fl)
 		keep()
-	}()
+	})
 	return fl
 }
 

@@ -371,10 +371,7 @@ func (f *File) Finish(final string, check func(io.Reader) error) error {
 		return err
 	}
 	f.finished.Store(true)
-	if err := os.Remove(MapPath(f.path)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return unlessGone(os.Remove(MapPath(f.path)))
 }
 
 // Finished reports whether the bytes have their final name.
@@ -388,11 +385,5 @@ func (f *File) Remove() error {
 
 // Remove removes both files of the File called path.
 func Remove(path string) error {
-	var errs []error
-	for _, name := range []string{MapPath(path), DataPath(path)} {
-		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(unlessGone(os.Remove(MapPath(path))), unlessGone(os.Remove(DataPath(path))))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -135,6 +136,7 @@ var pathData = regexp.MustCompile(`M([\d.]+) ([\d.]+)h([\d.]+)v(\d+)h-([\d.]+)z`
 // TestMapFixtures: pictures of all formats are well-formed, say the same twice, and draw
 // nothing outside of rows.
 func TestMapFixtures(t *testing.T) {
+	testmode.Sequential(t)
 	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
 		picture := svgOf(t, path)
 		if picture != svgOf(t, path) {
@@ -286,6 +288,7 @@ func TestMapPageNeedsNothing(t *testing.T) {
 }
 
 func TestMapManyTensors(t *testing.T) {
+	testmode.Sequential(t)
 	var header strings.Builder
 	const n = 100_000
 	for i := range n {

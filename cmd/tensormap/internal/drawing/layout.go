@@ -399,26 +399,18 @@ func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, 
 			return err
 		}
 		f.resident += count
-		f.addMemory(memorySpan{off, off + n, presenceOf(count, n)})
+		s := memorySpan{off, off + n, partly}
+		switch count {
+		case 0:
+			s.presence = absent
+		case n:
+			s.presence = present
+		}
+		if last := len(f.memory) - 1; last >= 0 && f.memory[last].presence == s.presence {
+			f.memory[last].end = s.end // equal neighbours are one
+		} else {
+			f.memory = append(f.memory, s)
+		}
 	}
 	return nil
-}
-
-// addMemory makes one of equal neighbours.
-func (f *fileMap) addMemory(s memorySpan) {
-	if last := len(f.memory) - 1; last >= 0 && f.memory[last].presence == s.presence {
-		f.memory[last].end = s.end
-		return
-	}
-	f.memory = append(f.memory, s)
-}
-
-func presenceOf(count, n uint64) presence {
-	switch count {
-	case 0:
-		return absent
-	case n:
-		return present
-	}
-	return partly
 }

@@ -2,6 +2,7 @@ package drawing
 
 import (
 	"fmt"
+	"html"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -9,18 +10,35 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
-// probe asks a browser where the match is that the search shows, which the page's policy forbids.
+// probe asks a browser where the match is that the search shows, which the page's policy forbids. Then it points at the
+// end of the first row of that match, clicks, points elsewhere, and selects what is shown.
 const probe = `<script>
 const here = Array.from(document.querySelectorAll(".here"), path => path.getBoundingClientRect()).find(box => box.width > 0);
 const above = document.querySelector("header").getBoundingClientRect().bottom;
-document.body.dataset.seen = here ? here.top >= above && here.top + 28 <= innerHeight : "none";
-document.body.dataset.scrolled = scrollY > 0;
-document.body.dataset.fits = document.documentElement.scrollWidth <= innerWidth;
+const data = document.body.dataset;
+data.seen = here ? here.top >= above && here.top + 28 <= innerHeight : "none";
+data.scrolled = scrollY > 0;
+data.fits = document.documentElement.scrollWidth <= innerWidth;
+if (here) {
+  const mouse = (type, x) => {
+    const at = {clientX: x, clientY: here.top + 14, bubbles: true};
+    document.elementFromPoint(at.clientX, at.clientY).dispatchEvent(new MouseEvent(type, at));
+  };
+  mouse("mousemove", here.right - 2);
+  mouse("click", here.right - 2);
+  mouse("mousemove", 1);
+  const tip = document.getElementById("tip");
+  getSelection().selectAllChildren(tip);
+  data.selected = tip.hidden || getComputedStyle(tip).userSelect !== "text" || getComputedStyle(tip).pointerEvents === "none" ? "" : String(getSelection());
+}
+parent.postMessage(document.documentElement.outerHTML, "*");
 </script></body>`
 
-// browse opens the page in a browser without a window, and returns what it has become.
+// browse opens the page in a browser without a window, which is wider than its frame for the page. It returns what the
+// page has become.
 func browse(t *testing.T, page, search string, width int) (dom string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
@@ -28,15 +46,17 @@ func browse(t *testing.T, page, search string, width int) (dom string) {
 		t.Skip(err)
 	}
 	page = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(page, "")
-	page = strings.Replace(page, "</body>", probe, 1)
+	page = modeltest.Write(t, "page.html", []byte(strings.Replace(page, "</body>", probe, 1)))
+	frame := fmt.Sprintf(`<script>addEventListener("message", event => { document.body.textContent = event.data });</script>
+<iframe width="%d" height="800" frameborder="0" src="file://%s#%s"></iframe>`, width, page, search)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
-		fmt.Sprintf("--window-size=%d,800", width), "--dump-dom", "file://"+modeltest.Write(t, "page.html", []byte(page))+"#"+search)
+		"--window-size=1600,1000", "--virtual-time-budget=10000", "--dump-dom", "file://"+modeltest.Write(t, "frame.html", []byte(frame)))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Skipf("the browser does not work here: %v", err)
 	}
-	return string(out)
+	return html.UnescapeString(string(out))
 }
 
 // layered has 24 layers of 32 KB.
@@ -50,15 +70,16 @@ func layered(t *testing.T) string {
 }
 
 // TestMapPageSearch: the first match is on the screen, however far down it lies, on a phone and
-// on a desk.
+// on a desk. Its name can be selected.
 func TestMapPageSearch(t *testing.T) {
+	testmode.Sequential(t)
 	page := pageOf(t, layered(t))
 	for _, test := range []struct {
 		width        int
 		search, says string
 		seen         string
 	}{
-		{500, "*.2[0-3].*", "1 of 4 matches: <bdi>blk.20.ffn[0]</bdi>  U8 32000  31.3 KiB", "true"},
+		{390, "*.2[0-3].*", "1 of 4 matches: <bdi>blk.20.ffn[0]</bdi>  U8 32000  31.3 KiB", "true"},
 		{1280, "blk.23 U8", "1 match: <bdi>blk.23.ffn[0]</bdi>  U8 32000  31.3 KiB", "true"},
 		{1280, "%5Ba", "[ without ]", "none"},
 		{1280, "*.2?.ffn[[]0]", "1 of 4 matches: <bdi>blk.20.ffn[0]</bdi>  U8 32000  31.3 KiB", "true"},
@@ -68,10 +89,12 @@ func TestMapPageSearch(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.search, regexp.MustCompile(`<output>.*</output>`).FindString(dom), test.says)
 		}
 		// A phone shows only the beginning.
-		scrolled := test.seen == "true" && test.width == 500
-		want := fmt.Sprintf(`<body data-seen="%s" data-scrolled="%v" data-fits="true">`, test.seen, scrolled)
-		if got := regexp.MustCompile(`<body[^>]*>`).FindString(dom); got != want {
-			t.Errorf("%s at %d px: %s, want %s", test.search, test.width, got, want)
+		scrolled := test.seen == "true" && test.width == 390
+		want := fmt.Sprintf(`<body data-seen="%s" data-scrolled="%v" data-fits="true"`, test.seen, scrolled)
+		if body := regexp.MustCompile(`<body data[^>]*>`).FindString(dom); !strings.HasPrefix(body, want) {
+			t.Errorf("%s at %d px: %s, want %s", test.search, test.width, body, want)
+		} else if name := regexp.MustCompile(`blk\.\d+\.ffn\[0\]`).FindString(test.says); name != "" && !strings.Contains(body, `data-selected="`+name+"\n") {
+			t.Errorf("%s at %d px: %s: selects no %s", test.search, test.width, body, name)
 		}
 	}
 }

@@ -291,9 +291,13 @@ func (d *fileDrawing) class(c *cell) string {
 	case unknownSpan:
 		return "x"
 	default:
-		class := d.fill[s.kindName()].class()
-		if s.part != nil && s.part.shade > 0 {
-			class += " v" + strconv.Itoa(s.part.shade)
+		kind, shade := s.tensor.DType.String(), 0
+		if s.part != nil { // it has the colour of its weight
+			kind, shade = s.part.scheme, s.part.shade
+		}
+		class := d.fill[kind].class()
+		if shade > 0 {
+			class += " v" + strconv.Itoa(shade)
 		}
 		return class
 	}
@@ -359,7 +363,7 @@ func (s span) extent() string {
 func (s *span) about() []string {
 	lines := []string{s.name()}
 	if s.tensor != nil {
-		lines = append(lines, s.describe())
+		lines = append(lines, s.typeAndShape())
 	}
 	if s.part != nil {
 		lines = append(lines, s.part.String())
@@ -374,16 +378,7 @@ func (s *span) about() []string {
 	return lines
 }
 
-// kindName returns what decides the colour of a tensor: the scheme of the weight that it is part of,
-// else its dtype.
-func (s *span) kindName() string {
-	if s.part != nil {
-		return s.part.scheme
-	}
-	return s.tensor.DType.String()
-}
-
-func (s *span) describe() string {
+func (s *span) typeAndShape() string {
 	return s.tensor.DType.String() + " " + report.ShapeText(s.tensor.Shape)
 }
 
@@ -391,7 +386,7 @@ func (s *span) describe() string {
 func (s *span) line() string {
 	line := s.name()
 	if s.tensor != nil {
-		line += "  " + s.describe()
+		line += "  " + s.typeAndShape()
 	}
 	if s.part != nil {
 		line += "  " + s.part.String()
@@ -429,18 +424,18 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	}
 	name = terminal.Printable(name)
 	const margin = 5
-	var place segment
+	var widest segment
 	room := 0
 	for _, s := range d.segments(c) {
 		if n := int((s.width - 2*margin) / letter); n > room {
-			place, room = s, n
+			widest, room = s, n
 		}
 		if room >= letters(name) {
 			break
 		}
 	}
 	if name = fitted(name, room); name != "" {
-		d.text(class, place.x+margin, place.y+below, name)
+		d.text(class, widest.x+margin, widest.y+below, name)
 	}
 }
 

@@ -2,6 +2,7 @@
 package glob
 
 import (
+	_ "embed"
 	"errors"
 	"regexp"
 	"slices"
@@ -165,3 +166,8 @@ func quoteMember(c string) string {
 	}
 	return c
 }
+
+// JavaScript defines compileGlob(pattern) in JavaScript: it matches as glob does.
+//
+//go:embed page.js
+var JavaScript string

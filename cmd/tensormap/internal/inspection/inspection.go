@@ -4,6 +4,7 @@ package inspection
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 
@@ -192,15 +193,15 @@ func (in *inspection) tensors() iter.Seq[*tensorInfo] {
 	return func(yield func(*tensorInfo) bool) {
 		var info tensorInfo
 		for t := range in.selected {
-			if info.describe(t, in.files[t.File()].Layout.Index()); !yield(&info) {
+			if info.set(t, in.files[t.File()].Layout.Index()); !yield(&info) {
 				return
 			}
 		}
 	}
 }
 
-// describe makes info that of t, whose shape it shares. index is that of t's file.
-func (info *tensorInfo) describe(t loader.Tensor, index *layout.Index) {
+// set makes info that of t, whose shape it shares. index is that of t's file.
+func (info *tensorInfo) set(t loader.Tensor, index *layout.Index) {
 	*info = tensorInfo{
 		tensor:      t,
 		problem:     t.Problem(),
@@ -225,4 +226,33 @@ func (info *tensorInfo) describe(t loader.Tensor, index *layout.Index) {
 		info.Scale, info.ZeroPoint = &scale, &zero
 	}
 	info.scaleUnreadable = err != nil
+}
+
+// WriteJSON writes the object with a line for each field and for each tensor: easy to
+// read by eye, by grep and by diff, and never whole in memory.
+func WriteJSON(w io.Writer, in *inspection) error {
+	j := report.JSON{W: w}
+	j.Field("format", in.Format)
+	j.Field("version", in.Version)
+	j.Field("files", in.Files)
+	if in.Sharded {
+		j.Field("sharded", true)
+	}
+	j.Field("flags", in.Flags)
+	if in.Signature != nil {
+		j.Field("signature", in.Signature)
+	}
+	if in.Encryption != nil {
+		j.Field("encryption", in.Encryption)
+	}
+	j.Field("metadata", in.Metadata)
+	j.List("tensors")
+	for t := range in.tensors() {
+		j.Row(t.row())
+	}
+	if in.Graph != nil {
+		j.Field("graph", newGraphJSON(in.Graph))
+	}
+	j.Close()
+	return j.Err
 }

@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
@@ -53,25 +54,31 @@ func brief(v any) string {
 		return `"` + shortText(v) + `"`
 	case layout.Metadata:
 		return fmt.Sprintf("{%d keys}", len(v))
+	case layout.List:
+		return briefList(v.Len(), v.All())
 	case layout.Blob:
 		return fmt.Sprintf("binary, %s", report.Size(uint64(len(v))))
 	}
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
-		return briefList(list)
+		return briefList(list.Len(), func(yield func(any) bool) {
+			for i := 0; i < list.Len() && yield(list.Index(i).Interface()); i++ {
+			}
+		})
 	}
 	return shortText(fmt.Sprint(v))
 }
 
-func briefList(list reflect.Value) string {
-	s := "["
-	for i := range list.Len() {
+func briefList(n int, elements iter.Seq[any]) string {
+	s, i := "[", 0
+	for v := range elements {
 		if i == metadataItems {
-			return terminal.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(list.Len())))
+			return terminal.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(n)))
 		}
 		if i > 0 {
 			s += ", "
 		}
-		s += brief(list.Index(i).Interface())
+		s += brief(v)
+		i++
 	}
 	return terminal.Shorten(s, metadataWidth-1) + "]"
 }

@@ -16,23 +16,29 @@ import (
 // left, so that a name made of dots costs no more than another.
 const treeDepth = 32
 
-// node is a part of tensors' names: a tensor, or a prefix that tensors share.
+// A tree groups tensors by the prefixes of their names, which end at dots and slashes.
+type tree struct {
+	node
+	forms
+}
+
+// node is a part of tensors' names: a tensor, or a prefix that tensors share. There are as many nodes
+// as tensors, and a file of nothing but tensors must not cost much more than its bytes.
 type node struct {
 	label string
-	shape []int // of a leaf
 	*branch
 
-	total  report.Total // over all tensors below; its kind is that of the first
-	others string       // kinds that are not the first's, each with a NUL behind it: there are as many nodes as tensors
-	offset uint64       // of the first tensor in the order of the file
-	file   int32        // of that tensor
+	tensors, elements, bytes uint64 // sums over all tensors below
+	kinds                    *kinds // of these tensors
+	offset                   uint64 // of the first tensor in the order of the file
+	file                     int32  // of that tensor
 
 	// form is the same number for nodes whose tensors have the same names below them and the
 	// same shapes.
 	form int32
 }
 
-// branch holds the nodes below a prefix. There are as many nodes as tensors, and most are leaves.
+// branch holds the nodes below a prefix.
 type branch struct {
 	children []*node
 	byPart   map[string]*node // children by their part of the name, separator included
@@ -43,30 +49,53 @@ var none = new(branch)
 
 func (n *node) leaf() bool { return n.branch == none }
 
-// newTree groups tensors by the prefixes of their names, which end at dots and slashes.
-func newTree(tensors iter.Seq[*tensorInfo]) *node {
-	root := &node{branch: new(branch)}
-	for t := range tensors {
-		root.insert(t)
-	}
-	forms{}.below(root, 0)
-	for _, child := range root.children {
-		child.join()
-	}
-	return root
+// kinds lists types of tensors as they came. Nodes with the same ones share the list.
+type kinds struct {
+	names []string
+	with  map[string]*kinds // the list with another kind behind it
 }
 
-// insert makes t a leaf below n, the root. A prefix of one tensor is no node before there is
+// add returns the list that has kind too.
+func (k *kinds) add(kind string) *kinds {
+	if slices.Contains(k.names, kind) {
+		return k
+	}
+	longer := k.with[kind]
+	if longer == nil {
+		if k.with == nil {
+			k.with = make(map[string]*kinds)
+		}
+		longer = &kinds{names: append(slices.Clip(k.names), kind)}
+		k.with[kind] = longer
+	}
+	return longer
+}
+
+func newTree(tensors iter.Seq[*tensorInfo]) *tree {
+	noKinds := new(kinds)
+	t := &tree{node{branch: new(branch), kinds: noKinds}, forms{numbers: make(map[string]int32)}}
+	for info := range tensors {
+		leaf := &node{branch: none, kinds: noKinds, form: t.ofShape(info.Shape)}
+		leaf.add(info)
+		t.insert(leaf, info)
+	}
+	t.below(&t.node, 0)
+	for _, child := range t.children {
+		child.join()
+	}
+	return t
+}
+
+// insert puts the leaf of t below n, the root. A prefix of one tensor is no node before there is
 // another: most tensors of most models are alone below theirs.
-func (n *node) insert(t *tensorInfo) {
+func (n *node) insert(leaf *node, t *tensorInfo) {
 	n.add(t)
 	rest := t.Name
 	for level := 0; ; level++ {
 		part := prefix(rest, level)
 		c := n.byPart[part]
 		if c == nil {
-			leaf := &node{label: rest, shape: t.Shape, branch: none}
-			leaf.add(t)
+			leaf.label = rest
 			n.append(part, leaf)
 			return
 		}
@@ -109,22 +138,17 @@ func (n *node) split(level int) {
 	}
 	leaf := *n
 	leaf.label = n.label[len(part):]
-	n.label, n.shape = part, nil
-	n.branch = &branch{children: []*node{&leaf}}
+	n.label, n.branch = part, &branch{children: []*node{&leaf}}
 }
 
 func (n *node) add(t *tensorInfo) {
-	if n.total.Tensors == 0 {
-		n.total.Kind, n.file, n.offset = t.kind(), int32(t.File), t.Offset
+	if n.tensors == 0 {
+		n.file, n.offset = int32(t.File), t.Offset
 	}
-	n.total.Add(t.Elements, t.StoredBytes)
-	n.addKind(t.kind())
-}
-
-func (n *node) addKind(kind string) {
-	if kind != n.total.Kind && !strings.Contains("\x00"+n.others, "\x00"+kind+"\x00") {
-		n.others += kind + "\x00"
-	}
+	n.tensors++
+	n.elements += t.Elements
+	n.bytes += t.StoredBytes
+	n.kinds = n.kinds.add(t.kind())
 }
 
 // join makes one node of a prefix and the only thing below it.
@@ -132,7 +156,7 @@ func (n *node) join() {
 	for len(n.children) == 1 {
 		child := n.children[0]
 		n.label += child.label
-		n.shape, n.branch = child.shape, child.branch
+		n.form, n.branch = child.form, child.branch
 	}
 	for _, child := range n.children {
 		child.join()
@@ -150,27 +174,36 @@ func numbered(label string) string {
 }
 
 // forms numbers what nodes look like.
-type forms map[string]int32
+type forms struct {
+	numbers map[string]int32
+	shapes  [][]int // of leaves, by their forms
+}
 
-// below gives forms to the nodes below n, which is below so many levels, and folds them.
-func (f forms) below(n *node, level int) {
+// below gives forms to the prefixes below n, which is below so many levels, and folds them.
+func (f *forms) below(n *node, level int) {
 	n.byPart = nil // which nobody asks any more
 	for _, child := range n.children {
 		if child.split(level); !child.leaf() {
 			f.below(child, level+1)
+			child.form = f.ofPrefix(child)
 		}
-		child.form = f.of(child)
 	}
 	n.children = fold(n.children)
 }
 
-// of returns the form of n. The nodes below it have theirs.
-func (f forms) of(n *node) int32 {
-	var room [80]byte // enough for a leaf
-	key := binary.AppendUvarint(room[:0], uint64(len(n.children)))
-	for _, dim := range n.shape {
+// ofShape returns the form of tensors of that shape.
+func (f *forms) ofShape(shape []int) int32 {
+	var room [80]byte // enough for most
+	key := append(room[:0], 0)
+	for _, dim := range shape {
 		key = binary.AppendUvarint(key, uint64(dim))
 	}
+	return f.number(key, shape)
+}
+
+// ofPrefix returns the form of n. The nodes below it have theirs.
+func (f *forms) ofPrefix(n *node) int32 {
+	key := binary.AppendUvarint(nil, uint64(len(n.children)))
 	sorted := slices.SortedFunc(slices.Values(n.children), func(a, b *node) int {
 		return cmp.Or(strings.Compare(a.label, b.label), cmp.Compare(a.form, b.form))
 	})
@@ -178,10 +211,16 @@ func (f forms) of(n *node) int32 {
 		key = append(append(key, child.label...), 0) // names have no NUL bytes
 		key = binary.AppendUvarint(key, uint64(child.form))
 	}
-	form, ok := f[string(key)]
+	return f.number(key, nil)
+}
+
+// number returns the form that key describes, which is that of leaves of a shape or of prefixes.
+func (f *forms) number(key []byte, shape []int) int32 {
+	form, ok := f.numbers[string(key)]
 	if !ok {
-		form = int32(len(f))
-		f[string(key)] = form
+		form = int32(len(f.shapes))
+		f.numbers[string(key)] = form
+		f.shapes = append(f.shapes, shape)
 	}
 	return form
 }
@@ -262,14 +301,11 @@ func ranges(nodes []*node) string {
 
 // merge adds the sums of other, which has the same form, to those of n.
 func (n *node) merge(other *node) {
-	n.total.Tensors += other.total.Tensors
-	n.total.Elements += other.total.Elements
-	n.total.Bytes += other.total.Bytes
-	n.addKind(other.total.Kind)
-	for kind := range strings.SplitSeq(strings.TrimSuffix(other.others, "\x00"), "\x00") {
-		if kind != "" {
-			n.addKind(kind)
-		}
+	n.tensors += other.tensors
+	n.elements += other.elements
+	n.bytes += other.bytes
+	for _, kind := range other.kinds.names {
+		n.kinds = n.kinds.add(kind)
 	}
 	if len(n.children) == 0 {
 		return
@@ -301,30 +337,23 @@ func (n *node) sort(order string) {
 // nodeOrders are orders for what stands for many tensors.
 var nodeOrders = map[string]func(a, b *node) int{
 	"name":   func(a, b *node) int { return compareNatural(a.label, b.label) },
-	"size":   func(a, b *node) int { return cmp.Compare(b.total.Bytes, a.total.Bytes) },
+	"size":   func(a, b *node) int { return cmp.Compare(b.bytes, a.bytes) },
 	"offset": func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) },
 	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
 }
 
 // types lists the kinds below n.
-func (n *node) types() string {
-	if len(n.others) == 0 {
-		return n.total.Kind
-	}
-	names := append(strings.Split(strings.TrimSuffix(n.others, "\x00"), "\x00"), n.total.Kind)
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
+func (n *node) types() string { return strings.Join(slices.Sorted(slices.Values(n.kinds.names)), ", ") }
 
 // treeGrid returns a table with a line for each node, down to depth levels; 0 means all.
-func (n *node) treeGrid(depth int) *report.Grid {
+func (t *tree) treeGrid(depth int) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", ">tensors", ">elements", ">size", ">share", "dtype", ">shape"},
 		Spare:   []string{"share", "elements", "tensors", "shape"},
 	}
 	g.Rows = func(yield func([]string) bool) {
-		w := treeWriter{yield, n.total.Bytes, depth}
-		for _, child := range n.children {
+		w := treeWriter{yield, t.bytes, depth, t.shapes}
+		for _, child := range t.children {
 			if !w.write(child, "", "", 1) {
 				return
 			}
@@ -334,15 +363,16 @@ func (n *node) treeGrid(depth int) *report.Grid {
 }
 
 type treeWriter struct {
-	yield func([]string) bool
-	all   uint64
-	depth int
+	yield  func([]string) bool
+	all    uint64
+	depth  int
+	shapes [][]int // by form
 }
 
 // write yields n behind branch, and what is below it behind indent, and reports whether to go on.
 func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
-	if !w.yield([]string{branch + n.name(), report.Grouped(n.total.Tensors), report.Count(n.total.Elements), report.Size(n.total.Bytes),
-		report.Share(n.total.Bytes, w.all), n.types(), n.shapeCell()}) {
+	if !w.yield([]string{branch + n.name(), report.Grouped(n.tensors), report.Count(n.elements), report.Size(n.bytes),
+		report.Share(n.bytes, w.all), n.types(), w.shape(n)}) {
 		return false
 	}
 	if level == w.depth {
@@ -370,9 +400,9 @@ func (n *node) name() string {
 	return terminal.Name(label)
 }
 
-func (n *node) shapeCell() string {
+func (w *treeWriter) shape(n *node) string {
 	if !n.leaf() {
 		return ""
 	}
-	return report.ShapeText(n.shape)
+	return report.ShapeText(w.shapes[n.form])
 }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package dequant
-
-const raceEnabled = false

@@ -1,0 +1,107 @@
+package scheme_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/scheme"
+)
+
+// gptq lists n weights of GPTQ, whose layers have names of so many bytes.
+func gptq(n, length int) (list []stored) {
+	for i := range n {
+		name := fmt.Sprintf("a%0*d", length-1, i)
+		list = append(list, stored{name + ".qweight", layout.I32, []int{16, 16}, nil}, stored{name + ".qzeros", layout.I32, []int{1, 2}, nil}, stored{name + ".scales", layout.F16, []int{1, 16}, nil})
+	}
+	return list
+}
+
+// dynamic is a configuration of n regular expressions.
+func dynamic(n int, pattern string) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`"+:%d%s":{"bits":8}`, i, strings.Repeat(pattern, 1000/len(pattern))))
+	}
+	return `{"quantization_config":{"quant_method":"gptq","dynamic":{` + strings.Join(list, ",") + `}}}`
+}
+
+// TestHostilePatterns: a repetition of three bytes is a thousand instructions.
+func TestHostilePatterns(t *testing.T) {
+	for _, pattern := range []string{"x{1000}", "(((x{10}){10}){10})", "(a|b|c){1000}", "(?i)[k-s]{1000}", `\\pL{1000}`} {
+		md, err := jsontext.Parse([]byte(dynamic(64, pattern)), layout.Unknown, 0, "config.json", defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		scheme.ReadConfig(md)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 100<<20 {
+			t.Errorf("64 times %s: %d MiB", pattern, took>>20)
+		}
+	}
+}
+
+// TestHostileLayers: so many places of regular expressions, times so many bytes of names, would take a day.
+func TestHostileLayers(t *testing.T) {
+	const layers = 40
+	for pattern, most := range map[string]int{".?": 7, "[^0]": 30, "é": 15} {
+		table := find(t, dynamic(7, pattern), gptq(layers, 10_000)...)
+		for i := range layers {
+			if err := table.Err(i); (err == nil) != (i < most) || err != nil && !strings.Contains(err.Error(), "regular expressions") {
+				t.Errorf("%s, layer %d: %v", pattern, i, err)
+			}
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	// As many as the largest models have, sixty layers of 384 experts, and what these are told apart by.
+	config := `{"quantization_config":{"quant_method":"gptq","dynamic":{"+:.*\\.(?:18|19)\\..*(?:gate|up)_proj.*":{"bits":8},"-:.*\\.20\\..*":{},"+:.*\\.mlp\\.experts\\.\\d+\\.down_proj":{"bits":8},` +
+		`".*self_attn\\.[qkvo]_proj":{"bits":8},"model\\.layers\\.[0-3]\\.":{"bits":8}}}}`
+	for i, w := range weights(find(t, config, gptq(60*384*3, 42)...)) {
+		if w.Err != nil {
+			t.Fatalf("layer %d: %v", i, w.Err)
+		}
+	}
+}
+
+// TestManyGroups: every group is held against every layer.
+func TestManyGroups(t *testing.T) {
+	for n, want := range map[int]string{64: "", 65: "65 groups, more than 64"} {
+		var groups []string
+		for i := range n {
+			groups = append(groups, fmt.Sprintf(`"%d":{"targets":["%[1]d"],"weights":{}}`, i))
+		}
+		table := find(t, `{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{`+strings.Join(groups, ",")+`}}}`,
+			stored{"a.weight", layout.F8_E4M3, []int{4, 4}, nil}, stored{"a.weight_scale", layout.F32, []int{1}, nil})
+		if err := table.Err(0); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d groups: %v", n, err)
+		}
+	}
+}
+
+// TestManyOverrides: what is said of layers that there are not takes less memory than its text has bytes, four times.
+func TestManyOverrides(t *testing.T) {
+	for _, member := range []string{`"%x":{}`, `"%x":false`, `"%x":{"bits":0}`, `"%x":{"bits":4}`} {
+		text := []byte(`{"quantization":{"group_size":64,"bits":4`)
+		for i := range 50_000 {
+			text = fmt.Appendf(append(text, ','), member, i)
+		}
+		md, err := jsontext.Parse(append(text, "}}"...), layout.Unknown, 0, "config.json", defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		scheme.ReadConfig(md)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 4*uint64(len(text)) {
+			t.Errorf("%s: %.1f times %d bytes", member, float64(took)/float64(len(text)), len(text))
+		}
+	}
+}
