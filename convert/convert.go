@@ -104,7 +104,7 @@ type Plan struct {
 	instead   string          // file that readers might take instead of Path, and that goes; "" for none
 	index     layout.Metadata // of SafeTensors: what only the index can say
 	parts     []part
-	chooser   *chooser // of Options.Recipe
+	resolver  *resolver // of Options.Recipe
 }
 
 // Tensor records how one tensor is written.

@@ -22,10 +22,10 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	to := p.target.limits()
 	if p.opts.Recipe != "" {
 		var err error
-		if p.chooser, err = newChooser(ctx, p); err != nil {
+		if p.resolver, err = newResolver(ctx, p); err != nil {
 			return err
 		}
-		p.opts.DType = p.chooser.dtype
+		p.opts.DType = p.resolver.dtype
 	}
 	if err := p.opts.Importance.check(p.model); err != nil {
 		return err

@@ -153,8 +153,8 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		return // a GGUF file's own words
 	}
 	*out = without(*out, keyFileType)
-	if p.chooser != nil {
-		out.Set(keyFileType, p.chooser.ftype)
+	if p.resolver != nil {
+		out.Set(keyFileType, p.resolver.ftype)
 	} else if ftype, ok := fileTypes[p.opts.DType]; ok {
 		out.Set(keyFileType, ftype)
 	} else if ftype, ok := fileTypeOf(elements); ok {

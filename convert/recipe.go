@@ -111,7 +111,7 @@ var small = []string{
 // whyLeft returns the reason why llama.cpp leaves a matrix alone, or "". By ggml's names matrices to be quantized end in weight.
 func (p *Plan) whyLeft(name string) string {
 	switch ggml := p.model.Format() == layout.GGUF || strings.HasPrefix(name, "blk."); {
-	case p.chooser == nil && p.Format != layout.GGUF:
+	case p.resolver == nil && p.Format != layout.GGUF:
 	case containsAny(name, small):
 		return "small, and left alone by llama.cpp"
 	case ggml && !strings.HasSuffix(name, "weight"):
@@ -120,8 +120,8 @@ func (p *Plan) whyLeft(name string) string {
 	return ""
 }
 
-// chooser chooses types for the tensors of one model.
-type chooser struct {
+// resolver resolves a recipe to types for the tensors of one model.
+type resolver struct {
 	name string // of the recipe
 	recipe
 	arch            string
@@ -132,9 +132,9 @@ type chooser struct {
 	weighed         bool // by an importance matrix
 }
 
-func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
+func newResolver(ctx context.Context, p *Plan) (*resolver, error) {
 	name := cmp.Or(aliases[p.opts.Recipe], p.opts.Recipe)
-	r, ok := recipes[name]
+	found, ok := recipes[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: recipe %q; there are %s", layout.ErrUnsupported, p.opts.Recipe, strings.Join(Recipes(), ", "))
 	}
@@ -143,12 +143,12 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 		return nil, err
 	}
 	number := func(key string) int { return firstInt(config, key) }
-	c := &chooser{
-		name: name, recipe: r, weighed: len(p.opts.Importance) > 0,
+	r := &resolver{
+		name: name, recipe: found, weighed: len(p.opts.Importance) > 0,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
-	c.arch, _ = stringAt(p.Metadata, "model_type")
+	r.arch, _ = stringAt(p.Metadata, "model_type")
 	names := make(map[role][]string)
 	for t := range p.model.Tensors() {
 		if whyPrecise(t.Name(), t.Shape()) == "" { // else it is counted among no layers
@@ -156,10 +156,10 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 			names[role] = append(names[role], t.Name())
 		}
 	}
-	c.values, c.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
-	c.hasOutput = len(names[outputRole]) > 0
-	c.layers = cmp.Or(c.layers, len(names[ffnDown]))
-	return c, nil
+	r.values, r.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
+	r.hasOutput = len(names[outputRole]) > 0
+	r.layers = cmp.Or(r.layers, len(names[ffnDown]))
+	return r, nil
 }
 
 // firstInt returns a number of the configuration, or the first layer's of a list. It is 0 without any.
@@ -211,68 +211,68 @@ func byLayer(names []string) map[string]int {
 // moreBits reports whether layer i of n is among the first and last eighths, or a third of the others.
 func moreBits(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
-// choose returns the type for a tensor.
-func (c *chooser) choose(name string, shape []int) layout.DType {
+// resolve returns the type for a tensor.
+func (r *resolver) resolve(name string, shape []int) layout.DType {
 	role := roleOf(name)
-	if role == embeddingRole && !c.hasOutput {
+	if role == embeddingRole && !r.hasOutput {
 		role = outputRole
 	}
 	switch {
-	case role == outputRole && (c.arch == "falcon" || c.name == "mxfp4_moe" || c.name == "q8_0"):
+	case role == outputRole && (r.arch == "falcon" || r.name == "mxfp4_moe" || r.name == "q8_0"):
 		return layout.Q8_0
 	case role == outputRole:
 		return layout.Q6_K
-	case c.name == "mxfp4_moe" && c.isExperts(name, shape):
-		return c.dtype
-	case c.name == "mxfp4_moe":
+	case r.name == "mxfp4_moe" && r.isExperts(name, shape):
+		return r.dtype
+	case r.name == "mxfp4_moe":
 		return layout.Q8_0
 	}
 	switch role {
 	case attentionV:
-		d := c.rule(position{c, role, c.values[name], len(c.values)})
-		if c.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
+		d := r.rule(position{r, role, r.values[name], len(r.values)})
+		if r.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // of 70 billion parameters: eight heads share these
 		}
-		if c.experts == 8 {
+		if r.experts == 8 {
 			d = layout.Q8_0
 		}
 		return d
 	case attentionK:
-		if c.experts == 8 {
+		if r.experts == 8 {
 			return layout.Q8_0
 		}
 	case ffnDown:
-		i := c.downs[name]
-		if c.experts > 1 { // a layer may have several
+		i := r.downs[name]
+		if r.experts > 1 { // a layer may have several
 			i = layerOf(name)
 		}
-		return c.rule(position{c, role, i, c.layers})
+		return r.rule(position{r, role, i, r.layers})
 	}
-	return c.rule(position{c, role, 0, 0})
+	return r.rule(position{r, role, 0, 0})
 }
 
 // isExperts reports whether a tensor has the matrices of experts on top of each other. In BailingMoE 3 those of attention are so too.
-func (c *chooser) isExperts(name string, shape []int) bool {
+func (r *resolver) isExperts(name string, shape []int) bool {
 	n := len(shape)
-	return n > 2 && shape[n-3] > 1 && (c.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
+	return n > 2 && shape[n-3] > 1 && (r.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
 }
 
 // is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers.
-func (c *chooser) is70B() bool {
-	switch c.arch {
+func (r *resolver) is70B() bool {
+	switch r.arch {
 	case "llama":
-		return c.layers == 80 && c.heads != c.kvHeads
+		return r.layers == 80 && r.heads != r.kvHeads
 	case "qwen2", "deci", "olmo":
-		return c.layers == 80
+		return r.layers == 80
 	case "jais2":
-		return c.layers == 68
+		return r.layers == 68
 	}
 	return false
 }
 
 // position is what rules ask of a tensor: that it is number i of n of its role.
 type position struct {
-	*chooser
+	*resolver
 	role role
 	i, n int
 }
@@ -327,14 +327,14 @@ var rules = []struct {
 }
 
 // rule returns the type that the rules give.
-func (c *chooser) rule(p position) layout.DType {
-	for _, r := range rules {
-		named := r.recipes == "" || slices.Contains(strings.Fields(r.recipes), c.name)
-		if r.role == p.role && named && r.holds(p) {
-			return cmp.Or(r.dtype, c.dtype)
+func (r *resolver) rule(p position) layout.DType {
+	for _, rule := range rules {
+		named := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
+		if rule.role == p.role && named && rule.holds(p) {
+			return cmp.Or(rule.dtype, r.dtype)
 		}
 	}
-	return c.dtype
+	return r.dtype
 }
 
 // fallbacks are the types of blocks of 32 that llama.cpp takes where rows are no multiple of 256.
@@ -350,8 +350,8 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	}
 	switch {
 	case d != layout.Invalid:
-	case p.chooser != nil:
-		d = p.chooser.choose(t.Name, t.Shape)
+	case p.resolver != nil:
+		d = p.resolver.resolve(t.Name, t.Shape)
 	default:
 		d = p.opts.DType
 	}
@@ -366,7 +366,7 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 		return instead, why
 	case ok:
 		return layout.F16, why + ", nor of 32"
-	case p.chooser != nil:
+	case p.resolver != nil:
 		return layout.F16, why
 	}
 	return d, "" // and it stays

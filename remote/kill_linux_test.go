@@ -82,7 +82,7 @@ func TestKilledFill(t *testing.T) {
 		byID[hubtest.Digest(content)], byID[hubtest.BlobID(content)] = content, content
 	}
 	complete := make(map[string]bool)
-	ends, moments := 0, time.Duration(0) // of a whole run, which the first tells
+	ends, whole := 0, time.Duration(0) // the time of a whole run, which the first tells
 	for i := range kills() + 1 {
 		cmd := child("hf://org/model")
 		out, err := cmd.StdoutPipe()
@@ -95,12 +95,12 @@ func TestKilledFill(t *testing.T) {
 		out.Read(make([]byte, 1))
 		begun := time.Now()
 		if i > 0 {
-			time.Sleep(rand.N(moments))
+			time.Sleep(rand.N(whole))
 			cmd.Process.Kill()
 		}
 		err = cmd.Wait()
 		if i == 0 {
-			moments = time.Since(begun)
+			whole = time.Since(begun)
 		}
 		chunks, blobs := claimed(t, byID, complete)
 		t.Logf("%d: %v, %d chunks and %d files are there", i, err, chunks, blobs)

@@ -28,8 +28,8 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 
 func (f *File) auditNames(found *findings.List) {
 	index := uint64(headSize)
-	if f.Container == Late {
-		index = lateHeadSize
+	if f.Container == Binary2 {
+		index = head2Size
 	}
 	for _, i := range f.cut {
 		name := layout.Quote(f.index.Tensors[i].Name)

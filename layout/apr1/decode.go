@@ -38,7 +38,7 @@ var (
 // offset of the index, unless they are about its syntax.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	size := in.Size()
-	head, err := layout.Region(in, layout.APR1, 0, "magic", 0, min(lateHeadSize, size))
+	head, err := layout.Region(in, layout.APR1, 0, "magic", 0, min(head2Size, size))
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func container(head []byte) (Container, error) {
 		return JSON, nil
 	case is == magic:
 		return Binary, nil
-	case is == magicLate:
-		return Late, checkLate(head)
+	case is == magic2:
+		return Binary2, checkHead2(head)
 	default:
 		return 0, errorf(0, "magic", layout.ErrFormat, "%q, not %q", is, magic)
 	}
@@ -87,14 +87,14 @@ func startsJSON(head []byte) bool {
 	return len(head) > atCompressed && string(head[:4]) == magic && head[atCompressed] == '{'
 }
 
-// checkLate tells the container Late from the namesake with a 64-byte header. The JSON of that
-// begins at the last zeros of Late.
-func checkLate(head []byte) error {
-	if len(head) < lateHeadSize {
-		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), lateHeadSize)
+// checkHead2 tells the container Binary2 from the namesake with a 64-byte header. The JSON of that
+// begins at the last zeros of Binary2.
+func checkHead2(head []byte) error {
+	if len(head) < head2Size {
+		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), head2Size)
 	}
-	if r := head[atLateReserved:lateHeadSize]; string(r) != string(make([]byte, len(r))) {
-		return errorf(atLateReserved, "reserved", layout.ErrFormat,
+	if r := head[atReserved2:head2Size]; string(r) != string(make([]byte, len(r))) {
+		return errorf(atReserved2, "reserved", layout.ErrFormat,
 			"% x, not zeros: neither a late APR1 header nor an APR2 header of 64 bytes with the right checksum", r)
 	}
 	return nil
@@ -136,7 +136,7 @@ func (d *decoder) end() uint64 { return d.size - crcSize }
 // check makes sure that this package can read files with the header.
 func (h *Header) check(head []byte, c Container) error {
 	version := uint16(1)
-	if c == Late {
+	if c == Binary2 {
 		version = 2
 	}
 	switch {
@@ -188,8 +188,8 @@ func (d *decoder) decodeBinary(head []byte) error {
 func (d *decoder) table() error {
 	h := &d.file.Header
 	d.indexAt = headSize
-	if d.file.Container == Late {
-		d.indexAt = lateHeadSize
+	if d.file.Container == Binary2 {
+		d.indexAt = head2Size
 	}
 	n := uint64(h.Tensors) * entrySize
 	all := n

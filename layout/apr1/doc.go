@@ -67,9 +67,9 @@
 //     dimensions, because its writer keeps only the first 4 of their shape.
 //   - Reserved fields and unknown flags are ignored. Audit warns of bytes that belong to nothing.
 //
-// # The container Late
+// # The container Binary2
 //
-// Later versions of the program wrote the same with the magic "APR\x00", the version 2 and
+// Later versions of the program (late APR1) wrote the same with the magic "APR\x00", the version 2 and
 // 16 zero bytes behind the header. The index is at 68. Version is "2".
 //
 // # The container JSON

@@ -9,25 +9,25 @@ import (
 )
 
 // Format describes APR1 files. Package aprender has recognised its own files by then: they share
-// magic and version with the late container.
+// magic and version with the container Binary2.
 var Format = layout.FileFormat{Name: layout.APR1, Suffix: ".apr", Matches: matches, Decode: layout.AsDecoder(Decode)}
 
 func matches(_ layout.Input, head []byte) bool {
-	return layout.HasMagic(head, 0, magic) || layout.HasMagic(head, 0, magicLate+"\x02\x00")
+	return layout.HasMagic(head, 0, magic) || layout.HasMagic(head, 0, magic2+"\x02\x00")
 }
 
 const (
-	magic     = "APR1"
-	magicLate = "APR\x00"
+	magic  = "APR1"
+	magic2 = "APR\x00"
 
-	headSize     = 52 // magic and header
-	lateHeadSize = 68 // the same and 16 bytes of zero
-	entrySize    = 96
-	nameSize     = 48 // with the NUL that ends a name
-	maxDims      = 4
-	crcSize      = 4
-	sizeSize     = 4 // of the u32 that starts a section
-	countsSize   = 8 // n_tokens and n_merges, or n_mels and n_freqs
+	headSize   = 52 // magic and header
+	head2Size  = 68 // the same and 16 bytes of zero
+	entrySize  = 96
+	nameSize   = 48 // with the NUL that ends a name
+	maxDims    = 4
+	crcSize    = 4
+	sizeSize   = 4 // of the u32 that starts a section
+	countsSize = 8 // n_tokens and n_merges, or n_mels and n_freqs
 
 	maxExpansion = 255 // the most bytes that LZ4 makes of one
 )
@@ -41,7 +41,7 @@ const (
 	atTensors      = 9
 	atFlags        = 11
 	atDimensions   = 12
-	atLateReserved = 52
+	atReserved2    = 52
 )
 
 // Offsets of fields in an index entry.
@@ -60,12 +60,12 @@ type Container uint8
 
 // The containers; the package documentation describes them.
 const (
-	Binary Container = iota // of the specification
-	Late                    // the same with 16 more bytes of header
-	JSON                    // of the aprender library
+	Binary  Container = iota // of the specification
+	Binary2                  // the same with 16 more bytes of header
+	JSON                     // of the aprender library
 )
 
-// Header is the 48 bytes behind the magic of the containers Binary and Late.
+// Header is the 48 bytes behind the magic of the containers Binary and Binary2.
 type Header struct {
 	Version      uint16
 	ModelType    ModelType

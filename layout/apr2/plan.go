@@ -117,7 +117,7 @@ func (p *plan) measure(tensors iter.Seq[layout.Tensor]) (err error) {
 	lim := (*layout.Limits)(nil).WithDefaults()
 	add := func(b *layout.Builder) error {
 		p.size, err = p.each(tensors, func(t *layout.Tensor, e place, at uint64) error {
-			*b.Next() = p.planned(t, e)
+			*b.Next() = p.placed(t, e)
 			return b.Add(at)
 		})
 		return err
@@ -155,8 +155,8 @@ func (p *plan) each(tensors iter.Seq[layout.Tensor], do func(t *layout.Tensor, e
 	return end + footerSize, nil
 }
 
-// planned describes t, at place e, as Decode will.
-func (p *plan) planned(t *layout.Tensor, e place) layout.Tensor {
+// placed describes t, at place e, as Decode will.
+func (p *plan) placed(t *layout.Tensor, e place) layout.Tensor {
 	raw, _ := t.DType.Size(dims(t)) // which reserve has looked at
 	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Offset: uint64(p.header.DataOffset) + e.offset, Stored: e.size, Raw: raw}
 	switch {
@@ -170,12 +170,12 @@ func (p *plan) planned(t *layout.Tensor, e place) layout.Tensor {
 	return out
 }
 
-// all yields the planned tensors.
+// all yields the tensors in their places.
 func (p *plan) all(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		enough := errors.New("enough")
 		p.each(tensors, func(t *layout.Tensor, e place, _ uint64) error {
-			if !yield(p.planned(t, e)) {
+			if !yield(p.placed(t, e)) {
 				return enough
 			}
 			return nil

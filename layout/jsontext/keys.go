@@ -95,9 +95,9 @@ func (s *Scanner[T]) again(written T) (k span, ok bool) {
 		if s.at++; s.Next() == '"' {
 			start := s.at + 1
 			end, ascii := plainText(s.text, start)
-			behind := end + 1 + len(written)
-			if ascii && behind < len(s.text) && s.text[end] == '"' && string(s.text[end+1:behind]) == string(written) && ends(s.text[behind]) {
-				s.at = behind
+			next := end + 1 + len(written)
+			if ascii && next < len(s.text) && s.text[end] == '"' && string(s.text[end+1:next]) == string(written) && ends(s.text[next]) {
+				s.at = next
 				return span{uint32(start), uint32(end)}, true
 			}
 		}
