@@ -5,6 +5,7 @@ package dequant
 import (
 	"encoding/binary"
 
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -130,28 +131,8 @@ var neonRepeat = func() (t [64]uint8) {
 	return t
 }()
 
-// The int8s that nibbles stand for.
+// The int8s that nibbles stand for, and the tables that spread bits.
 var (
-	neonQ4Codes  = int8Codes(&nibbleFloats)
-	neonIQ4Codes = int8Codes(&iq4Floats)
-	neonFP4Codes = int8Codes(&fp4Floats)
+	neonQ4Codes                          = [16]int8{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
+	neonIQ4Codes, neonFP4Codes, neonBits = block.IQ4, block.FP4, block.NEONBits
 )
-
-func int8Codes(values *[16]float32) (codes [16]int8) {
-	for n, v := range values {
-		codes[n] = int8(v)
-	}
-	return codes
-}
-
-// neonBits turns 32 bits into 32 bytes: the indices of two table lookups that repeat each
-// of four bytes eight times, then the bit to test in each byte.
-var neonBits = func() (t [48]uint8) {
-	for i := range 32 {
-		t[i] = uint8(i / 8)
-	}
-	for i := range 16 {
-		t[32+i] = 1 << (i % 8)
-	}
-	return t
-}()

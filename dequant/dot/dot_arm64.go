@@ -48,20 +48,8 @@ func archLevels() []*impl {
 	return []*impl{&neon}
 }
 
-// The codes that nibbles stand for.
-var neonIQ4, neonFP4 = block.IQ4, block.FP4
-
-// neonBits turns 32 bits into 32 bytes: the indices of two table lookups that repeat each of four bytes eight
-// times, then the bit to test in each byte.
-var neonBits = func() (t [48]uint8) {
-	for i := range 32 {
-		t[i] = uint8(i / 8)
-	}
-	for i := range 16 {
-		t[32+i] = 1 << (i % 8)
-	}
-	return t
-}()
+// The codes that nibbles stand for, and the tables that spread bits.
+var neonIQ4, neonFP4, neonBits = block.IQ4, block.FP4, block.NEONBits
 
 // neonCrumbs are the shifts that bring two bits each to the bottom of eight words.
 var neonCrumbs = [8]int16{0, -2, -4, -6, -8, -10, -12, -14}
