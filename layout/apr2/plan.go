@@ -203,9 +203,6 @@ func (p *plan) writeHead(w *bufio.Writer, tensors iter.Seq[layout.Tensor]) error
 // checkMetadata makes sure that the metadata can be read again once they are encoded.
 func (p *plan) checkMetadata() error {
 	md, lim := p.metadata, (*layout.Limits)(nil).WithDefaults()
-	if size := uint64(p.header.MetadataSize); jsontext.TooManyKeys(len(md), size) {
-		return errorf(headerSize, "metadata", layout.ErrLimit, "more than %d keys in %d bytes of JSON: too many for its size", len(md)-1, size)
-	}
 	if !jsontext.Readable(md) {
 		text, err := layout.EncodeJSON(md)
 		if err != nil {

@@ -94,15 +94,10 @@ func (s *Scanner[T]) bound(g group, outermost bool) {
 	}
 }
 
-// tooDense reports whether these members are too many for a text of so many bytes.
+// tooDense reports whether these members are too many for a text of so many bytes, be it those of the outermost object.
 func tooDense(members, outermost uint32, size uint64) bool {
-	return layout.TooDense(uint64(members), size, 16) || TooManyKeys(int(outermost), size)
-}
-
-// TooManyKeys reports whether the outermost object of so many bytes of JSON has more keys than Parse takes.
-func TooManyKeys(n int, size uint64) bool {
-	const few, each = 1 << 14, 96 // where real files have dozens
-	return uint64(n) > few+size/each
+	const few, each = 1 << 14, 96 // of the outermost, where real files have dozens
+	return layout.TooDense(uint64(members), size, 16) || uint64(outermost) > few+size/each
 }
 
 // parser makes values of a text that was checked. p.groups are the groups that are still to come.
