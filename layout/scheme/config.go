@@ -37,14 +37,17 @@ type Config struct {
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	powers map[string]bool
 
-	patterns     int      // regular expressions
-	instructions int      // of these
-	work         uint64   // their threads times bytes of the names that they were held against
-	asked        []byte   // the path that over was asked for last
-	found        params   // what it said
-	said         bool     // it said something
-	layer        []byte   // that groups were asked for last
-	named        []params // of the groups that name it
+	patterns     int    // regular expressions
+	instructions int    // of these
+	work         uint64 // their threads times bytes of the names that they were held against
+	last         answer
+}
+
+// An answer is what a configuration says of one layer.
+type answer struct {
+	layer []byte   // its path
+	own   params   // what holds for it
+	named []params // of the groups that name it, if there are several groups
 }
 
 // params are what a configuration may say of one weight; zeros say nothing.
@@ -77,12 +80,8 @@ func (o ollamaSays) params() (params, bool) {
 	return p, known && err == nil && group != 0
 }
 
-// overrides returns what is said of the layer at a path alone.
-func (c *Config) overrides(path []byte) (params, bool) {
-	if c.asked != nil && bytes.Equal(path, c.asked) {
-		return c.found, c.said
-	}
-	c.asked, c.found, c.said = append(c.asked[:0], path...), params{}, false
+// override returns what is said of the layer at a path alone.
+func (c *Config) override(path []byte) (p params, ok bool) {
 	after, _ := slices.BinarySearchFunc(c.over, path, func(o override, path []byte) int {
 		if o.path <= string(path) {
 			return -1
@@ -90,19 +89,18 @@ func (c *Config) overrides(path []byte) (params, bool) {
 		return 1
 	})
 	if after == 0 || c.over[after-1].path != string(path) {
-		return c.found, false
+		return p, false
 	}
 	switch says := c.over[after-1].says.(type) {
 	case layout.Metadata:
-		c.found = readParams(says)
-		c.found.format = text(says, "mode")
+		p = readParams(says)
+		p.format = text(says, "mode")
 	case ollamaSays:
-		c.found, _ = says.params()
+		p, _ = says.params()
 	case bool:
-		c.found.plain = true
+		p.plain = true
 	}
-	c.said = true
-	return c.found, true
+	return p, true
 }
 
 // group is the parameters of the layers that targets name.
@@ -240,24 +238,19 @@ func threads(program *syntax.Prog) uint64 {
 	return branches + slices.Max(takes[:])
 }
 
-// candidates returns the parameters that a layer may have: those of the groups that name it, or else of
-// all.
-func (c *Config) candidates(layer []byte, own params) []params {
-	if len(c.groups) == 0 {
-		return []params{own}
+// ask returns what is said of a layer. It remembers the last answer.
+func (c *Config) ask(layer []byte) *answer {
+	a := &c.last
+	if a.layer != nil && bytes.Equal(layer, a.layer) {
+		return a
 	}
-	if len(c.groups) > 1 && (c.layer == nil || !bytes.Equal(layer, c.layer)) {
-		c.layer, c.named = append(c.layer[:0], layer...), c.named[:0]
-		for i := range c.groups {
-			if g := &c.groups[i]; c.names(g, layer) {
-				c.named = append(c.named, g.params)
-			}
+	a.layer, a.own, a.named = append(a.layer[:0], layer...), c.of(layer), a.named[:0]
+	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ {
+		if g := &c.groups[i]; c.names(g, layer) {
+			a.named = append(a.named, g.params)
 		}
 	}
-	if len(c.named) > 0 {
-		return slices.Clip(c.named)
-	}
-	return slices.Clip(c.all)
+	return a
 }
 
 // decodable are the methods whose weights are decoded, and undecodable those that are known.
@@ -435,7 +428,7 @@ func readParams(q layout.Metadata) (p params) {
 // of returns the parameters of a layer.
 func (c *Config) of(path []byte) params {
 	p := c.params
-	over, ok := c.overrides(path)
+	over, ok := c.override(path)
 	for i := 0; i < len(c.dynamic) && !ok; i++ {
 		if ok = c.names(&c.dynamic[i], path); ok {
 			over = c.dynamic[i].params

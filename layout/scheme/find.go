@@ -711,12 +711,12 @@ func (t *Table) shape(w *weight, e *evidence) {
 	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 && len(t.conf.dynamic) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
-		if single && r.c == e.c && r.end == e.end && (len(t.conf.over) == 0 || r.params == t.conf.of(e.layer)) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
+		if single && r.c == e.c && r.end == e.end && (len(t.conf.over) == 0 || r.params == t.conf.ask(e.layer).own) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
 			w.found = r.found
 			return
 		}
 	}
-	p := t.conf.of(e.layer)
+	p := t.conf.ask(e.layer).own
 	if p.err != nil {
 		t.fail(w, p.err)
 		return

@@ -212,10 +212,22 @@ func (s *shaping) columnScales(shape []uint64) error {
 	return nil
 }
 
+// candidates returns the parameters that the layer may have: those of the groups that name it, or else of
+// all.
+func (s *shaping) candidates() []params {
+	if len(s.conf.groups) == 0 {
+		return []params{s.params}
+	}
+	if named := s.conf.ask(s.layer).named; len(named) > 0 {
+		return slices.Clip(named)
+	}
+	return slices.Clip(s.conf.all)
+}
+
 // groupOf returns how many of so many columns a group has, 0 for all.
 func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
 	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt") // whose group size is not that of FP8
-	for _, p := range s.conf.candidates(s.layer, s.params) {
+	for _, p := range s.candidates() {
 		if p.whole || p.strategy == "channel" {
 			said, whole = true, true
 		}
@@ -267,7 +279,7 @@ func (s *shaping) index() error {
 func (s *shaping) zeros() error {
 	t := s.part(ZeroPoint)
 	if t == nil {
-		for _, p := range s.conf.candidates(s.layer, s.params) {
+		for _, p := range s.candidates() {
 			if !p.asymmetric {
 				return nil
 			}
@@ -293,7 +305,7 @@ func (s *shaping) bytes(code layout.Code) error {
 		return err
 	}
 	var blocks [][2]uint64
-	for _, p := range append(s.conf.candidates(s.layer, s.params), s.params) {
+	for _, p := range append(s.candidates(), s.params) {
 		if p.block[0] > 0 && p.block[1] > 0 && !slices.Contains(blocks, p.block) {
 			blocks = append(blocks, p.block)
 		}
@@ -727,7 +739,7 @@ func (s *shaping) storedShape(codes []uint64) ([]uint64, error) {
 func (s *shaping) packing(shape []uint64, words uint64) error {
 	w := s.w
 	var candidates []uint64
-	for _, p := range s.conf.candidates(s.layer, s.params) {
+	for _, p := range s.candidates() {
 		if p.err != nil {
 			return p.err
 		}

@@ -29,18 +29,23 @@ func dynamic(n int, pattern string) string {
 	return `{"quantization_config":{"quant_method":"gptq","dynamic":{` + strings.Join(list, ",") + `}}}`
 }
 
+// allocated returns how many bytes ReadConfig allocates for a configuration.
+func allocated(t *testing.T, text []byte) uint64 {
+	md, err := jsontext.Parse(text, layout.Unknown, 0, "config.json", defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	scheme.ReadConfig(md)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
 // TestHostilePatterns: a repetition of three bytes is a thousand instructions.
 func TestHostilePatterns(t *testing.T) {
 	for _, pattern := range []string{"x{1000}", "(((x{10}){10}){10})", "(a|b|c){1000}", "(?i)[k-s]{1000}", `\\pL{1000}`} {
-		md, err := jsontext.Parse([]byte(dynamic(64, pattern)), layout.Unknown, 0, "config.json", defaults)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		scheme.ReadConfig(md)
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took > 100<<20 {
+		if took := allocated(t, []byte(dynamic(64, pattern))); took > 100<<20 {
 			t.Errorf("64 times %s: %d MiB", pattern, took>>20)
 		}
 	}
@@ -92,15 +97,7 @@ func TestManyOverrides(t *testing.T) {
 		for i := range 50_000 {
 			text = fmt.Appendf(append(text, ','), member, i)
 		}
-		md, err := jsontext.Parse(append(text, "}}"...), layout.Unknown, 0, "config.json", defaults)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		scheme.ReadConfig(md)
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took > 4*uint64(len(text)) {
+		if took := allocated(t, append(text, "}}"...)); took > 4*uint64(len(text)) {
 			t.Errorf("%s: %.1f times %d bytes", member, float64(took)/float64(len(text)), len(text))
 		}
 	}
