@@ -224,9 +224,15 @@ func (s *shaping) candidates() []params {
 	return slices.Clip(s.conf.all)
 }
 
-// groupOf returns how many of so many columns a group has, 0 for all.
-func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
+// groupOf returns how many of so many columns a group has, 0 for all. It refuses to guess where several sizes fit.
+func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
 	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt") // whose group size is not that of FP8
+	fits := func(n uint64) {
+		if size != 0 && size != n && groups > 1 {
+			err = misfit("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, s.name(Scale), size, n)
+		}
+		size = cmp.Or(size, n)
+	}
 	for _, p := range s.candidates() {
 		if p.whole || p.strategy == "channel" {
 			said, whole = true, true
@@ -234,21 +240,28 @@ func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
 		if p.group != 0 {
 			said = true
 			if ceilDiv(cols, p.group) == groups {
-				return p.group, nil
+				fits(p.group)
 			}
 		}
 	}
 	switch {
+	case size != 0:
+		return size, err
 	case groups == 1 && (whole || !said):
 		return 0, nil
 	case said:
 		return 0, misfit("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, s.name(Scale))
-	case groups > 0 && cols%groups == 0 && bits.OnesCount64(cols/groups) == 1 && cols/groups >= 8:
-		return cols / groups, nil
-	case ceilDiv(cols, 128) == groups:
-		return 128, nil
 	}
-	return 0, misfit("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, s.name(Scale))
+	if groups > 0 && cols%groups == 0 && cols/groups >= 8 && (bits.OnesCount64(cols/groups) == 1 || ceilDiv(cols, 128) == groups) {
+		fits(cols / groups)
+	}
+	if ceilDiv(cols, 128) == groups {
+		fits(128)
+	}
+	if size == 0 {
+		err = misfit("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, s.name(Scale))
+	}
+	return size, err
 }
 
 // sameGrid checks that a part has an entry for each scale.

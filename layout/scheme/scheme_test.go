@@ -200,6 +200,8 @@ func TestWeights(t *testing.T) {
 		"GPTQ with overrides":           {`{"quantization_config":{"quant_method":"gptq","bits":8,"group_size":32,"dynamic":{"-:a":{},"b":{"bits":2},"+:^a":{"bits":4,"group_size":96}}}}`, awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "a.weight gptq [16 128]"},
 		"GPTQ with other overrides":     {`{"quantization_config":{"quant_method":"gptq","bits":4,"group_size":32,"dynamic":{"+:b":{"group_size":96}}}}`, awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
 		"GPTQ with an override of 0":    {`{"quantization_config":{"quant_method":"gptq","bits":4,"dynamic":{"a":{"group_size":0}}}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a group size of 0"},
+		"GPTQ in groups of 96 or 128":   {`{}`, awq([]int{24, 16}, []int{2, 2}, []int{2, 16}), "groups of 96 and of 128"},
+		"int4 in groups of 64 or 96":    {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":64}},"h":{"weights":{"num_bits":4,"group_size":96}}}}}`, packed(int64s(8, 128), 8, 2), "groups of 64 and of 96"},
 		"GPTQ's codes of bytes":         {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"bitblas"}}`, []stored{{"a.qweight", layout.I8, []int{16, 64}, nil}}, "I8 without a scale"},
 		"FP8 of FBGEMM's experts":       {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 1, 128), "x.gate_up_proj fp8 [2 256 128]"},
 		"FP8 of FBGEMM's experts down":  {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 128, 1), "x.gate_up_proj fp8 [2 256 128]"},
