@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -129,11 +128,7 @@ func TestReleaseDuringCall(t *testing.T) {
 		l.Release()
 		close(released)
 	}()
-	select {
-	case <-released:
-	case <-time.After(10 * time.Second):
-		t.Fatal("Close or Release waits for the call")
-	}
+	<-released // neither waits for the call
 	if _, err := x.Bytes(); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("the lease is not released: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,10 +50,36 @@ func quarters(n uint64) (list []content) {
 	return list
 }
 
+// TestWarmAll: what was warmed is in memory. Other work on the machine may take pages away, but not each time.
 func TestWarmAll(t *testing.T) {
 	const n = 9 << 20
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
-	m := cold(t, path)
+	var wrong []string
+	for range 3 {
+		m := cold(t, path)
+		warmAll(t, m, n)
+		wrong = nil
+		for x := range m.Tensors() {
+			if r := resident(t, m, x); r != x.StoredBytes() {
+				wrong = append(wrong, fmt.Sprintf("%s: %d of %d bytes are in memory", x.Name(), r, x.StoredBytes()))
+			}
+		}
+		got, err := m.WarmAll(t.Context(), nil)
+		if err != nil {
+			t.Error(err)
+		}
+		if got.Resident == got.Bytes && len(wrong) == 0 {
+			return
+		}
+		wrong = append(wrong, fmt.Sprintf("once more: %+v", got))
+		m.Close()
+	}
+	t.Error(wrong)
+}
+
+// warmAll warms four tensors of n bytes, which are not in memory, and wants progress to be told.
+func warmAll(t *testing.T, m *loader.Model, n uint64) {
+	t.Helper()
 	var told []uint64
 	opts := &loader.WarmOptions{Progress: func(done, total uint64) {
 		told = append(told, done)
@@ -66,14 +93,6 @@ func TestWarmAll(t *testing.T) {
 	}
 	if !slices.IsSorted(told) || len(told) < 3 || told[len(told)-1] != got.Bytes {
 		t.Errorf("progress of %d, %d in all", told, got.Bytes)
-	}
-	for x := range m.Tensors() {
-		if r := resident(t, m, x); r != x.StoredBytes() {
-			t.Errorf("%s: %d of %d bytes are in memory", x.Name(), r, x.StoredBytes())
-		}
-	}
-	if got, err := m.WarmAll(t.Context(), nil); err != nil || got.Resident != got.Bytes {
-		t.Errorf("once more: %+v, %v", got, err)
 	}
 }
 
@@ -170,7 +189,10 @@ func TestWarmOrder(t *testing.T) {
 	}
 }
 
-func TestWarmRate(t *testing.T) {
+// TestWarmRate: at no moment more was read than the rate allows, and what is in memory is not waited for.
+func TestWarmRate(t *testing.T) { synctest.Test(t, testWarmRate) }
+
+func testWarmRate(t *testing.T) {
 	const n, rate = 4 << 20, 40 << 20
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
 	m := cold(t, path)
@@ -179,14 +201,13 @@ func TestWarmRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(begun).Seconds()
-	if want := 4.0 * n / rate; took < want {
-		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
-	} else if took > 20*want { // as if the rate were a portion's: even a busy machine is faster
+	if want := 4.0 * n / rate; took < want || took > 1.1*want {
 		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
 	}
 	begun = time.Now()
-	if got, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 1}); err != nil || got.Resident != got.Bytes {
-		t.Errorf("of what is in memory: %+v after %v; %v", got, time.Since(begun), err)
+	got, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 1})
+	if took := time.Since(begun); err != nil || got.Resident == got.Bytes && took > 0 {
+		t.Errorf("of what is in memory: %+v after %v; %v", got, took, err)
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // makers are the ways to a Mapping of the same bytes.
@@ -441,10 +441,16 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		}
 	})
 	<-r.entered
-	time.AfterFunc(20*time.Millisecond, func() { close(r.leave) })
+	go func() {
+		for m.calls.TryRLock() { // until Close waits
+			m.calls.RUnlock()
+			runtime.Gosched()
+		}
+		close(r.leave)
+	}()
 	m.Close()
 	if !r.left.Load() {
-		t.Error("Close returned while a read was running")
+		t.Fatal("Close returned while a read was running")
 	}
 	wg.Wait()
 }

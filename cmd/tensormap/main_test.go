@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/modeltest"
@@ -15,8 +16,14 @@ import (
 // asCommand makes the test's program the command itself.
 const asCommand = "TENSORMAP_TEST_AS_COMMAND"
 
+// graceOf is the grace of such a command, if it is set.
+const graceOf = "TENSORMAP_TEST_GRACE"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
+		if d, err := time.ParseDuration(os.Getenv(graceOf)); err == nil {
+			grace = d
+		}
 		main()
 	}
 	dir, err := os.MkdirTemp("", "tensormap-cache")

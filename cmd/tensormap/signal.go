@@ -12,7 +12,7 @@ import (
 
 // grace is how long the first signal leaves for an orderly end. It runs out where the
 // command waits for something that may never come, such as the reader of a pipe.
-const grace = 2 * time.Second
+var grace = 2 * time.Second
 
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted error = interrupted{context.Canceled}
