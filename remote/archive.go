@@ -2,6 +2,7 @@ package remote
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -19,7 +20,7 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// Bounds of archives. An archive of configuration is read when it is opened.
+// Bounds of archives. Those of configuration are read when a model is opened: mostSettings bounds what all of them hold.
 const (
 	mostSettings = 64 << 20
 	mostMembers  = 10_000
@@ -43,9 +44,12 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	if l.Size > mostSettings {
 		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
 	}
-	content := make([]byte, l.Size)
-	if err := f.ReadVector(ctx, [][]byte{content}, 0); err != nil {
-		return err
+	var content []byte
+	for at := int64(0); at < l.Size; at = int64(len(content)) { // no memory on the manifest's word
+		content = append(content, make([]byte, min(max(at, 1<<20), l.Size-at))...)
+		if err := f.ReadVector(ctx, [][]byte{content[at:]}, at); err != nil {
+			return err
+		}
 	}
 	if digestOf(content) != l.Digest {
 		return layout.ErrChecksum
@@ -55,7 +59,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 
 // unpack adds the files in an archive of configuration.
 func (d *folder) unpack(content []byte, compression string) error {
-	var archive io.Reader = strings.NewReader(string(content))
+	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
 	case "":
 	case "gzip":
@@ -66,17 +70,21 @@ func (d *folder) unpack(content []byte, compression string) error {
 	default:
 		return fmt.Errorf("%w: an archive compressed by %s", loader.ErrUnsupported, compression)
 	}
-	limited := &io.LimitedReader{R: archive, N: mostSettings}
-	return eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
+	limited := &io.LimitedReader{R: archive, N: mostSettings - d.unpacked}
+	err := eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
 		body, err := io.ReadAll(r)
-		if limited.N <= 0 {
-			return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, mostSettings)
-		}
 		if err != nil {
 			return err
 		}
 		return d.add(name, textObject(body))
 	})
+	if limited.N <= 0 {
+		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, mostSettings)
+	}
+	if err == nil {
+		d.unpacked = mostSettings - limited.N
+	}
+	return err
 }
 
 // addMembers adds the files in an archive that is not compressed: each is a range of it.
@@ -84,9 +92,6 @@ func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t la
 	section := io.NewSectionReader(bound{ctx, f}, 0, f.Size())
 	a := &archive{folder: d, layer: layer}
 	return eachMember(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
-		if h.Typeflag == tar.TypeGNUSparse {
-			return fmt.Errorf("%w: %s is a sparse file", loader.ErrUnsupported, name)
-		}
 		off, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -99,7 +104,7 @@ func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t la
 		}
 		a.members = append(a.members, member{name, off, h.Size})
 		return d.add(name, object{
-			size: h.Size, id: identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)),
+			size: h.Size, id: identity(layer.origin+" sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)),
 			check: func(ctx context.Context, r io.Reader) error { return a.check(ctx, name, r) },
 			connect: func(ctx context.Context) (Source, error) {
 				s, err := layer.connect(ctx)
@@ -184,7 +189,7 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 			return fmt.Errorf("%w: an archive of more than %d files", loader.ErrUnsupported, mostMembers)
 		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
 			continue
-		case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
+		case h.Typeflag != tar.TypeReg || isSparse(h):
 			return fmt.Errorf("%w: %q in an archive is no regular file", loader.ErrUnsupported, h.Name)
 		}
 		name := strings.TrimPrefix(h.Name, "./")
@@ -195,6 +200,17 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 			return err
 		}
 	}
+}
+
+// isSparse reports whether a file's holes are left out of its archive, by one of the formats that GNU tar has had since
+// its own: the size is that with holes, which may be any.
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // part is a range of another source.

@@ -39,8 +39,9 @@ type folder struct {
 	all    bool
 	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
-	dir     string
-	filling *filling // nil without Options.Fill
+	dir      string
+	filling  *filling // nil without Options.Fill
+	unpacked int64    // bytes of archives of configuration
 
 	mu    sync.Mutex
 	begun []*file // incomplete ones whose beginning was in the cache
@@ -150,8 +151,8 @@ func (d *folder) openContent(o object, name string) (f *file, err error) {
 	}
 	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
 	if err == nil || sparse.Unwritable(err) {
-		f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
-			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: asked,
+		f.part, err = sparse.Open(filepath.Join(dir, o.partial()), sparse.Options{
+			Size: o.size, Identity: o.partial(), Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: asked,
 		})
 	}
 	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill

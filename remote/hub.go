@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -244,37 +245,10 @@ func (h *hub) tree(ctx context.Context, repo, commit, own string) (map[string]en
 		if pages == mostPages {
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
 		}
-		var page []struct {
-			Type string `json:"type"`
-			Path string `json:"path"`
-			Size int64  `json:"size"`
-			OID  string `json:"oid"`
-			LFS  *struct {
-				OID  string `json:"oid"`
-				Size int64  `json:"size"`
-			} `json:"lfs"`
-			XetHash string `json:"xetHash"`
-		}
 		var err error
-		if address, err = h.ask(ctx, address, &page); err != nil {
+		if address, err = h.ask(ctx, address, &page{kept.Files}); err != nil {
 			return nil, err
 		}
-		for _, f := range page {
-			if f.Type != "file" {
-				continue
-			}
-			e := entry{Size: f.Size, BlobID: f.OID, XetHash: f.XetHash}
-			if f.LFS != nil {
-				e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
-			}
-			kept.Files[f.Path] = e
-		}
-		if len(kept.Files) > mostFiles {
-			return nil, fmt.Errorf("%w: a listing of more than %d files", httprange.ErrResponse, mostFiles)
-		}
-	}
-	if err := checkTree(kept.Files); err != nil {
-		return nil, fmt.Errorf("%w: %w", httprange.ErrResponse, err)
 	}
 	text, err := json.Marshal(kept)
 	if err != nil {
@@ -288,14 +262,74 @@ const mostPages = 1000
 
 var mostFiles = 1 << 20
 
-// checkTree makes sure that names and digests may become names of files.
+// page is one of a listing as the API sends it.
+type page struct{ files map[string]entry }
+
+// UnmarshalJSON adds the files of a page.
+func (p *page) UnmarshalJSON(text []byte) error {
+	type element struct {
+		Type string `json:"type"`
+		Path string `json:"path"`
+		Size int64  `json:"size"`
+		OID  string `json:"oid"`
+		LFS  *struct {
+			OID  string `json:"oid"`
+			Size int64  `json:"size"`
+		} `json:"lfs"`
+		XetHash string `json:"xetHash"`
+	}
+	return eachElement(text, func(f element) error {
+		if f.Type != "file" {
+			return nil
+		}
+		e := entry{Size: f.Size, BlobID: f.OID, XetHash: f.XetHash}
+		if f.LFS != nil {
+			e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
+		}
+		if p.files[f.Path] = e; len(p.files) > mostFiles {
+			return fmt.Errorf("a listing of more than %d files", mostFiles)
+		}
+		return e.plausible(f.Path)
+	})
+}
+
+// plausible makes sure that a name and a digest may become names of files.
+func (e entry) plausible(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if !commitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
+		return fmt.Errorf("%q: its digest %.80q or its size %d cannot be", name, e.etag(), e.Size)
+	}
+	return nil
+}
+
+// checkTree makes sure that a listing that was kept may be one.
 func checkTree(files map[string]entry) error {
 	for name, e := range files {
-		if err := checkName(name); err != nil {
+		if err := e.plausible(name); err != nil {
 			return err
 		}
-		if !commitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
-			return fmt.Errorf("%q: its digest %.80q or its size %d cannot be", name, e.etag(), e.Size)
+	}
+	return nil
+}
+
+// eachElement calls use with the elements of a JSON array, one by one: an answer of many that say nothing takes no more memory
+// than its text.
+func eachElement[T any](text []byte, use func(T) error) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open == nil { // null
+		return err
+	} else if open != json.Delim('[') {
+		return fmt.Errorf("%v, not a list", open)
+	}
+	var element, none T
+	for ; d.More(); element = none {
+		if err := d.Decode(&element); err != nil {
+			return err
+		}
+		if err := use(element); err != nil {
+			return err
 		}
 	}
 	return nil

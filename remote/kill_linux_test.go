@@ -78,8 +78,8 @@ func TestKilledFill(t *testing.T) {
 	}
 	h.Unlock()
 	byID := make(map[string][]byte)
-	for _, content := range h.Files {
-		byID[hubtest.Digest(content)], byID[hubtest.BlobID(content)] = content, content
+	for name, content := range h.Files {
+		byID[hubtest.Digest(content)], byID[hubtest.BlobID(content)], byID["hf://org/model/"+name] = content, content, content
 	}
 	complete := make(map[string]bool)
 	ends, whole := 0, time.Duration(0) // the time of a whole run, which the first tells
@@ -142,11 +142,12 @@ func claimed(t *testing.T, byID map[string][]byte, complete map[string]bool) (ch
 		if err != nil || dataErr != nil || len(marks) < 64 || !bytes.HasPrefix(marks, []byte("TMSPARSE")) {
 			continue // killed before it began, or while it got its final name
 		}
-		content, ok := byID[filepath.Base(base)]
-		if !ok || len(content) != len(data) {
-			t.Fatalf("%s has %d bytes", base, len(data))
-		}
 		const chunk = 64 << 10
+		name := marks[min(len(marks), 64+(len(data)+chunk-1)/chunk):]
+		content, ok := byID[string(name)]
+		if !ok || len(content) != len(data) {
+			t.Fatalf("%s, %q, has %d bytes", base, name, len(data))
+		}
 		for i := 0; i*chunk < len(data); i++ {
 			if marks[64+i] != 1 {
 				continue

@@ -26,8 +26,10 @@ import (
 type object struct {
 	name string // what messages call it
 	size int64
-	// id names the content, and its incomplete file: a digest in hex, or what identity returns.
+	// id names the content: a digest in hex, or what identity returns.
 	id string
+	// origin is who sends the content, unless id says it: content is what its digest says once all of it has come.
+	origin string
 	// check reads the content, and compares it with its digest. It is nil if there is none.
 	check func(ctx context.Context, r io.Reader) error
 	// connect returns the source. It is called when bytes are missing, and need not ask for any. ctx bounds what
@@ -52,6 +54,15 @@ var digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 func identity(address, validator string) string {
 	sum := sha256.Sum256([]byte(address + "\n" + validator))
 	return "v-" + hex.EncodeToString(sum[:])
+}
+
+// partial returns the name of the incomplete file, which is its origin's alone: what a server has said under the digest of
+// another's file is not taken for that.
+func (o *object) partial() string {
+	if o.origin == "" {
+		return o.id
+	}
+	return identity(o.origin, o.id)
 }
 
 // sha256Check returns the check of content whose SHA-256 is digest, in hex.

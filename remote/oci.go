@@ -82,7 +82,7 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	d, err := newFolder(o, a.String(), m.digest)
+	d, err := newFolder(o, a.String(), identity(a.host, m.digest))
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (d *folder) add(name string, o object) error {
 // system. Attestations and what belongs to another manifest are none.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
-		return d.Platform != nil && d.Platform.OS == "unknown" || d.Annotations["vnd.docker.reference.type"] != ""
+		return d.Platform != nil && d.Platform.OS == "unknown" || d.notes().Reference != ""
 	})
 	own := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform == nil || d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
@@ -215,12 +215,7 @@ func typeOf(mediaType string) layerType {
 
 // fileName returns the name that a layer's annotations give it, or "".
 func (d descriptor) fileName() string {
-	for _, key := range []string{"org.cncf.model.filepath", "org.opencontainers.image.title"} {
-		if name := d.Annotations[key]; name != "" {
-			return strings.TrimPrefix(name, "./")
-		}
-	}
-	return ""
+	return strings.TrimPrefix(cmp.Or(d.notes().Path, d.notes().Title), "./")
 }
 
 // addLayers adds the files that the layers are or hold. The order of weights is that of shards.
@@ -249,7 +244,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 				name = fmt.Sprintf("model-%05d-of-%05d%s", numbers[t.suffix], n, t.suffix)
 			}
 			fallthrough
-		case name != "" && l.Annotations["io.deis.oras.content.unpack"] == "":
+		case name != "" && l.notes().Unpack == "":
 			if t.role == weights {
 				d.choice = append(d.choice, name)
 			}

@@ -102,7 +102,7 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return fail(err)
 	}
-	d, err := newFolder(o, a.String(), m.digest)
+	d, err := newFolder(o, a.String(), identity(a.host, m.digest))
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,8 @@ func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m 
 		case kind == "model", kind == "projector", kind == "adapter":
 			name += ".gguf"
 		case kind == "tensor":
-			if name = "sha256-" + l.hex() + ".safetensors"; slices.Contains(d.choice, name) {
+			name = "sha256-" + l.hex() + ".safetensors"
+			if old, ok := d.objects[name]; ok && old.id == l.hex() {
 				continue
 			}
 			tensors = append(tensors, l)
@@ -279,6 +280,9 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	if err := json.Unmarshal(head, &entries); err != nil {
 		return object{}, err
 	}
+	if uint64(len(tensor))*uint64(len(entries)) > mostHead {
+		return object{}, fmt.Errorf("%w: a name of %d bytes for %d tensors", layout.ErrLimit, len(tensor), len(entries))
+	}
 	named := make(map[string]json.RawMessage, len(entries))
 	for key, entry := range entries {
 		if key == "data" || strings.HasPrefix(key, "data.") {
@@ -299,7 +303,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(fresh))), fresh...)
 	rest := o.size - 8 - int64(n)
 	return object{
-		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)),
+		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)), origin: o.origin,
 		check: func(ctx context.Context, r io.Reader) error { // against the digest of what it was made of
 			if _, err := io.CopyN(io.Discard, r, int64(len(prefix))); err != nil {
 				return err

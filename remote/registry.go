@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -70,26 +69,61 @@ func (r *registry) explain(err error) error {
 
 // descriptor names content (OCI image-spec 1.1, "Content Descriptors").
 type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int64             `json:"size"`
-	From, Name  string            // of Ollama's layers
-	Annotations map[string]string `json:"annotations"`
+	MediaType   string       `json:"mediaType"`
+	Digest      string       `json:"digest"`
+	Size        int64        `json:"size"`
+	From, Name  string       // of Ollama's layers
+	Annotations *annotations `json:"annotations"`
 	Platform    *struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`
 	} `json:"platform"`
 }
 
-// hex returns the SHA-256 of the content, which checkLayer has seen.
+// annotations are those that matter.
+type annotations struct {
+	Path      string `json:"org.cncf.model.filepath"`
+	Title     string `json:"org.opencontainers.image.title"`
+	Unpack    string `json:"io.deis.oras.content.unpack"`
+	Reference string `json:"vnd.docker.reference.type"`
+}
+
+// descriptors are a list of a manifest's.
+type descriptors []descriptor
+
+// UnmarshalJSON makes sure of each descriptor that its digest may become the name of a file.
+func (l *descriptors) UnmarshalJSON(text []byte) error {
+	return eachElement(text, func(d descriptor) error {
+		err := d.check()
+		*l = append(*l, d)
+		return err
+	})
+}
+
+func (d descriptor) check() error {
+	if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
+		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
+	}
+	return nil
+}
+
+// notes returns the annotations, which may be none.
+func (d descriptor) notes() annotations {
+	if d.Annotations == nil {
+		return annotations{}
+	}
+	return *d.Annotations
+}
+
+// hex returns the SHA-256 of the content, which check has seen.
 func (d descriptor) hex() string { return strings.TrimPrefix(d.Digest, "sha256:") }
 
 // registryManifest is an image manifest or an index, of OCI or Docker.
 type registryManifest struct {
-	MediaType string       `json:"mediaType"`
-	Config    descriptor   `json:"config"`
-	Layers    []descriptor `json:"layers"`
-	Manifests []descriptor `json:"manifests"`
+	MediaType string      `json:"mediaType"`
+	Config    descriptor  `json:"config"`
+	Layers    descriptors `json:"layers"`
+	Manifests descriptors `json:"manifests"`
 
 	digest string // of its bytes, in hex
 }
@@ -173,17 +207,11 @@ func parseManifest(body []byte) (*registryManifest, error) {
 		return nil, err
 	}
 	m.digest = strings.TrimPrefix(digestOf(body), "sha256:")
-	all := slices.Concat(m.Layers, m.Manifests)
 	if m.Config.Digest != "" {
-		all = append(all, m.Config)
+		return m, m.Config.check()
 	}
-	if len(all) == 0 {
+	if len(m.Layers)+len(m.Manifests) == 0 {
 		return nil, errors.New("a manifest without layers")
-	}
-	for _, d := range all {
-		if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
-			return nil, fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
-		}
 	}
 	return m, nil
 }
@@ -191,7 +219,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 // object returns the content of a layer, which messages call name.
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
-		name: name, size: d.Size, id: d.hex(), check: sha256Check(d.hex()), place: at,
+		name: name, size: d.Size, id: d.hex(), origin: r.host, check: sha256Check(d.hex()), place: at,
 		connect: func(ctx context.Context) (Source, error) {
 			return openSource(ctx, r.address("blobs", d.Digest), r.http, d.Size, r.explain)
 		},

@@ -49,7 +49,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	for name, e := range files {
 		blob := filepath.Join(repository, "blobs", e.etag())
 		d.objects[name] = object{
-			name: d.name(name), size: e.Size, id: e.etag(), check: e.check,
+			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.check,
 			connect: func(ctx context.Context) (Source, error) {
 				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
 				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, h.explain)

@@ -119,17 +119,17 @@ func Open(path string, opts Options) (*File, error) {
 		}
 		f.closeFiles()
 		f.data, f.marks = nil, nil
-		if errors.Is(err, ErrOther) && tries < mostTries { // or two begin at once, and have not locked ranges
-			time.Sleep(rand.N(10 * time.Millisecond))
-			continue
+		if err == nil { // removed meanwhile
+			err = fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOther)
 		}
-		if err != nil {
+		if !errors.Is(err, ErrOther) || tries == mostTries {
 			return nil, err
 		}
+		time.Sleep(rand.N(10 * time.Millisecond)) // two may begin at once, and have not locked ranges
 	}
 }
 
-// mostTries is how often Open tries to begin files that others have open.
+// mostTries is how often Open tries to begin files that others have open, or remove.
 const mostTries = 10
 
 // openReadOnly opens files that are there, and cannot be written to.

@@ -21,6 +21,9 @@ type Info struct {
 	Used time.Time // when it was last opened
 }
 
+// mostName bounds what is read of a name.
+const mostName = 64 << 10
+
 // List describes the Files in a directory. Other files are left out.
 func List(dir string) (list []Info, err error) {
 	files, err := os.ReadDir(dir)
@@ -55,21 +58,24 @@ func stat(path string) (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	text, err := os.ReadFile(MapPath(path))
-	if err != nil {
+	f := &File{opts: Options{Size: data.Size()}, there: newChunks(chunksOf(data.Size()))}
+	if f.marks, err = os.Open(MapPath(path)); err != nil {
 		return info, err
 	}
-	n := chunksOf(data.Size())
-	if int64(len(text)) < headerBytes+n || string(text[:8]) != magic || binary.LittleEndian.Uint64(text[16:]) != uint64(data.Size()) {
+	defer f.marks.Close()
+	head := make([]byte, headerBytes)
+	if _, err := f.marks.ReadAt(head, 0); err != nil {
+		return info, err
+	}
+	if string(head[:8]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
 		return info, io.EOF // it has only begun
 	}
-	info = Info{Path: path, Name: string(text[headerBytes+n:]), Size: data.Size(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
-	for i, b := range text[headerBytes:][:n] {
-		if b == 1 {
-			info.Have += min(ChunkBytes, info.Size-int64(i)*ChunkBytes)
-		}
+	if err := f.reload(0, f.there.n); err != nil {
+		return info, err
 	}
-	return info, nil
+	name, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, mostName))
+	info = Info{Path: path, Name: string(name), Size: data.Size(), Have: f.Have(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
+	return info, err
 }
 
 // Discard removes the file at path unless a process holds it. It reports whether the file is gone.
@@ -136,6 +142,6 @@ func named(f *os.File, path string) bool {
 	if err != nil {
 		return false
 	}
-	now, err := os.Lstat(path)
+	now, err := os.Stat(path) // a user may have moved it to another disk, behind a link
 	return err == nil && os.SameFile(open, now)
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -483,5 +484,29 @@ func TestClosed(t *testing.T) {
 	f.Close()
 	if err := <-failed; !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// TestSizeIsAWord: what a server says of a file's size takes little memory, when it is opened and when it is listed.
+func TestSizeIsAWord(t *testing.T) {
+	dir := t.TempDir()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f, err := Open(filepath.Join(dir, "f"), Options{Size: 4 << 40, Name: "name", Fetch: newOrigin(10).fetch})
+	if err != nil {
+		t.Skip(err) // a file system without files of this size
+	}
+	f.there.add(f.there.n - 1)
+	if f.Have() != ChunkBytes || !f.Has(4<<40-1, 1) || f.Has(4<<40-ChunkBytes-1, 1) {
+		t.Errorf("%d bytes are there", f.Have())
+	}
+	f.Close()
+	list, err := List(dir)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(list) != 1 || list[0].Name != "name" || list[0].Size != 4<<40 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("%d bytes of memory", took)
 	}
 }

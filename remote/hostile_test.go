@@ -1,0 +1,222 @@
+package remote_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote"
+)
+
+// registry is a server of one artifact, which checks nothing.
+type registry struct {
+	*httptest.Server
+	manifest []byte
+	blobs    map[string][]byte // by digest
+}
+
+type layer struct {
+	mediaType, name string
+	content         []byte
+}
+
+const (
+	weightLayer = "application/vnd.cncf.model.weight.v1.raw"
+	weightTar   = "application/vnd.cncf.model.weight.v1.tar"
+	configTar   = "application/vnd.cncf.model.weight.config.v1.tar"
+	tensorLayer = "application/vnd.ollama.image.tensor"
+)
+
+// newRegistry starts a registry, with empty caches.
+func newRegistry(t *testing.T, layers ...layer) *registry {
+	r := &registry{blobs: make(map[string][]byte)}
+	var all []map[string]any
+	for _, l := range layers {
+		digest := "sha256:" + hubtest.Digest(l.content)
+		r.blobs[digest] = l.content
+		all = append(all, map[string]any{"mediaType": l.mediaType, "digest": digest, "size": len(l.content), "name": l.name,
+			"annotations": map[string]string{"org.cncf.model.filepath": l.name}})
+	}
+	r.manifest, _ = json.Marshal(map[string]any{"layers": all})
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Contains(req.URL.Path, "/manifests/") {
+			w.Write(r.manifest)
+			return
+		}
+		http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(r.blobs[req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]]))
+	}))
+	t.Cleanup(r.Close)
+	for _, name := range []string{"HF_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "HOME"} {
+		t.Setenv(name, t.TempDir())
+	}
+	return r
+}
+
+// address returns that of the artifact.
+func (r *registry) address(scheme string) string {
+	return scheme + "://" + strings.TrimPrefix(r.URL, "http://") + "/org/model"
+}
+
+// refused opens an address, and returns the error.
+func refused(t *testing.T, address string) error {
+	t.Helper()
+	m, err := remote.Open(t.Context(), address, nil)
+	if err == nil {
+		m.Close()
+		t.Errorf("%s opens", address)
+	}
+	return err
+}
+
+// tarOf returns an archive of one file.
+func tarOf(t *testing.T, h tar.Header, content []byte) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	h.Typeflag, h.Size = tar.TypeReg, int64(len(content))
+	if err := w.WriteHeader(&h); err != nil {
+		t.Fatal(err)
+	}
+	w.Write(content)
+	w.Close()
+	return b.Bytes()
+}
+
+// TestForeignBytes: what one registry says under the digest of a file is not another's, before all of it has come. In an archive
+// it is so for files that have come whole, too.
+func TestForeignBytes(t *testing.T) {
+	data := make([]byte, shardBytes)
+	for i := range data {
+		data[i] = byte(i * 7)
+	}
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{shardBytes}, Data: data})
+	for _, l := range []layer{{weightLayer, "model.safetensors", file}, {weightTar, "", tarOf(t, tar.Header{Name: "model.safetensors"}, file)}} {
+		right, liar := newRegistry(t, l), newRegistry(t, l)
+		for digest, content := range liar.blobs {
+			wrong := bytes.Clone(content)
+			copy(wrong[1<<20:], make([]byte, len(wrong)-2<<20)) // but for the head, and the end of the archive
+			liar.blobs[digest] = wrong
+		}
+		for _, r := range []*registry{liar, right} {
+			m := open(t, r.address("oci"))
+			w, err := m.Tensor("w")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := w.Bytes()
+			if err != nil || bytes.Equal(got, data) != (r == right) {
+				t.Errorf("%s: wrong bytes of another registry: %v", l.mediaType, err)
+			}
+			m.Close()
+			<-m.Done()
+		}
+	}
+}
+
+// TestHostileArchives: what an archive says of its files, and what it expands to, takes no memory.
+func TestHostileArchives(t *testing.T) {
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{4}, Data: make([]byte, 4)})
+	model := layer{weightLayer, "model.safetensors", file}
+	const key = "any.key.is"
+	holes := tarOf(t, tar.Header{Name: "config.json", PAXRecords: map[string]string{key + ".map": fmt.Sprint("0,", len(file)), key + ".size": "1000000000000", key + ".numblocks": "1"}}, file)
+	holes = bytes.ReplaceAll(holes, []byte(key), []byte("GNU.sparse"))
+	for _, kind := range []string{configTar, weightTar} {
+		err := refused(t, newRegistry(t, model, layer{kind, "", holes}).address("oci"))
+		if err == nil || !strings.Contains(err.Error(), `"config.json" in an archive is no regular file`) {
+			t.Error(err)
+		}
+	}
+	layers := []layer{model}
+	for i := range 3 {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write(tarOf(t, tar.Header{Name: fmt.Sprint(i, ".json")}, make([]byte, 30<<20)))
+		z.Close()
+		layers = append(layers, layer{configTar + "+gzip", "", b.Bytes()})
+	}
+	open(t, newRegistry(t, layers[:3]...).address("oci"))
+	if err := refused(t, newRegistry(t, layers...).address("oci")); !errors.Is(err, loader.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+// TestHostileLists: lists of elements that say nothing take no more than a multiple of their text.
+func TestHostileLists(t *testing.T) {
+	nothing := strings.Repeat("{},", 1<<20) + "{}"
+	measure := func(address string, want error) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := refused(t, address)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16*uint64(len(nothing)) || want != nil && !errors.Is(err, want) {
+			t.Errorf("%d bytes for an answer of %d: %v", took, len(nothing), err)
+		}
+	}
+	r := newRegistry(t)
+	for _, text := range []string{`{"layers":[%s]}`, `{"manifests":[%s]}`} {
+		r.manifest = fmt.Appendf(nil, text, nothing)
+		measure(r.address("oci"), httprange.ErrResponse)
+	}
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Contains(req.URL.Path, "/tree/") {
+			fmt.Fprintf(w, "[%s]", nothing)
+		} else {
+			fmt.Fprintf(w, `{"sha":"%040x"}`, 1)
+		}
+	}))
+	t.Cleanup(hub.Close)
+	t.Setenv("HF_ENDPOINT", hub.URL)
+	measure("hf://org/model", nil)
+}
+
+// TestLongNames: a layer's name is not written into its file as often as that likes.
+func TestLongNames(t *testing.T) {
+	empty := map[string]any{"dtype": "U8", "shape": []int{0}, "data_offsets": []int{0, 0}}
+	head := map[string]any{"data": empty}
+	for i := range 100 {
+		head[fmt.Sprint("data.", i)] = empty
+	}
+	text, _ := json.Marshal(head)
+	r := newRegistry(t, layer{tensorLayer, strings.Repeat("x", 1<<20), modeltest.WithHeader(string(text))})
+	if err := refused(t, r.address("ollama")); !errors.Is(err, layout.ErrLimit) {
+		t.Error(err)
+	}
+}
+
+// TestMovedParts: incomplete files that were moved to another disk, behind links, are read there.
+func TestMovedParts(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	open(t, "hf://org/model").Close()
+	parts, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "*.*"))
+	if err != nil || len(parts) < 8 {
+		t.Fatal(parts, err)
+	}
+	elsewhere := t.TempDir()
+	for _, part := range parts {
+		moved := filepath.Join(elsewhere, filepath.Base(part))
+		if err := errors.Join(os.Rename(part, moved), os.Symlink(moved, part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Take()
+	want(t, open(t, "hf://org/model"), h, "w1")
+	if _, _, _, sent := count(h.Take()); sent > shardBytes {
+		t.Errorf("%d bytes came", sent)
+	}
+}
