@@ -63,10 +63,10 @@ const maxCall = 1 << 18
 // numTypes is one more than the last type that a table has room for.
 const numTypes = int(layout.APR_Q8) + 1
 
-//go:generate go -C _asm run ./stubs -out ../neon_stubs_arm64.go -pkg dequant ../neon_arm64.s ../neon_blocks_arm64.s ../neon_groups_arm64.s ../neon_k_arm64.s ../neon_turn_arm64.s
+//go:generate go -C _asm run ./level -level NEON -step 32 -steps f16=8,f64=8,f8e4m3=8,f8e5m2=8,encodeF16=16,encodeBF16=16 -pairs e2m1,e2m1Plus,nf4,fp4 -out ../neon_arm64.go -pkg dequant ../neon_arm64.s ../neon_blocks_arm64.s ../neon_groups_arm64.s ../neon_k_arm64.s ../neon_turn_arm64.s
 
 // An impl has the kernels of one level, indexed by type or code. Entries without a run function are left to
-// the levels below. Levels are declared in kernels_<level>_<arch>.go. A kernel that is entered
+// the levels below. Levels are generated with their assembly: <level>_<arch>.go. A kernel that is entered
 // there is used, tested and benchmarked.
 type impl struct {
 	name   string

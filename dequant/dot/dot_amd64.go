@@ -4,6 +4,16 @@ package dot
 
 import "golang.org/x/sys/cpu"
 
+// The levels of AVX2 with F16C; of AVX-VNNI over it; and of AVX-512 F, VL, BW, DQ and VNNI, over AVX2 too.
+//
+//go:generate go -C ../_asm run ./dot -level AVX2 -out ../dot/avx2_amd64.s -pkg dot
+//go:generate go -C ../_asm run ./level -level AVX2 -out ../dot/avx2_amd64.go -pkg dot ../dot/avx2_amd64.s
+//go:generate go -C ../_asm run ./dot -level AVXVNNI -out ../dot/avxvnni_amd64.s -pkg dot
+//go:generate go -C ../_asm run ./vex ../dot/avxvnni_amd64.s
+//go:generate go -C ../_asm run ./level -level AVXVNNI -out ../dot/avxvnni_amd64.go -pkg dot ../dot/avxvnni_amd64.s
+//go:generate go -C ../_asm run ./dot -level AVX512 -out ../dot/avx512_amd64.s -pkg dot
+//go:generate go -C ../_asm run ./level -level AVX512 -out ../dot/avx512_amd64.go -pkg dot ../dot/avx512_amd64.s
+
 // archLevels returns the levels of this processor.
 func archLevels() (list []*impl) {
 	x := &cpu.X86
@@ -12,7 +22,7 @@ func archLevels() (list []*impl) {
 	}
 	list = append(list, &avx2)
 	if x.HasAVXVNNI {
-		list = append(list, &avxVNNI)
+		list = append(list, &avxvnni)
 	}
 	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VNNI {
 		list = append(list, &avx512)

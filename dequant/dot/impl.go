@@ -42,7 +42,7 @@ type quantized struct {
 	many manyKernel
 }
 
-//go:generate go -C ../_asm run ./stubs -out ../dot/neon_stubs_arm64.go -pkg dot ../dot/neon_arm64.s ../dot/neon_plain_arm64.s
+//go:generate go -C ../_asm run ./level -level NEON -out ../dot/neon_arm64.go -pkg dot ../dot/neon_arm64.s ../dot/neon_plain_arm64.s
 
 // An impl has the kernels of one level. Types without an entry have the lower level's. Without any they are
 // expanded in tiles, which floats multiplies.
