@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/scheme"
@@ -92,6 +93,7 @@ func TestManyGroups(t *testing.T) {
 
 // TestManyOverrides: what is said of layers that there are not takes less memory than its text has bytes, four times.
 func TestManyOverrides(t *testing.T) {
+	testmode.Sequential(t) // and more is allocated there
 	for _, member := range []string{`"%x":{}`, `"%x":false`, `"%x":{"bits":0}`, `"%x":{"bits":4}`} {
 		text := []byte(`{"quantization":{"group_size":64,"bits":4`)
 		for i := range 50_000 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -20,6 +21,7 @@ func seen(seq func(yield func(int, layout.Bytes) bool)) (list []string) {
 }
 
 func TestDamage(t *testing.T) {
+	testmode.Sequential(t) // and the sequences are shorter there
 	data := layout.Bytes("abc")
 	for _, tc := range []struct {
 		got, want []string
