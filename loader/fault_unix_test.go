@@ -233,6 +233,41 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	t.Logf("%d faults", faults)
 }
 
+// TestFaultInDigest cuts a shard off while its digest is computed. What a fault has torn would panic when it is asked
+// for the digest.
+func TestFaultInDigest(t *testing.T) {
+	if !mapsFiles {
+		t.Skip("nothing is mapped here")
+	}
+	dir := t.TempDir()
+	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, []content{random("x", layout.U8, 1_000_001)}) // no multiple of its block
+	shard := filepath.Join(dir, "model-00001-of-00001.apr")
+	whole, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 60 {
+		m := openPath(t, path, nil)
+		var cut sync.WaitGroup
+		cut.Go(func() {
+			for wait := time.Now(); time.Since(wait) < time.Duration(n)*20*time.Microsecond; {
+			}
+			if err := os.Truncate(shard, 4096); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err := m.Verify(t.Context(), nil)
+		cut.Wait()
+		if err != nil && !errors.Is(err, mmapio.ErrFault) && !errors.Is(err, mmapio.ErrChanged) {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		writeTo(t, shard, whole)
+	}
+}
+
 // paddedLZ4 is a file of c, compressed, behind pad.
 func paddedLZ4(t *testing.T, pad, c content) []byte {
 	// Noise, which compression leaves as large.

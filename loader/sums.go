@@ -90,7 +90,6 @@ func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum fun
 	var digest hash.Hash
 	if part.digest != nil {
 		digest = sha256.New()
-		defer func() { digest.Sum(part.digest[:0]) }()
 	}
 	for i := range r.pieces[part.from:part.to] {
 		p := &r.pieces[part.from+i]
@@ -106,8 +105,11 @@ func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum fun
 			return nil
 		})
 		if err != nil {
-			return err
+			return err // the digest may be torn by a fault, and must not be asked for
 		}
+	}
+	if digest != nil {
+		digest.Sum(part.digest[:0])
 	}
 	return nil
 }
