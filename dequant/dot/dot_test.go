@@ -199,8 +199,8 @@ func TestErrors(t *testing.T) {
 
 // TestNothingAllocated: neither Rows nor Mat, nor a second Set of the same length.
 func TestNothingAllocated(t *testing.T) {
-	if testmode.ChecksPointers() {
-		t.Skip("the portable loops allocate then")
+	if testmode.ChecksPointers() || testmode.Races() {
+		t.Skip("the portable loops allocate then, and pools forget")
 	}
 	for _, d := range []layout.DType{layout.Q4_0, layout.F32} {
 		x, dst := vector(512), [][]float32{make([]float32, 4), make([]float32, 4)}
