@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net/url"
 	"regexp"
 	"strings"
@@ -82,40 +83,44 @@ type listed struct {
 	CommonPrefixes []struct{ Prefix string }
 }
 
-// List returns the objects under a prefix, without those in folders, and the names of these. An object
-// without a strong ETag has no version.
-func (b *bucket) List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error) {
-	query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
-	for pages := 0; ; pages++ {
-		if pages == mostPages {
-			return nil, nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
-		}
-		page, err := b.page(ctx, query)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, c := range page.Contents {
-			name, ok := strings.CutPrefix(c.Key, prefix)
-			switch {
-			case !ok || c.Size < 0:
-				return nil, nil, fmt.Errorf("%w: a listing with the key %.80q of %d bytes", httprange.ErrResponse, c.Key, c.Size)
-			case name != "": // an empty one marks a folder
+// List yields the objects under a prefix, without those in folders, and these. An object without a strong ETag has no
+// version.
+func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
+	return func(yield func(StoredObject, error) bool) {
+		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
+		for range mostPages {
+			page, err := b.page(ctx, query)
+			if err != nil {
+				yield(StoredObject{}, err)
+				return
+			}
+			for _, c := range page.Contents {
+				name, ok := strings.CutPrefix(c.Key, prefix)
+				if ok && (name == "" || strings.HasSuffix(name, "/")) { // it marks a folder
+					continue
+				}
+				var err error
+				if !ok || c.Size < 0 {
+					err = fmt.Errorf("%w: a listing with the key %.80q of %d bytes", httprange.ErrResponse, c.Key, c.Size)
+				}
 				if !strings.HasPrefix(c.ETag, `"`) {
 					c.ETag = ""
 				}
-				objects = append(objects, StoredObject{name, c.Size, c.ETag})
+				if !yield(StoredObject{name, c.Size, c.ETag}, err) {
+					return
+				}
 			}
+			for _, p := range page.CommonPrefixes {
+				if !yield(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"}, nil) {
+					return
+				}
+			}
+			if !page.IsTruncated || page.NextContinuationToken == "" {
+				return
+			}
+			query.Set("continuation-token", page.NextContinuationToken)
 		}
-		for _, p := range page.CommonPrefixes {
-			folders = append(folders, strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/"))
-		}
-		if len(objects)+len(folders) > mostFiles {
-			return nil, nil, fmt.Errorf("%w: a listing of more than %d objects", httprange.ErrResponse, mostFiles)
-		}
-		if !page.IsTruncated || page.NextContinuationToken == "" {
-			return objects, folders, nil
-		}
-		query.Set("continuation-token", page.NextContinuationToken)
+		yield(StoredObject{}, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages))
 	}
 }
 

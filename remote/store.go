@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
 )
 
 // Store is a bucket of objects that another package speaks to. S3 is one of this package; remote/blob,
@@ -24,9 +26,9 @@ type Store interface {
 	Address(key string) string
 	// Identity returns what tells a key from those of other stores.
 	Identity(key string) string
-	// List returns the objects whose keys begin with prefix, but for those in folders, and the names of
-	// the folders. prefix is empty or ends with a slash.
-	List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error)
+	// List yields the objects whose keys begin with prefix, but for those in folders, and the folders, whose names end with
+	// a slash. It ends with its first error. prefix is empty or ends with a slash.
+	List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error]
 	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
 	// what Connect asks, not what the source does.
 	Connect(ctx context.Context, key string, of StoredObject) (Source, error)
@@ -34,7 +36,7 @@ type Store interface {
 
 // StoredObject is what a listing says of an object.
 type StoredObject struct {
-	Name string // the key without the prefix
+	Name string // the key without the prefix; of a folder, up to its slash
 	Size int64  // in bytes
 	// Version tells the content from any other that the key has had or will have, such as a strong ETag.
 	// Nothing is kept of an object without one.
@@ -127,8 +129,21 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 		}
 		return l.Objects, l.Folders, nil
 	}
-	if l.Objects, l.Folders, err = s.List(ctx, prefix); err != nil || o.NoCache {
-		return l.Objects, l.Folders, err
+	for object, err := range s.List(ctx, prefix) {
+		if err == nil && len(l.Objects)+len(l.Folders) == mostFiles {
+			err = fmt.Errorf("%w: a listing of more than %d objects", httprange.ErrResponse, mostFiles)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if folder, ok := strings.CutSuffix(object.Name, "/"); ok {
+			l.Folders = append(l.Folders, folder)
+		} else {
+			l.Objects = append(l.Objects, object)
+		}
+	}
+	if o.NoCache {
+		return l.Objects, l.Folders, nil
 	}
 	text, err := json.Marshal(l)
 	if err == nil {

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -115,26 +116,34 @@ func (s *Store) Address(key string) string { return s.root + "/" + key }
 // Identity returns the address of a key, which is no other bucket's.
 func (s *Store) Identity(key string) string { return s.Address(key) }
 
-// List returns the objects under a prefix, without those in folders, and the names of these.
-func (s *Store) List(ctx context.Context, prefix string) (objects []remote.StoredObject, folders []string, err error) {
-	ctx, alive, end := s.watch(ctx)
-	defer end()
-	list := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
-	for {
-		o, err := list.Next(ctx)
-		if err == io.EOF {
-			return objects, folders, nil
-		}
-		if err != nil {
-			return nil, nil, explained(ctx, err)
-		}
-		alive()
-		name := strings.TrimPrefix(o.Key, prefix)
-		switch {
-		case o.IsDir:
-			folders = append(folders, strings.TrimSuffix(name, "/"))
-		case name != "":
-			objects = append(objects, remote.StoredObject{Name: name, Size: o.Size, Version: version(o)})
+// List yields the objects under a prefix, without those in folders, and these.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.StoredObject, error] {
+	return func(yield func(remote.StoredObject, error) bool) {
+		ctx, alive, end := s.watch(ctx)
+		defer end()
+		list := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+		for {
+			o, err := list.Next(ctx)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(remote.StoredObject{}, explained(ctx, err))
+				return
+			}
+			alive(leastProgress)
+			found := remote.StoredObject{Name: strings.TrimPrefix(o.Key, prefix)}
+			switch marks := found.Name == "" || strings.HasSuffix(found.Name, "/"); {
+			case o.IsDir:
+				found.Name = strings.TrimSuffix(found.Name, "/") + "/"
+			case marks: // a folder
+				continue
+			default:
+				found.Size, found.Version = o.Size, version(o)
+			}
+			if !yield(found, nil) {
+				return
+			}
 		}
 	}
 }
@@ -194,7 +203,7 @@ func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 }
 
 // read fills buffers by one request, and takes what it has filled off bufs. None of them is empty.
-func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func()) (n int64, err error) {
+func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func(int)) (n int64, err error) {
 	var want int64
 	for _, b := range *bufs {
 		want += int64(len(b))
@@ -213,7 +222,7 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 		if err != nil {
 			return n, err
 		}
-		alive()
+		alive(got)
 		n += int64(got)
 		if (*bufs)[0] = b[got:]; got == len(b) {
 			*bufs = (*bufs)[1:]
@@ -222,12 +231,21 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 	return n, nil
 }
 
-// watch returns ctx, which ends if alive is not called for long.
-func (s *Store) watch(ctx context.Context) (_ context.Context, alive, end func()) {
+// leastProgress is how many bytes count as progress, as in package httprange.
+const leastProgress = 4 << 10
+
+// watch returns ctx, which ends if alive does not hear of progress for long. One goroutine at a time calls alive.
+func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
 	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("%w for %v", httprange.ErrStalled, timeout)) })
-	return ctx, func() { timer.Reset(timeout) }, func() { timer.Stop(); cancel(nil) }
+	since := 0
+	return ctx, func(bytes int) {
+		if since += bytes; since >= leastProgress {
+			since = 0
+			timer.Reset(timeout)
+		}
+	}, func() { timer.Stop(); cancel(nil) }
 }
 
 // conditional makes the server refuse a request if the object is not of the version that was listed.

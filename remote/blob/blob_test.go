@@ -18,8 +18,10 @@ import (
 	"github.com/tensormap/tensormap/remote"
 	"github.com/tensormap/tensormap/remote/blob"
 	gcblob "gocloud.dev/blob"
+	"gocloud.dev/blob/driver"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
+	"gocloud.dev/gcerrors"
 )
 
 // buckets returns one of each driver that needs no server.
@@ -91,6 +93,68 @@ func TestFolder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// endlessBucket lists objects without end.
+type endlessBucket struct{ driver.Bucket }
+
+func (endlessBucket) ListPaged(_ context.Context, opts *driver.ListOptions) (*driver.ListPage, error) {
+	page := &driver.ListPage{NextPageToken: []byte("more")}
+	for range 1000 {
+		page.Objects = append(page.Objects, &driver.ListObject{Key: opts.Prefix + "x.safetensors", AsFunc: func(any) bool { return false }})
+	}
+	return page, nil
+}
+
+func (endlessBucket) Close() error { return nil }
+
+// A listing without end is an error.
+func TestEndlessListing(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	b := gcblob.NewBucket(endlessBucket{})
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // or else it takes all memory
+	defer cancel()
+	if _, err := remote.OpenStore(ctx, blob.New(b, "any://models"), "model/", nil); !errors.Is(err, httprange.ErrResponse) {
+		t.Error(err)
+	}
+}
+
+// drippingBucket has an object whose bytes come one by one.
+type drippingBucket struct{ endlessBucket }
+
+func (drippingBucket) NewRangeReader(ctx context.Context, _ string, _, _ int64, _ *driver.ReaderOptions) (driver.Reader, error) {
+	return drips{ctx}, nil
+}
+
+func (drippingBucket) ErrorCode(error) gcerrors.ErrorCode { return gcerrors.Unknown }
+
+type drips struct{ ctx context.Context }
+
+func (d drips) Read(p []byte) (int, error) {
+	time.Sleep(10 * time.Millisecond)
+	return copy(p, "x"), d.ctx.Err()
+}
+
+func (drips) Attributes() *driver.ReaderAttributes { return &driver.ReaderAttributes{Size: 1 << 20} }
+func (drips) As(any) bool                          { return false }
+func (drips) Close() error                         { return nil }
+
+// A server that drips is as good as silent.
+func TestDrips(t *testing.T) {
+	b := gcblob.NewBucket(drippingBucket{})
+	defer b.Close()
+	s := blob.New(b, "any://models")
+	s.Timeout = 100 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	source, err := s.Connect(ctx, "x", remote.StoredObject{Size: 1 << 20})
+	if err == nil {
+		err = source.ReadVector(ctx, [][]byte{make([]byte, 1<<20)}, 0)
+	}
+	if !errors.Is(err, httprange.ErrStalled) {
+		t.Error(err)
 	}
 }
 
