@@ -1,11 +1,10 @@
 package april
 
 import (
-	"slices"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // Network is one of a file's networks.
@@ -112,7 +111,7 @@ func (r *reader) initializer(w *wire, role string) {
 		w.fail(w.rec.at, "initializer", layout.ErrLimit, "%d initializers in %d bytes, fewer than %d for each", n, w.at, initializerBytes)
 	}
 	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
-	r.names = append(grow(r.names, len(role)+1), role...)
+	r.names = append(doubling.Grow(r.names, len(role)+1), role...)
 	r.names = append(r.names, '/')
 	t.unnamed = len(r.names)
 	for w.next(t.end) {
@@ -125,15 +124,6 @@ func (r *reader) initializer(w *wire, role string) {
 		}
 	}
 	if init := t.initializer(); w.err() == nil {
-		r.found = append(grow(r.found, 1), init)
+		r.found = doubling.Append(r.found, init)
 	}
-}
-
-// grow makes room for n more elements of s. It doubles the memory if there is too little: append would
-// take more in total.
-func grow[T any](s []T, n int) []T {
-	if n <= cap(s)-len(s) {
-		return s
-	}
-	return slices.Grow(s, max(n, len(s)))
 }

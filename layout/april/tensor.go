@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // tensorProto is a TensorProto that is being read.
@@ -69,7 +70,7 @@ func (t *tensorProto) readName(f *record) {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
 		return
 	}
-	t.r.names = append(grow(t.r.names, int(f.size)), t.take(f.size)...)
+	t.r.names = append(doubling.Grow(t.r.names, int(f.size)), t.take(f.size)...)
 }
 
 // readDims reads a dimension, or several that are packed.
@@ -93,7 +94,7 @@ func (t *tensorProto) addDim(at, dim uint64) {
 	case rank == t.r.lim.Rank:
 		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
-		t.r.dims = append(grow(t.r.dims, 1), int(dim))
+		t.r.dims = doubling.Append(t.r.dims, int(dim))
 	}
 }
 

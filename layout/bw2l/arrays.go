@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // layers reads the layers of a section.
@@ -37,7 +38,7 @@ func (d *decoder) layer(c *layout.Cursor) {
 		c.Fail(scaleAt, "scale", layout.ErrInvalid, "%v, but the layer has integers", l.quant.Scale)
 	}
 	l.params = int(n)
-	d.file.layers = append(grown(d.file.layers), l)
+	d.file.layers = doubling.Append(d.file.layers, l)
 }
 
 // usable reports whether a scale is finite and not 0.
@@ -66,7 +67,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	if c.Err() != nil {
 		return layout.Invalid
 	}
-	d.arrays = append(grown(d.arrays), a)
+	d.arrays = doubling.Append(d.arrays, a)
 	return a.dtype
 }
 
@@ -77,7 +78,7 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	}
 	if rank == 0 {
 		rank = 1
-		d.shapes = append(grown(d.shapes), layout.Dim(n))
+		d.shapes = doubling.Append(d.shapes, layout.Dim(n))
 	}
 	return rank
 }
@@ -91,7 +92,7 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	}
 	first := len(d.shapes)
 	for range rank {
-		d.shapes = append(grown(d.shapes), layout.Dim(c.U64("dims")))
+		d.shapes = doubling.Append(d.shapes, layout.Dim(c.U64("dims")))
 	}
 	shape := d.shapes[first:]
 	slices.Reverse(shape)
@@ -99,13 +100,4 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 		c.Fail(at+1, "dims", layout.ErrInvalid, "%v in reverse have another product than %d, the array_len", shape, n)
 	}
 	return rank
-}
-
-// grown returns s with room for one more element. It takes twice the memory, append only a quarter
-// more: all that a decoder allocates then stays close to its needs.
-func grown[T any](s []T) []T {
-	if len(s) == cap(s) {
-		return slices.Grow(s, max(8, len(s)))
-	}
-	return s
 }

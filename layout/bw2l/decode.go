@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // File is a decoded BW2L file.
@@ -87,7 +88,7 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 		return err
 	}
 	err := d.contents(&s, sizeAt)
-	d.file.Sections = append(grown(d.file.Sections), s)
+	d.file.Sections = doubling.Append(d.file.Sections, s)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/tensormap/tensormap/layout/internal/ascii"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 const (
@@ -80,8 +81,8 @@ func (s *scanner) fastTensor(b []byte, seen *paramSet) bool {
 		return false
 	}
 	s.shape(0, shape) // no dimension is negative
-	s.m.params = push(s.m.params, param{s.m.addText(name), 1})
-	s.m.fields = push(s.m.fields, f)
+	s.m.params = doubling.Append(s.m.params, param{s.m.addText(name), 1})
+	s.m.fields = doubling.Append(s.m.fields, f)
 	s.Skip("memory", uint64(head))
 	s.memory(f.stored)
 	return true

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
-	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -128,13 +127,4 @@ func (s *paramSet) grow(room int) {
 	for i := s.first; i < len(s.m.params); i++ {
 		s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i-s.first)
 	}
-}
-
-// push appends v. It doubles a capacity that is used up. append itself grows long
-// slices by a quarter and copies them too often.
-func push[T any](to []T, v T) []T {
-	if len(to) == cap(to) {
-		to = slices.Grow(to, max(len(to), 8))
-	}
-	return append(to, v)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/ascii"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // module has all that a file says but the tensors' bytes. Its lists hold no pointers: a large
@@ -193,7 +194,7 @@ func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
 			s.Fail(x.at+uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.nodes)
 			return to
 		}
-		to = push(to, v)
+		to = doubling.Append(to, v)
 	}
 	return to
 }
@@ -218,10 +219,10 @@ func (s *scanner) graph() {
 
 func (s *scanner) readNode() {
 	s.sparse("graph", "nodes", s.node, nodeBytes)
-	s.m.nodes = push(s.m.nodes, node{})
+	s.m.nodes = doubling.Append(s.m.nodes, node{})
 	n, extra := &s.m.nodes[s.node], &s.spare
 	if s.keep {
-		s.m.notes = push(s.m.notes, notes{at: s.Offset()})
+		s.m.notes = doubling.Append(s.m.notes, notes{at: s.Offset()})
 		extra = &s.m.notes[s.node]
 	}
 	fields := len(s.m.fields)
@@ -252,7 +253,7 @@ func (s *scanner) anyParam(n *node, extra *notes, seen *paramSet) {
 	case which == notSpecial && seen.add(s.param):
 		s.packedTensor()
 		if len(s.param) > maxParamName {
-			s.m.long = push(s.m.long, at)
+			s.m.long = doubling.Append(s.m.long, at)
 		}
 	case which != notSpecial && !n.stated.has(which):
 		n.stated |= 1 << which
@@ -290,7 +291,7 @@ func (s *scanner) text(at uint64, field string, b []byte) {
 
 func (s *scanner) packedTensor() {
 	n := s.count("packed_tensor", minTensor)
-	s.m.params = push(s.m.params, param{s.m.addText(s.param), int32(n)})
+	s.m.params = doubling.Append(s.m.params, param{s.m.addText(s.param), int32(n)})
 	for range n {
 		s.full()
 		f := s.prototype()
@@ -298,7 +299,7 @@ func (s *scanner) packedTensor() {
 		if s.Err() != nil {
 			return
 		}
-		s.m.fields = push(s.m.fields, f)
+		s.m.fields = doubling.Append(s.m.fields, f)
 	}
 }
 
@@ -363,7 +364,7 @@ func (s *scanner) shape(at uint64, b []byte) []int {
 		if dim < 0 {
 			s.Fail(at+uint64(i), "shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
 		}
-		s.m.dims = push(s.m.dims, int(dim))
+		s.m.dims = doubling.Append(s.m.dims, int(dim))
 	}
 	return s.m.dims[from:]
 }
