@@ -107,10 +107,10 @@ func (h *headPlan) measure() error {
 	if err != nil {
 		return err
 	}
-	h.size, h.data = padded(e.n, h.align), e.data
+	h.size, h.data = padded(e.N, h.align), e.data
 	distinct, err := h.check.Check(h.size + h.data)
 	h.check = nil
-	if err != nil || distinct && e.n <= lim.HeaderBytes && h.readable() {
+	if err != nil || distinct && e.N <= lim.HeaderBytes && h.readable() {
 		return err
 	}
 	_, err = h.decode() // which says what is wrong
@@ -148,7 +148,7 @@ func (h *headPlan) decode() (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.size = padded(e.n, h.align)
+		h.size = padded(e.N, h.align)
 	}
 	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
 		return nil, err
@@ -159,21 +159,21 @@ func (h *headPlan) decode() (*File, error) {
 func (h *headPlan) write(w *bufio.Writer) error {
 	e, err := h.encode(w)
 	if err == nil {
-		_, err = w.Write(make([]byte, h.size-e.n))
+		_, err = w.Write(make([]byte, h.size-e.N))
 	}
 	return err
 }
 
 // encode writes the header but for the padding. A nil w makes it count.
 func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
-	e := &encoder{w: w, align: h.align, order: binary.LittleEndian}
+	e := &encoder{Encoder: tensorwriter.Encoder{W: w}, align: h.align, order: binary.LittleEndian}
 	if h.big {
 		e.order = binary.BigEndian
 	}
-	e.put(append(e.buf, magic...))
-	e.put(e.order.AppendUint32(e.buf, 3))
-	e.put(e.order.AppendUint64(e.buf, uint64(h.count)))
-	e.put(e.order.AppendUint64(e.buf, uint64(len(h.metadata))))
+	e.Put(append(e.Buf, magic...))
+	e.Put(e.order.AppendUint32(e.Buf, 3))
+	e.Put(e.order.AppendUint64(e.Buf, uint64(h.count)))
+	e.Put(e.order.AppendUint64(e.Buf, uint64(len(h.metadata))))
 	for key, value := range h.metadata.All() {
 		e.text(key)
 		if err := e.value(key, value); err != nil {
@@ -181,7 +181,7 @@ func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
 		}
 	}
 	for t := range h.tensors {
-		at := e.n
+		at := e.N
 		if err := e.tensor(&t); err != nil {
 			return e, err
 		}
@@ -200,9 +200,7 @@ func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
 
 // encoder writes a header, or counts its bytes.
 type encoder struct {
-	w     *bufio.Writer // or nil; it keeps its errors for Flush
-	n     uint64        // bytes written
-	buf   []byte        // empty
+	tensorwriter.Encoder
 	order interface {
 		binary.ByteOrder
 		binary.AppendByteOrder
@@ -211,19 +209,9 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far, each padded
 }
 
-// put writes b, which began as e.buf.
-func (e *encoder) put(b []byte) {
-	if e.n += uint64(len(b)); e.w != nil {
-		e.w.Write(b)
-	}
-	e.buf = b[:0]
-}
-
 func (e *encoder) text(s string) {
-	e.put(e.order.AppendUint64(e.buf, uint64(len(s))))
-	if e.n += uint64(len(s)); e.w != nil {
-		e.w.WriteString(s)
-	}
+	e.Put(e.order.AppendUint64(e.Buf, uint64(len(s))))
+	e.PutString(s)
 }
 
 // value writes the type of a value, and the value.
@@ -242,7 +230,7 @@ func (e *encoder) value(key string, value any) error {
 	if !ok {
 		return e.noType(key, value)
 	}
-	e.put(e.order.AppendUint32(e.buf, uint32(t)))
+	e.Put(e.order.AppendUint32(e.Buf, uint32(t)))
 	return e.elements(value)
 }
 
@@ -251,19 +239,20 @@ func (e *encoder) json(text layout.JSONText) error {
 	if err != nil {
 		return err
 	}
-	e.put(e.order.AppendUint32(e.buf, uint32(TypeString)))
-	e.put(e.order.AppendUint64(e.buf, uint64(n)))
-	if e.n += uint64(n); e.w != nil {
-		_, err = layout.WriteJSON(e.w, text.Value)
+	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeString)))
+	e.Put(e.order.AppendUint64(e.Buf, uint64(n)))
+	if e.W == nil {
+		e.N += uint64(n)
+		return nil
 	}
-	return err
+	return e.PutJSON(text.Value)
 }
 
 // strings writes an array of strings.
 func (e *encoder) strings(key string, list layout.List) error {
-	e.put(e.order.AppendUint32(e.buf, uint32(TypeArray)))
-	e.put(e.order.AppendUint32(e.buf, uint32(TypeString)))
-	e.put(e.order.AppendUint64(e.buf, uint64(list.Len())))
+	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeArray)))
+	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeString)))
+	e.Put(e.order.AppendUint64(e.Buf, uint64(list.Len())))
 	for v := range list.All() {
 		text, ok := v.(string)
 		if !ok {
@@ -279,9 +268,9 @@ func (e *encoder) array(key string, v reflect.Value) error {
 	if !ok {
 		return e.noType(key, v.Interface())
 	}
-	e.put(e.order.AppendUint32(e.buf, uint32(TypeArray)))
-	e.put(e.order.AppendUint32(e.buf, uint32(t)))
-	e.put(e.order.AppendUint64(e.buf, uint64(v.Len())))
+	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeArray)))
+	e.Put(e.order.AppendUint32(e.Buf, uint32(t)))
+	e.Put(e.order.AppendUint64(e.Buf, uint64(v.Len())))
 	const piece = 4 << 10
 	for ; v.Len() > piece; v = v.Slice(piece, v.Len()) {
 		if err := e.elements(v.Slice(0, piece).Interface()); err != nil {
@@ -301,11 +290,11 @@ func (e *encoder) elements(value any) error {
 			e.text(s)
 		}
 	default:
-		b, err := binary.Append(e.buf, e.order, value)
+		b, err := binary.Append(e.Buf, e.order, value)
 		if err != nil {
 			return err
 		}
-		e.put(b)
+		e.Put(b)
 	}
 	return nil
 }
@@ -343,17 +332,17 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	case size > math.MaxInt64-mostAlign-e.data:
 		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
-	b := append(e.order.AppendUint64(e.buf, uint64(len(t.Name))), t.Name...)
+	b := append(e.order.AppendUint64(e.Buf, uint64(len(t.Name))), t.Name...)
 	b = e.order.AppendUint32(b, uint32(len(t.Shape)))
 	for _, n := range slices.Backward(t.Shape) {
 		b = e.order.AppendUint64(b, uint64(n))
 	}
 	b = e.order.AppendUint32(b, id)
-	e.put(e.order.AppendUint64(b, e.data))
+	e.Put(e.order.AppendUint64(b, e.data))
 	e.data += padded(size, e.align)
 	return nil
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.GGUF, e.n, field, sentinel, format, args...)
+	return layout.Errorf(layout.GGUF, e.N, field, sentinel, format, args...)
 }

@@ -137,7 +137,7 @@ func TestInfoSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return e.n, padded(e.data, uint64(align))
+			return e.N, padded(e.data, uint64(align))
 		}
 		before, _ := sizeOf()
 		head, data := sizeOf(x)

@@ -62,7 +62,7 @@ func (h *header) measure() error {
 	if err != nil {
 		return err
 	}
-	h.size, h.data = (e.n+7)&^7, e.data
+	h.size, h.data = (e.N+7)&^7, e.data
 	n, most := h.size-sizeBytes, (*layout.Limits)(nil).WithDefaults().HeaderBytes
 	if n > most {
 		return layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
@@ -88,22 +88,22 @@ func (h *header) measure() error {
 func (h *header) write(w *bufio.Writer) error {
 	e, err := h.encode(w)
 	if err == nil {
-		_, err = w.WriteString("       "[:h.size-e.n])
+		_, err = w.WriteString("       "[:h.size-e.N])
 	}
 	return err
 }
 
 // encode writes the header but for the spaces at its end. A nil w makes it count.
 func (h *header) encode(w *bufio.Writer) (*encoder, error) {
-	e := &encoder{w: w, fresh: true}
-	e.put(append(binary.LittleEndian.AppendUint64(e.buf, h.size-sizeBytes), '{'))
+	e := &encoder{Encoder: tensorwriter.Encoder{W: w}, fresh: true}
+	e.Put(append(binary.LittleEndian.AppendUint64(e.Buf, h.size-sizeBytes), '{'))
 	if len(h.metadata) > 0 {
 		if err := e.metadata(h.metadata); err != nil {
 			return e, err
 		}
 	}
 	for t := range h.tensors {
-		at := e.n
+		at := e.N
 		if err := e.tensor(&t); err != nil {
 			return e, err
 		}
@@ -116,7 +116,7 @@ func (h *header) encode(w *bufio.Writer) (*encoder, error) {
 			return e, err
 		}
 	}
-	e.put(append(e.buf, '}'))
+	e.Put(append(e.Buf, '}'))
 	return e, nil
 }
 
@@ -128,32 +128,22 @@ func EntrySize(t *layout.Tensor, most uint64) uint64 {
 	if e.tensor(t) != nil {
 		return 0
 	}
-	return e.n
+	return e.N
 }
 
 // encoder writes a header, or counts its bytes.
 type encoder struct {
-	w     *bufio.Writer // or nil; it keeps its errors for Flush
-	n     uint64        // bytes written
-	fresh bool          // nothing of the innermost object is
-	buf   []byte        // empty
-	data  uint64        // bytes of the tensors so far
-	last  uint64        // of the last
-}
-
-// put writes b, which began as e.buf.
-func (e *encoder) put(b []byte) {
-	if e.n += uint64(len(b)); e.w != nil {
-		e.w.Write(b)
-	}
-	e.buf = b[:0]
+	tensorwriter.Encoder
+	fresh bool   // nothing of the innermost object is
+	data  uint64 // bytes of the tensors so far
+	last  uint64 // of the last
 }
 
 func (e *encoder) metadata(md layout.Metadata) error {
 	if err := e.key(metadataKey, metadataKey); err != nil {
 		return err
 	}
-	e.put(append(e.buf, '{'))
+	e.Put(append(e.Buf, '{'))
 	e.fresh = true
 	for key, value := range md.All() {
 		text, ok := value.(string)
@@ -166,7 +156,7 @@ func (e *encoder) metadata(md layout.Metadata) error {
 		}
 		err := error(nil)
 		if isJSON {
-			err = e.json(made)
+			err = e.PutJSON(made)
 		} else {
 			err = e.text(metadataKey, text)
 		}
@@ -174,7 +164,7 @@ func (e *encoder) metadata(md layout.Metadata) error {
 			return err
 		}
 	}
-	e.put(append(e.buf, '}'))
+	e.Put(append(e.Buf, '}'))
 	return nil
 }
 
@@ -194,11 +184,11 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	if err := e.key("name", string(t.Name)); err != nil {
 		return err
 	}
-	b := append(append(append(e.buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
+	b := append(append(append(e.Buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
 	b = appendNumbers(b, t.Shape...)
 	b = append(b, `,"data_offsets":`...)
 	b = appendNumbers(b, e.data, e.data+size)
-	e.put(append(b, '}'))
+	e.Put(append(b, '}'))
 	e.data += size
 	e.last = size
 	return nil
@@ -207,11 +197,11 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 // key begins a member of an object.
 func (e *encoder) key(field, name string) error {
 	if !e.fresh {
-		e.put(append(e.buf, ','))
+		e.Put(append(e.Buf, ','))
 	}
 	e.fresh = false
 	err := e.text(field, name)
-	e.put(append(e.buf, ':'))
+	e.Put(append(e.Buf, ':'))
 	return err
 }
 
@@ -222,16 +212,10 @@ func (e *encoder) text(field, s string) error {
 	}
 	const few = 4 << 10
 	if len(s) > few || !layout.PlainJSON(s) {
-		return e.json(s)
+		return e.PutJSON(s)
 	}
-	e.put(append(append(append(e.buf, '"'), s...), '"'))
+	e.Put(append(append(append(e.Buf, '"'), s...), '"'))
 	return nil
-}
-
-func (e *encoder) json(v any) error {
-	n, err := layout.WriteJSON(e.w, v)
-	e.n += uint64(n)
-	return err
 }
 
 // appendNumbers appends an array of numbers. No dimension is negative here.
@@ -247,5 +231,5 @@ func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.SafeTensors, e.n, field, sentinel, format, args...)
+	return layout.Errorf(layout.SafeTensors, e.N, field, sentinel, format, args...)
 }

@@ -152,6 +152,35 @@ func (w headWriter) Write(b []byte) (int, error) {
 	return int(w.file.Written - before), err
 }
 
+// Encoder writes the head of a file, or counts its bytes.
+type Encoder struct {
+	W   *bufio.Writer // or nil; it keeps its errors for Flush
+	N   uint64        // bytes written
+	Buf []byte        // empty memory
+}
+
+// Put writes b, which began as e.Buf.
+func (e *Encoder) Put(b []byte) {
+	if e.N += uint64(len(b)); e.W != nil {
+		e.W.Write(b)
+	}
+	e.Buf = b[:0]
+}
+
+// PutString writes s.
+func (e *Encoder) PutString(s string) {
+	if e.N += uint64(len(s)); e.W != nil {
+		e.W.WriteString(s)
+	}
+}
+
+// PutJSON writes v as JSON.
+func (e *Encoder) PutJSON(v any) error {
+	n, err := layout.WriteJSON(e.W, v)
+	e.N += uint64(n)
+	return err
+}
+
 // mostAlign is the largest alignment: that of GGUF.
 const mostAlign = 4096
 
