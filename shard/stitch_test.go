@@ -107,10 +107,7 @@ func TestStitchMany(t *testing.T) {
 	}
 	list := []manifest.Shard{{Name: "a", Size: 1}, {Name: "b", Size: 2}}
 	try := func(places []manifest.Place, names ...[]string) (*shard.Table, error) {
-		doc, err := manifest.EncodeAPR2(list, places, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := modeltest.EncodeManifest(t, list, places, nil)
 		_, table, err := stitch(t, layout.Bytes(doc), nil, names...)
 		return table, err
 	}
@@ -203,10 +200,7 @@ func TestManyShards(t *testing.T) {
 		names[at] = append(names[at], fmt.Sprintf("model.layers.%d.weight", i))
 		places = append(places, manifest.Place{Tensor: names[at][len(names[at])-1], Shard: at})
 	}
-	doc, err := manifest.EncodeAPR2(list, places, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := modeltest.EncodeManifest(t, list, places, nil)
 	m := modeltest.DecodeManifest(t, string(doc))
 	names[500] = append(names[500], "one more")
 	roster := m.Roster()

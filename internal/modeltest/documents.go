@@ -1,7 +1,11 @@
 package modeltest
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +30,17 @@ func DecodeManifest(t testing.TB, doc string) *manifest.File {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// EncodeManifest returns an APR2 manifest.
+func EncodeManifest(t testing.TB, shards []manifest.Shard, places []manifest.Place, metadata layout.Metadata) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	if err := cmp.Or(manifest.WriteAPR2(w, shards, slices.Values(places), metadata), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // CheckManifestError wants a FormatError of a manifest: its place, field, sentinel, and part of its

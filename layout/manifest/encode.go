@@ -21,21 +21,6 @@ type Place struct {
 	Shard  int
 }
 
-// EncodeAPR2 returns what WriteAPR2 writes.
-func EncodeAPR2(shards []Shard, places []Place, metadata layout.Metadata) ([]byte, error) {
-	return encoded(func(w *bufio.Writer) error { return WriteAPR2(w, shards, slices.Values(places), metadata) })
-}
-
-func encoded(write func(w *bufio.Writer) error) ([]byte, error) {
-	var b bytes.Buffer
-	w := bufio.NewWriter(&b)
-	if err := write(w); err != nil {
-		return nil, err
-	}
-	err := w.Flush()
-	return b.Bytes(), err
-}
-
 // WriteAPR2 writes an APR2 manifest (APR-FORMAT-002, "Sharding"). metadata is the model's.
 func WriteAPR2(w *bufio.Writer, shards []Shard, places iter.Seq[Place], metadata layout.Metadata) error {
 	fmt.Fprintf(w, "{\n  \"apr_version\": \"2.0.0\",\n  \"sharded\": true,\n  \"shard_count\": %d,\n  \"shards\": [\n    ", len(shards)) // w keeps its errors
@@ -78,7 +63,13 @@ const IndexSuffix = ".index.json"
 
 // EncodeIndex returns what WriteIndex writes.
 func EncodeIndex(shards []Shard, places []Place, metadata layout.Metadata, total uint64) ([]byte, error) {
-	return encoded(func(w *bufio.Writer) error { return WriteIndex(w, shards, slices.Values(places), metadata, total) })
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	if err := WriteIndex(w, shards, slices.Values(places), metadata, total); err != nil {
+		return nil, err
+	}
+	err := w.Flush()
+	return b.Bytes(), err
 }
 
 // WriteIndex writes a SafeTensors index, as Hugging Face's libraries write it. total is

@@ -241,7 +241,7 @@ func (k Key) Key(argon2 *Argon2) ([]byte, error) {
 }
 
 // Cipher seals and opens the blocks of one file. It is safe for concurrent use.
-type Cipher struct{ aead cipher.AEAD }
+type Cipher struct{ AEAD cipher.AEAD }
 
 // Cipher derives the file's key from secret.
 func (e *Encryption) Cipher(secret Secret) (*Cipher, error) {
@@ -266,9 +266,6 @@ func (e *Encryption) Cipher(secret Secret) (*Cipher, error) {
 	return &Cipher{aead}, nil
 }
 
-// Wrap returns c with another AEAD in place of its own, which wrap is given: for tests that watch it.
-func Wrap(c *Cipher, wrap func(cipher.AEAD) cipher.AEAD) *Cipher { return &Cipher{wrap(c.aead)} }
-
 // Nonce is memory for the nonce of a block. A goroutine uses one again and again, so that none is allocated.
 type Nonce [12]byte
 
@@ -281,13 +278,13 @@ func (n *Nonce) set(ordinal uint32, block uint64) []byte {
 // Seal appends the sealed form of a block to dst. The block is the one of this number in the tensor of
 // this ordinal in the index; entry describes the tensor.
 func (c *Cipher) Seal(n *Nonce, dst, plain, entry []byte, ordinal uint32, block uint64) []byte {
-	return c.aead.Seal(dst, n.set(ordinal, block), plain, entry)
+	return c.AEAD.Seal(dst, n.set(ordinal, block), plain, entry)
 }
 
 // Open appends the content of a sealed block to dst. It reports false, and writes nothing that could be used,
 // if that is not what was sealed as this block.
 func (c *Cipher) Open(n *Nonce, dst, sealed, entry []byte, ordinal uint32, block uint64) ([]byte, bool) {
-	out, err := c.aead.Open(dst, n.set(ordinal, block), sealed, entry)
+	out, err := c.AEAD.Open(dst, n.set(ordinal, block), sealed, entry)
 	return out, err == nil
 }
 
