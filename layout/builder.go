@@ -319,7 +319,5 @@ func (b *Builder) claimant(c claim) string {
 }
 
 func (b *Builder) errorf(at uint64, field string, sentinel error, name []byte, format string, args ...any) error {
-	e := Errorf(b.ix.Format, at, field, sentinel, format, args...)
-	e.Reason = "tensor " + Quote(name) + ": " + e.Reason
-	return e
+	return Errorf(b.ix.Format, at, field, sentinel, format, args...).OfTensor(name)
 }

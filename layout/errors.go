@@ -52,6 +52,12 @@ func Errorf(f Format, offset uint64, field string, sentinel error, format string
 	return &FormatError{Format: f, Offset: offset, Field: field, Reason: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
+// OfTensor puts the name of a tensor before the reason, and returns e.
+func (e *FormatError) OfTensor(name []byte) *FormatError {
+	e.Reason = "tensor " + Quote(name) + ": " + e.Reason
+	return e
+}
+
 // Quote returns a name from a file as an error message shows it: escaped, because it may hold
 // anything, and cut if it is long.
 func Quote(name []byte) string {

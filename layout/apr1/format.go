@@ -165,7 +165,5 @@ func errorf(at uint64, field string, sentinel error, format string, args ...any)
 
 // refuse returns errorf about t.
 func refuse(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
-	e := errorf(at, field, sentinel, format, args...)
-	e.Reason = "tensor " + layout.Quote(t.Name) + ": " + e.Reason
-	return e
+	return errorf(at, field, sentinel, format, args...).OfTensor(t.Name)
 }

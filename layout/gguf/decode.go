@@ -282,7 +282,5 @@ var removedTypes = map[uint32]string{
 }
 
 func tensorErrorf(at uint64, field string, sentinel error, name []byte, format string, args ...any) error {
-	e := layout.Errorf(layout.GGUF, at, field, sentinel, format, args...)
-	e.Reason = "tensor " + layout.Quote(name) + ": " + e.Reason
-	return e
+	return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(name)
 }

@@ -172,7 +172,7 @@ func (d *decoder) position(s *jsontext.Scanner[[]byte], name []byte) (uint32, er
 	v := readLeaf(s)
 	i, ok := v.whole()
 	if !ok {
-		return 0, d.mistyped(v, "tensor_shard_map", ofTensor(name), "the position of a shard")
+		return 0, d.mistyped(v, "tensor_shard_map", "", "the position of a shard").OfTensor(name)
 	}
 	return uint32(min(i, math.MaxUint32)), nil
 }
@@ -184,12 +184,12 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (ui
 	return func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
 		v := readLeaf(s)
 		if v.kind != '"' {
-			return 0, d.mistyped(v, key, ofTensor(name), "the name of a file")
+			return 0, d.mistyped(v, key, "", "the name of a file").OfTensor(name)
 		}
 		i, seen := names[v.text]
 		if !seen {
 			if reason := notPlain(v.text); reason != "" {
-				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s%s %s", ofTensor(name), quote(v.text), reason)
+				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s %s", quote(v.text), reason).OfTensor(name)
 			}
 			i = uint32(len(d.files))
 			names[v.text] = i
@@ -224,7 +224,7 @@ func (d *decoder) seen() string {
 	return " with the keys " + strings.Join(names, ", ")
 }
 
-func (d *decoder) errorf(at uint64, field string, sentinel error, format string, args ...any) error {
+func (d *decoder) errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.Manifest, at, field, sentinel, format, args...)
 }
 
@@ -292,7 +292,7 @@ func (v leaf) whole() (uint64, bool) {
 }
 
 // mistyped returns the error of finding v where want should be.
-func (d *decoder) mistyped(v leaf, field, which, want string) error {
+func (d *decoder) mistyped(v leaf, field, which, want string) *layout.FormatError {
 	return d.errorf(v.at, field, layout.ErrInvalid, "%s%s where %s should be", which, v, want)
 }
 
@@ -400,7 +400,7 @@ func (d *decoder) shardMap() error {
 			name := d.names.At(i)
 			s := d.scan(jsontext.Locate(d.text, key, string(name)))
 			v := readLeaf(&s)
-			return d.errorf(v.at, key, layout.ErrInvalid, "%sshard %s of %d", ofTensor(name), v.text, len(d.m.Shards))
+			return d.errorf(v.at, key, layout.ErrInvalid, "shard %s of %d", v.text, len(d.m.Shards)).OfTensor(name)
 		}
 	}
 	return d.accept()
@@ -425,8 +425,6 @@ func (d *decoder) accept() error {
 	}
 	return d.wrong
 }
-
-func ofTensor(name []byte) string { return "tensor " + layout.Quote(name) + ": " }
 
 // marks notes what is there for readers of other kinds.
 func (d *decoder) marks() error {

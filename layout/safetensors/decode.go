@@ -168,8 +168,7 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 	})
 	err, failed := errors.AsType[*layout.FormatError](d.Err())
 	if failed {
-		err.Reason = "tensor " + layout.Quote(t.Name) + ": " + err.Reason
-		return err
+		return err.OfTensor(t.Name)
 	}
 	return nil
 }
