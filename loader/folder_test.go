@@ -192,6 +192,9 @@ func TestShardNoFile(t *testing.T) {
 				t.Errorf("%s/%s: %v", name, w.name, err)
 			}
 		}
+		if err := loader.VerifyFile(t.Context(), shard, nil); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if runtime.GOOS == "wasip1" {
 		return // WASI makes no absolute links

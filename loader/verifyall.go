@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"os"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -25,12 +24,7 @@ func (m *Model) Granularity() (g layout.Granularity) {
 // VerifyFile compares every byte of one file with by, whatever its format. It is for files that go with a
 // model, such as a tokenizer. The error is an *IntegrityError, or that of by.
 func VerifyFile(ctx context.Context, path string, by Trust) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	mapping, err := mmapio.FromFile(f)
+	mapping, err := mmapio.OpenReader(path)
 	if err != nil {
 		return err
 	}
