@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
@@ -35,7 +36,7 @@ type file struct {
 
 	doubtful atomic.Bool // whether it is a model
 
-	settling sync.WaitGroup // see settle
+	settling parallel.Group // see settle
 	unsettle context.CancelFunc
 }
 
@@ -208,10 +209,11 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 func (f *file) settle() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.unsettle = cancel
-	f.settling.Go(func() {
+	f.settling.Go(func() error {
 		if err := f.move(ctx, f); err != nil && ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
 		}
+		return nil
 	})
 }
 
@@ -233,8 +235,8 @@ func (f *file) release() error {
 }
 
 // Close lets go of the file, and does not wait for the digest of a large one.
-func (f *file) Close() error {
-	var err error
+func (f *file) Close() (err error) {
+	defer func() { err = errors.Join(err, f.release()) }() // and if a callback has panicked
 	if f.whole == nil {
 		f.filling.end()
 	}
@@ -250,5 +252,5 @@ func (f *file) Close() error {
 			}
 		}
 	}
-	return errors.Join(err, f.release())
+	return err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 // filling brings the rest of a model's files, one after the other, while the model is open.
@@ -13,7 +15,8 @@ type filling struct {
 	mu      sync.Mutex
 	files   []*file
 	stop    context.CancelFunc // nil before start
-	running sync.WaitGroup
+	running parallel.Group
+	ended   sync.Once
 }
 
 // add enters a file that the model reads.
@@ -36,7 +39,7 @@ func (l *filling) start(o *Options) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
 	files := l.files
-	l.running.Go(func() {
+	l.running.Go(func() error {
 		for _, f := range files {
 			if f.whole != nil || f.part != nil && f.unsettle != nil {
 				continue
@@ -45,10 +48,11 @@ func (l *filling) start(o *Options) {
 				if ctx.Err() == nil {
 					o.logger().Warn("model is not brought to its end", "file", f.Name(), "reason", err)
 				}
-				return
+				return nil
 			}
 		}
 		l.report(files)
+		return nil
 	})
 }
 
@@ -68,7 +72,7 @@ func (l *filling) report(files []*file) {
 	}
 }
 
-// end stops filling, and waits for that.
+// end stops filling, and waits for that. A panic of the caller's Progress or transport reaches the first who calls it: Close.
 func (l *filling) end() {
 	if l == nil {
 		return
@@ -78,6 +82,6 @@ func (l *filling) end() {
 	l.mu.Unlock()
 	if stop != nil {
 		stop()
-		l.running.Wait()
+		l.ended.Do(func() { l.running.Wait() })
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/remote"
 )
 
@@ -53,5 +54,24 @@ func TestFillEnds(t *testing.T) {
 	m.Close()
 	<-m.Done()
 	h.Take()
+	want(t, open(t, "hf://org/model"), h, "w1")
+}
+
+// A callback that panics in the background does so to who closes the model, and the model can be opened again.
+func TestFillPanics(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	called := make(chan bool, 1)
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Fill: true, Progress: func(int64, int64) {
+		select {
+		case called <- true:
+		default:
+		}
+		panic(t.Name())
+	}})
+	m = modeltest.Opened(t, m, err)
+	<-called
+	if panicked, _ := paralleltest.Ending(func() { m.Close() }); panicked != t.Name() {
+		t.Errorf("recovered %v", panicked)
+	}
 	want(t, open(t, "hf://org/model"), h, "w1")
 }
