@@ -331,8 +331,12 @@ func TestRemoteFaults(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := serveWeb(t, files)
+			stall := time.Minute
+			if test.name == "stall" {
+				stall = time.Second / 2
+			}
 			r, err := httprange.Open(t.Context(), s.URL+"/m?sig=secret", &httprange.Options{
-				Attempts: 2, Pause: time.Millisecond, Stall: 200 * time.Millisecond, PieceBytes: 100_000, PrefixBytes: 10_000,
+				Attempts: 2, Pause: time.Millisecond, Stall: stall, PieceBytes: 100_000, PrefixBytes: 10_000,
 			})
 			if err != nil {
 				t.Fatal(err)

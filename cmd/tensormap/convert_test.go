@@ -113,7 +113,7 @@ func empty(t *testing.T, dir string) {
 
 // waitForFile returns once work has begun: once there is a file in dir.
 func waitForFile(t *testing.T, dir string) {
-	for range 10_000 {
+	for range 60_000 {
 		if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 			return
 		}
