@@ -19,7 +19,8 @@ type model struct {
 	Grouped
 	Parts
 	matrices int
-	q        []uint // by element
+	q        []uint    // by element
+	want     []float32 // by element
 }
 
 // codeValue is the value of a code before its scale, by the definition of its kind.
@@ -101,6 +102,11 @@ func (m *model) value(e int) float32 {
 	return mul(add(v, -o), s)
 }
 
+var (
+	planeWidths = [8][]int{3: {2, 1}, 5: {4, 1}, 6: {4, 2}, 7: {4, 2, 1}} // by a code's bits
+	awqRows     = [8]int{0, 2, 4, 6, 1, 3, 5, 7}                          // by nibble
+)
+
 // pack writes the codes as m's Packing says: bit by bit.
 func (m *model) pack() {
 	b := m.Code.Bits()
@@ -152,7 +158,7 @@ func (m *model) pack() {
 					grow(begin + (cols*b+31)/32*rows*4)
 				case layout.PackPlanes:
 					grow(begin + cols*b/32*rows*4)
-					widths := map[int][]int{3: {2, 1}, 5: {4, 1}, 6: {4, 2}, 7: {4, 2, 1}}[b]
+					widths := planeWidths[b]
 					for plane, bit := c/32*b, 0; bit < b; widths = widths[1:] {
 						w := widths[0]
 						for i := range w {
@@ -165,7 +171,7 @@ func (m *model) pack() {
 					words := (rows + 7) / 8
 					grow(begin + cols*words*4)
 					at := begin + (c*words+r/8)*4
-					place := slices.Index([]int{0, 2, 4, 6, 1, 3, 5, 7}, r%8)
+					place := slices.Index(awqRows[:], r%8)
 					out[at+place/2] |= byte(q) << (place % 2 * 4)
 				case layout.PackSlabs, layout.PackLowSlabs:
 					if b == 3 {
@@ -226,6 +232,9 @@ func newModel(rng *rand.Rand, g Grouped, matrices int, offsets int) *model {
 		}
 	}
 	m.pack()
+	for e := range m.q {
+		m.want = append(m.want, m.value(e))
+	}
 	return m
 }
 
@@ -249,7 +258,7 @@ func (m *model) check(t *testing.T, first, n, skip, cores int) {
 		t.Fatalf("%+v: [%d, +%d): wrote outside dst", m.Grouped, first, n)
 	}
 	for i, got := range buf[1 : n+1] {
-		if want := m.value(first + i); math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) {
+		if want := m.want[first+i]; math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) {
 			t.Fatalf("%+v: [%d, +%d): element %d of code %d is %08x (%v), want %08x (%v)", m.Grouped, first, n, first+i, m.q[first+i],
 				math.Float32bits(got), got, math.Float32bits(want), want)
 		}
