@@ -117,5 +117,5 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	if err != nil {
 		return err
 	}
-	return cmp.Or(in.Err, w.Flush())
+	return cmp.Or(in.Err, w.Flush(), l.Changed())
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 	write := func(w io.Writer) error {
 		buf := bufio.NewWriter(w)
 		draw(buf, mm)
-		return buf.Flush()
+		return cmp.Or(buf.Flush(), m.Changed())
 	}
 	if opts.out == "" {
 		return write(s.Out)
