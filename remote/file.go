@@ -202,7 +202,7 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	if err := f.part.Fill(ctx, progress); err != nil {
 		return err
 	}
-	return f.move(ctx, f)
+	return f.move(ctx, f, true)
 }
 
 // settle gives a file whose bytes have all come its final place, while it is open.
@@ -210,7 +210,7 @@ func (f *file) settle() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.unsettle = cancel
 	f.settling.Go(func() error {
-		if err := f.move(ctx, f); err != nil && ctx.Err() == nil {
+		if err := f.move(ctx, f, true); err != nil && ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
 		}
 		return nil
@@ -234,7 +234,7 @@ func (f *file) release() error {
 	return err
 }
 
-// Close lets go of the file, and does not wait for the digest of a large one.
+// Close lets go of the file, and waits neither for the digest of a large one nor for another process.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // and if a callback has panicked
 	if f.whole == nil {
@@ -247,7 +247,9 @@ func (f *file) Close() (err error) {
 		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.doubtful.Load() {
 			err = f.part.Remove()
 		} else if whole && f.object.size <= mostAtClose {
-			if err = f.move(context.Background(), f); err != nil {
+			if err = f.move(context.Background(), f, false); errors.Is(err, errBusy) {
+				err = nil // huggingface_hub has it for as long as it downloads
+			} else if err != nil {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}
 		}

@@ -126,9 +126,10 @@ func (o *object) linked() error {
 	return unlessUnwritable(o.place.link())
 }
 
-// move gives the content of f, whose bytes are all there, its place, if its digest is right.
-func (o *object) move(ctx context.Context, f *file) error {
-	return o.put(ctx, f.part.Remove, func() error {
+// move gives the content of f, whose bytes are all there, its place, if its digest is right. Unless it waits for other
+// processes that are at it, it is errBusy if there are any.
+func (o *object) move(ctx context.Context, f *file, waits bool) error {
+	return o.put(ctx, waits, f.part.Remove, func() error {
 		return f.part.Finish(o.place.path, func(r io.Reader) error {
 			if o.check == nil {
 				return nil
@@ -138,9 +139,12 @@ func (o *object) move(ctx context.Context, f *file) error {
 	})
 }
 
+// errBusy says that another process is bringing content to its place.
+var errBusy = errors.New("another process has the lock")
+
 // put lets bring make the content at its place, under the place's lock, and names it. If the content is there
 // by then, it calls spare instead.
-func (o *object) put(ctx context.Context, spare, bring func() error) error {
+func (o *object) put(ctx context.Context, waits bool, spare, bring func() error) error {
 	for _, path := range []string{o.place.path, o.place.lock} {
 		if path == "" {
 			continue
@@ -150,7 +154,12 @@ func (o *object) put(ctx context.Context, spare, bring func() error) error {
 		}
 	}
 	if o.place.lock != "" {
-		unlock, err := lockFile(ctx, o.place.lock)
+		locking, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if !waits {
+			cancel(errBusy)
+		}
+		unlock, err := lockFile(locking, o.place.lock)
 		if err != nil {
 			return err
 		}
@@ -201,7 +210,7 @@ func (o *object) adopt(ctx context.Context, f *os.File) error {
 	if f.Name() == o.place.path || f.Name() == o.place.named {
 		return nil
 	}
-	return o.put(ctx, func() error { return nil }, func() error {
+	return o.put(ctx, true, func() error { return nil }, func() error {
 		if err := o.check(ctx, io.NewSectionReader(f, 0, o.size)); err != nil {
 			return fmt.Errorf("%s: %w", f.Name(), err)
 		}

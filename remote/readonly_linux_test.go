@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/remote"
 )
 
 // A volume that cannot be written to serves what it has, in part and whole: as pods of a node mount it.
@@ -90,5 +91,40 @@ func asNobody(t *testing.T) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A process that holds the locks of the Hub's cache, as huggingface_hub does for as long as it downloads, keeps no model from
+// opening and closing.
+func TestHeldLocks(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	locks := filepath.Join(os.Getenv("HF_HOME"), "hub", ".locks", "models--org--model")
+	if err := os.MkdirAll(locks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var held []*os.File
+	for _, content := range h.Files {
+		for _, id := range []string{hubtest.Digest(content), hubtest.BlobID(content)} {
+			f, err := os.Create(filepath.Join(locks, id+".lock"))
+			if err == nil {
+				err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, f)
+		}
+	}
+	m := open(t, "hf://org/model")
+	want(t, m, h, "w1")
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	<-m.Done()
+	for _, f := range held {
+		f.Close()
+	}
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err != nil {
+		t.Error(err)
 	}
 }
