@@ -59,12 +59,17 @@ type listed struct {
 }
 
 func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
+	var shards distinct
 	files, err := openAll(len(l.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, l.Shards[i].Name, l.FollowLinks)
 		if err != nil {
 			return file{}, l.Unusable(i, err)
 		}
 		defer s.done()
+		if j, twice := shards.add(identityOf(s), i); twice {
+			s.close()
+			return file{}, l.Same(i, j)
+		}
 		defer s.reuse()()
 		if err := l.CheckSize(i, s.data.Size()); err != nil {
 			s.close()
@@ -120,6 +125,10 @@ func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]fil
 		if err != nil {
 			return file{}, &fileError{s.path, err}
 		}
+		if err := p.Check(f.layout, i); err != nil { // before more of them take memory
+			s.close()
+			return file{}, &fileError{s.path, err}
+		}
 		return f, nil
 	})
 	if err != nil {
@@ -129,11 +138,6 @@ func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]fil
 }
 
 func (p parts) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	for i := range files {
-		if err := p.Check(files[i].layout, i); err != nil {
-			return nil, &fileError{files[i].path, err}
-		}
-	}
 	return p.Stitch(partsOf(files), lim)
 }
 
@@ -145,6 +149,39 @@ func partsOf(files []file) []shard.Part {
 		list[i] = shard.Part{Path: files[i].path, Index: files[i].index}
 	}
 	return list
+}
+
+// distinct tells files that have more than one name, where the system numbers files.
+type distinct struct {
+	mu   sync.Mutex
+	seen map[mmapio.FileNumber]int
+}
+
+// add enters file i. If it has been entered, add returns its first number.
+func (d *distinct) add(id mmapio.Identity, i int) (first int, twice bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, ok := id.Number()
+	if first, twice = d.seen[n]; twice || !ok {
+		return first, twice
+	}
+	if d.seen == nil {
+		d.seen = make(map[mmapio.FileNumber]int)
+	}
+	d.seen[n] = i
+	return i, false
+}
+
+// identityOf returns that of the file, or of the one that keeps what a reader brings.
+func identityOf(s *stored) mmapio.Identity {
+	if r, ok := s.reader.(BackedReaderAt); ok && !s.opened.Known() {
+		if f := r.Backing(); f != nil {
+			if info, err := f.Stat(); err == nil {
+				return mmapio.IdentityOf(info)
+			}
+		}
+	}
+	return s.opened
 }
 
 // openers is how many files of a model are opened at a time: enough to use all cores for

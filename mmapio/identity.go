@@ -40,6 +40,15 @@ func (id Identity) SameFile(other Identity) bool {
 	return id.device == other.device && id.inode == other.inode
 }
 
+// FileNumber is what a system numbers its files by.
+type FileNumber struct{ device, inode uint64 }
+
+// Number returns the number of the file, in whichever state it is. ok is false where files have none.
+func (id Identity) Number() (n FileNumber, ok bool) {
+	n = FileNumber{id.device, id.inode}
+	return n, n != FileNumber{}
+}
+
 // Size returns the size of the file.
 func (id Identity) Size() int64 { return id.size }
 

@@ -199,6 +199,17 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// TestOneContent: content that an index names often is opened once.
+func TestOneContent(t *testing.T) {
+	files := sharded()
+	files["again.safetensors"] = files["model-00001-of-00004.safetensors"]
+	files["model.safetensors.index.json"] = []byte(`{"weight_map":{"w0":"model-00001-of-00004.safetensors","w1":"again.safetensors"}}`)
+	hubtest.New(t, files)
+	if err := refused(t, "hf://org/model"); !errors.Is(err, layout.ErrDuplicate) || !strings.Contains(err.Error(), "are one file") {
+		t.Error(err)
+	}
+}
+
 // TestMovedParts: incomplete files that were moved to another disk, behind links, are read there.
 func TestMovedParts(t *testing.T) {
 	h := hubtest.New(t, sharded())

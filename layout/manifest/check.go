@@ -32,6 +32,11 @@ func (m *File) Unusable(i int, err error) error {
 	return m.errorAt(i, err, "shard %s cannot be used", quote(m.Shards[i].Name))
 }
 
+// Same returns the error of shards i and j being one file, under two names: its index would take memory for each.
+func (m *File) Same(i, j int) error {
+	return m.errorAt(max(i, j), layout.ErrDuplicate, "shards %s and %s are one file", quote(m.Shards[min(i, j)].Name), quote(m.Shards[max(i, j)].Name))
+}
+
 // CheckFormat compares the format of shard i with what the manifest says.
 func (m *File) CheckFormat(i int, got layout.Format) error {
 	if got == m.Of {

@@ -79,7 +79,7 @@ type decoder struct {
 
 	names   *layout.NameList // of the map
 	shardOf []uint32         // of each; of an index a position in files
-	files   []Shard          // of an index, in the order of the map
+	files   []string         // of an index, in the order of the map
 	wrong   error            // about the tensor after those in shardOf
 }
 
@@ -191,12 +191,25 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (ui
 			if reason := notPlain(v.text); reason != "" {
 				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s %s", quote(v.text), reason).OfTensor(name)
 			}
+			if err := d.crowded(v.at, key, len(d.files)); err != nil {
+				return 0, err
+			}
 			i = uint32(len(d.files))
 			names[v.text] = i
-			d.files = append(d.files, Shard{Name: v.text})
+			d.files = append(d.files, v.text)
 		}
 		return i, nil
 	}
+}
+
+// crowded fails if another shard would be too many for the size of the text: each takes several hundred bytes of memory. No
+// model comes near it.
+func (d *decoder) crowded(at uint64, field string, shards int) error {
+	const few, each = 1 << 14, 128
+	if size := uint64(len(d.text)); uint64(shards) >= few+size/each {
+		return d.errorf(at, field, layout.ErrLimit, "more than %d shards in a text of %d bytes: too many for its size", shards, size)
+	}
+	return nil
 }
 
 // scan reads the text from offset at on.
@@ -315,7 +328,11 @@ func (d *decoder) shards() error {
 	if n == 0 {
 		return d.errorf(list.at, "shards", layout.ErrInvalid, "no shards")
 	}
-	names := make(map[string]int)
+	if err := d.crowded(list.at, "shards", n-1); err != nil {
+		return err
+	}
+	d.m.Shards = make([]Shard, 0, n)
+	names := make(map[string]int, n)
 	s := d.scan(list.at)
 	for s.Open('[', "a list"); s.More(']'); {
 		i := len(d.m.Shards)
@@ -444,11 +461,15 @@ func (d *decoder) weightMap() error {
 	if len(d.shardOf) == 0 {
 		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
 	}
-	byName := func(a, b Shard) int { return strings.Compare(a.Name, b.Name) }
-	d.m.Shards = slices.SortedFunc(slices.Values(d.files), byName)
-	places := make([]uint32, len(d.files))
-	for i, f := range d.files {
-		at, _ := slices.BinarySearchFunc(d.m.Shards, f, byName)
+	names := slices.Clone(d.files)
+	slices.Sort(names)
+	d.m.Shards = make([]Shard, len(names))
+	for i, name := range names {
+		d.m.Shards[i].Name = name
+	}
+	places := make([]uint32, len(names))
+	for i, name := range d.files {
+		at, _ := slices.BinarySearch(names, name)
 		places[i] = uint32(at)
 	}
 	for i, f := range d.shardOf {

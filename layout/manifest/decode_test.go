@@ -220,6 +220,27 @@ func TestManyTensors(t *testing.T) {
 	}
 }
 
+// TestManyShards: shards that are too many for the text that names them are refused before they take memory.
+func TestManyShards(t *testing.T) {
+	var list, names strings.Builder
+	for i := range 500_000 {
+		fmt.Fprintf(&list, `{"file":"%x","size":1},`, i)
+		fmt.Fprintf(&names, `"%x":"%[1]x",`, i)
+	}
+	for _, doc := range []string{
+		`{"shard_count":1,"tensor_shard_map":{"a":0},"shards":[` + strings.TrimSuffix(list.String(), ",") + `]}`,
+		`{"weight_map":{` + strings.TrimSuffix(names.String(), ",") + `}}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := manifest.Decode(layout.Bytes(doc), nil)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, layout.ErrLimit) || took > 6*uint64(len(doc)) { // with what it has let go of
+			t.Errorf("%d bytes taken for %d: %v", took, len(doc), err)
+		}
+	}
+}
+
 func manyTensors(tensors, shards int) (apr2, index layout.Bytes) {
 	var list, numbers, names strings.Builder
 	comma := ""
