@@ -234,6 +234,9 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, err
 	}
 	p.Metadata = withoutSeals(p.Metadata)
+	if err := cmp.Or(checkCopied(p.Metadata, m.Format()), checkCopied(opts.Config, layout.Unknown)); err != nil {
+		return nil, about(path, err)
+	}
 	if err := p.decide(ctx, lease); err != nil {
 		return nil, err
 	}

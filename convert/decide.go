@@ -33,9 +33,9 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	if d := p.opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
-	var known map[string]original
+	var known originals
 	if f := p.model.Format(); CanWrite(f) {
-		known = originals(p.Metadata)
+		known = originalsOf(p.Metadata)
 	}
 	var aliases map[string]bool
 	if p.opts.NoAliases {
@@ -59,7 +59,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 		n := len(p.Tensors)
 		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), source: t, stays: stays, at: uint32(n), Decision: next})
 		x := &p.Tensors[n]
-		if err := x.decide(ctx, p, known, &buf); err != nil {
+		if err := x.decide(ctx, p, &known, &buf); err != nil {
 			return err
 		}
 		if same != nil && *same == *next {
@@ -85,7 +85,7 @@ func aliasesOf(m *loader.Model) map[string]bool {
 	return names
 }
 
-func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original, buf *buffers) (err error) {
+func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buffers) (err error) {
 	if t.source.Scheme() != nil {
 		return t.decideWeight(ctx, p, buf)
 	}
@@ -97,7 +97,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	if t.quant, t.scaled, err = t.source.Scale(); err != nil {
 		return err
 	}
-	if o, ok := known[t.Name]; ok {
+	if o, ok := known.find(t.Name); ok {
 		t.restore(o)
 	}
 	t.To, t.Shape = t.From, t.FromShape()

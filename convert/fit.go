@@ -99,28 +99,26 @@ const originalsKey = "original_tensors"
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
-	n := 0
-	for i := range tensors {
-		if tensors[i].hasOriginal(scalars) {
-			n++
+	setObject(md, originalsKey, nil)
+	all := layout.Object(func(yield func(string, any) bool) {
+		var last *Tensor
+		var said layout.Metadata // of it
+		for i := range tensors {
+			t := &tensors[i]
+			if !t.hasOriginal(scalars) {
+				continue
+			}
+			if last == nil || last.bits != t.bits || !slices.Equal(last.FromShape(), t.FromShape()) {
+				said = t.describeOriginal()
+			}
+			if last = t; !yield(t.Name, said) {
+				return
+			}
 		}
+	})
+	if hasMembers(all) {
+		md.Set(originalsKey, all)
 	}
-	list := make(layout.Metadata, 0, n)
-	var last *Tensor
-	for i := range tensors {
-		t := &tensors[i]
-		if !t.hasOriginal(scalars) {
-			continue
-		}
-		e := layout.Entry{Key: t.Name}
-		if last != nil && last.bits == t.bits && slices.Equal(last.FromShape(), t.FromShape()) {
-			e.Value = list[len(list)-1].Value // one for all of many scalars
-		} else {
-			e.Value = t.describeOriginal()
-		}
-		list, last = append(list, e), t
-	}
-	setObject(md, originalsKey, list)
 }
 
 // hasOriginal reports whether the new file cannot say what the tensor was.
@@ -140,25 +138,54 @@ func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	return md
 }
 
-// originals reads what setOriginals has written, and skips what makes no sense.
-func originals(md layout.Metadata) map[string]original {
-	all := make(map[string]original)
-	for name, v := range object(md, originalsKey).All() {
-		o, ok := v.(layout.Metadata)
-		shape, isShape := parseShape(o)
-		if !ok || !isShape {
-			continue
+// originals finds what setOriginals has written about a tensor. It reads it only then.
+type originals struct {
+	list  layout.Metadata
+	names *layout.Names
+}
+
+func originalsOf(md layout.Metadata) originals {
+	list := object(md, originalsKey)
+	all := originals{list, layout.NewNames(len(list))}
+	for i := range list {
+		p := all.names.Probe(layout.HashName(list[i].Key))
+		for _, ok := p.Next(); ok; _, ok = p.Next() {
 		}
-		dtype := layout.Invalid
-		if text, ok := o.Get("dtype"); ok {
-			s, _ := text.(string)
-			if dtype, ok = layout.ParseDType(s); !ok {
-				continue
-			}
-		}
-		all[name] = original{dtype, shape}
+		p.Add(i)
 	}
 	return all
+}
+
+// find returns what is said of a tensor. It reports false for nothing, and for what makes no sense.
+func (all *originals) find(name string) (o original, ok bool) {
+	if len(all.list) == 0 {
+		return o, false
+	}
+	for p := all.names.Probe(layout.HashName(name)); ; {
+		i, ok := p.Next()
+		if !ok {
+			return o, false
+		}
+		if all.list[i].Key == name {
+			return readOriginal(all.list[i].Value)
+		}
+	}
+}
+
+func readOriginal(v any) (o original, ok bool) {
+	md, _ := v.(layout.Metadata)
+	shape, ok := parseShape(md)
+	if !ok {
+		return o, false
+	}
+	dtype := layout.Invalid
+	if text, there := md.Get("dtype"); there {
+		s, _ := text.(string)
+		if dtype, ok = layout.ParseDType(s); !ok {
+			return o, false
+		}
+	}
+	return original{dtype, shape}, true
 }
 
 func parseShape(o layout.Metadata) (shape []int, ok bool) {

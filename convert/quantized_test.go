@@ -176,3 +176,17 @@ func TestCompanionShard(t *testing.T) {
 		t.Error("every weight is in one file")
 	}
 }
+
+// TestConfigIsReadOnce: opening a quantized checkpoint has read its configuration, of which there is one in memory.
+func TestConfigIsReadOnce(t *testing.T) {
+	m, config := checkpoint(t, "../testdata/quantized/fp8-block")
+	if own := m.ConfigFile(); len(own) == 0 || &own[0] == &config[0] {
+		t.Fatalf("%d keys, or the model's own", len(own))
+	}
+	for i, e := range m.ConfigFile() {
+		own, isObject := e.Value.(layout.Metadata)
+		if copied, _ := config[i].Value.(layout.Metadata); isObject && len(own) > 0 && &own[0] != &copied[0] {
+			t.Errorf("%s was read twice", e.Key)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
@@ -35,6 +36,12 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		if slices.Contains(skip, side.name) {
 			continue
 		}
+		p := pathBeside(m.Files()[0].Path, side.name)
+		if md := m.ConfigFile(); md != nil && side.key == "" { // not a second time
+			config.Merge(md)
+			read = append(read, p)
+			continue
+		}
 		text, err := m.ReadBeside(ctx, side.name, limits.HeaderBytes)
 		denied := errors.Is(err, httprange.ErrStatus) && errors.Is(err, fs.ErrPermission)
 		if denied || errors.Is(err, fs.ErrNotExist) || errors.Is(err, layout.ErrUnsupported) {
@@ -43,7 +50,6 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		if err != nil {
 			return nil, nil, err
 		}
-		p := pathBeside(m.Files()[0].Path, side.name)
 		md, err := parseConfig(p, text)
 		if err != nil {
 			return nil, nil, err
@@ -73,10 +79,24 @@ func (p *Plan) findStale() {
 	}
 	for _, name := range []string{"config.json", "hf_quant_config.json"} {
 		path := filepath.Join(filepath.Dir(p.Path), name)
-		if md, err := ReadConfig(path); err == nil && scheme.ReadConfig(md).Says() {
+		md := p.model.ConfigFile()
+		if md == nil || !sameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
+			var err error
+			if md, err = ReadConfig(path); err != nil {
+				continue
+			}
+		}
+		if scheme.ReadConfig(md).Says() {
 			p.Stale = append(p.Stale, path)
 		}
 	}
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	second, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(first, second)
 }
 
 // ReadConfig reads a file that is one JSON object. Errors name the file.
@@ -102,9 +122,9 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	return parseConfig(path, text)
 }
 
-// parseConfig parses the text of the file at path.
+// parseConfig parses the text of the file at path, which nobody else has.
 func parseConfig(path string, text []byte) (layout.Metadata, error) {
-	config, err := jsontext.Parse(text, layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
+	config, err := jsontext.Parse(mmapio.String(text), layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
 		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)

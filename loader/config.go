@@ -13,6 +13,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Config answers what a model's files say about its architecture. A question has the same name for
@@ -30,6 +31,7 @@ import (
 // package bind does, before memory is taken for them.
 type Config struct {
 	path    string
+	file    layout.Metadata   // config.json, or nil
 	objects []layout.Metadata // in the order in which they are asked
 }
 
@@ -60,6 +62,15 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 	}
 	defer m.leave()
 	return m.configuration(ctx)
+}
+
+// ConfigFile returns the object in config.json beside the model if it has been read: by [Model.Config], or by opening a
+// quantized checkpoint. Otherwise it returns nil.
+func (m *Model) ConfigFile() layout.Metadata {
+	if c, ok := m.config.Load().(*Config); ok {
+		return c.file
+	}
+	return nil
 }
 
 // configuration does what Config does, for a caller that has entered.
@@ -137,7 +148,7 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	if err != nil {
 		return err
 	}
-	c.objects = append(c.objects, file)
+	c.file, c.objects = file, append(c.objects, file)
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {
 		v, _ := file.Get(key)
 		if object, ok := v.(layout.Metadata); ok {
@@ -156,7 +167,7 @@ func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata,
 	if err != nil {
 		return nil, err
 	}
-	object, err := jsontext.Parse(text, layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
+	object, err := jsontext.Parse(mmapio.String(text), layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.path, err)
 	}

@@ -151,22 +151,44 @@ var dense = map[string]func(size int) []byte{
 	"nested": func(size int) []byte {
 		return listed(size, `{`, `"%x":`+strings.Repeat(`{"":`, 60)+`0`+strings.Repeat(`}`, 60), `}`)
 	},
-	"keys":          func(size int) []byte { return listed(size, `{`, `"%x":1`, `}`) },
-	"objects":       func(size int) []byte { return listed(size, `{`, `"%x":{}`, `}`) },
-	"wide keys":     func(size int) []byte { return listed(size, `{`, `"%089x":17`, `}`) },
-	"members":       func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
-	"empty objects": func(size int) []byte { return listed(size, `{"a":{`, `"%010x":{}`, `}}`) },
-	"architecture":  func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
-	"scales":        func(size int) []byte { return listed(size, `{"quantization":{"scales":{`, `"%010x":17`, `}}}`) },
-	"vocabulary":    func(size int) []byte { return listed(size, `{"vocab":[`, `""`, `]}`) },
-	"gguf strings":  func(size int) []byte { return listed(size, `{"gguf":{"a":[`, `""`, `]}}`) },
-	"gguf numbers":  func(size int) []byte { return listed(size, `{"gguf_types":{"a":"[u64]"},"gguf":{"a":[`, `1`, `]}}`) },
+	"keys":              func(size int) []byte { return listed(size, `{`, `"%x":1`, `}`) },
+	"objects":           func(size int) []byte { return listed(size, `{`, `"%x":{}`, `}`) },
+	"wide keys":         func(size int) []byte { return listed(size, `{`, `"%089x":17`, `}`) },
+	"members":           func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
+	"empty objects":     func(size int) []byte { return listed(size, `{"a":{`, `"%010x":{}`, `}}`) },
+	"architecture":      func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
+	"scales":            func(size int) []byte { return listed(size, `{"quantization":{"scales":{`, `"%010x":17`, `}}}`) },
+	"gguf members":      func(size int) []byte { return listed(size, `{"gguf":{`, `"%010x":17`, `}}`) },
+	"safetensors keys":  func(size int) []byte { return listed(size, `{"safetensors":{`, `"%010x":""`, `}}`) },
+	"gguf wide members": func(size int) []byte { return listed(size, `{"gguf":{`, `"%089x":17`, `}}`) },
+	"originals":         func(size int) []byte { return listed(size, `{"original_tensors":{`, `"%015x":{"shape":[1]}`, `}}`) },
+	"vocabulary":        func(size int) []byte { return listed(size, `{"vocab":[`, `""`, `]}`) },
+	"gguf strings":      func(size int) []byte { return listed(size, `{"gguf":{"a":[`, `""`, `]}}`) },
+	"gguf numbers":      func(size int) []byte { return listed(size, `{"gguf_types":{"a":"[u64]"},"gguf":{"a":[`, `1`, `]}}`) },
 	"gguf bytes": func(size int) []byte {
 		return listed(size, `{"gguf_bytes":{"a":{"0":"/w=="}},"gguf":{"a":[`, `""`, `]}}`)
 	},
 }
 
+// configs are files config.json beside a quantized checkpoint.
+var configs = map[string]func(size int) []byte{
+	"members":      func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
+	"architecture": func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
+	"dynamic": func(size int) []byte {
+		return listed(size, `{"quantization_config":{"quant_method":"fp8","dynamic":{`, `"%010x":{}`, `}}}`)
+	},
+	"overrides": func(size int) []byte {
+		return listed(size, `{"quantization_config":{"quant_method":"fp8",`, `"%010x":{}`, `}}`)
+	},
+	"targets": func(size int) []byte {
+		return listed(size, `{"quantization_config":{"quant_method":"fp8","config_groups":{"a":{"weights":{"num_bits":8},"targets":[`, `"%x"`, `]}}}}`)
+	},
+}
+
 func init() {
+	for kind, text := range configs {
+		hostile["config "+kind] = func(_ *rand.Rand, size int) []byte { return text(size / 3) } // of which at most 4 MiB are read
+	}
 	for kind, text := range dense {
 		hostile["json "+kind] = func(_ *rand.Rand, size int) []byte { return aprFile(text(size)) }
 	}
@@ -274,6 +296,11 @@ func beginMemory(a *arena) func(*round) {
 			path += ".safetensors.index.json"
 			size *= 2
 			check(os.WriteFile(filepath.Join(r.dir, "m-1.safetensors"), b, 0o666))
+		}
+		if strings.HasPrefix(kind, "config ") {
+			check(os.WriteFile(filepath.Join(r.dir, "config.json"), b, 0o666))
+			b = header([]byte(`{"a.weight":{"dtype":"F8_E4M3","shape":[0,1],"data_offsets":[0,0]},"a.weight_scale":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`))
+			b = append(b, 0, 0, 128, 63)
 		}
 		check(os.WriteFile(path, b, 0o666))
 		r.count(kind, 1)

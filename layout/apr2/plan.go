@@ -203,7 +203,11 @@ func (p *plan) writeHead(w *bufio.Writer, tensors iter.Seq[layout.Tensor]) error
 // checkMetadata makes sure that the metadata can be read again once they are encoded.
 func (p *plan) checkMetadata() error {
 	md, lim := p.metadata, (*layout.Limits)(nil).WithDefaults()
-	if !jsontext.Readable(md) {
+	sure, err := jsontext.CheckKeys(md, layout.APR2, headerSize, "metadata")
+	if err != nil {
+		return err
+	}
+	if !sure {
 		text, err := layout.EncodeJSON(md)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func parseObject[T string | []byte](text T, f layout.Format, at uint64, field st
 	if err := p.checkObject(); err != nil {
 		return nil, err
 	}
-	p.at = 0
+	p.at, p.keys = 0, nil // which takes memory no longer
 	return p.object(), nil
 }
 
@@ -89,8 +89,15 @@ func (s *Scanner[T]) bound(g group, outermost bool) {
 	if outermost {
 		n = g.n
 	}
-	if size := uint64(len(s.text)); s.groups != nil && !s.checked && tooDense(g.members, n, size) {
-		s.Fail(s.base, layout.ErrLimit, "more than %d keys in %d bytes of JSON: too many for its size", g.members, size)
+	if s.groups != nil && !s.checked {
+		s.holds(g.members, n, uint64(len(s.text)))
+	}
+}
+
+// holds fails if a text of so many bytes has too many members, be it those of the outermost object.
+func (s *Scanner[T]) holds(members, outermost uint32, size uint64) {
+	if tooDense(members, outermost, size) {
+		s.Fail(s.base, layout.ErrLimit, "more than %d keys in %d bytes of JSON: too many for its size", members, size)
 	}
 }
 
@@ -108,9 +115,15 @@ func (p *parser) value() any {
 	case '"':
 		return p.string()
 	case '{':
-		return p.object()
+		if md := p.object(); len(md) > 0 {
+			return md
+		}
+		return noMembers
 	case '[':
-		return p.array()
+		if l := p.array(); l != noElements {
+			return l
+		}
+		return noElements
 	case 't':
 		p.take("true")
 		return true
@@ -123,6 +136,9 @@ func (p *parser) value() any {
 	}
 	return json.Number(p.Number())
 }
+
+// One value stands for all that are empty, which take no memory each then.
+var noMembers, noElements any = layout.Metadata{}, array{text: "[]"}
 
 func (p *parser) object() layout.Metadata {
 	g := p.nextGroup()

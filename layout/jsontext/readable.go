@@ -9,11 +9,28 @@ import (
 )
 
 // Readable reports that what md is written as can be read by Parse with the default limits. It makes no text. It
-// reports false if it is in doubt: two keys may be the same, keys are many, or a value is of an unusual type.
+// reports false if it is in doubt: two keys may be the same, or a value is of an unusual type.
 func Readable(md layout.Metadata) bool {
-	r := reader{hashes: make([]uint64, 0, len(md))}
+	sure, err := CheckKeys(md, layout.Unknown, 0, "")
+	return sure && err == nil
+}
+
+// CheckKeys returns the error of Parse if the keys of md, in what it is written as, are too many. at and field are for
+// that error. It makes no text. sure is false if it is in doubt of anything else, as [Readable] may be.
+func CheckKeys(md layout.Metadata, f layout.Format, at uint64, field string) (sure bool, err error) {
+	r := reader{hashes: make([]uint64, 0, min(len(md), many))}
 	members, ok := r.object(layout.Object(md.All()), (*layout.Limits)(nil).WithDefaults().Depth)
-	return ok && !tooDense(members, uint32(len(md)), r.text)
+	outermost := uint32(len(md))
+	if !ok || !tooDense(members, outermost, r.text) {
+		return ok, nil
+	}
+	size, err := layout.WriteJSON(nil, md)
+	if err != nil {
+		return false, nil
+	}
+	s := Scanner[string]{Field: field, format: f, base: at}
+	s.holds(members, outermost, uint64(size))
+	return true, s.Err()
 }
 
 // reader checks values of metadata. It counts the members of objects as Scanner.skip does.
@@ -27,20 +44,18 @@ func (r *reader) object(object layout.Object, depth uint64) (members uint32, ok 
 	if depth == 0 {
 		return 0, false
 	}
-	first := len(r.hashes)
+	n := uint64(0)
 	for key := range object {
 		if !utf8.ValidString(key) { // it is mended, and may become another
 			return 0, false
 		}
-		r.hashes = append(r.hashes, layout.HashName(key))
+		n++
 	}
-	own := r.hashes[first:]
-	slices.Sort(own)
-	n := len(own)
-	if len(slices.Compact(own)) < n {
-		return 0, false
+	for parts, part := 1+n/many, uint64(0); part < parts; part++ {
+		if !r.distinct(object, parts, part) {
+			return 0, false
+		}
 	}
-	r.hashes = r.hashes[:first]
 	for key, v := range object {
 		within, ok := r.value(v, depth-1)
 		if !ok {
@@ -52,10 +67,25 @@ func (r *reader) object(object layout.Object, depth uint64) (members uint32, ok 
 	return members, true
 }
 
+// many is how many keys are compared at a time.
+const many = 1 << 16
+
+// distinct reports whether the keys whose hashes are in one of these parts differ.
+func (r *reader) distinct(object layout.Object, parts, part uint64) bool {
+	r.hashes = r.hashes[:0]
+	for key := range object {
+		if h := layout.HashName(key); h%parts == part {
+			r.hashes = append(r.hashes, h)
+		}
+	}
+	n := len(r.hashes)
+	slices.Sort(r.hashes)
+	return len(slices.Compact(r.hashes)) == n
+}
+
 func (r *reader) value(v any, depth uint64) (members uint32, ok bool) {
 	switch v := v.(type) {
 	case layout.Metadata:
-		r.hashes = slices.Grow(r.hashes, len(v))
 		return r.object(layout.Object(v.All()), depth)
 	case layout.Object:
 		return r.object(v, depth)

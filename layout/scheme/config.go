@@ -39,6 +39,7 @@ type Config struct {
 
 	patterns     int    // regular expressions
 	instructions int    // of these
+	named        int    // that groups and overrides name
 	work         uint64 // their threads times bytes of the names that they were held against
 	last         answer
 }
@@ -120,6 +121,7 @@ type pattern struct {
 // and a dozen threads each. An instruction takes memory, and a thread tens of nanoseconds for each byte of a name.
 const (
 	mostGroups       = 64
+	mostNames        = 1 << 16 // of layers, which real ones have thousands of
 	mostPatterns     = 64
 	mostPattern      = 1 << 10
 	mostInstructions = 1 << 13
@@ -151,15 +153,35 @@ func (c *Config) readGroup(o layout.Metadata) {
 	g := group{params: readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
-	list, _ := layout.Slice[string](targets)
-	for _, target := range list {
-		if text, ok := strings.CutPrefix(target, "re:"); ok {
-			g.patterns = append(g.patterns, c.pattern(text)...)
-		} else {
-			g.exact[target] = true
+	if list, ok := targets.(layout.List); ok && isStrings(list) && c.mayName(list.Len()) {
+		for target := range list.All() {
+			target, _ := target.(string)
+			if text, ok := strings.CutPrefix(target, "re:"); ok {
+				g.patterns = append(g.patterns, c.pattern(text)...)
+			} else {
+				g.exact[target] = true
+			}
 		}
 	}
 	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
+}
+
+// isStrings reports whether all elements are strings.
+func isStrings(list layout.List) bool {
+	for v := range list.All() {
+		if _, ok := v.(string); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// mayName counts n more names of layers. It fails if they are too many.
+func (c *Config) mayName(n int) bool {
+	if c.named += n; c.named > mostNames {
+		c.Err = unsupported("the configuration names %d layers, more than %d", c.named, mostNames)
+	}
+	return c.named <= mostNames
 }
 
 // readDynamic reads GPTQModel's overrides: regular expressions of layers, after +: or nothing. Those after -: are not
@@ -379,6 +401,9 @@ func (c *Config) readQuantization(q layout.Metadata) {
 		if g, ok := e.Value.(layout.Metadata); ok {
 			c.readGroup(g)
 		}
+	}
+	if !c.mayName(len(q)) {
+		return
 	}
 	c.over = slices.Grow(c.over, len(q))
 	for _, e := range q {

@@ -104,3 +104,31 @@ func TestManyOverrides(t *testing.T) {
 		}
 	}
 }
+
+// TestManyNames: a configuration keeps the names of so many layers, in groups and overrides together.
+func TestManyNames(t *testing.T) {
+	const most = 1 << 16
+	names := func(n int, member string) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf(member, i)
+		}
+		return strings.Join(list, ",")
+	}
+	for config, ok := range map[string]bool{
+		`"config_groups":{"a":{"weights":{},"targets":[` + names(most-3, `"%x"`) + `]}}`:                                                            true,
+		`"config_groups":{"a":{"weights":{},"targets":[` + names(most+1, `"%x"`) + `]}}`:                                                            false,
+		`"config_groups":{"a":{"weights":{},"targets":[` + names(most/2, `"%x"`) + `]},"b":{"weights":{},"targets":[` + names(most, `"%x"`) + `]}}`: false,
+		names(most-3, `"%016x":{}`): true,
+		names(most+1, `"%016x":{}`): false,
+	} {
+		text := `{"quantization_config":{"quant_method":"fp8",` + config + `}}`
+		table := find(t, text, stored{"a.weight", layout.F8_E4M3, []int{4, 4}, nil}, stored{"a.weight_scale", layout.F32, []int{1}, nil})
+		if err := table.Err(0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "layers, more than 65536") {
+			t.Errorf("%.60s: %v", text, err)
+		}
+		if n := allocated(t, []byte(text)); !ok && n > uint64(len(text))*12 {
+			t.Errorf("%.60s: %d bytes allocated for %d", text, n, len(text))
+		}
+	}
+}
