@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -60,10 +61,10 @@ func contents(t *testing.T, x loader.Tensor) []byte {
 	return b
 }
 
-// allFixtures are the models among the files of testdata that can be opened; in brief, one for each format and types.
+// allFixtures are the models among the files of testdata that can be opened.
 func allFixtures(t *testing.T) map[string]*loader.Model {
 	t.Helper()
-	all, seen := make(map[string]*loader.Model), make(map[string]bool)
+	all := make(map[string]*loader.Model)
 	err := filepath.WalkDir("../testdata", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && entry.Name() == "quantized" {
 			return filepath.SkipDir // whose values have a test of their own
@@ -95,21 +96,33 @@ func allFixtures(t *testing.T) map[string]*loader.Model {
 			return m.Close() // of parameters that make no sense
 		}
 		t.Cleanup(func() { m.Close() })
+		all[path] = m
+		return nil
+	})
+	if err != nil || len(all) < 100 {
+		t.Fatalf("%d models, %v", len(all), err)
+	}
+	return all
+}
+
+// eachSort are all fixtures that can be opened or, in brief, one for each format and types.
+func eachSort(t *testing.T) map[string]*loader.Model {
+	t.Helper()
+	all, seen := allFixtures(t), make(map[string]bool)
+	if !testmode.Brief() {
+		return all
+	}
+	maps.DeleteFunc(all, func(_ string, m *loader.Model) bool {
 		holds := fmt.Sprint(m.Format())
 		for x := range m.Tensors() {
 			if d := x.DType().String(); !strings.Contains(holds, d) {
 				holds += d
 			}
 		}
-		if testmode.Brief() && seen[holds] {
-			return nil
-		}
-		all[path], seen[holds] = m, true
-		return nil
+		again := seen[holds]
+		seen[holds] = true
+		return again
 	})
-	if err != nil || len(seen) < 50 {
-		t.Fatalf("%d models of %d sorts, %v", len(all), len(seen), err)
-	}
 	return all
 }
 
@@ -118,7 +131,7 @@ func allFixtures(t *testing.T) map[string]*loader.Model {
 func TestAllFormats(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	for name, m := range allFixtures(t) {
+	for name, m := range eachSort(t) {
 		if md := metadata(t, m); m.Format() == layout.APR2 && len(md) > 0 && !wellFormed(t, m) {
 			continue // a new file of it would be as little in order
 		}
@@ -144,7 +157,7 @@ func TestAllFormatsGGUF(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	written, refused := 0, 0
-	for name, m := range allFixtures(t) {
+	for name, m := range eachSort(t) {
 		if md := metadata(t, m); m.Format() == layout.APR2 && len(md) > 0 && !wellFormed(t, m) {
 			continue
 		}
