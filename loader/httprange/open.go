@@ -66,7 +66,7 @@ type Options struct {
 	RequireValidator Validator
 	// Silent, if set, is called by a read that has made no progress for 3 s, or half of Timeout if
 	// that is less: once until it makes progress again. host is the address's. Several reads may
-	// call it at once.
+	// call it at once. A read waits for its call before it returns; if that panics, so does the read.
 	Silent func(host string)
 	// Unversioned, if set, is called once for each file whose changes would go unnoticed, with its
 	// Name: see NoValidator.

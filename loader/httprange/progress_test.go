@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
@@ -191,7 +192,7 @@ func TestSilent(t *testing.T) {
 			protocols(t, func(t *testing.T, protocol string) {
 				s := inBubble(t, noise(200_000), protocol)
 				var start time.Time
-				var mu sync.Mutex // each call comes on a goroutine of its own
+				var mu sync.Mutex // the calls come on another goroutine
 				var heard []time.Duration
 				r := open(t, s, &httprange.Options{Timeout: test.timeout, Silent: func(host string) {
 					if host != "models.example" {
@@ -211,6 +212,38 @@ func TestSilent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilentPanics: it does so to the read that waits, at once, and not to a goroutine that nobody waits for.
+func TestSilentPanics(t *testing.T) {
+	protocols(t, func(t *testing.T, protocol string) {
+		s := inBubble(t, noise(200_000), protocol)
+		quiet := false
+		o := &httprange.Options{PieceBytes: 20_000, Silent: func(string) {
+			if quiet {
+				panic(t.Name())
+			}
+		}}
+		r := open(t, s, o)
+		s.fault, quiet = silence, true
+		for what, read := range map[string]func(){
+			"ReadAt":  func() { r.ReadAt(make([]byte, 50_000), 150_000) },
+			"Open":    func() { httprange.Open(t.Context(), s.URL, s.options(o)) },
+			"sibling": func() { r.OpenSibling(t.Context(), "other") },
+			"Get":     func() { httprange.Get(t.Context(), s.URL, 1<<20, s.options(o)) },
+		} {
+			start := time.Now()
+			panicked, _ := paralleltest.Ending(read)
+			if took := time.Since(start); panicked != t.Name() || took != 3*time.Second {
+				t.Errorf("%s: recovered %v after %v", what, panicked, took)
+			}
+		}
+		synctest.Wait() // for the server
+		s.fault = nil
+		if _, err := r.ReadAt(make([]byte, 50_000), 150_000); err != nil { // the turns were given back
+			t.Error(err)
+		}
+	})
 }
 
 // TestSlowIsNotStalled: what comes slowly comes, however long it takes.

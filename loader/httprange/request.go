@@ -15,7 +15,7 @@ import (
 // readPrefix sends the first request, which learns all there is to know of the file.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	most := r.opts.PrefixBytes
-	return r.insist(ctx, r.wrapFirst, func(p *patience) error {
+	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
 		r.known.Store(nil) // of an attempt that failed
 		return r.exchange(ctx, p, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
 			rng, whole := whole(resp, most)
@@ -37,7 +37,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 
 // peek asks for the size and the version, and for no byte.
 func (r *Reader) peek(ctx context.Context) error {
-	return r.insist(ctx, r.wrapFirst, func(p *patience) error {
+	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
 		return r.exchange(ctx, p, head, func(resp *http.Response, body io.Reader) error {
@@ -177,7 +177,7 @@ func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte
 	var body []byte
 	var head http.Header
 	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
-	err = r.insist(ctx, wrap, func(p *patience) error {
+	err = r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
 		return r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, arriving io.Reader) (err error) {
 			switch {
 			case resp.StatusCode != http.StatusOK:

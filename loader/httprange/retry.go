@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 // leastProgress is how many bytes count as progress. A server that sends fewer, in an answer
@@ -18,7 +20,7 @@ func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
 	at := func() int64 { return end - v.n }
 	wrap := func(err error) error { return r.wrap(at(), err) }
-	return r.insist(ctx, wrap, func(p *patience) error {
+	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
 		for v.n > 0 {
 			if err := r.request(ctx, p, v, at()); err != nil {
 				return err
@@ -33,19 +35,20 @@ func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 
 // insist calls try, when it is its turn, until it succeeds, fails for good, or patience ends.
 // wrap adds to the error what has failed.
-func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(*patience) error) error {
+func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(context.Context, *patience) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
 		return err
 	}
 	defer r.queue.leave()
 	p := &patience{reader: r, since: since}
-	if silent := r.opts.Silent; silent != nil {
-		p.silence = time.AfterFunc(r.silence(), func() { silent(r.url.Host) })
-		defer p.silence.Stop()
+	if r.opts.Silent != nil {
+		var end func()
+		ctx, end = p.listen(ctx)
+		defer end()
 	}
 	for {
-		err := try(p)
+		err := try(ctx, p)
 		if err == nil {
 			r.queue.moved()
 			return nil
@@ -73,6 +76,28 @@ type patience struct {
 	bytes    int       // received since then
 
 	silence *time.Timer // until Options.Silent is called, nil if nobody listens
+}
+
+// listen calls Options.Silent from another goroutine, whenever there was no progress for long. A panic of it ends the
+// context, and reaches who calls end.
+func (p *patience) listen(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.silence = time.NewTimer(p.reader.silence())
+	calls := parallel.Group{Stop: cancel}
+	calls.Go(func() error {
+		for {
+			select {
+			case <-p.silence.C:
+				p.reader.opts.Silent(p.reader.url.Host)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		calls.Wait()
+	}
 }
 
 // silence returns how long a read may go without progress before somebody hears of it.
