@@ -46,7 +46,7 @@ type FileNumber struct{ device, inode uint64 }
 // Number returns the number of the file, in whichever state it is. ok is false where files have none.
 func (id Identity) Number() (n FileNumber, ok bool) {
 	n = FileNumber{id.device, id.inode}
-	return n, n != FileNumber{}
+	return n, n.inode != 0 // which some network file systems say of every file
 }
 
 // Size returns the size of the file.

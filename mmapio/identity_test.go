@@ -47,3 +47,12 @@ func TestIdentity(t *testing.T) {
 		t.Error("memory is a file")
 	}
 }
+
+// TestNumber: files of systems that do not number them are not one.
+func TestNumber(t *testing.T) {
+	for id, want := range map[Identity]bool{{}: false, {device: 1}: false, {inode: 1}: true, {device: 1, inode: 1}: true} {
+		if _, ok := id.Number(); ok != want {
+			t.Errorf("%+v: %v", id, ok)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (r *reader) object(object layout.Object, depth uint64) (members uint32, ok 
 		}
 		n++
 	}
-	for parts, part := 1+n/many, uint64(0); part < parts; part++ {
+	for parts, part := min(1+n/many, mostParts), uint64(0); part < parts; part++ {
 		if !r.distinct(object, parts, part) {
 			return 0, false
 		}
@@ -67,8 +67,8 @@ func (r *reader) object(object layout.Object, depth uint64) (members uint32, ok 
 	return members, true
 }
 
-// many is how many keys are compared at a time.
-const many = 1 << 16
+// many is how many keys are compared at a time, unless these are more than mostParts of them: time would grow with the square.
+const many, mostParts = 1 << 16, 8
 
 // distinct reports whether the keys whose hashes are in one of these parts differ.
 func (r *reader) distinct(object layout.Object, parts, part uint64) bool {

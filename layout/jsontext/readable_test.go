@@ -2,6 +2,8 @@ package jsontext_test
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -45,5 +47,26 @@ func TestReadable(t *testing.T) {
 		if got := jsontext.Readable(tc.md); got != tc.want || got != (err == nil) {
 			t.Errorf("%s: %t, want %t; Parse: %v", name, got, tc.want, err)
 		}
+	}
+}
+
+// TestReadableManyKeys: keys are gone through a few times, however many there are.
+func TestReadableManyKeys(t *testing.T) {
+	keys := make([]string, 10<<16)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	times := 0
+	all := layout.Object(func(yield func(string, any) bool) {
+		times++
+		for _, key := range keys {
+			if !yield(key, nil) {
+				return
+			}
+		}
+	})
+	md := layout.Metadata{{Key: "x", Value: all}, {Key: "y", Value: strings.Repeat("x", 32*len(keys))}}
+	if ok := jsontext.Readable(md); !ok || times > 10 {
+		t.Errorf("%v, after %d times", ok, times)
 	}
 }

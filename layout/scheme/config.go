@@ -121,7 +121,7 @@ type pattern struct {
 // and a dozen threads each. An instruction takes memory, and a thread tens of nanoseconds for each byte of a name.
 const (
 	mostGroups       = 64
-	mostNames        = 1 << 16 // of layers, which real ones have thousands of
+	mostNames        = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 	mostPatterns     = 64
 	mostPattern      = 1 << 10
 	mostInstructions = 1 << 13

@@ -107,7 +107,7 @@ func TestManyOverrides(t *testing.T) {
 
 // TestManyNames: a configuration keeps the names of so many layers, in groups and overrides together.
 func TestManyNames(t *testing.T) {
-	const most = 1 << 16
+	const most = 1 << 17
 	names := func(n int, member string) string {
 		list := make([]string, n)
 		for i := range list {
@@ -124,7 +124,7 @@ func TestManyNames(t *testing.T) {
 	} {
 		text := `{"quantization_config":{"quant_method":"fp8",` + config + `}}`
 		table := find(t, text, stored{"a.weight", layout.F8_E4M3, []int{4, 4}, nil}, stored{"a.weight_scale", layout.F32, []int{1}, nil})
-		if err := table.Err(0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "layers, more than 65536") {
+		if err := table.Err(0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "layers, more than 131072") {
 			t.Errorf("%.60s: %v", text, err)
 		}
 		if n := allocated(t, []byte(text)); !ok && n > uint64(len(text))*12 {
