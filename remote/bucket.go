@@ -74,46 +74,65 @@ func (b *bucket) url(key string) string {
 
 // listed is a page of a listing (ListObjectsV2 of S3's API).
 type listed struct {
-	IsTruncated           bool
-	NextContinuationToken string
-	Contents              []struct {
-		Key, ETag string
-		Size      int64
-	}
-	CommonPrefixes []struct{ Prefix string }
+	IsTruncated              bool
+	NextContinuationToken    string
+	Contents, CommonPrefixes eachListed
 }
+
+// eachListed is called with the elements of a page, one by one: many that say nothing take no memory.
+type eachListed func(listedElement) error
+
+type listedElement struct {
+	Key, ETag string
+	Size      int64
+	Prefix    string // of a folder
+}
+
+// UnmarshalXML hands an element on.
+func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	var e listedElement
+	if err := d.DecodeElement(&e, &start); err != nil {
+		return err
+	}
+	return use(e)
+}
+
+// errEnough ends a page whose rest nobody wants.
+var errEnough = errors.New("enough")
 
 // List yields the objects under a prefix, without those in folders, and these. An object without a strong ETag has no
 // version.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
+		found := func(o StoredObject) error {
+			if !yield(o, nil) {
+				return errEnough
+			}
+			return nil
+		}
 		for range mostPages {
-			page, err := b.page(ctx, query)
+			page := &listed{Contents: func(c listedElement) error {
+				name, ok := strings.CutPrefix(c.Key, prefix)
+				switch {
+				case !ok || c.Size < 0:
+					return fmt.Errorf("the key %.80q of %d bytes", c.Key, c.Size)
+				case name == "" || strings.HasSuffix(name, "/"): // it marks a folder
+					return nil
+				case !strings.HasPrefix(c.ETag, `"`):
+					c.ETag = ""
+				}
+				return found(StoredObject{name, c.Size, c.ETag})
+			}, CommonPrefixes: func(p listedElement) error {
+				return found(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
+			}}
+			err := b.page(ctx, query, page)
+			if errors.Is(err, errEnough) {
+				return
+			}
 			if err != nil {
 				yield(StoredObject{}, err)
 				return
-			}
-			for _, c := range page.Contents {
-				name, ok := strings.CutPrefix(c.Key, prefix)
-				if ok && (name == "" || strings.HasSuffix(name, "/")) { // it marks a folder
-					continue
-				}
-				var err error
-				if !ok || c.Size < 0 {
-					err = fmt.Errorf("%w: a listing with the key %.80q of %d bytes", httprange.ErrResponse, c.Key, c.Size)
-				}
-				if !strings.HasPrefix(c.ETag, `"`) {
-					c.ETag = ""
-				}
-				if !yield(StoredObject{name, c.Size, c.ETag}, err) {
-					return
-				}
-			}
-			for _, p := range page.CommonPrefixes {
-				if !yield(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"}, nil) {
-					return
-				}
 			}
 			if !page.IsTruncated || page.NextContinuationToken == "" {
 				return
@@ -124,8 +143,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page asks for one page. If the bucket turns out to be in another region, it asks there.
-func (b *bucket) page(ctx context.Context, query url.Values) (*listed, error) {
+// page asks for one page, and hands on what it lists. If the bucket turns out to be in another region, it asks there.
+func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error {
 	ask := func() ([]byte, error) {
 		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
 		return body, err
@@ -136,13 +155,12 @@ func (b *bucket) page(ctx context.Context, query url.Values) (*listed, error) {
 		body, err = ask()
 	}
 	if err != nil {
-		return nil, b.explain(err)
+		return b.explain(err)
 	}
-	page := new(listed)
 	if err := xml.Unmarshal(body, page); err != nil {
-		return nil, fmt.Errorf("%w: a listing: %v", httprange.ErrResponse, err)
+		return fmt.Errorf("%w: a listing: %w", httprange.ErrResponse, err)
 	}
-	return page, nil
+	return nil
 }
 
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)

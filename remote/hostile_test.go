@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -183,6 +185,24 @@ func TestHostileLists(t *testing.T) {
 	t.Cleanup(hub.Close)
 	t.Setenv("HF_ENDPOINT", hub.URL)
 	measure("hf://org/model", nil)
+}
+
+// TestEmptyListing: elements of a bucket's listing that say nothing are not kept. Their XML takes 33 times its text on the way.
+func TestEmptyListing(t *testing.T) {
+	testmode.Sequential(t)
+	text := "<ListBucketResult>" + strings.Repeat("<Contents/>", 100_000) + "</ListBucketResult>"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
+	t.Cleanup(s.Close)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": s.URL, "XDG_CACHE_HOME": t.TempDir(), "HOME": t.TempDir()} {
+		t.Setenv(name, value)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := refused(t, "s3://bucket/")
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 40*uint64(len(text)) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%d bytes for an answer of %d: %v", took, len(text), err)
+	}
 }
 
 // TestLongNames: a layer's name is not written into its file as often as that likes.
