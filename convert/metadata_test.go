@@ -261,6 +261,7 @@ func TestBadMetadata(t *testing.T) {
 
 // TestCrowded: objects that converting copies have fewer members than others, since each of them takes memory twice.
 func TestCrowded(t *testing.T) {
+	testmode.Sequential(t)
 	x := counting("a", layout.F32, 2)
 	crowded := func(key, member string, n int) string {
 		members := make([]string, n)

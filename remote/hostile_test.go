@@ -132,6 +132,7 @@ func TestForeignBytes(t *testing.T) {
 
 // TestHostileArchives: what an archive says of its files, and what it expands to, takes no memory.
 func TestHostileArchives(t *testing.T) {
+	testmode.Sequential(t)
 	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{4}, Data: make([]byte, 4)})
 	model := layer{weightLayer, "model.safetensors", file}
 	const key = "any.key.is"
@@ -159,6 +160,7 @@ func TestHostileArchives(t *testing.T) {
 
 // TestHostileLists: lists of elements that say nothing take no more than a multiple of their text.
 func TestHostileLists(t *testing.T) {
+	testmode.Sequential(t)
 	nothing := strings.Repeat("{},", 1<<20) + "{}"
 	measure := func(address string, want error) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
@@ -50,6 +51,7 @@ func BenchmarkParse(b *testing.B) {
 
 // TestParseMemory: all that Parse ever allocates is a small multiple of the text.
 func TestParseMemory(t *testing.T) {
+	testmode.Sequential(t)
 	const n = 200_000
 	for _, tc := range []struct {
 		name, json string

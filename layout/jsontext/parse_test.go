@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -239,6 +240,7 @@ func TestParseArrays(t *testing.T) {
 // TestParseDense: keys that are many for the size of their text are an error, before values are made of them. Elements
 // of an array are made one by one, so the largest counts.
 func TestParseDense(t *testing.T) {
+	testmode.Sequential(t)
 	const few = 1 << 16
 	object := func(n, size int) string { // of n members that take so many bytes each
 		var b strings.Builder

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 )
@@ -177,6 +178,7 @@ func (huge) Slice(off, n uint64) ([]byte, error) { panic("read") }
 
 // TestTruncated: every prefix of a manifest is an error.
 func TestTruncated(t *testing.T) {
+	testmode.Sequential(t)
 	for _, path := range fixtures(t) {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -204,6 +206,7 @@ func fixtures(t testing.TB) []string {
 // TestManyTensors: neither time nor memory grows faster than the map, and a lookup of what is
 // wrong costs no more than reading it.
 func TestManyTensors(t *testing.T) {
+	testmode.Sequential(t)
 	const tensors, shards = 200_000, 1000
 	apr2, index := manyTensors(tensors, shards)
 	for name, doc := range map[string]layout.Bytes{"apr2": apr2, "index": index} {
@@ -222,6 +225,7 @@ func TestManyTensors(t *testing.T) {
 
 // TestManyShards: shards that are too many for the text that names them are refused before they take memory.
 func TestManyShards(t *testing.T) {
+	testmode.Sequential(t)
 	var list, names strings.Builder
 	for i := range 500_000 {
 		fmt.Fprintf(&list, `{"file":"%x","size":1},`, i)

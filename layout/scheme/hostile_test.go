@@ -45,6 +45,7 @@ func allocated(t *testing.T, text []byte) uint64 {
 
 // TestHostilePatterns: a repetition of three bytes is a thousand instructions.
 func TestHostilePatterns(t *testing.T) {
+	testmode.Sequential(t)
 	for _, pattern := range []string{"x{1000}", "(((x{10}){10}){10})", "(a|b|c){1000}", "(?i)[k-s]{1000}", `\\pL{1000}`} {
 		if took := allocated(t, []byte(dynamic(64, pattern))); took > 100<<20 {
 			t.Errorf("64 times %s: %d MiB", pattern, took>>20)
@@ -54,6 +55,7 @@ func TestHostilePatterns(t *testing.T) {
 
 // TestHostileLayers: so many places of regular expressions, times so many bytes of names, would take a day.
 func TestHostileLayers(t *testing.T) {
+	testmode.Sequential(t)
 	const layers = 40
 	for pattern, most := range map[string]int{".?": 7, "[^0]": 30, "é": 15} {
 		table := find(t, dynamic(7, pattern), gptq(layers, 10_000)...)
@@ -107,6 +109,7 @@ func TestManyOverrides(t *testing.T) {
 
 // TestManyNames: a configuration keeps the names of so many layers, in groups and overrides together.
 func TestManyNames(t *testing.T) {
+	testmode.Sequential(t)
 	const most = 1 << 17
 	names := func(n int, member string) string {
 		list := make([]string, n)
