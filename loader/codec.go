@@ -54,8 +54,8 @@ func (t Tensor) codec() (c dequant.Codec, err error) {
 	return c, err
 }
 
-// expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
-// elements from element first on, which the caller has checked to be there.
+// expand writes the values of n elements, from element first on, to to. All stored bytes become
+// values here. The caller has checked that the elements exist.
 func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	if n == 0 {
 		return nil
@@ -88,8 +88,8 @@ func (t Tensor) inMemory(off, n uint64) (b []byte, ok bool, err error) {
 	return b, ok, err
 }
 
-// readStep is the number of elements read at a time from a file that is not mapped. farStep is the number from
-// afar, or if they are decrypted on all cores. Both are multiples of every block.
+// readStep is the number of elements read at a time from a file that is not mapped. farStep is the number if the
+// file wants large reads. Both are multiples of every block.
 const (
 	readStep = 1 << 18
 	farStep  = 1 << 22
@@ -98,7 +98,7 @@ const (
 // readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
 func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	step := uint64(readStep)
-	if t.file.access() == fromAfar || t.file.unsealed != nil {
+	if t.file.wantsLargeReads() {
 		step = farStep
 	}
 	_, most := c.Span(first%step, min(step, n))

@@ -124,8 +124,8 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	return nil
 }
 
-// ReadBeside reads a file of at most most bytes that lies beside the model: in its directory, or where its
-// reader has others. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are
+// ReadBeside reads a file of at most most bytes that lies beside the model: in its directory, or as a sibling of
+// its reader. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are
 // verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has nothing beside it, and
 // ErrTooLarge.
 func (m *Model) ReadBeside(ctx context.Context, name string, most uint64) ([]byte, error) {

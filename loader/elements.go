@@ -209,8 +209,8 @@ func (t Tensor) cached() (b []byte, ok bool, err error) {
 	return buf.Bytes, ok, nil
 }
 
-// hold returns t in a lease of its own. A packed tensor is then unpacked once for all of its parts,
-// and let go at release, whatever other lease t is from.
+// hold returns t in a brief lease of its own, so that a packed tensor is unpacked once for all of its
+// parts. release lets go of it, whatever other lease t came from.
 func (t Tensor) hold() (held Tensor, release func(), err error) {
 	if !t.desc.Encoding.Packed() && !t.logical() || t.lease != nil && t.lease.brief {
 		return t, func() {}, nil

@@ -31,7 +31,7 @@ func Pins(l *Lease) int {
 
 // CollectBy has f called instead of a collection, until the function that it returns is.
 func CollectBy(f func()) (restore func()) {
-	for returns.Load() != 0 { // those of tests before
+	for pending.Load() != 0 { // those of tests before
 		runtime.Gosched()
 	}
 	before := collection

@@ -19,7 +19,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		}
 	}()
 	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification, head: s.head}
-	// A fault has to be known for one before the data is closed: afterwards nobody knows whose it was.
+	// Guard ends before the data is closed: afterwards no mapping claims the address of a fault.
 	err = mmapio.Guard(func() error {
 		f.layout, err = formats.Decode(s.index, lim)
 		return err
@@ -59,12 +59,24 @@ func (f *file) access() access {
 	if f.content.Aliased() {
 		return inPlace
 	}
+	if f.far() {
+		return fromAfar
+	}
+	return bySystem
+}
+
+// far reports whether a reader of the caller's brings the file's bytes, perhaps over a network.
+func (f *file) far() bool {
 	switch f.reader.(type) {
 	case nil, *os.File:
-		return bySystem
+		return false
 	}
-	return fromAfar
+	return true
 }
+
+// wantsLargeReads reports whether few large reads are better than many: each is a request, or
+// decrypts on all cores.
+func (f *file) wantsLargeReads() bool { return f.access() == fromAfar || f.unsealed != nil }
 
 // readFull fills dst with the file's bytes at off, as they are stored.
 func (f *file) readFull(dst []byte, off uint64) error {
@@ -85,8 +97,8 @@ func (f *file) view(buf func() []byte, off, n uint64) ([]byte, error) {
 	return b, f.readFull(b, off)
 }
 
-// during returns f with reads that end with ctx, if that ends and they are by a reader of the
-// caller's.
+// during returns f with reads that end with ctx. It returns f itself if ctx cannot end, or if no reader
+// of the caller's brings the bytes.
 func (f *file) during(ctx context.Context) *file {
 	if f.reader == nil || ctx.Done() == nil {
 		return f
@@ -108,7 +120,7 @@ func (f *file) of(desc *layout.Tensor) *file {
 	return f
 }
 
-// afar returns f as a reader of the caller's reads it, into memory.
+// afar returns the file whose bytes go from the caller's reader to memory, past the file that it keeps.
 func (f *file) afar() *file {
 	if f.packed != nil && f.unsealed == nil {
 		return f.packed

@@ -10,7 +10,7 @@ type gate struct {
 
 const gateClosed = 1 << 62
 
-// enter lets a user in; false when the gate is closed.
+// enter lets a user in. It reports false if the gate is closed.
 func (g *gate) enter() bool {
 	for {
 		s := g.state.Load()
@@ -23,15 +23,14 @@ func (g *gate) enter() bool {
 	}
 }
 
-// again lets in somebody for whom a user answers who is inside, also when the gate is closed.
+// again adds a user, also to a closed gate. The caller is inside, so nobody has been told that all have left.
 func (g *gate) again() { g.state.Add(1) }
 
-// leave ends one enter; last is true for the one user after whom nobody is inside or
-// will come.
+// leave ends one enter. last is true for the last user of a closed gate.
 func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }
 
-// close shuts the gate. first is false when it was shut before; last is true when nobody
-// is inside, and so nobody will be told by leave.
+// close shuts the gate. first is false if it was shut before. last is true if nobody is inside,
+// so that no leave will report it.
 func (g *gate) close() (first, last bool) {
 	for {
 		s := g.state.Load()

@@ -14,21 +14,21 @@ import (
 const returnBytes = 16 << 20
 
 var (
-	returns    atomic.Int64 // asked for and not begun, or under way
+	pending    atomic.Int64 // requests for a collection that has not ended
 	collection = debug.FreeOSMemory
 )
 
 // giveBack returns the memory of a model that is gone to the system, in the background.
 // Models that go meanwhile share the next collection.
 func giveBack() {
-	if returns.Add(1) > 1 {
+	if pending.Add(1) > 1 {
 		return
 	}
 	go func() {
 		for asked := int64(1); asked > 0; {
-			asked = returns.Load()
+			asked = pending.Load()
 			collection()
-			asked = returns.Add(-asked)
+			asked = pending.Add(-asked)
 		}
 	}()
 }

@@ -39,7 +39,7 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 	return s, nil
 }
 
-// admit makes sure of the head of s, before it is parsed.
+// admit verifies the head of s before anything parses it.
 func (g guarded) admit(ctx context.Context, s *stored) error {
 	if err := g.opts.guard(ctx, s); err != nil {
 		return err

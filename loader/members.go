@@ -17,8 +17,8 @@ import (
 
 // members are the files of a model: one by itself, or those that a manifest or a split names.
 type members interface {
-	// open opens the files that are not open yet, and returns all in order: also on error those
-	// that it has opened.
+	// open opens the files that are not open yet, and returns all in order. On error it returns
+	// those that are open.
 	open(ctx context.Context, from source, lim *layout.Limits) ([]file, error)
 	// stitch makes one table of the files' tensors.
 	stitch(files []file, lim *layout.Limits) (*shard.Table, error)
@@ -132,7 +132,7 @@ func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]fil
 		return f, nil
 	})
 	if err != nil {
-		return append(files, p.first), err // perhaps twice
+		return append(files, p.first), err // files may have it too
 	}
 	return files, nil
 }
@@ -151,7 +151,7 @@ func partsOf(files []file) []shard.Part {
 	return list
 }
 
-// distinct tells files that have more than one name, where the system numbers files.
+// distinct finds files that have more than one name, if the system numbers files.
 type distinct struct {
 	mu   sync.Mutex
 	seen map[mmapio.FileNumber]int
@@ -172,7 +172,7 @@ func (d *distinct) add(id mmapio.Identity, i int) (first int, twice bool) {
 	return i, false
 }
 
-// identityOf returns that of the file, or of the one that keeps what a reader brings.
+// identityOf returns the identity of the file, or of the one that keeps what a reader brings.
 func identityOf(s *stored) mmapio.Identity {
 	if r, ok := s.reader.(BackedReaderAt); ok && !s.opened.Known() {
 		if f := r.Backing(); f != nil {

@@ -57,7 +57,8 @@ func (f *file) parseMetadata(ctx context.Context) *metadata {
 	})
 }
 
-// headFirst returns the file for its metadata: from the head that was verified, if it was.
+// headFirst returns what to parse metadata from. The copy of a head that was verified comes before
+// the file itself.
 func (f *file) headFirst() layout.Input {
 	if f.head == nil {
 		return f.mapping

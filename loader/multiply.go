@@ -24,12 +24,14 @@ import (
 // zero point are multiplied likewise. Types without a kernel are expanded, a few rows at a time.
 //
 // All cores take part if the matrix is large. Memory is taken for the prepared x, and for a few
-// rows where they are not in memory as stored. It is used again: after the first call nothing is
+// rows if they are not in memory as stored. It is used again: after the first call nothing is
 // allocated for a tensor of a local file, or from afar once its bytes are kept here. Decrypting allocates.
-// Nothing is cached but a tensor that can only be unpacked as a
-// whole (layout.Encoding.Packed), which a lease pins. The call ends with ctx, and with the
-// context of the tensor's lease. After an error dst's contents are unspecified. A NaN or an infinity in x is
-// dequant.ErrNotFinite for quantized types. A mapped file that has shrunk is mmapio.ErrFault.
+// Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed), which a
+// lease pins.
+//
+// The call ends with ctx, and with the context of the tensor's lease. After an error dst's contents are
+// unspecified. A NaN or an infinity in x is dequant.ErrNotFinite for quantized types. A mapped file that
+// has shrunk is mmapio.ErrFault.
 func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.MatMul(ctx, dst, x, 1) }
 
 // MatMul multiplies n vectors as MatVec does one. Their elements follow each other in xs, and so do the products in
@@ -109,7 +111,7 @@ func (p *product) asStored(t Tensor, c dequant.Codec, d layout.DType) error {
 	}
 	row := int(size / uint64(p.rows))
 	step := nearBytes
-	if t.file.access() == fromAfar || t.file.unsealed != nil {
+	if t.file.wantsLargeReads() {
 		step = farBytes
 	}
 	step = min(max(1, step/row), p.rows)
@@ -163,8 +165,7 @@ func (p *product) expanded(t Tensor, xs []float32, n int) error {
 }
 
 // nearBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
-// farBytes is that of rows read from afar, or
-// decrypted.
+// farBytes is their size if the file wants large reads.
 const (
 	nearBytes = 1 << 20
 	farBytes  = 8 << 20
@@ -242,9 +243,9 @@ func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// Products of fewer than aloneElems elements and vectors are not worth a second core. A worker takes
-// grainElems at a time, or a sharesth of its part up to farElems: memory is read ahead of a worker that goes on where it was.
-// Or it expands tileElems: fewer than package dequant shares out to cores.
+// A product of fewer than aloneElems multiplications stays on one core. A worker takes grainElems at a time, or 1/shares of
+// its part up to farElems: the processor reads memory ahead of a worker that goes on in order. Rows that
+// are expanded first come tileElems at a time, fewer than package dequant shares out to cores.
 const (
 	aloneElems = 1 << 18
 	grainElems = 1 << 17

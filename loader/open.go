@@ -73,7 +73,7 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
 // archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
 // header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes or the
-// part of them that they need. [Model.Warm] loads several tensors at once into the
+// part of them that they need. [Model.Warm] reads several tensors at once into the
 // model's cache, whose size is Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's, who may close it once

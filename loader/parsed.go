@@ -27,8 +27,9 @@ type parsed struct {
 
 func newParsed() *parsed { return &parsed{mu: parallel.NewMutex()} }
 
-// parse runs fill once and keeps the result, errors included. Failures to read are not kept, nor
-// are errors after the end of ctx. A caller that finds another at it waits until ctx ends. It holds the mapping; path is for errors.
+// parse runs fill once and keeps the result, errors included. It keeps no failure to read, and no
+// error once ctx has ended. While another caller runs fill, parse waits until ctx ends. The caller
+// holds the mapping. Errors name path.
 func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
 	if md := p.done.Load(); md != nil {
 		return md

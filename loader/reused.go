@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// reused is a file whose index is read into memory that the next file's index is read into too. Slices live until free.
+// reused is a file whose index is read into memory of a pool, for the next file to use again. Slices live until free.
 type reused struct {
 	*mmapio.Mapping
 	memory []byte // its length is what has been handed out
@@ -21,8 +21,8 @@ const mostReused = 1 << 20
 
 var reusedMemory = sync.Pool{New: func() any { return new(reused) }}
 
-// reuse puts memory that is used again under the index of a file of this system, if that is copied. The caller calls free
-// when nothing needs the slices any more.
+// reuse makes the index of a file of this system, if it is copied, go to memory of the pool. The caller calls free when
+// nothing needs the slices any more.
 func (s *stored) reuse() (free func()) {
 	m, ok := s.index.(*mmapio.Mapping)
 	if !ok || m.Aliased() || s.reader != nil {

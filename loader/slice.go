@@ -153,8 +153,8 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// read fills dst with the runs of a region, by a call of fill for each, or for a group of them. An element has as many Ts
-// as it would have bytes in type d: one if that is U8.
+// read fills dst with the runs of a region. It calls fill for each run, or for a group of runs. An element takes as many Ts
+// as it takes bytes in type d, so U8 means one T.
 func read[T any](s Slice, dst []T, d layout.DType, fill func(t Tensor, dst []T, from uint64) error) error {
 	if !s.mapped() {
 		return s.gather(func(g group) error { return readGroup(g, dst, d, fill) })
@@ -170,8 +170,8 @@ func read[T any](s Slice, dst []T, d layout.DType, fill func(t Tensor, dst []T, 
 	return nil
 }
 
-// mapped reports whether a run costs no more than its own bytes: not those of a file that others, or a
-// server, have.
+// mapped reports whether a run costs no more than its own bytes: its file is in memory or mapped whole,
+// and the tensor is stored raw.
 func (s Slice) mapped() bool {
 	return s.t.file.access() == inPlace && !s.t.file.mapping.Fills() && s.t.desc.Encoding == layout.Raw
 }
@@ -193,7 +193,7 @@ const (
 	atOnce     = 8 // groups
 )
 
-// elementsIn returns how many elements of the tensor are stored in n bytes, about.
+// elementsIn estimates how many elements of the tensor n stored bytes hold.
 func (t Tensor) elementsIn(n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc.Stored)), mostValues))
 }

@@ -36,8 +36,8 @@ type stored struct {
 	done  func()
 	// reader is the reader of the caller's that data reads from, if it does; else nil.
 	reader io.ReaderAt
-	// packed reads the bytes of tensors that are not stored raw, if data fills: their blocks are asked
-	// for by the piece, rather than one after the other. Else it is nil.
+	// packed reads tensors that are not stored raw, if data fills; else it is nil. One request brings
+	// many of their blocks.
 	packed *mmapio.Mapping
 	// giveUp closes reader, if the model has opened it; else nil.
 	giveUp func()

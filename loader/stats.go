@@ -12,7 +12,7 @@ type Stats struct {
 	UnmappedBytes uint64
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
-	VerifiedBytes uint64 // hashed because of Options.Trust, those of chunks that came twice from afar twice
+	VerifiedBytes uint64 // hashed because of Options.Trust; a chunk that came twice from afar counts twice
 	PrivateBytes  uint64 // of chunks that Options.Private or reading from afar keeps in memory
 
 	Hits          uint64 // requests that the cache answered

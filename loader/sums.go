@@ -30,8 +30,8 @@ type piece struct {
 	crc uint32
 }
 
-// part is the pieces from, …, to-1, which one worker reads in order: those of a whole file for its
-// digest, else one.
+// part is the pieces from, …, to-1, which one worker reads in order: all of a file whose digest is
+// computed, else one.
 type part struct {
 	from, to int
 	digest   *[sha256.Size]byte // to be computed, or nil
@@ -72,8 +72,8 @@ func (r *reading) add(file int, size uint64, covered []span, digest *[sha256.Siz
 	}
 }
 
-// run computes the checksums of all pieces and the digests. each runs sum, which reads a piece, with
-// the piece's file.
+// run computes the checksums of all pieces and the digests. It calls each for every piece, and each
+// calls sum with the piece's file, to read it.
 func (r *reading) run(workers int, each func(p *piece, sum func(f *file) error) error) error {
 	return parallel.Each(workers, parallel.Range(uint64(len(r.parts))), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
@@ -114,7 +114,7 @@ func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum fun
 	return nil
 }
 
-// fullPiece lengthens a checksum by a piece of full length.
+// fullPiece returns the factor by which a checksum passes over a piece of full length.
 var fullPiece = sync.OnceValue(func() uint32 { return crcmath.XPow8(pieceBytes) })
 
 // crc returns the checksum of size bytes at off of a file, which a span covers.

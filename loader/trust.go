@@ -20,8 +20,8 @@ type Trust interface {
 	Digests(name string, in layout.Input) (*layout.Digests, error)
 }
 
-// A Lister is a Trust that knows which files there are. A file that it lists and that is missing is an error
-// where it would be none without a Trust, as that of a configuration.
+// A Lister is a Trust that knows which files there are. A listed file that is missing is an error, also if
+// models may do without it, as without a configuration.
 type Lister interface {
 	Trust
 	// Lists reports whether the file of a plain name must be there.

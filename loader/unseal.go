@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 
@@ -131,8 +130,7 @@ func (f *file) showContent() {
 
 // revealed returns the reader of the file's content.
 func (f *file) revealed() unsealed.Reader {
-	_, local := f.reader.(*os.File)
-	r := unsealed.Reader{File: f.unsealed, R: f.mapping, Whole: f.reader != nil && !local}
+	r := unsealed.Reader{File: f.unsealed, R: f.mapping, Whole: f.far()}
 	if f.packed != nil {
 		r.R = f.packed.mapping
 	}
@@ -173,7 +171,7 @@ func (f *file) readSealed(buffers []plan.Padded, off uint64) error {
 	return nil
 }
 
-// contents returns the tensors of a table as they are without encryption, where the key is known.
+// contents returns the tensors of a table as they are without encryption, if the key is known.
 func contents(files []file, table *shard.Table) []layout.Tensor {
 	if !slices.ContainsFunc(files, func(f file) bool { return f.unsealed != nil }) {
 		return table.Tensors

@@ -20,11 +20,11 @@ import (
 
 // VerifyOptions tune Verify. Nil and zero fields mean the defaults.
 type VerifyOptions struct {
-	// Workers is the number of goroutines that read; 0 means GOMAXPROCS, and at least 8 where
-	// the model is not mapped: what they do then is wait.
+	// Workers is the number of goroutines that read. 0 means GOMAXPROCS, and at least 8 if the
+	// model is not mapped: they wait more than they compute.
 	Workers int
-	// Progress, if set, hears how many of how many bytes have been read: from one
-	// goroutine at a time, with done never falling.
+	// Progress, if set, is called with the number of bytes read and that of all bytes to read: from
+	// one goroutine at a time, with done never falling.
 	Progress func(done, total uint64)
 }
 
@@ -413,8 +413,8 @@ func (v *verifier) compare() {
 	}
 }
 
-// blockCheck expands compressed tensors and keeps nothing. A file's checksum does not tell that
-// this works: it is right over whatever the writer wrote.
+// blockCheck expands compressed tensors and keeps nothing. A file's checksum does not prove that
+// blocks can be expanded: it covers whatever the writer wrote.
 type blockCheck struct {
 	mu      sync.Mutex
 	tensors []Tensor // to check; the first one is being dealt out
@@ -467,7 +467,7 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 	return r, false
 }
 
-// malformed keeps err for t if it is about the content of a block, and the first such error.
+// malformed reports whether err is about the content of a block, and keeps the first such error of t.
 func (c *blockCheck) malformed(t Tensor, err error) bool {
 	fe := malformed(err)
 	if fe == nil {

@@ -27,8 +27,8 @@ type WarmOptions struct {
 	// since the beginning. 0 sets no limit. Bytes known to be in memory do not count (see
 	// [mmapio.Mapping.Resident]).
 	BytesPerSecond uint64
-	// Progress, if set, is called with how many of how many bytes are there: from one goroutine at
-	// a time, with done never falling.
+	// Progress, if set, is called with the number of bytes that are there and that of all bytes: from
+	// one goroutine at a time, with done never falling.
 	Progress func(done, total uint64)
 }
 
@@ -161,7 +161,7 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 		if t.file.access() == inPlace {
 			p.Add(t.file, t.desc.Offset, t.desc.Stored)
 		} else {
-			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, &load{tensor: t, had: &had})
+			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, &incoming{tensor: t, had: &had})
 		}
 	}
 	ctx, stop := m.from.until(ctx)
@@ -280,9 +280,8 @@ func (m *Model) evict(tensors []Tensor) error {
 	return nil
 }
 
-// load is a tensor of a model that is not mapped on its way into the cache. Its bytes may
-// come by several readers.
-type load struct {
+// incoming is a tensor that Warm reads into the cache. Several readers may bring its bytes.
+type incoming struct {
 	tensor Tensor
 	had    *atomic.Uint64 // counts bytes that the cache has already
 
@@ -292,7 +291,7 @@ type load struct {
 }
 
 // Room returns memory for stored bytes, unless the cache has the tensor.
-func (l *load) Room(at, n uint64) ([]byte, error) {
+func (l *incoming) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
 		c := &t.file.model.cache
@@ -321,7 +320,7 @@ func (l *load) Room(at, n uint64) ([]byte, error) {
 
 // Arrived hands the tensor over to the cache if this was the last of it. If another call fills the
 // cache's entry, Arrived waits for that until ctx ends.
-func (l *load) Arrived(ctx context.Context, at uint64, room []byte) error {
+func (l *incoming) Arrived(ctx context.Context, at uint64, room []byte) error {
 	all, err := l.stored.Arrived(at, room)
 	if err == nil && all {
 		stored := l.stored.Whole()

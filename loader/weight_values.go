@@ -161,9 +161,9 @@ func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) er
 	return nil
 }
 
-// wholeScales returns all scales of the weight, from the cache or for it. whole is false if it is enough
-// to read those of n elements from element first on. All are read if a range's cannot be had alone,
-// and if reading some again and again would cost more.
+// wholeScales returns all scales of the weight, which the cache keeps. whole is false if the caller should
+// read those of elements [first, first+n) only. All are read if a range's scales cannot be read
+// alone, or once ranges have read as many as there are.
 func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) (s scaling, whole bool, err error) {
 	key := cache.Key{Tensor: t.desc, Kind: cache.Scales}
 	b, ok := t.file.model.cache.Peek(key, t.pins())
@@ -208,7 +208,7 @@ func (t Tensor) someScales(g *dequant.Grouped, mem *scratch, first, n uint64) (s
 func (t Tensor) readScales(mem []float32, from, count uint64) (scaling, error) {
 	w := t.Scheme()
 	s := scaling{scales: mem[:count:count], from: from}
-	if err := t.effective(s.scales, from, mem[count:]); err != nil { // where offsets come later
+	if err := t.effective(s.scales, from, mem[count:]); err != nil { // offsets overwrite the room
 		return s, err
 	}
 	switch {
@@ -256,8 +256,8 @@ func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint6
 	return nil
 }
 
-// effective reads the scales from scale from on that codes are multiplied by: scales of scales are in
-// them. It may use room.
+// effective reads the scales that codes are multiplied by, from scale from on. Scales of scales are
+// applied. It may overwrite room.
 func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
 	w := t.Scheme()
 	if err := t.floats(scheme.Scale, w.ScaleType, dst, from); err != nil {

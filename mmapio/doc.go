@@ -41,7 +41,7 @@
 // A mapping shares the file's pages: bytes overwritten by another program change under
 // its views. Pages cut off by truncation, and pages the disk fails to deliver, fault when
 // touched. This ends the process with SIGBUS, unless [Guard] runs the code that touches
-// them. [Mapping.ReadAt], Slice where it copies, and [Mapping.Populate] are guarded
+// them. [Mapping.ReadAt], Slice if it copies, and [Mapping.Populate] are guarded
 // already and return a *FaultError. A file truncated in the middle of a page keeps that
 // page, with zeros after the new end: such a loss is silent, and only a checksum finds
 // it.
@@ -62,7 +62,7 @@
 // # Empty files
 //
 // An empty file has nothing to map, so Mapped is false for it; apart from that
-// Map treats it as any other: where it is aliased, Bytes is empty but not nil.
+// Map treats it as any other: if it is aliased, Bytes is empty but not nil.
 // Slice(0, 0) succeeds. Files whose size the system reports as zero whatever
 // they hold, as under /proc, count as empty.
 //
@@ -72,7 +72,7 @@
 // model is read at random. It is a wish. For files on disk, Linux grants it to pages read
 // from then on if the file system supports large folios. A kernel that was built to
 // collapse read-only file pages grants it in the background. The files of a tmpfs mounted
-// with huge=advise get them. Where the kernel knows no such advice the error is
+// with huge=advise get them. If the kernel knows no such advice, the error is
 // [errors.ErrUnsupported], and the mapping works as before.
 //
 // # Platforms

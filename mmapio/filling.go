@@ -12,8 +12,8 @@ import (
 // reports false if the file cannot hold them. From then on the mapping reads from r, which brings what
 // it lacks, and Aliased is false. Slices that were handed out before stay views.
 //
-// f may be closed afterwards. Where nothing maps, or writing to a file need not show in a mapping of it,
-// the mapping reads from r at once.
+// f may be closed afterwards. The mapping reads from r at once if the platform cannot map, or if a mapping
+// need not show what is written to its file.
 func MapFilling(f *os.File, r io.ReaderAt, fill func(ctx context.Context, off, n uint64) (kept bool, err error)) (*Mapping, error) {
 	opened, err := identify(f)
 	if err != nil {

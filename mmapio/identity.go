@@ -13,10 +13,10 @@ type Identity struct {
 	size     int64
 	modified int64 // in nanoseconds since 1970
 	// changed is when the inode was last written, by whatever means: its times cannot be set
-	// back. It is 0 where the platform does not tell.
+	// back. It is 0 if the platform does not tell.
 	changed       int64
 	device, inode uint64
-	info          fs.FileInfo // where there are no such numbers; else nil
+	info          fs.FileInfo // if there are no such numbers; else nil
 }
 
 // IdentityOf returns the identity of the file that info is about.
@@ -43,10 +43,10 @@ func (id Identity) SameFile(other Identity) bool {
 // FileNumber is what a system numbers its files by.
 type FileNumber struct{ device, inode uint64 }
 
-// Number returns the number of the file, in whichever state it is. ok is false where files have none.
+// Number returns the number of the file, in whichever state it is. ok is false if the file has none.
 func (id Identity) Number() (n FileNumber, ok bool) {
 	n = FileNumber{id.device, id.inode}
-	return n, n.inode != 0 // which some network file systems say of every file
+	return n, n.inode != 0 // some network file systems say 0 of every file
 }
 
 // Size returns the size of the file.

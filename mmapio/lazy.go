@@ -8,9 +8,9 @@ import (
 )
 
 // Lazy returns a Mapping of a file of size bytes that is opened when one of its
-// bytes is first asked for, by whichever method. open opens it, and answers with
-// an error where what it finds is not the file that was meant; the Mapping then
-// owns the *os.File. It closes it as soon as it is mapped, or with Close where
+// bytes is first asked for, by whichever method. open opens it, and returns
+// an error if it finds another file than the one that was meant. The Mapping
+// owns the *os.File. It closes it as soon as it is mapped, or with Close if
 // it cannot be mapped.
 //
 // A file of another size is ErrChanged. An error is the answer of the call that
@@ -53,7 +53,7 @@ func (l *lazy) make(m *Mapping) (*backing, error) {
 		f.Close()
 		return nil, err
 	}
-	if b.r != nil { // also where mapping is what usually happens
+	if b.r != nil { // the expectation was wrong
 		m.aliased.Store(false)
 		m.mapped.Store(false)
 	}

@@ -48,7 +48,7 @@ func Map(path string) (*Mapping, error) {
 	return newMapped(path, identityOf(&info), b), nil
 }
 
-// open opens a file to read. It does not wait where path is a named pipe without a writer.
+// open opens a file to read. It does not wait for the writer of a named pipe.
 func open(path string) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -59,11 +59,11 @@ func open(path string) (fd int, err error) {
 }
 
 // MapFile maps the whole of an open file, wherever its position is, and leaves
-// both alone. On Unix f may be closed afterwards; where the platform does not
+// both alone. On Unix f may be closed afterwards. If the platform does not
 // map, f is read on demand and must stay open until Close. A file that the system
 // refuses to map is read by a descriptor of the Mapping's own.
 func MapFile(f *os.File) (*Mapping, error) {
-	opened, err := identify(f) // which a nil f is an error of
+	opened, err := identify(f) // refuses a nil f
 	if err != nil {
 		return nil, err
 	}

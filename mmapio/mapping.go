@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Mapping is a file's bytes, read-only: memory-mapped where the platform can,
+// Mapping is a file's bytes, read-only: memory-mapped if the platform can,
 // else read on demand. The package comment has the rules of lifetime.
 type Mapping struct {
 	*shared
@@ -18,7 +18,7 @@ type Mapping struct {
 
 // shared is what a Mapping has in common with those that During makes of it.
 type shared struct {
-	path    string // as opened; says "memory" or "reader" where there is no file
+	path    string // as opened; "memory" or "reader" if there is no file
 	size    uint64
 	opened  Identity
 	aliased atomic.Bool // like mapped, of a lazy mapping an expectation until it is made
@@ -37,7 +37,7 @@ type shared struct {
 	otherwise io.ReaderAt
 }
 
-// backing is what a Mapping stands on: memory, or a reader where r is not nil.
+// backing is what a Mapping stands on: memory, or a reader if r is not nil.
 type backing struct {
 	data  []byte
 	r     io.ReaderAt
@@ -111,9 +111,9 @@ func (m *Mapping) Mapped() bool { return m.mapped.Load() }
 // Identity returns what the file was when it was opened.
 func (m *Mapping) Identity() Identity { return m.opened }
 
-// Bytes returns the whole file where Aliased is true, else nil. The slice is
+// Bytes returns the whole file if Aliased is true, else nil. The slice is
 // read-only and lives until Close, after which Bytes returns nil. It is nil too
-// where a lazy mapping cannot be made; Slice says why.
+// if a lazy mapping cannot be made; Slice says why.
 func (m *Mapping) Bytes() (b []byte) {
 	if b := m.live.Load(); b != nil {
 		return b.data
@@ -126,7 +126,7 @@ func (m *Mapping) Bytes() (b []byte) {
 }
 
 // Slice returns the n bytes at offset off: read-only memory that lives until
-// Close where Aliased is true, else a copy of the caller's own on a 64-byte
+// Close if Aliased is true, else a copy of the caller's own on a 64-byte
 // boundary. Length and capacity are both n. A range that leaves the file is
 // ErrRange; a copy that no memory could hold is ErrTooLarge.
 func (m *Mapping) Slice(off, n uint64) ([]byte, error) {

@@ -128,7 +128,7 @@ func memory[T Number](v []T) []byte {
 }
 
 // wordSize returns how many bytes of a T have one order: all of them, or half
-// where T is complex.
+// if T is complex.
 func wordSize[T Number]() int {
 	t := reflect.TypeFor[T]()
 	if k := t.Kind(); k == reflect.Complex64 || k == reflect.Complex128 {
