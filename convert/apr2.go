@@ -6,18 +6,15 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/formats"
 )
 
-type apr2Target struct{}
+var apr2Target = target{
+	name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims, digests: true, integers: unsigned,
+	divide: (*Plan).asAPR2, writer: newAPR2Writer, manifest: (*Plan).writeAPR2Manifest,
+}
 
-var apr2Limits = limits{name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims, digests: true}
-
-func (apr2Target) limits() *limits { return &apr2Limits }
-
-func (apr2Target) divide(p *Plan) error {
-	suffix := formats.Suffix(p.Format)
-	p.whole = withoutExt(p.Path, suffix) + suffix
+// asAPR2 plans one file, and shards if that is too large.
+func (p *Plan) asAPR2() error {
 	whole := part{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}
 	list := p.apr2Tensors(p.Tensors)
 	if p.opts.Compress.compresses() {
@@ -76,6 +73,6 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-func (apr2Target) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
+func newAPR2Writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	return apr2.NewWriter(dst, p.apr2Tensors(s.tensors), p.apr2Options(s))
 }

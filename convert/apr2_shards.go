@@ -53,37 +53,30 @@ func (p *Plan) divideAPR2() error {
 	return p.nameShards()
 }
 
-func (apr2Target) manifest(p *Plan) func(w *bufio.Writer) error {
+// writeAPR2Manifest writes the manifest, signed and sealed as the options say.
+func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 	plain := func(w *bufio.Writer) error { return manifest.WriteAPR2(w, p.shardList(), p.places(), p.Metadata) }
 	if p.opts.Signer == nil && p.opts.Sealer == nil {
-		return plain
+		return plain(w)
 	}
-	return func(w *bufio.Writer) error {
-		b, err := p.sealedManifest(plain)
-		if err == nil {
-			_, err = w.Write(b)
-		}
-		return err
-	}
-}
-
-// sealedManifest signs and seals what write writes, as the options say.
-func (p *Plan) sealedManifest(write func(w *bufio.Writer) error) ([]byte, error) {
-	b, err := inMemory(write)
+	b, err := inMemory(plain)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var finish sealed.Sealing
 	var signature, encryption layout.Metadata
 	if s := p.opts.Sealer; s != nil {
 		if encryption, finish.Cipher, err = s.Manifest(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s := p.opts.Signer; s != nil {
 		signature, finish.Sign = sealed.Placeholder(s.Public, 0, 0), s.Sign
 	}
-	return finish.Manifest(b, signature, encryption)
+	if b, err = finish.Manifest(b, signature, encryption); err == nil {
+		_, err = w.Write(b)
+	}
+	return err
 }
 
 func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {

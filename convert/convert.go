@@ -9,6 +9,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -98,7 +99,7 @@ type Plan struct {
 	model     *loader.Model
 	lease     *loader.Lease // while it is planned
 	opts      Options
-	target    target
+	target    *target
 	requested string          // the path that the caller gave, if the index has another name; else ""
 	whole     string          // path of the model if it were one file
 	instead   string          // file that readers might take instead of Path, and that goes; "" for none
@@ -220,8 +221,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if p.Format == layout.Unknown {
 		p.Format = bySuffix(path)
 	}
-	var ok bool
-	if p.target, ok = targets[p.Format]; !ok {
+	if p.target = targets[p.Format]; p.target == nil {
 		return nil, fmt.Errorf("%s: %w: writing %v", path, layout.ErrUnsupported, p.Format)
 	}
 	if p.opts.BigEndian && p.Format != layout.GGUF {
@@ -230,9 +230,12 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if err := lease.Changed(); err != nil {
 		return nil, err
 	}
-	if p.Metadata, err = describeSource(m, lease); err != nil {
+	from, err := lease.Metadata()
+	if err != nil {
 		return nil, err
 	}
+	p.Metadata = requiredMetadata()
+	describe(&p.Metadata, m.Format(), from)
 	p.Metadata = withoutSeals(p.Metadata)
 	if err := cmp.Or(checkCopied(p.Metadata, m.Format()), checkCopied(opts.Config, layout.Unknown)); err != nil {
 		return nil, about(path, err)
@@ -242,6 +245,8 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	}
 	p.describePlan()
 	p.findStale()
+	suffix := formats.Suffix(p.Format)
+	p.whole = withoutExt(path, suffix) + suffix
 	if err := p.target.divide(p); err != nil {
 		return nil, about(path, err)
 	}

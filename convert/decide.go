@@ -19,7 +19,7 @@ func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuanti
 // decide fills in Tensors. Metadata describes the source so far. It also finds the scales of tensors that become int8, since the metadata
 // has them.
 func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
-	to := p.target.limits()
+	to := p.target
 	if p.opts.Recipe != "" {
 		var err error
 		if p.resolver, err = newResolver(ctx, p); err != nil {
@@ -89,7 +89,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buf
 	if t.source.Scheme() != nil {
 		return t.decideWeight(ctx, p, buf)
 	}
-	if (p.opts.DType != layout.Invalid || p.target.limits().weights) && !p.keeps(t) {
+	if (p.opts.DType != layout.Invalid || p.target.weights) && !p.keeps(t) {
 		if err := p.refuse(t.source); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buf
 			return err
 		}
 	}
-	t.fit(p.target.limits())
+	t.fit(p.target)
 	if t.Reencoded {
 		if err := p.refuse(t.source); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 	if d == t.source.DType() {
 		return nil
 	}
-	if to := p.target.limits(); !CanEncode(d) || !to.canHave(d) {
+	if to := p.target; !CanEncode(d) || !to.canHave(d) {
 		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, to.name)
 	}
 	if t.Kept = t.whyKept(p, d, fallback != ""); t.Kept != "" {

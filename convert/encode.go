@@ -19,19 +19,13 @@ type buffers struct {
 	wide            []byte // of F64s
 }
 
-func (b *buffers) step() []float32 {
-	if b.values == nil {
-		b.values, b.decoded = mmapio.Aligned[float32](step), mmapio.Aligned[float32](step)
-		b.encoded = make([]byte, 4*step)
-	}
-	return b.values
-}
+func (b *buffers) step() []float32 { return b.rows(1) }
 
 // rows returns room for as many whole rows of n elements as a step has, or one.
 func (b *buffers) rows(n int) []float32 {
-	if n > len(b.step()) {
-		b.values, b.decoded = mmapio.Aligned[float32](n), mmapio.Aligned[float32](n)
-		b.encoded = make([]byte, 4*n)
+	if room := max(n, step); len(b.values) < room {
+		b.values, b.decoded = mmapio.Aligned[float32](room), mmapio.Aligned[float32](room)
+		b.encoded = make([]byte, 4*room)
 	}
 	return b.values[:len(b.values)/n*n]
 }
@@ -80,11 +74,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 		return lost, n.flush()
 	}
-	values := buf.step()
-	if weights.row > 0 {
-		values = buf.rows(weights.row)
-	}
-	for run, err := range t.source.Values(values) {
+	for run, err := range t.source.Values(buf.rows(max(weights.row, 1))) {
 		if err == nil {
 			err = encode(run.Values)
 		}

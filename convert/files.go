@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,11 +20,6 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-var (
-	errNotRegular = errors.New("not a regular file, so no part of a sharded model can have this name")
-	errIsSource   = errors.New("is a file that is being read")
-)
-
 // part is one file to be written.
 type part struct {
 	path     string
@@ -40,45 +34,54 @@ type part struct {
 	head   string // SHA-256 of the head of a signed file, in hexadecimal
 }
 
-// newPart plans a file of these tensors. The target may change their order.
-func (p *Plan) newPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
-	s := part{path: path, tensors: tensors, metadata: md}
-	w, err := p.target.writer(p, io.Discard, &s)
+// measure finds out the size of a file. The target may change the order of its tensors.
+func (p *Plan) measure(s *part) error {
+	w, err := p.target.writer(p, io.Discard, s)
 	if err == nil {
 		s.size = w.Size()
 	}
-	return s, err
+	return err
 }
 
 // asWhole plans a single file of all tensors without compression, and reports whether there is no need of shards.
 func (p *Plan) asWhole(md layout.Metadata) (whole bool, err error) {
 	if p.opts.Compress.compresses() {
-		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.limits().name)
+		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.name)
 	}
 	p.Metadata = md // the other may be large, and goes
-	suffix := formats.Suffix(p.Format)
-	p.whole = withoutExt(p.Path, suffix) + suffix
-	one, err := p.newPart(p.Path, p.Tensors, md)
+	one := part{path: p.Path, tensors: p.Tensors, metadata: md}
+	err = p.measure(&one)
 	p.parts = []part{one}
 	return p.opts.ShardBytes == 0 || one.size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
 }
 
-// fitting counts the tensors that fit into a file of at most Options.ShardBytes with these metadata: at least one.
-// bytes returns what a tensor takes. The file may grow by an alignment.
-func (p *Plan) fitting(tensors []Tensor, md layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) (n int, err error) {
-	empty, err := p.newPart("", nil, md)
-	if err != nil {
-		return 0, err
-	}
-	size, most := empty.size, p.opts.ShardBytes
-	for t := range entries(tensors) {
-		size += bytes(&t)
-		if n > 0 && size > most-min(most, align) {
-			break
+// fill puts the tensors into files of at most Options.ShardBytes, in order, as many into each as fit: at least one. The
+// first file has the metadata first, the others have those of others. bytes returns what a tensor takes. A file may
+// grow by an alignment.
+func (p *Plan) fill(first, others layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) error {
+	p.parts = nil
+	most := p.opts.ShardBytes
+	for left, md := p.Tensors, first; len(left) > 0; md = others {
+		s := part{metadata: md}
+		if err := p.measure(&s); err != nil { // without tensors
+			return err
 		}
-		n++
+		n, size := 0, s.size
+		for t := range entries(left) {
+			size += bytes(&t)
+			if n > 0 && size > most-min(most, align) {
+				break
+			}
+			n++
+		}
+		s.tensors, left = left[:n], left[n:]
+		if err := p.measure(&s); err != nil {
+			return err
+		}
+		s.tensors[0].Oversized = n == 1 && s.size > most
+		p.parts = append(p.parts, s)
 	}
-	return n, nil
+	return nil
 }
 
 // maxShards is the highest number that the names of shards can count.
@@ -95,7 +98,7 @@ func (p *Plan) nameShards() error {
 	for i := range p.parts {
 		p.parts[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.whole, suffix), i+1, p.Shards, suffix)
 	}
-	if p.target.manifest(p) == nil {
+	if p.target.manifest == nil {
 		return nil
 	}
 	read, err := p.readManifest()
@@ -115,7 +118,7 @@ func (p *Plan) nameShards() error {
 func (p *Plan) readManifest() (*manifest.File, error) {
 	var size counter
 	w := bufio.NewWriter(&size)
-	if err := p.target.manifest(p)(w); err != nil {
+	if err := p.target.manifest(p, w); err != nil {
 		return nil, err
 	}
 	w.Flush()
@@ -128,7 +131,7 @@ func (p *Plan) readManifest() (*manifest.File, error) {
 			few.parts[i].tensors = few.parts[i].tensors[:min(1, len(few.parts[i].tensors))]
 		}
 	}
-	b, err := inMemory(few.target.manifest(&few))
+	b, err := inMemory(func(w *bufio.Writer) error { return p.target.manifest(&few, w) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +231,7 @@ func (p *Plan) leftShards(sources []fs.FileInfo) (left []string) {
 		if shard.Whole(e.Name()) != whole || slices.ContainsFunc(p.parts, func(s part) bool { return s.path == path }) {
 			continue
 		}
-		if info, err := e.Info(); err == nil && !slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) }) {
+		if info, err := e.Info(); err == nil && !isSource(info, sources) {
 			left = append(left, path)
 		}
 	}
@@ -243,12 +246,13 @@ func checkTarget(path string, stat func(string) (fs.FileInfo, error), sources []
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: %w", path, errNotRegular)
-	}
-	for _, s := range sources {
-		if os.SameFile(s, info) {
-			return fmt.Errorf("%s: %w", path, errIsSource)
-		}
+		return fmt.Errorf("%s: not a regular file, so no part of a sharded model can have this name", path)
+	case isSource(info, sources):
+		return fmt.Errorf("%s: is a file that is being read", path)
 	}
 	return nil
+}
+
+func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
+	return slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) })
 }

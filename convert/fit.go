@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fit changes t into what a format of these limits can hold.
-func (t *Tensor) fit(to *limits) {
+// fit changes t into what a format can hold.
+func (t *Tensor) fit(to *target) {
 	from := t.To
 	switch {
 	case t.scaled && !to.scales:
@@ -31,9 +31,7 @@ func (t *Tensor) fit(to *limits) {
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
 		t.standIn(to.integers)
 	}
-	if len(t.Shape) > to.dims {
-		t.fold(to.dims)
-	}
+	t.fold(to.dims)
 }
 
 // expand makes float32s of the values. Package dequant expands every type that it knows to these.
@@ -60,15 +58,9 @@ func (t *Tensor) scaledInts() bool {
 	return true
 }
 
-// unsigned maps sizes in bytes to integers.
-var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
-
 // standIn keeps the bits of a type that the target does not know: as integers of its width or,
 // without such, as bytes. setOriginals notes the real type and shape in the metadata.
 func (t *Tensor) standIn(integers map[int]layout.DType) {
-	if integers == nil {
-		integers = unsigned
-	}
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
 		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())}
@@ -76,8 +68,11 @@ func (t *Tensor) standIn(integers map[int]layout.DType) {
 	t.bits, t.To = t.To, d
 }
 
-// fold joins the outermost dimensions to one. Rows stay as they are.
+// fold joins the outermost dimensions to one if there are more than dims. Rows stay as they are.
 func (t *Tensor) fold(dims int) {
+	if len(t.Shape) <= dims {
+		return
+	}
 	outer, inner := t.Shape[:len(t.Shape)-dims+1], t.Shape[len(t.Shape)-dims+1:]
 	n, ok := layout.Elements(outer)
 	if !ok || n > math.MaxInt {

@@ -14,16 +14,14 @@ import (
 	"github.com/tensormap/tensormap/layout/gguf"
 )
 
-type ggufTarget struct{}
+// ggufTarget has no manifest: every shard leads to the others.
+var ggufTarget = target{
+	name: "GGUF", holds: gguf.Holds, dims: gguf.MostDims, scalars: true, integers: signed, weights: true,
+	divide: (*Plan).asGGUF, writer: newGGUFWriter,
+}
 
-var ggufLimits = limits{name: "GGUF", holds: gguf.Holds, dims: gguf.MostDims, scalars: true, integers: signed, weights: true}
-
-func (ggufTarget) limits() *limits { return &ggufLimits }
-
-// signed maps sizes in bytes to integers.
-var signed = map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64}
-
-func (ggufTarget) divide(p *Plan) error {
+// asGGUF plans one file, and shards if that is too large.
+func (p *Plan) asGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
 		return err
@@ -34,7 +32,7 @@ func (ggufTarget) divide(p *Plan) error {
 	return p.divideGGUF()
 }
 
-func (ggufTarget) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
+func newGGUFWriter(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	return gguf.NewWriter(dst, entries(s.tensors), s.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
@@ -78,25 +76,23 @@ func describeForGGUF(out *layout.Metadata, md layout.Metadata) {
 			out.Set(key, value)
 		}
 	}
-	if name, _ := stringAt(md, "model_type"); name != "" && name != "unknown" {
+	if name := stringAt(md, "model_type"); name != "" && name != "unknown" {
 		add(keyArchitecture, name)
 	}
 	for _, key := range []string{"name", "author", "version", "description", "license"} {
-		if text, _ := stringAt(md, "model_card", key); text != "" {
+		if text := stringAt(md, "model_card", key); text != "" {
 			add("general."+key, text)
 		}
 	}
-	if vocab, _ := md.Get("vocab"); vocab != nil {
-		if hasType(vocab, "[string]") {
-			add(keyTokens, vocab)
-		}
+	if vocab, _ := md.Get("vocab"); hasType(vocab, "[string]") {
+		add(keyTokens, vocab)
 	}
 }
 
-func stringAt(md layout.Metadata, key string, nested ...string) (string, bool) {
+func stringAt(md layout.Metadata, key string, nested ...string) string {
 	v, _ := md.Get(key, nested...)
-	s, ok := v.(string)
-	return s, ok
+	s, _ := v.(string)
+	return s
 }
 
 // carryRest adds what of the APR2 metadata a reader of the new file would not find in the keys that it
@@ -186,38 +182,23 @@ func fileTypeOf(elements map[layout.DType]uint64) (ftype uint32, ok bool) {
 	return ftype, ok
 }
 
-// divideGGUF puts the tensors into files of at most Options.ShardBytes, in order, as many into each as
-// fit. The first has the metadata, as gguf-split writes it.
+// divideGGUF divides the tensors among shards. The first has the metadata, as gguf-split writes it.
 func (p *Plan) divideGGUF() error {
-	p.parts = nil
-	md := p.Metadata
-	var first layout.Metadata
-	if v, ok := md.Get(keyAlignment); ok {
-		first.Set(keyAlignment, v)
+	align, others := uint64(32), layout.Metadata(nil)
+	if v, ok := p.Metadata.Get(keyAlignment); ok {
+		align = uint64(v.(uint32)) // the writer has looked at it
+		others.Set(keyAlignment, v)
 	}
-	for left := p.Tensors; len(left) > 0; md = first {
-		align := uint64(32)
-		if a, ok := md.Get(keyAlignment); ok {
-			align = uint64(a.(uint32)) // the writer has looked at it
-		}
-		n, err := p.fitting(left, splitKeys(md, 0, 0, 0), align, func(t *layout.Tensor) uint64 { return gguf.InfoSize(t, align) })
-		if err != nil {
-			return err
-		}
-		p.parts = append(p.parts, part{tensors: left[:n], metadata: md})
-		left = left[n:]
+	bytes := func(t *layout.Tensor) uint64 { return gguf.InfoSize(t, align) }
+	if err := p.fill(splitKeys(p.Metadata, 0, 0, 0), splitKeys(others, 0, 0, 0), align, bytes); err != nil {
+		return err
 	}
-	if n := len(p.parts); n > math.MaxUint16 {
+	n := len(p.parts)
+	if n > math.MaxUint16 {
 		return fmt.Errorf("%w: %d shards of at most %d bytes, and split.count is of 16 bits", layout.ErrLimit, n, p.opts.ShardBytes)
 	}
-	for i := range p.parts {
-		s := &p.parts[i]
-		whole, err := p.newPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
-		if err != nil {
-			return err
-		}
-		whole.tensors[0].Oversized = len(whole.tensors) == 1 && whole.size > p.opts.ShardBytes
-		*s = whole
+	for i := range p.parts { // whose sizes stay
+		p.parts[i].metadata = splitKeys(withoutSplit(p.parts[i].metadata), i, n, len(p.Tensors))
 	}
 	p.instead = p.whole
 	if err := p.nameShards(); err != nil {
@@ -234,9 +215,6 @@ func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
 		layout.Entry{Key: "split.count", Value: uint16(count)},
 		layout.Entry{Key: "split.tensors.count", Value: int32(tensors)})
 }
-
-// manifest returns nil: every part leads to the others.
-func (ggufTarget) manifest(*Plan) func(w *bufio.Writer) error { return nil }
 
 // isSplit reports whether a key is about how a model is divided among files.
 func isSplit(key string) bool { return strings.HasPrefix(key, "split.") }

@@ -156,7 +156,11 @@ func typedValue(v any, name string) (any, error) {
 	case array != p.array && name != "", p.others, p.bools && p.texts:
 	case elem == "bool", elem == "" && p.bools:
 		if !p.texts {
-			return slices.AppendSeq(make([]bool, 0, p.n), only[bool](p.all)), nil
+			bools := make([]bool, 0, p.n)
+			for v := range p.all {
+				bools = append(bools, v.(bool))
+			}
+			return bools, nil
 		}
 	case elem == "string":
 		if p.n == 0 {
@@ -233,30 +237,12 @@ func partsOf(v any) parts {
 	return p
 }
 
-// only yields the elements of type T.
-func only[T any](all iter.Seq[any]) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for v := range all {
-			if x, ok := v.(T); ok && !yield(x) {
-				return
-			}
-		}
+// textOf returns the text of a number.
+func textOf(v any) string {
+	if text, ok := v.(string); ok {
+		return text
 	}
-}
-
-// numbersIn yields the texts of numbers.
-func (p parts) numbersIn() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for v := range p.all {
-			text, ok := v.(string)
-			if !ok {
-				text = string(v.(json.Number))
-			}
-			if !yield(text) {
-				return
-			}
-		}
-	}
+	return string(v.(json.Number))
 }
 
 // fittingType names the type of numbers that no one has given a type: of 32 bits where these hold
@@ -265,7 +251,8 @@ func fittingType(p parts) string {
 	var low int64
 	var high uint64
 	signed := false
-	for text := range p.numbersIn() {
+	for v := range p.all {
+		text := textOf(v)
 		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 			high = max(high, u)
 		} else if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -298,7 +285,8 @@ var numbers = map[string]reflect.Type{
 func parseNumbers(t reflect.Type, p parts) (any, error) {
 	list := reflect.MakeSlice(reflect.SliceOf(t), p.n, p.n)
 	i := 0
-	for text := range p.numbersIn() {
+	for v := range p.all {
+		text := textOf(v)
 		var u uint64
 		var n int64
 		var f float64

@@ -9,22 +9,10 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/loader"
 )
 
-// describeSource begins the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
-// Section") with what m has. The package's documentation lists the keys.
-func describeSource(m *loader.Model, lease *loader.Lease) (layout.Metadata, error) {
-	from, err := lease.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	md := requiredMetadata()
-	describe(&md, m.Format(), from)
-	return md, nil
-}
-
-// requiredMetadata returns the keys that every APR2 file must have, for a model that says nothing.
+// requiredMetadata returns the keys that every APR2 file must have (APR-FORMAT-002, "Metadata
+// Section"), for a model that says nothing.
 func requiredMetadata() layout.Metadata {
 	return layout.Metadata{
 		{Key: "apr_version", Value: "2.0.0"},
@@ -43,7 +31,7 @@ func (p *Plan) describePlan() {
 		p.Metadata = withoutMethod(p.Metadata)
 	}
 	setQuantization(&p.Metadata, p.Tensors, p.method())
-	setOriginals(&p.Metadata, p.Tensors, p.target.limits().scalars)
+	setOriginals(&p.Metadata, p.Tensors, p.target.scalars)
 }
 
 // setQuantization enters how the new file is quantized. Old scales of tensors that are re-encoded

@@ -80,7 +80,7 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq2[loader.Tensor, bool] {
 // decodes reports whether the values of w are written, not its parts: Options.DType wants it, or the new format
 // would take the codes of a part for numbers.
 func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
-	to := p.target.limits()
+	to := p.target
 	if to.weights && parts[0].Tensor.DType() != layout.NVFP4 {
 		return true
 	}
@@ -91,7 +91,7 @@ func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
 }
 
 // expands reports whether elements of type d become F32 in the format because it has no such type.
-func (to *limits) expands(d layout.DType) bool {
+func (to *target) expands(d layout.DType) bool {
 	return !to.holds(d) && (d.Quantized() || to.weights && d.Kind() == layout.KindFloat) && dequant.Supported(d)
 }
 
@@ -136,16 +136,14 @@ func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error 
 	t.Scheme = t.source.Scheme().Scheme
 	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
 	if p.opts.DType == layout.Invalid {
-		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.limits().name, t.Scheme)
+		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
 	} else if err := t.requantize(ctx, p, buf); err != nil {
 		return err
 	}
 	if t.Kept != "" { // F32 then
 		t.Changed, t.Kept = t.Kept, ""
 	}
-	if len(t.Shape) > p.target.limits().dims {
-		t.fold(p.target.limits().dims)
-	}
+	t.fold(p.target.dims)
 	t.Bytes, _ = t.To.Size(t.Shape)
 	return nil
 }

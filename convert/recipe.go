@@ -148,7 +148,7 @@ func newResolver(ctx context.Context, p *Plan) (*resolver, error) {
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
-	r.arch, _ = stringAt(p.Metadata, "model_type")
+	r.arch = stringAt(p.Metadata, "model_type")
 	names := make(map[role][]string)
 	for t := range p.model.Tensors() {
 		if whyPrecise(t.Name(), t.Shape()) == "" { // else it is counted among no layers
@@ -207,9 +207,6 @@ func byLayer(names []string) map[string]int {
 	}
 	return places
 }
-
-// moreBits reports whether layer i of n is among the first and last eighths, or a third of the others.
-func moreBits(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
 // resolve returns the type for a tensor.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
@@ -280,9 +277,11 @@ type position struct {
 func (p position) always() bool  { return true }
 func (p position) early() bool   { return p.i < p.n/8 }
 func (p position) first() bool   { return p.i < p.n/16 }
-func (p position) more() bool    { return moreBits(p.i, p.n) }
 func (p position) falcon() bool  { return p.arch == "falcon" }
 func (p position) mixture() bool { return p.experts == 8 }
+
+// more reports whether layer i of n is among the first and last eighths, or a third of the others.
+func (p position) more() bool { return p.i < p.n/8 || p.i >= 7*p.n/8 || (p.i-p.n/8)%3 == 2 }
 
 // grouped reports whether four heads or more share keys and values.
 func (p position) grouped() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }

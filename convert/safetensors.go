@@ -14,13 +14,13 @@ import (
 	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
-type safeTensorsTarget struct{}
+var safeTensorsTarget = target{
+	name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true, integers: unsigned,
+	divide: (*Plan).asSafeTensors, writer: newSafeTensorsWriter, manifest: (*Plan).writeIndex,
+}
 
-var safeTensorsLimits = limits{name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true}
-
-func (safeTensorsTarget) limits() *limits { return &safeTensorsLimits }
-
-func (safeTensorsTarget) divide(p *Plan) error {
+// asSafeTensors plans one file, and shards if that is too large.
+func (p *Plan) asSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
 		return err
@@ -40,13 +40,12 @@ func (safeTensorsTarget) divide(p *Plan) error {
 	if whole || err != nil {
 		return err
 	}
-	p.parts = nil
 	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.at, b.at) })
 	return p.divideSafeTensors(text, rest)
 }
 
-// writer brings the tensors into their order.
-func (safeTensorsTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
+// newSafeTensorsWriter brings the tensors into their order.
+func newSafeTensorsWriter(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	slices.SortFunc(s.tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.at, b.at))
 	})

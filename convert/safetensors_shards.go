@@ -8,26 +8,15 @@ import (
 	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
-// divideSafeTensors puts the tensors into files of at most Options.ShardBytes, in order, as many into
-// each as fit. text is the metadata that files can have; rest goes into the index.
+// divideSafeTensors divides the tensors among shards. text is the metadata that files can have; rest goes into the index.
 func (p *Plan) divideSafeTensors(text, rest layout.Metadata) error {
 	p.index = rest
-	md, left := text, p.Tensors // the first shard has the metadata
-	for len(left) > 0 {
-		n, err := p.fitting(left, md, headAlign, func(t *layout.Tensor) uint64 {
-			size, _ := t.DType.Size(t.Shape) // which has been computed before
-			return safetensors.EntrySize(t, p.opts.ShardBytes) + size
-		})
-		if err != nil {
-			return err
-		}
-		s, err := p.newPart("", left[:n], md)
-		if err != nil {
-			return err
-		}
-		left[0].Oversized = s.size > p.opts.ShardBytes
-		p.parts = append(p.parts, s)
-		left, md = left[n:], frameworkOf(text)
+	err := p.fill(text, frameworkOf(text), headAlign, func(t *layout.Tensor) uint64 {
+		size, _ := t.DType.Size(t.Shape) // which has been computed before
+		return safetensors.EntrySize(t, p.opts.ShardBytes) + size
+	})
+	if err != nil {
+		return err
 	}
 	p.requested, p.Path, p.instead = p.Path, p.whole+manifest.IndexSuffix, p.whole
 	return p.nameShards()
@@ -44,12 +33,10 @@ func frameworkOf(md layout.Metadata) (format layout.Metadata) {
 	return format
 }
 
-func (safeTensorsTarget) manifest(p *Plan) func(w *bufio.Writer) error {
+func (p *Plan) writeIndex(w *bufio.Writer) error {
 	total := uint64(0)
 	for i := range p.Tensors {
 		total += p.Tensors[i].Bytes
 	}
-	return func(w *bufio.Writer) error {
-		return manifest.WriteIndex(w, p.shardList(), p.places(), p.index, total)
-	}
+	return manifest.WriteIndex(w, p.shardList(), p.places(), p.index, total)
 }

@@ -18,7 +18,7 @@ var describers = map[layout.Format]func(md *layout.Metadata, from layout.Metadat
 	layout.April:       describeApril,
 }
 
-// describe adds from, the metadata of a file of format f, to md.
+// describe adds from, the metadata of a file of format f, to md. The package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	if describer, ok := describers[f]; ok {
 		from = describer(md, from)
@@ -79,7 +79,7 @@ func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Met
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	from, carried := takeCarried(from, layout.GGUF)
 	from = withoutSplit(from)
-	if name, _ := stringAt(from, keyArchitecture); name != "" {
+	if name := stringAt(from, keyArchitecture); name != "" {
 		md.Set("model_type", name)
 		architecture := layout.Metadata{}
 		for key, value := range from.All() {
@@ -151,12 +151,13 @@ func describeApril(md *layout.Metadata, from layout.Metadata) (own layout.Metada
 // SafeTensors files that are no strings, as an index may have them.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
+	silent := requiredMetadata()
 	for key, value := range md.All() {
 		if own, ok := value.(layout.Metadata); ok && key == layout.SafeTensors.String() {
 			text, rest = stringsOf(own)
 			continue
 		}
-		if key == "apr_version" || key == "model_type" && value == "unknown" || key == "architecture" && isEmpty(value) {
+		if key == "apr_version" || saysSame(silent, key, value) {
 			continue
 		}
 		e, err := carriedAs(key, value)
@@ -167,11 +168,6 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 	}
 	text.Merge(carried)
 	return text, rest, nil
-}
-
-func isEmpty(v any) bool {
-	o, ok := v.(layout.Metadata)
-	return ok && len(o) == 0
 }
 
 // carriedAs returns the entry of __metadata__ that stands for one of APR2 metadata. The text is made as it is written.

@@ -64,25 +64,25 @@ func (w *writer) write() error {
 
 // parts writes the files and, after shards, the manifest, whose size it returns.
 func (w *writer) parts() (manifest uint64, err error) {
-	var digest digest
-	defer digest.wait()
+	digested := func() error { return nil } // waits for the shard before
+	defer func() { digested() }()
 	for i := range w.plan.parts {
 		s := &w.plan.parts[i]
 		f, err := w.part(s)
 		if err != nil {
 			return 0, err
 		}
-		if w.plan.Shards > 0 && w.plan.target.limits().digests {
-			if err := digest.begin(w.progress.ctx, f, s); err != nil {
+		if w.plan.Shards > 0 && w.plan.target.digests {
+			if err := digested(); err != nil {
 				return 0, err
 			}
+			digested = digest(w.progress.ctx, f, s)
 		}
 	}
-	if err := digest.wait(); err != nil || w.plan.Shards == 0 {
+	if err := digested(); err != nil || w.plan.Shards == 0 {
 		return 0, err
 	}
-	write := w.plan.target.manifest(w.plan)
-	if write == nil { // the first part leads to the others
+	if w.plan.target.manifest == nil { // the first part leads to the others
 		parts := w.files[len(w.files)-len(w.plan.parts):]
 		copy(parts, append(slices.Clone(parts[1:]), parts[0]))
 		return 0, nil
@@ -93,7 +93,7 @@ func (w *writer) parts() (manifest uint64, err error) {
 	}
 	var size counter
 	to := bufio.NewWriter(io.MultiWriter(f, &size))
-	if err := write(to); err != nil {
+	if err := w.plan.target.manifest(w.plan, to); err != nil {
 		return 0, err
 	}
 	err = to.Flush()
@@ -110,32 +110,18 @@ func (w *writer) create(path string) (*atomicfile.File, error) {
 }
 
 // digest computes the SHA-256 of one shard while the next is written. The file that it reads is
-// still in the page cache.
-type digest struct{ shard *parallel.Group }
-
-const digestPiece = 1 << 20
-
-// begin waits for the shard before this one, and starts on p.
-func (d *digest) begin(ctx context.Context, f *atomicfile.File, p *part) error {
-	if err := d.wait(); err != nil {
-		return err
-	}
-	d.shard = new(parallel.Group)
-	d.shard.Go(func() error {
+// still in the page cache. wait waits for the end.
+func digest(ctx context.Context, f *atomicfile.File, p *part) (wait func() error) {
+	const piece = 1 << 20
+	group := new(parallel.Group)
+	group.Go(func() error {
 		h := sha256.New()
 		to := parallel.Writer{Ctx: ctx, W: h}
-		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, digestPiece))
+		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, piece))
 		h.Sum(p.sha256[:0])
 		return err
 	})
-	return nil
-}
-
-func (d *digest) wait() error {
-	if d.shard == nil {
-		return nil
-	}
-	return d.shard.Wait()
+	return group.Wait
 }
 
 // fileWriter takes the tensors of a file one after the other.
