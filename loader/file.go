@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -59,19 +58,10 @@ func (f *file) access() access {
 	if f.content.Aliased() {
 		return inPlace
 	}
-	if f.far() {
+	if far(f.reader) {
 		return fromAfar
 	}
 	return bySystem
-}
-
-// far reports whether a reader of the caller's brings the file's bytes, perhaps over a network.
-func (f *file) far() bool {
-	switch f.reader.(type) {
-	case nil, *os.File:
-		return false
-	}
-	return true
 }
 
 // wantsLargeReads reports whether few large reads are better than many: each is a request, or

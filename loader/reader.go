@@ -67,6 +67,15 @@ func readerName(r io.ReaderAt) string {
 	return anonymous
 }
 
+// far reports whether r is a reader of the caller's that may bring its bytes over a network.
+func far(r io.ReaderAt) bool {
+	switch r.(type) {
+	case nil, *os.File:
+		return false
+	}
+	return true
+}
+
 // input is a reader of the file called name, whose reads end with a context as far as they
 // can be ended.
 type input struct {

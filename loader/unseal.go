@@ -130,7 +130,7 @@ func (f *file) showContent() {
 
 // revealed returns the reader of the file's content.
 func (f *file) revealed() unsealed.Reader {
-	r := unsealed.Reader{File: f.unsealed, R: f.mapping, Whole: f.far()}
+	r := unsealed.Reader{File: f.unsealed, R: f.mapping, Whole: far(f.reader)}
 	if f.packed != nil {
 		r.R = f.packed.mapping
 	}

@@ -32,7 +32,7 @@ func OpenReader(path string) (*Mapping, error) {
 // FromFile returns a Mapping of the whole of an open file that is read on demand, by system
 // calls, on every platform. f must stay open until Close, which leaves it open.
 func FromFile(f *os.File) (*Mapping, error) {
-	opened, err := identify(f) // which a nil f is an error of
+	opened, err := identify(f) // refuses a nil f
 	if err != nil {
 		return nil, err
 	}
