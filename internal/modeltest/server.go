@@ -29,7 +29,8 @@ func (c CountedResponse) Unwrap() http.ResponseWriter { return c.ResponseWriter 
 // Recorder notes what handlers are asked.
 type Recorder struct {
 	mu        sync.Mutex
-	answering atomic.Int64
+	answering int
+	idle      chan struct{} // closed once nothing is being answered; nil before the first request
 	requests  []Request
 }
 
@@ -43,28 +44,47 @@ type Request struct {
 // Record returns a handler that answers as h does.
 func (r *Recorder) Record(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.answering.Add(1)
-		defer r.answering.Add(-1)
+		r.begin()
 		asked := Request{req.Host, req.URL.Path, req.Header.Get("Range"), req.Header.Get("Authorization"), req.Header.Clone(), 0}
 		var sent atomic.Int64
 		defer func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
 			asked.Bytes = sent.Load()
-			r.requests = append(r.requests, asked)
+			r.end(asked)
 		}()
 		h.ServeHTTP(CountedResponse{w, &sent}, req)
 	})
 }
 
-// Take returns the requests since the last call. It waits a while for those that are being answered: a
-// client may have all of an answer before its handler has ended.
-func (r *Recorder) Take() []Request {
-	for end := time.Now().Add(time.Second); r.answering.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+func (r *Recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.answering++; r.answering == 1 {
+		r.idle = make(chan struct{})
+	}
+}
+
+func (r *Recorder) end(asked Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, asked)
+	if r.answering--; r.answering == 0 {
+		close(r.idle)
+	}
+}
+
+// Take returns the requests since the last call. It waits until none is being answered: a client may have all of an
+// answer before its handler has ended. An answer that takes a second more is left for the next call.
+func (r *Recorder) Take() []Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if idle := r.idle; idle != nil {
+		r.mu.Unlock()
+		select {
+		case <-idle:
+		case <-time.After(time.Second):
+		}
+		r.mu.Lock()
+	}
 	taken := r.requests
 	r.requests = nil
 	return taken
