@@ -105,37 +105,25 @@ func (c *Cursor) Fits(at uint64, field string, count, size uint64) bool {
 	return c.err == nil
 }
 
-// U8 reads a byte.
-func (c *Cursor) U8(field string) uint8 {
-	if b := c.Take(field, 1); b != nil {
-		return b[0]
+// Number reads a number of n bytes, at most 8. It returns zeros after an error.
+func (c *Cursor) Number(field string, n uint64) []byte {
+	if b := c.Take(field, n); b != nil {
+		return b
 	}
-	return 0
+	return make([]byte, 8)
 }
+
+// U8 reads a byte.
+func (c *Cursor) U8(field string) uint8 { return c.Number(field, 1)[0] }
 
 // U16 reads a u16.
-func (c *Cursor) U16(field string) uint16 {
-	if b := c.Take(field, 2); b != nil {
-		return binary.LittleEndian.Uint16(b)
-	}
-	return 0
-}
+func (c *Cursor) U16(field string) uint16 { return binary.LittleEndian.Uint16(c.Number(field, 2)) }
 
 // U32 reads a u32.
-func (c *Cursor) U32(field string) uint32 {
-	if b := c.Take(field, 4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
-}
+func (c *Cursor) U32(field string) uint32 { return binary.LittleEndian.Uint32(c.Number(field, 4)) }
 
 // U64 reads a u64.
-func (c *Cursor) U64(field string) uint64 {
-	if b := c.Take(field, 8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
+func (c *Cursor) U64(field string) uint64 { return binary.LittleEndian.Uint64(c.Number(field, 8)) }
 
 // I32 reads an i32.
 func (c *Cursor) I32(field string) int32 { return int32(c.U32(field)) }

@@ -56,29 +56,27 @@ type jsonWriter struct {
 	encoder  *json.Encoder
 }
 
-// end counts a piece of text. While counting, the next piece takes its place.
-func (w *jsonWriter) end() {
+// put takes text, which is w.text and a piece more. While counting, the next piece takes its place.
+func (w *jsonWriter) put(text []byte) error {
+	w.text = text
 	if w.counting {
-		w.n += len(w.text)
+		w.n += len(text)
 		if w.dst != nil {
-			w.dst.Write(w.text)
+			w.dst.Write(text)
 		}
-		w.text = w.text[:0]
+		w.text = text[:0]
 	}
-}
-
-func (w *jsonWriter) raw(s string) error {
-	w.text = append(w.text, s...)
-	w.end()
 	return nil
 }
+
+func (w *jsonWriter) raw(s string) error { return w.put(append(w.text, s...)) }
 
 func (w *jsonWriter) value(v any) error {
 	switch v := v.(type) {
 	case Metadata:
-		return w.object(v)
+		return w.object(Object(v.All()))
 	case Object:
-		return w.made(v)
+		return w.object(v)
 	case string:
 		return w.string(v)
 	case json.Number:
@@ -127,39 +125,21 @@ func (w *jsonWriter) value(v any) error {
 	return w.encode(v)
 }
 
-func (w *jsonWriter) object(m Metadata) error {
+func (w *jsonWriter) object(o Object) error {
 	w.raw("{")
-	for i := range m {
-		if i > 0 {
-			w.raw(",")
-		}
-		if err := w.member(m[i].Key, m[i].Value); err != nil {
-			return err
-		}
-	}
-	return w.raw("}")
-}
-
-func (w *jsonWriter) made(o Object) error {
-	w.raw("{")
-	i := 0
+	next := ""
 	for key, value := range o {
-		if i++; i > 1 {
-			w.raw(",")
+		w.raw(next)
+		next = ","
+		if err := w.string(key); err != nil {
+			return err
 		}
-		if err := w.member(key, value); err != nil {
+		w.raw(":")
+		if err := w.value(value); err != nil {
 			return err
 		}
 	}
 	return w.raw("}")
-}
-
-func (w *jsonWriter) member(key string, value any) error {
-	if err := w.string(key); err != nil {
-		return err
-	}
-	w.raw(":")
-	return w.value(value)
 }
 
 // list writes the valid JSON of an array: without white space, and strings as all others are written.
@@ -232,17 +212,9 @@ func writeList[T any](w *jsonWriter, list []T, write func(T) error) error {
 	return writeArray(w, list, write)
 }
 
-func (w *jsonWriter) int(n int64) error {
-	w.text = strconv.AppendInt(w.text, n, 10)
-	w.end()
-	return nil
-}
+func (w *jsonWriter) int(n int64) error { return w.put(strconv.AppendInt(w.text, n, 10)) }
 
-func (w *jsonWriter) uint(n uint64) error {
-	w.text = strconv.AppendUint(w.text, n, 10)
-	w.end()
-	return nil
-}
+func (w *jsonWriter) uint(n uint64) error { return w.put(strconv.AppendUint(w.text, n, 10)) }
 
 func (w *jsonWriter) float(f float64, v any) error {
 	switch {
@@ -278,11 +250,9 @@ func (w *jsonWriter) blob(b Blob) error {
 	w.raw(`"`)
 	const most = 3 << 10 // a multiple of 3, which needs no padding
 	for ; len(b) > most; b = b[most:] {
-		w.text = base64.StdEncoding.AppendEncode(w.text, b[:most])
-		w.end()
+		w.put(base64.StdEncoding.AppendEncode(w.text, b[:most]))
 	}
-	w.text = base64.StdEncoding.AppendEncode(w.text, b)
-	w.end()
+	w.put(base64.StdEncoding.AppendEncode(w.text, b))
 	return w.raw(`"`)
 }
 
@@ -304,8 +274,7 @@ func (w *jsonWriter) contents(s string) error {
 		} else if b, err := w.standard(s[:n]); err != nil {
 			return err
 		} else {
-			w.text = append(w.text, b[1:len(b)-1]...)
-			w.end()
+			w.put(append(w.text, b[1:len(b)-1]...))
 		}
 		s = s[n:]
 	}
@@ -377,11 +346,10 @@ func PlainJSON(s string) bool {
 
 func (w *jsonWriter) encode(v any) error {
 	b, err := w.standard(v)
-	if err == nil {
-		w.text = append(w.text, b...)
-		w.end()
+	if err != nil {
+		return err
 	}
-	return err
+	return w.put(append(w.text, b...))
 }
 
 // standard returns what encoding/json writes, until the next call.

@@ -88,20 +88,12 @@ func (d *decoder) header() {
 }
 
 // u32 reads a number in the byte order of the file.
-func (d *decoder) u32(field string) uint32 {
-	if b := d.Take(field, 4); b != nil {
-		return d.file.width.u32(b)
-	}
-	return 0
-}
+func (d *decoder) u32(field string) uint32 { return d.file.width.u32(d.Number(field, 4)) }
 
 // count reads a count or a length.
 func (d *decoder) count(field string) uint64 {
 	w := d.file.width
-	if b := d.Take(field, w.bytes); b != nil {
-		return w.uint(b)
-	}
-	return 0
+	return w.uint(d.Number(field, w.bytes))
 }
 
 // step passes n bytes of the header. It reads them if they are few, so that the windows of the
