@@ -238,18 +238,12 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
 	}
-	p := b.ix.Names.Probe(HashNameBytes(t.Name))
-	for {
-		i, ok := p.Next()
-		if !ok {
-			break
-		}
-		if bytes.Equal(b.ix.Tensors[i].Name, t.Name) {
-			return b.errorf(at, "name", ErrDuplicate, t.Name, "tensors %d and %d have the same name", i, len(b.ix.Tensors))
-		}
+	n := len(b.ix.Tensors)
+	other := b.ix.Names.Enter(HashNameBytes(t.Name), n, func(i int) bool { return bytes.Equal(b.ix.Tensors[i].Name, t.Name) })
+	if other >= 0 {
+		return b.errorf(at, "name", ErrDuplicate, t.Name, "tensors %d and %d have the same name", other, n)
 	}
-	p.Add(len(b.ix.Tensors))
-	b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1]
+	b.ix.Tensors = b.ix.Tensors[:n+1]
 	return nil
 }
 

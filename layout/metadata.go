@@ -105,7 +105,7 @@ func (m *Metadata) Merge(add Metadata) {
 		(*m)[:i].findOrEnter(names, e.Key)
 	}
 	for _, e := range add {
-		if i, ok := m.findOrEnter(names, e.Key); ok {
+		if i := m.findOrEnter(names, e.Key); i >= 0 {
 			(*m)[i].Value = e.Value
 		} else {
 			*m = append(*m, e)
@@ -113,24 +113,13 @@ func (m *Metadata) Merge(add Metadata) {
 	}
 }
 
-// findOrEnter returns the position of key in m, which names finds unless it is nil. It enters a new key at the
-// end of m, where the caller appends it.
-func (m Metadata) findOrEnter(names *Names, key string) (i int, ok bool) {
+// findOrEnter returns the position of key in m, which names finds unless it is nil. It returns -1 for a new key, and enters
+// it at the end of m, where the caller appends it.
+func (m Metadata) findOrEnter(names *Names, key string) int {
 	if names == nil {
-		i = slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
-		return i, i >= 0
+		return slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
 	}
-	hash := HashName(key)
-	for p := names.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			p.Add(len(m))
-			return len(m), false
-		}
-		if m[i].Key == key {
-			return i, true
-		}
-	}
+	return names.Enter(HashName(key), len(m), func(i int) bool { return m[i].Key == key })
 }
 
 // All iterates over keys and values in the order of the file.

@@ -10,11 +10,7 @@ import (
 // open-addressing hash table that stores no names. A slot holds an index and some bits of the
 // hash. The owner of the records compares names, be they strings, bytes or offsets in a file.
 //
-//	for p := names.Probe(hash); ; {
-//		i, ok := p.Next()
-//		if !ok { … not there … }
-//		if records[i].name == name { … found … }
-//	}
+//	i := names.Find(HashName(name), func(i int) bool { return records[i].name == name })
 //
 // The hash is seeded anew in every process: a file cannot choose names that collide.
 type Names struct {
@@ -72,6 +68,29 @@ func (n *Names) renumbered(to []uint32) *Names {
 	return &Names{slots, n.mask, n.index}
 }
 
+// Find returns the record under hash for which named is true: it has the name searched for. It returns -1 if there is none.
+func (n *Names) Find(hash uint64, named func(i int) bool) int {
+	for p := n.Probe(hash); ; {
+		if i, ok := p.Next(); !ok {
+			return -1
+		} else if named(i) {
+			return i
+		}
+	}
+}
+
+// Enter files record i under hash and returns -1. If another has the name already, as Find finds it, Enter returns that.
+func (n *Names) Enter(hash uint64, i int, named func(i int) bool) (other int) {
+	for p := n.Probe(hash); ; {
+		if other, ok := p.Next(); !ok {
+			p.Add(i)
+			return -1
+		} else if named(other) {
+			return other
+		}
+	}
+}
+
 // Probe starts a search for records filed under hash.
 func (n *Names) Probe(hash uint64) Probe {
 	return Probe{n: n, at: hash & n.mask, tag: uint32(hash>>32) << bits.Len32(n.index)}
@@ -116,14 +135,9 @@ type Span struct{ At, End uint32 }
 func (l *NameList) File() bool {
 	l.table = NewNames(len(l.Spans))
 	for i := range l.Spans {
-		name := l.At(i)
-		p := l.table.Probe(HashNameBytes(name))
-		for at, ok := p.Next(); ok; at, ok = p.Next() {
-			if bytes.Equal(l.At(at), name) {
-				return false
-			}
+		if name := l.At(i); l.table.Enter(HashNameBytes(name), i, l.named(name)) >= 0 {
+			return false
 		}
-		p.Add(i)
 	}
 	return true
 }
@@ -135,12 +149,8 @@ func (l *NameList) At(i int) []byte {
 }
 
 // Find returns the position of a name, or -1. File has been called.
-func (l *NameList) Find(name []byte) int {
-	for p := l.table.Probe(HashNameBytes(name)); ; {
-		if i, ok := p.Next(); !ok {
-			return -1
-		} else if bytes.Equal(l.At(i), name) {
-			return i
-		}
-	}
+func (l *NameList) Find(name []byte) int { return l.table.Find(HashNameBytes(name), l.named(name)) }
+
+func (l *NameList) named(name []byte) func(i int) bool {
+	return func(i int) bool { return bytes.Equal(l.At(i), name) }
 }

@@ -45,17 +45,9 @@ func (k *keys) value(i int) (off, size uint64) {
 	return off, end - off
 }
 
-// find returns the position of a key with that hash, or -1.
-func (k *keys) find(hash uint64, key string) int {
-	for p := k.names.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			return -1
-		}
-		if string(k.key(i)) == key {
-			return i
-		}
-	}
+// find returns the position of a key, or -1.
+func (k *keys) find(key string) int {
+	return k.names.Find(layout.HashName(key), func(i int) bool { return string(k.key(i)) == key })
 }
 
 // metadata walks over keys and values.
@@ -113,12 +105,11 @@ func (d *decoder) key() []byte {
 	case bytes.IndexByte(key, 0) >= 0:
 		d.Fail(at, "key", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(key))
 	default:
-		k, hash := &d.file.keys, layout.HashNameBytes(key)
-		if i := k.find(hash, string(key)); i >= 0 {
-			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
-			break
+		k := &d.file.keys
+		other := k.names.Enter(layout.HashNameBytes(key), len(k.kvs), func(i int) bool { return bytes.Equal(k.key(i), key) })
+		if other >= 0 {
+			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), other, len(k.kvs))
 		}
-		k.names.Add(hash, len(k.kvs))
 	}
 	return key
 }

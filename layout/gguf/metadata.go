@@ -14,7 +14,7 @@ import (
 // ok is false if the file does not have the key. The value is memory of its own. An error is a
 // *[layout.FormatError]: the file may have changed since it was decoded.
 func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) {
-	i := f.keys.find(layout.HashName(key), key)
+	i := f.keys.find(key)
 	if i < 0 {
 		return nil, false, nil
 	}

@@ -149,7 +149,7 @@ func (s *summary) tokenizer() string {
 // vocabulary is most of a header.
 func (s *summary) count(key string) (n uint64, ok bool) {
 	k := &s.file.keys
-	i := k.find(layout.HashName(key), key)
+	i := k.find(key)
 	if i < 0 || k.typ(i) != TypeArray {
 		return 0, false
 	}

@@ -116,16 +116,7 @@ func (s *Scanner[T]) filed(names *layout.Names, keys []span, i int, name T) bool
 	if names == nil {
 		return slices.ContainsFunc(keys[:i], same)
 	}
-	for p := names.Probe(hash(name)); ; {
-		j, ok := p.Next()
-		if !ok {
-			p.Add(i)
-			return false
-		}
-		if same(keys[j]) {
-			return true
-		}
-	}
+	return names.Enter(hash(name), i, func(j int) bool { return same(keys[j]) }) >= 0
 }
 
 // hash returns the hash of a name in [layout.Names].

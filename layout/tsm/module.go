@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -91,34 +92,16 @@ type paramSet struct {
 // add reports whether name is new. The caller then appends the param to m.params.
 func (s *paramSet) add(name []byte) bool {
 	const few = 16
-	n := len(s.m.params) - s.first
+	before := s.m.params[s.first:]
+	named := func(p param) bool { return bytes.Equal(s.m.text(p.name), name) }
+	n := len(before)
 	if n < few {
-		for i := range n {
-			if s.is(s.first+i, name) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(before, named)
 	}
 	if n >= s.room {
 		s.grow(4 * n)
 	}
-	hash := layout.HashNameBytes(name)
-	for p := s.names.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			s.names.Add(hash, n)
-			return true
-		}
-		if s.is(s.first+i, name) {
-			return false
-		}
-	}
-}
-
-// is reports whether param i has a name.
-func (s *paramSet) is(i int, name []byte) bool {
-	return bytes.Equal(s.m.text(s.m.params[i].name), name)
+	return s.names.Enter(layout.HashNameBytes(name), n, func(i int) bool { return named(before[i]) }) < 0
 }
 
 // grow makes a table with room for so many params, whatever number the file states.

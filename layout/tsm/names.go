@@ -17,25 +17,11 @@ func (m *module) chooseNames() {
 			continue
 		}
 		name := m.text(n.name)
-		hash := layout.HashNameBytes(name)
-		if first := m.find(seen, hash, name); first != nil {
-			first.named = false
-			continue
-		}
-		seen.Add(hash, i)
-		n.named = !m.isOtherIndex(name, i)
-	}
-}
-
-// find returns the node called name among those filed, or nil.
-func (m *module) find(filed *layout.Names, hash uint64, name []byte) *node {
-	for p := filed.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			return nil
-		}
-		if n := &m.nodes[i]; bytes.Equal(m.text(n.name), name) {
-			return n
+		other := seen.Enter(layout.HashNameBytes(name), i, func(j int) bool { return bytes.Equal(m.text(m.nodes[j].name), name) })
+		if other >= 0 {
+			m.nodes[other].named = false
+		} else {
+			n.named = !m.isOtherIndex(name, i)
 		}
 	}
 }
