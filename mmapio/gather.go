@@ -164,18 +164,3 @@ func (d *Destination[T]) Filled(at uint64, b []T, err error) error {
 	}
 	return err
 }
-
-// Gather returns n elements, read in order by read, which fills dst from element at on. Memory
-// is taken as by [NewGathering].
-func Gather[T Number](n uint64, probe func() (sure bool, err error), read func(dst []T, at uint64) error) ([]T, error) {
-	return GatherInto(n, probe, func(to Destination[T]) error {
-		for at := uint64(0); at < n; {
-			room := to.Room(at, to.grows.next(at))
-			if err := to.Filled(at, room, read(room, at)); err != nil {
-				return err
-			}
-			at += uint64(len(room))
-		}
-		return nil
-	})
-}

@@ -22,10 +22,10 @@ import (
 // Guards nest. A Guard covers its own goroutine only: goroutines started by f
 // need their own. The setting of debug.SetPanicOnFault is restored afterwards.
 func Guard(f func() error) error {
-	return guard(f, mappings.locate)
+	return guard(f, locate)
 }
 
-// guard does what Guard does, with locate in place of the registry. locate turns
+// guard does what Guard does, with locate in place of what knows the mappings. locate turns
 // a fault's address into an error, or nil for an address that is none of its business.
 func guard(f func() error, locate func(addr uintptr) error) (err error) {
 	old := debug.SetPanicOnFault(true)
@@ -53,38 +53,21 @@ func faultOrPanic(v any, locate func(addr uintptr) error) error {
 	panic(v)
 }
 
-// mappings are the live ones. It is consulted only after a fault.
-var mappings = &registry{live: make(map[uintptr]extent)}
-
-type registry struct {
-	mu   sync.Mutex
-	live map[uintptr]extent // by address of the first byte
-}
+// mappings has the extent of each live one, by the address of its first byte. It is consulted only after a fault.
+var mappings sync.Map
 
 type extent struct {
 	size uintptr
 	path string
 }
 
-func (r *registry) add(data []byte, path string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.live[address(data)] = extent{uintptr(len(data)), path}
-}
-
-func (r *registry) remove(data []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.live, address(data))
-}
-
-func (r *registry) locate(addr uintptr) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for base, e := range r.live {
-		if addr >= base && addr-base < e.size {
-			return &FaultError{Offset: uint64(addr - base), Path: e.path, Err: ErrFault}
+func locate(addr uintptr) (err error) {
+	mappings.Range(func(base, e any) bool {
+		at, of := addr-base.(uintptr), e.(extent)
+		if at < of.size { // which no address before the base is
+			err = &FaultError{Offset: uint64(at), Path: of.path, Err: ErrFault}
 		}
-	}
-	return nil
+		return err == nil
+	})
+	return err
 }

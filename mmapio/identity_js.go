@@ -2,11 +2,4 @@ package mmapio
 
 import "syscall"
 
-// number enters what sys, of a fs.FileInfo, says of the inode.
-func (id *Identity) number(sys any) bool {
-	stat, ok := sys.(*syscall.Stat_t)
-	if ok {
-		id.device, id.inode, id.changed = uint64(stat.Dev), stat.Ino, stat.Ctime*1e9+stat.CtimeNsec
-	}
-	return ok
-}
+func changeTime(stat *syscall.Stat_t) int64 { return stat.Ctime*1e9 + stat.CtimeNsec }

@@ -2,11 +2,4 @@ package mmapio
 
 import "syscall"
 
-// number enters what sys, of a fs.FileInfo, says of the inode.
-func (id *Identity) number(sys any) bool {
-	stat, ok := sys.(*syscall.Stat_t)
-	if ok {
-		id.device, id.inode, id.changed = stat.Dev, stat.Ino, int64(stat.Ctime)
-	}
-	return ok
-}
+func changeTime(stat *syscall.Stat_t) int64 { return int64(stat.Ctime) }

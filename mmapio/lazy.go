@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 )
 
 // Lazy returns a Mapping of a file of size bytes that is opened when one of its
@@ -18,7 +17,7 @@ import (
 //
 // path is for errors.
 func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
-	m := &Mapping{&shared{path: path, size: size, lazy: &lazy{open: open}}, context.Background()}
+	m := &Mapping{&shared{path: path, size: size, open: open}, context.Background()}
 	m.aliased.Store(canMap)
 	m.mapped.Store(canMap && size > 0)
 	return m
@@ -28,23 +27,14 @@ func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
 // closed one.
 func (m *Mapping) Pending() bool { return m.live.Load() == nil }
 
-// lazy makes the backing of a Mapping.
-type lazy struct {
-	mu   sync.Mutex
-	open func() (*os.File, error) // nil after Close
-}
-
 // make opens the file for a caller that holds off Close.
-func (l *lazy) make(m *Mapping) (*backing, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (m *Mapping) make() (*backing, error) {
+	m.making.Lock()
+	defer m.making.Unlock()
 	if b := m.live.Load(); b != nil {
 		return b, nil
 	}
-	if l.open == nil {
-		return nil, ErrClosed
-	}
-	f, err := l.open()
+	f, err := m.open()
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +49,6 @@ func (l *lazy) make(m *Mapping) (*backing, error) {
 	}
 	m.live.Store(b)
 	return b, nil
-}
-
-func (l *lazy) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open = nil
 }
 
 // mapWhole returns the backing of a Mapping of f, which must have size bytes. It takes f over

@@ -124,6 +124,17 @@ func control(f *os.File, work func(fd int) error) error {
 	return cmp.Or(closed, err)
 }
 
+// identityOf does what IdentityOf does, without a fs.FileInfo.
+func identityOf(stat *unix.Stat_t) Identity {
+	return Identity{
+		size:     stat.Size,
+		modified: unix.TimespecToNsec(stat.Mtim),
+		changed:  unix.TimespecToNsec(stat.Ctim),
+		device:   uint64(stat.Dev),
+		inode:    uint64(stat.Ino),
+	}
+}
+
 // newMapped returns the Mapping of a file that b has the bytes of.
 func newMapped(path string, opened Identity, b *backing) *Mapping {
 	m := newMapping(path, uint64(opened.size), b)
@@ -144,19 +155,21 @@ func mapDescriptor(fd int, path string, size int, owner uint32) (*backing, error
 	if err != nil {
 		return nil, err
 	}
-	mappings.add(data, path)
+	mappings.Store(address(data), extent{uintptr(len(data)), path})
 	return &backing{data: data, tellsResidency: tellsResidency(fd, owner), close: func() error {
-		mappings.remove(data) // first: the addresses may be another mapping's the moment they are free
+		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
 		return unix.Munmap(data)
 	}}, nil
 }
 
+// kernelAdvice are the kernel's numbers, in the order of the constants. Only some kernels have the last.
+var kernelAdvice = [...]int{unix.MADV_NORMAL, unix.MADV_SEQUENTIAL, unix.MADV_RANDOM, unix.MADV_WILLNEED, unix.MADV_DONTNEED, hugePage}
+
 func madvise(b []byte, a Advice) error {
-	advice, ok := kernelAdvice[a]
-	if !ok {
+	if int(a) >= len(kernelAdvice) || kernelAdvice[a] < 0 {
 		return errors.ErrUnsupported
 	}
-	err := unix.Madvise(b, advice)
+	err := unix.Madvise(b, kernelAdvice[a])
 	if a == HugePage && err == unix.EINVAL {
 		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}

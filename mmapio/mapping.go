@@ -29,7 +29,8 @@ type shared struct {
 	calls sync.RWMutex
 	live  atomic.Pointer[backing] // nil after Close, and before the first touch of a lazy mapping
 
-	lazy *lazy // of a mapping from Lazy
+	making sync.Mutex               // held while open is called
+	open   func() (*os.File, error) // of a mapping from Lazy, until Close; else nil
 
 	check func(ctx context.Context, off, n uint64) error // see Check; or nil
 	fill  func(ctx context.Context, off, n uint64) error // see MapFilling; or nil
@@ -210,9 +211,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 func (m *Mapping) Close() error {
 	m.calls.Lock()
 	defer m.calls.Unlock()
-	if m.lazy != nil {
-		m.lazy.end()
-	}
+	m.open = nil
 	b := m.live.Swap(nil)
 	if b == nil {
 		return nil
@@ -240,10 +239,10 @@ func (m *Mapping) backing() (*backing, error) {
 	if b := m.live.Load(); b != nil {
 		return b, nil
 	}
-	if m.lazy == nil {
+	if m.open == nil {
 		return nil, ErrClosed
 	}
-	return m.lazy.make(m)
+	return m.make()
 }
 
 func (m *Mapping) holds(off, n uint64) bool {
@@ -292,9 +291,16 @@ func readFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) (n int, 
 // copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
 func (b *backing) copyOut(ctx context.Context, off, n uint64) ([]byte, error) {
 	probe := func() (bool, error) { return b.probe(ctx, off, n) }
-	return Gather(n, probe, func(dst []byte, at uint64) error {
-		_, err := b.readAt(ctx, dst, off+at)
-		return err
+	return GatherInto(n, probe, func(to Destination[byte]) error {
+		for at := uint64(0); at < n; {
+			dst := to.Room(at, to.grows.next(at))
+			_, err := b.readAt(ctx, dst, off+at)
+			if err := to.Filled(at, dst, err); err != nil {
+				return err
+			}
+			at += uint64(len(dst))
+		}
+		return nil
 	})
 }
 

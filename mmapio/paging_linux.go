@@ -2,14 +2,7 @@ package mmapio
 
 import "golang.org/x/sys/unix"
 
-var kernelAdvice = map[Advice]int{
-	Normal:     unix.MADV_NORMAL,
-	Sequential: unix.MADV_SEQUENTIAL,
-	Random:     unix.MADV_RANDOM,
-	WillNeed:   unix.MADV_WILLNEED,
-	DontNeed:   unix.MADV_DONTNEED,
-	HugePage:   unix.MADV_HUGEPAGE,
-}
+const hugePage = unix.MADV_HUGEPAGE
 
 func populate(b []byte) error {
 	return unix.Madvise(b, unix.MADV_POPULATE_READ)

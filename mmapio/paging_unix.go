@@ -2,19 +2,9 @@
 
 package mmapio
 
-import (
-	"errors"
+import "errors"
 
-	"golang.org/x/sys/unix"
-)
-
-var kernelAdvice = map[Advice]int{
-	Normal:     unix.MADV_NORMAL,
-	Sequential: unix.MADV_SEQUENTIAL,
-	Random:     unix.MADV_RANDOM,
-	WillNeed:   unix.MADV_WILLNEED,
-	DontNeed:   unix.MADV_DONTNEED,
-}
+const hugePage = -1 // no such advice
 
 func populate([]byte) error { return errors.ErrUnsupported }
 

@@ -47,7 +47,7 @@ func openMapped(path string) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fileSize(path, info); err != nil {
+	if err := checkFile(path, info); err != nil {
 		return nil, err
 	}
 	r, err := mmap.Open(path)
@@ -105,8 +105,7 @@ func checkPath(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fileSize(path, info)
-	return err
+	return checkFile(path, info)
 }
 
 // identify returns the identity of an open file that is regular and whose size fits an int.
@@ -115,21 +114,18 @@ func identify(f *os.File) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	if _, err := fileSize(f.Name(), info); err != nil {
+	if err := checkFile(f.Name(), info); err != nil {
 		return Identity{}, err
 	}
 	return IdentityOf(info), nil
 }
 
-// fileSize returns the size of a regular file that fits an int.
-func fileSize(path string, info fs.FileInfo) (int, error) {
+// checkFile refuses what is not a regular file whose size fits an int.
+func checkFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return 0, pathError("map", path, fmt.Errorf("%w, not a regular file", kind(info.Mode())))
+		return pathError("map", path, fmt.Errorf("%w, not a regular file", kind(info.Mode())))
 	}
-	if err := checkSize(info.Size(), math.MaxInt); err != nil {
-		return 0, pathError("map", path, err)
-	}
-	return int(info.Size()), nil
+	return pathError("map", path, checkSize(info.Size(), math.MaxInt))
 }
 
 func checkSize(size int64, limit uint64) error {
