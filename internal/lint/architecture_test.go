@@ -97,3 +97,29 @@ func TestImportsDownward(t *testing.T) {
 		t.Error(files, err)
 	}
 }
+
+// TestSameRooms finds in every package of a format the files that all of them have, with what each is for.
+func TestSameRooms(t *testing.T) {
+	const layout = "../../layout/"
+	formats, err := filepath.Glob(layout + "*/format.go")
+	if err != nil || len(formats) == 0 {
+		t.Fatal(formats, err)
+	}
+	for _, format := range formats {
+		dir := filepath.Dir(format)
+		for _, room := range []struct{ file, holds string }{
+			{"doc.go", "\npackage "},
+			{"format.go", "\nvar Format = "},
+			{"decode.go", "\nfunc Decode("},
+			{"decode.go", "\nfunc (f *File) Index("},
+			{"metadata.go", "\nfunc (f *File) Metadata("},
+			{"audit.go", "\nfunc (f *File) Checksums("},
+			{"audit.go", "\nfunc (f *File) Audit("},
+		} {
+			code, err := os.ReadFile(filepath.Join(dir, room.file))
+			if text := strings.ReplaceAll(string(code), "func (m *File)", "func (f *File)"); !strings.Contains(text, room.holds) {
+				t.Errorf("%s of %s has no %q (%v)", room.file, dir, strings.TrimSpace(room.holds), err)
+			}
+		}
+	}
+}

@@ -5,29 +5,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
-	"github.com/tensormap/tensormap/layout/jsontext"
 )
-
-// Index describes the file's tensors.
-func (f *File) Index() *layout.Index { return f.index }
-
-// Metadata parses the metadata section. It is empty if metadata_size is 0. aprender's
-// writers may repeat keys, and its readers take the last.
-func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	off, n := f.Header.MetadataOffset, uint64(f.Header.MetadataSize)
-	if n == 0 {
-		return layout.Metadata{}, nil
-	}
-	if most := min(f.lim.HeaderBytes, maxMetadata); n > most {
-		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
-	}
-	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
-	if err != nil {
-		return nil, err
-	}
-	b = bytes.TrimRight(b, "\x00") // padding, which some writers count in metadata_size
-	return jsontext.ParseLastWins(b, layout.APR2, off, "metadata", f.lim)
-}
 
 // Checksums returns the CRC32 at the end of the file, which covers everything before it. Files
 // that end with their last tensor have none.

@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// File is a decoded file. It implements [layout.File].
+// File is a decoded file.
 type File struct {
 	Header Header
 
@@ -17,6 +17,9 @@ type File struct {
 }
 
 var _ layout.File = (*File)(nil)
+
+// Index describes the file's tensors.
+func (f *File) Index() *layout.Index { return f.index }
 
 // Decode reads header and index of a file and no other byte of it. A nil lim means the defaults.
 //

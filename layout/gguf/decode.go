@@ -10,6 +10,26 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// File is a decoded GGUF file.
+type File struct {
+	index *layout.Index
+	width width
+	keys  keys
+	split split
+	data  uint64 // where the tensors' offsets count from
+}
+
+var (
+	_ layout.File       = (*File)(nil)
+	_ layout.Summarizer = (*File)(nil)
+	_ layout.Configurer = (*File)(nil)
+	_ layout.Unpacker   = (*File)(nil)
+	_ layout.Splitter   = (*File)(nil)
+)
+
+// Index describes the file's tensors. Its Align is general.alignment.
+func (f *File) Index() *layout.Index { return f.index }
+
 // Decode reads the header, steps through the metadata, and reads the tensor infos. Tensors
 // are in the order of the file. A nil lim means the defaults. HeaderBytes bounds everything
 // before the tensors.

@@ -12,25 +12,6 @@ var le = binary.LittleEndian
 // Format describes GGUF files.
 var Format = layout.FileFormat{Name: layout.GGUF, Suffix: ".gguf", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
 
-// File is a decoded GGUF file. It implements [layout.File], [layout.Summarizer] and [layout.Unpacker].
-type File struct {
-	index *layout.Index
-	width width
-	keys  keys
-	split split
-	data  uint64 // where the tensors' offsets count from
-}
-
-var (
-	_ layout.File       = (*File)(nil)
-	_ layout.Summarizer = (*File)(nil)
-	_ layout.Configurer = (*File)(nil)
-	_ layout.Unpacker   = (*File)(nil)
-)
-
-// Index describes the file's tensors. Its Align is general.alignment.
-func (f *File) Index() *layout.Index { return f.index }
-
 const (
 	magic         = "GGUF"
 	atVersion     = 4

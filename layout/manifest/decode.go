@@ -43,31 +43,6 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file, which has no tensors of its own.
 func (m *File) Index() *layout.Index { return m.index }
 
-// Metadata parses what the manifest itself says about the model. [File.Describe] joins it
-// with what the shards say.
-func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
-	if m.metadata == nil {
-		return nil, nil
-	}
-	return jsontext.Parse(m.metadata, layout.Manifest, jsontext.Locate(m.text, "metadata"), "metadata", m.lim)
-}
-
-// Complete reports whether Metadata is all there is to know of the model, so that no shard
-// need be asked.
-func (m *File) Complete() bool { return m.metadata != nil && m.Of == layout.APR2 }
-
-// Describe returns the metadata of the model, given that of its first shard. If Complete is
-// true, it does not look at that.
-func (m *File) Describe(first layout.Metadata) (layout.Metadata, error) {
-	own, err := m.Metadata(nil)
-	if m.Complete() || err != nil {
-		return own, err
-	}
-	md := slices.Clone(first)
-	md.Merge(own)
-	return md, nil
-}
-
 // decoder makes a File of a JSON object. First it checks all of the text, notes where the values are, and reads
 // the map of tensors, which is most of it. Then it reads the other values that it knows.
 type decoder struct {

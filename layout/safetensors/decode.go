@@ -11,6 +11,21 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
+// File is a decoded SafeTensors file.
+type File struct {
+	index    *layout.Index
+	header   uint64 // size of the header
+	metadata span   // of __metadata__'s value in the file; empty without it
+	lim      layout.Limits
+}
+
+type span struct{ off, size uint64 }
+
+var _ layout.File = (*File)(nil)
+
+// Index describes the tensors, in the order of the header.
+func (f *File) Index() *layout.Index { return f.index }
+
 // Decode reads the header. Tensors are in the order of the header. A nil lim means the
 // defaults. Errors are *layout.FormatError. They wrap
 //

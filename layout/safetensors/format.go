@@ -15,21 +15,6 @@ func matches(in layout.Input, head []byte) bool {
 	return len(head) > 8 && head[8] == '{' && layout.Within(8, binary.LittleEndian.Uint64(head), in.Size())
 }
 
-// File is a decoded SafeTensors file.
-type File struct {
-	index    *layout.Index
-	header   uint64 // size of the header
-	metadata span   // of __metadata__'s value in the file; empty without it
-	lim      layout.Limits
-}
-
-type span struct{ off, size uint64 }
-
-var _ layout.File = (*File)(nil)
-
-// Index describes the tensors, in the order of the header.
-func (f *File) Index() *layout.Index { return f.index }
-
 const (
 	sizeBytes    = 8 // the header's size stands before the header
 	headerField  = "header"
