@@ -114,12 +114,12 @@ func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t la
 	})
 }
 
-// archive is a layer whose files are kept by themselves. Only together they have a digest.
+// archive is a layer whose files are kept one by one. Only the whole layer has a digest.
 type archive struct {
 	*folder
 	layer   object
 	members []member
-	right   atomic.Bool // its digest is
+	right   atomic.Bool // the digest has been compared, and is right
 }
 
 // member is a file in an archive.
@@ -128,8 +128,8 @@ type member struct {
 	off, size int64
 }
 
-// check compares the digest of the archive once all its files have come: r reads the one called last. If it is
-// wrong, it removes those that have their final place.
+// check compares the digest of the archive once all its files have come: r reads the file called last. If the
+// digest is wrong, it removes the files that have their final place.
 func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
 	if a.right.Load() {
 		return nil

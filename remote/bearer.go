@@ -24,8 +24,8 @@ type bearer struct {
 	host, repo string
 	http       httprange.Options // of requests to the server of tokens
 	credential func(ctx context.Context, host string) (auth.Credential, error)
-	// sign, if set, returns the Authorization of a request for a token at the registry's own address, where there
-	// are no credentials. It adds to the query.
+	// sign, if set, returns the Authorization of a request for a token at the registry's own address, which has no
+	// credentials then. It adds to the query.
 	sign func(realm *url.URL, query url.Values) (string, error)
 
 	mu     sync.Mutex

@@ -34,7 +34,7 @@ type file struct {
 	held    int64 // the end of what was fetched meanwhile
 	verify  func(source loader.ContextReaderAt) loader.ContextReaderAt
 
-	doubtful atomic.Bool // whether it is a model
+	doubtful atomic.Bool // opening has not found a model in it
 
 	settling parallel.Group // see settle
 	unsettle context.CancelFunc

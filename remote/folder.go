@@ -25,7 +25,7 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// folder is the files at an address, of one revision: of a commit, of a manifest, or under a prefix.
+// folder is the files of one revision at an address: those of a commit, of a manifest, or under a prefix.
 type folder struct {
 	opts    *Options
 	address string                   // for messages
@@ -44,7 +44,7 @@ type folder struct {
 	unpacked int64    // bytes of archives of configuration
 
 	mu    sync.Mutex
-	begun []*file // incomplete ones whose beginning was in the cache
+	begun []*file // incomplete files whose beginning was in the cache
 }
 
 // path returns where the file called name is, once it is complete.
@@ -197,8 +197,8 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// load opens the model that f begins. If that fails, f does not get its place in the cache. It tries once more if
-// what the cache had is not what the server has.
+// load opens the model that f begins. If that fails, f does not get its place in the cache. load tries once more if
+// the cache had other bytes than the server has.
 func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error) {
 	name := f.base
 	err = d.twice(ctx, func() (err error) {
@@ -220,7 +220,8 @@ func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error)
 	return m, err
 }
 
-// twice calls read, and once more if what it read is malformed because the cache has not what the server has.
+// twice calls read. If what it read is malformed, and the cache has other bytes than the server, twice calls it
+// once more.
 func (d *folder) twice(ctx context.Context, read func() error) error {
 	err := read()
 	if (errors.As(err, new(*layout.FormatError)) || errors.Is(err, tar.ErrHeader)) && d.removeWrong(ctx) {
@@ -284,8 +285,8 @@ func (d *folder) members(ctx context.Context, name string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// alone reports whether a pulled model is the file called name, by itself: the address names it, or
-// leads to no folder that could.
+// alone reports whether a pulled model is opened by the file called name rather than by its folder: the address
+// names that file, or the choice leaves no other.
 func (d *folder) alone(name string, names []string) bool {
 	if d.choice != nil {
 		return len(d.choice) == 1 && (d.all || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
@@ -308,8 +309,8 @@ func (d *folder) siblings(model string) (names []string) {
 	return names
 }
 
-// hasSiblings reports whether all files beside the model that belong to it have their names: opened by its
-// path, the model would go without the others, as without its config.json.
+// hasSiblings reports whether all files beside the model that belong to it have their names. A model that is opened
+// by its path would go without those that have none, such as its config.json.
 func (d *folder) hasSiblings(model string) bool {
 	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
 		_, err := os.Stat(d.path(name))

@@ -24,7 +24,7 @@ type hub struct {
 	cache    string // the folder of the repositories
 	token    string
 	offline  bool
-	forgets  bool              // keeps nothing of what it is told
+	forgets  bool              // does not keep what the Hub tells
 	logger   *slog.Logger      // of a snapshot
 	http     httprange.Options // without the token
 }
@@ -86,7 +86,7 @@ func cacheHome() (string, error) {
 	return filepath.Join(home, ".cache"), err
 }
 
-// options returns those of requests to the Hub.
+// options returns the options of requests to the Hub.
 func (h *hub) options() *httprange.Options {
 	if h.token != "" && h.http.Header.Get("Authorization") == "" {
 		return withHeader(h.http, "Authorization", "Bearer "+h.token)

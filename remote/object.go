@@ -22,13 +22,13 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// object is content that never changes: where it comes from, and where it goes.
+// object is content that never changes, with its source and its place in a cache.
 type object struct {
 	name string // what messages call it
 	size int64
 	// id names the content: a digest in hex, or what identity returns.
 	id string
-	// origin is who sends the content, unless id says it: content is what its digest says once all of it has come.
+	// origin names the server that sends the content, unless id does. Until all has come, nothing else vouches for it.
 	origin string
 	// check reads the content, and compares it with its digest. It is nil if there is none.
 	check func(ctx context.Context, r io.Reader) error
@@ -41,7 +41,7 @@ type object struct {
 // place is where an object lies once it is complete.
 type place struct {
 	path  string
-	named string       // where the content may be instead, by the name that link gives: systems have no links; or ""
+	named string       // the path by the name that link gives: on systems without links the content is there; or ""
 	lock  string       // file to lock while the content moves to path, or ""
 	own   bool         // the place is tensormap's; the time of lock says when it was last used
 	link  func() error // gives the complete content its name beside others; or nil
@@ -56,8 +56,8 @@ func identity(address, validator string) string {
 	return "v-" + hex.EncodeToString(sum[:])
 }
 
-// partial returns the name of the incomplete file, which is its origin's alone: what a server has said under the digest of
-// another's file is not taken for that.
+// partial returns the name of the incomplete file. Each origin has its own: what one server sends under a digest is not
+// taken for what another one has.
 func (o *object) partial() string {
 	if o.origin == "" {
 		return o.id
@@ -126,8 +126,8 @@ func (o *object) linked() error {
 	return unlessUnwritable(o.place.link())
 }
 
-// move gives the content of f, whose bytes are all there, its place, if its digest is right. Unless it waits for other
-// processes that are at it, it is errBusy if there are any.
+// move gives the content of f, whose bytes are all there, its place, if its digest is right. If another process is doing
+// that, it waits, or returns errBusy if waits is false.
 func (o *object) move(ctx context.Context, f *file, waits bool) error {
 	return o.put(ctx, waits, f.part.Remove, func() error {
 		return f.part.Finish(o.place.path, func(r io.Reader) error {
@@ -174,7 +174,7 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 	return o.linked()
 }
 
-// elsewhere opens the content where another cache of this machine has it: ours, the Hub's, Ollama's.
+// elsewhere opens the content in another cache of this machine that has it: ours, the Hub's, Ollama's.
 func (o *object) elsewhere(opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist

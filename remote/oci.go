@@ -218,7 +218,7 @@ func (d descriptor) fileName() string {
 	return strings.TrimPrefix(cmp.Or(d.notes().Path, d.notes().Title), "./")
 }
 
-// addLayers adds the files that the layers are or hold. The order of weights is that of shards.
+// addLayers adds the files that the layers are or hold. Weights are shards in the order of their layers.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
 	nameless := make(map[string]int)
 	for _, l := range layers {

@@ -16,13 +16,13 @@ import (
 type Options struct {
 	// Loader are the options of the model.
 	Loader *loader.Options
-	// HTTP are those of requests. Header goes to the address's own server, beside the credentials
+	// HTTP are the options of requests. Header goes to the address's own server, beside the credentials
 	// that the environment has.
 	HTTP *httprange.Options
 	// NoCache keeps nothing of what comes. Files that the cache has are read from there all the same.
 	NoCache bool
-	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir, or a folder
-	// beside the final place if that is on another file system.
+	// CacheDir is the folder of incomplete files. "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir, or a
+	// folder beside the final place if that is on another file system.
 	CacheDir string
 	// Fill lets Open bring the rest of the model's files in the background, until the model is closed. It
 	// gives way to reads. A file that is complete is checked, and moves to its final place.
@@ -50,7 +50,7 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// full returns what is said once if the disk has no room for more of the file.
+// full returns a function that warns that the disk has no room for more of the file.
 func (o *Options) full(name string) func(error) {
 	return func(err error) {
 		o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
@@ -169,12 +169,12 @@ func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
 
 // Pulled is a model that the cache has complete.
 type Pulled struct {
-	// Path is that of the file that the address names, if it is a model by itself, else that of the
+	// Path leads to the file that the address names, if that is a model by itself, else to the
 	// snapshot's folder.
 	Path string
 	// Files are the paths of all that belongs to the model, in order.
 	Files []string
-	// Names are those of Files in the model's folder, with slashes.
+	// Names are the names of Files in the model's folder, with slashes.
 	Names []string
 }
 

@@ -49,7 +49,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// address returns that of a part of the repository. Registries on loopback speak http, as Docker and
+// address returns the address of a part of the repository. Registries on loopback speak http, as Docker and
 // crane have it.
 func (r *registry) address(kind, reference string) string {
 	u := url.URL{Scheme: "https", Host: r.host, Path: "/v2/" + r.repo + "/" + kind + "/" + reference}

@@ -24,10 +24,10 @@ import (
 type Store interface {
 	// Address returns what messages call a key.
 	Address(key string) string
-	// Identity returns what tells a key from those of other stores.
+	// Identity returns a name for the key that no other store has for one of its own.
 	Identity(key string) string
-	// List yields the objects whose keys begin with prefix, but for those in folders, and the folders, whose names end with
-	// a slash. It ends with its first error. prefix is empty or ends with a slash.
+	// List yields the objects and folders directly under prefix, which is empty or ends with a slash. Names of folders
+	// end with a slash. List ends with its first error.
 	List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error]
 	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
 	// what Connect asks, not what the source does.

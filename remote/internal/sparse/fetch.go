@@ -50,19 +50,18 @@ func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 	return err == nil, err
 }
 
-// stream is reads that follow each other: the next would begin at end. The last one brought most chunks at
-// most.
+// stream is reads that follow each other: the next would begin at end. The last one was allowed to bring
+// most chunks.
 type stream struct{ end, most int64 }
 
 // mostStreams is how many places of the file are read from one end to the other at once.
 const mostStreams = 8
 
-// firstAhead is how many chunks a read counts as at most, that others follow.
+// firstAhead bounds the chunks that the first read of a stream counts as.
 const firstAhead = 4
 
-// ahead returns up to where a read that lacks chunks from from on, and asks for those before hi, brings
-// them. A read where another has ended brings twice as much, up to a part: many small reads in order are
-// few fetches.
+// ahead returns the end of the chunks to bring for a read that lacks [from, hi). A read that begins where
+// another has ended brings twice as many, up to a part. So many small reads in order are few fetches.
 func (f *File) ahead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,8 +138,8 @@ func (f *File) bringRun(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// underWay returns the flight that brings chunk from, or nil. *to is then moved to where the next
-// one begins.
+// underWay returns the flight that brings chunk from. Without one it returns nil, and lowers *to to the
+// beginning of the next flight.
 func (f *File) underWay(from int64, to *int64) *flight {
 	for _, fl := range f.flights {
 		if fl.lo <= from && from < fl.hi {
@@ -174,7 +173,7 @@ func (f *File) wait(ctx context.Context, fl *flight) error {
 	return err
 }
 
-// forget takes fl out of the flights under way, where another may have its place. Its caller holds mu.
+// forget takes fl out of the flights under way, unless another has its place by now. Its caller holds mu.
 func (f *File) forget(fl *flight) {
 	if f.flights[fl.lo] == fl {
 		delete(f.flights, fl.lo)
@@ -194,7 +193,7 @@ func (f *File) launch(lo, hi int64) *flight {
 	return fl
 }
 
-// land ends fl with what its fetch comes to.
+// land fetches the chunks of fl, and ends it with the result.
 func (f *File) land(ctx context.Context, fl *flight) (keep func()) {
 	keep = func() {}
 	defer func() {

@@ -37,8 +37,8 @@ const (
 // HeadBytes is how much a read of the file's beginning brings: formats have their index there.
 const HeadBytes = 256 << 10
 
-// ErrOther is the error of a File whose name stands for other content, which is open: servers may give
-// a digest several sizes.
+// ErrOther means that a name stands for other content in a File that is open: servers may say several sizes
+// of one digest.
 var ErrOther = errors.New("a process has other content open under this name")
 
 // A Fetch fills p with the source's bytes from off on, or fails.
@@ -93,7 +93,7 @@ func DataPath(path string) string { return path + dataSuffix }
 // MapPath returns the name of the map.
 func MapPath(path string) string { return path + mapSuffix }
 
-// Open opens the file called path, or begins it. The directory must exist.
+// Open opens the file called path, or makes it without bytes. The directory must exist.
 func Open(path string, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > mostBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(mostBytes))
@@ -351,8 +351,10 @@ func (f *File) closeFiles() error {
 }
 
 // Finish gives the bytes their final name, if all are there and check, which reads them all, agrees.
-// The map goes. If check fails with
-// layout.ErrChecksum, both files go, and reads fail with its error: the bytes are not those of the identity. Otherwise the File goes on reading.
+// The map goes, and the File goes on reading.
+//
+// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Both files go then,
+// and reads fail with that error.
 func (f *File) Finish(final string, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
