@@ -27,12 +27,8 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 }
 
 func (f *File) auditNames(found *findings.List) {
-	index := uint64(headSize)
-	if f.Container == Binary2 {
-		index = head2Size
-	}
 	for _, i := range f.cut {
-		name := layout.Quote(f.index.Tensors[i].Name)
-		found.Warn(index+entrySize*uint64(i), "name", layout.ErrInvalid, "tensor %s: the name was cut inside its last character", name)
+		at := f.index.Sections[0].Size + entrySize*uint64(i) // behind the header
+		found.Warn(at, "name", layout.ErrInvalid, "tensor %s: the name was cut inside its last character", layout.Quote(f.index.Tensors[i].Name))
 	}
 }

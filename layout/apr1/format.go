@@ -35,11 +35,9 @@ const (
 // Offsets of fields in the file.
 const (
 	atVersion      = 4
-	atModelType    = 6
 	atQuantization = 7
 	atCompressed   = 8
 	atTensors      = 9
-	atFlags        = 11
 	atDimensions   = 12
 	atReserved2    = 52
 )
@@ -65,7 +63,7 @@ const (
 	JSON                     // of the aprender library
 )
 
-// Header is the 48 bytes behind the magic of the containers Binary and Binary2.
+// Header is the 48 bytes behind the magic of the containers Binary and Binary2. Its fields are in the order of the file.
 type Header struct {
 	Version      uint16
 	ModelType    ModelType
@@ -85,18 +83,8 @@ var dimensionNames = [...]string{
 }
 
 // readHeader reads the header from the first 52 bytes of a file.
-func readHeader(b []byte) Header {
-	h := Header{
-		Version:      le.Uint16(b[atVersion:]),
-		ModelType:    ModelType(b[atModelType]),
-		Quantization: Quantization(b[atQuantization]),
-		Compressed:   b[atCompressed] != 0,
-		Tensors:      le.Uint16(b[atTensors:]),
-		Flags:        Flags(b[atFlags]),
-	}
-	for i := range h.Dimensions {
-		h.Dimensions[i] = le.Uint32(b[atDimensions+4*i:])
-	}
+func readHeader(b []byte) (h Header) {
+	binary.Decode(b[len(magic):headSize], le, &h) // which has that size
 	return h
 }
 

@@ -98,7 +98,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	opts = &own
 	var seals *seal
 	if opts.Sealer != nil {
-		e, c, err := opts.Sealer.encryption()
+		e, c, err := opts.Sealer.begin(opts.Sealer.block())
 		if err != nil {
 			return nil, err
 		}

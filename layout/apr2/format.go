@@ -32,7 +32,6 @@ const MaxDims = 8
 // Offsets of the header's fields.
 const (
 	atMajor          = 4
-	atMinor          = 6
 	atFlags          = 8
 	atMetadataOffset = 12
 	atMetadataSize   = 16
@@ -43,7 +42,7 @@ const (
 
 var le = binary.LittleEndian
 
-// Header is the first 32 bytes of a file, without the magic.
+// Header is the first 32 bytes of a file, without the magic. Its fields are in the order of the file.
 type Header struct {
 	Major, Minor   uint16
 	Flags          Flags
@@ -54,30 +53,14 @@ type Header struct {
 	DataOffset     uint32 // tensor offsets count from here
 }
 
-func readHeader(b []byte) Header {
-	b = b[:headerSize]
-	return Header{
-		Major:          le.Uint16(b[atMajor:]),
-		Minor:          le.Uint16(b[atMinor:]),
-		Flags:          Flags(le.Uint32(b[atFlags:])),
-		MetadataOffset: le.Uint32(b[atMetadataOffset:]),
-		MetadataSize:   le.Uint32(b[atMetadataSize:]),
-		IndexOffset:    le.Uint32(b[atIndexOffset:]),
-		IndexSize:      le.Uint32(b[atIndexSize:]),
-		DataOffset:     le.Uint32(b[atDataOffset:]),
-	}
+func readHeader(b []byte) (h Header) {
+	binary.Decode(b[len(magic):headerSize], le, &h) // which has that size
+	return h
 }
 
 func appendHeader(b []byte, h Header) []byte {
-	b = append(b, magic...)
-	b = le.AppendUint16(b, h.Major)
-	b = le.AppendUint16(b, h.Minor)
-	b = le.AppendUint32(b, uint32(h.Flags))
-	b = le.AppendUint32(b, h.MetadataOffset)
-	b = le.AppendUint32(b, h.MetadataSize)
-	b = le.AppendUint32(b, h.IndexOffset)
-	b = le.AppendUint32(b, h.IndexSize)
-	return le.AppendUint32(b, h.DataOffset)
+	b, _ = binary.Append(append(b, magic...), le, h) // it is of fixed size
+	return b
 }
 
 // Flags are the feature flags of the header.

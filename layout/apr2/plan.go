@@ -116,8 +116,8 @@ func (p *plan) measure(tensors iter.Seq[layout.Tensor]) (err error) {
 	}
 	lim := (*layout.Limits)(nil).WithDefaults()
 	add := func(b *layout.Builder) error {
-		p.size, err = p.each(tensors, func(t *layout.Tensor, e place, at uint64) error {
-			*b.Next() = p.placed(t, e)
+		p.size, err = p.each(tensors, func(t *layout.Tensor, at uint64) error {
+			*b.Next() = *t
 			return b.Add(at)
 		})
 		return err
@@ -137,45 +137,30 @@ func (p *plan) measure(tensors iter.Seq[layout.Tensor]) (err error) {
 	return add(b) // which names the two
 }
 
-// each calls do with every tensor, its place, and the offset of its entry. It returns the size of the file.
-func (p *plan) each(tensors iter.Seq[layout.Tensor], do func(t *layout.Tensor, e place, at uint64) error) (uint64, error) {
+// each calls do with every tensor as Decode will describe it, and the offset of its entry. It returns the size of the file.
+func (p *plan) each(tensors iter.Seq[layout.Tensor], do func(t *layout.Tensor, at uint64) error) (uint64, error) {
 	end, at := uint64(p.header.DataOffset), uint64(p.header.IndexOffset)+indexHeaderSize
 	t := new(layout.Tensor) // one for all
-	for *t = range tensors {
-		e, err := p.reserve(t, end, at)
-		if err != nil {
+	for given := range tensors {
+		var err error
+		if *t, err = p.place(&given, end, at); err != nil {
 			return 0, err
 		}
-		if err := do(t, e, at); err != nil {
+		if err := do(t, at); err != nil {
 			return 0, err
 		}
-		end = uint64(p.header.DataOffset) + e.offset + e.size
-		at += uint64(entrySize + len(t.Name) + 8*len(dims(t)))
+		end = t.Offset + t.Stored
+		at += uint64(entrySize + len(t.Name) + 8*len(t.Shape))
 	}
 	return end + footerSize, nil
-}
-
-// placed describes t, at place e, as Decode will.
-func (p *plan) placed(t *layout.Tensor, e place) layout.Tensor {
-	raw, _ := t.DType.Size(dims(t)) // which reserve has looked at
-	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Offset: uint64(p.header.DataOffset) + e.offset, Stored: e.size, Raw: raw}
-	switch {
-	case p.seal != nil && e.rawSize > 0:
-		out.Encoding = layout.EncryptedLZ4
-	case p.seal != nil:
-		out.Encoding = layout.Encrypted
-	case e.rawSize > 0:
-		out.Encoding = layout.LZ4
-	}
-	return out
 }
 
 // all yields the tensors in their places.
 func (p *plan) all(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		enough := errors.New("enough")
-		p.each(tensors, func(t *layout.Tensor, e place, _ uint64) error {
-			if !yield(p.placed(t, e)) {
+		p.each(tensors, func(t *layout.Tensor, _ uint64) error {
+			if !yield(*t) {
 				return enough
 			}
 			return nil
@@ -190,8 +175,8 @@ func (p *plan) writeHead(w *bufio.Writer, tensors iter.Seq[layout.Tensor]) error
 		return err
 	}
 	w.Write(le.AppendUint32(le.AppendUint32(nil, p.tensors), 0))
-	_, err := p.each(tensors, func(t *layout.Tensor, e place, _ uint64) error {
-		_, err := w.Write(appendEntry(w.AvailableBuffer(), t, e))
+	_, err := p.each(tensors, func(t *layout.Tensor, _ uint64) error {
+		_, err := w.Write(p.appendEntry(w.AvailableBuffer(), t))
 		return err
 	})
 	if err == nil {
@@ -239,43 +224,37 @@ func (p *plan) checkMetadata() error {
 	return err
 }
 
-// place is the end of an index entry.
-type place struct {
-	offset  uint64 // from data_offset
-	size    uint64
-	rawSize uint64 // 0 if the tensor is not compressed
-	flags   uint32
-}
-
-// reserve gives t, whose entry starts at, the next aligned place from end on.
-func (p *plan) reserve(t *layout.Tensor, end, at uint64) (place, error) {
+// place describes t, whose entry starts at, as Decode will. It gives t the next aligned place from end on.
+func (p *plan) place(t *layout.Tensor, end, at uint64) (layout.Tensor, error) {
 	raw, err := t.DType.Size(dims(t))
 	if err != nil {
-		return place{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
+		return layout.Tensor{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	}
-	e := place{size: p.seal.stored(raw)}
+	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Stored: p.seal.stored(raw), Raw: raw}
 	switch {
 	case t.Encoding.Encrypted(): // the index of a file that has been written
-		if e.size = t.Stored; t.Encoding == layout.EncryptedLZ4 {
-			e.rawSize, e.flags = raw, compressedTensor
-		}
+		out.Stored, out.Encoding = t.Stored, t.Encoding.Unsealed()
 	case compressed(*t):
 		if least := (raw + maxExpansion - 1) / maxExpansion; t.Stored < least {
-			return place{}, errorf(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
+			return out, errorf(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
 				layout.Quote(t.Name), raw, maxExpansion, t.Stored)
 		}
-		e = place{size: p.seal.stored(t.Stored), rawSize: raw, flags: compressedTensor}
+		if out.Stored = p.seal.stored(t.Stored); raw > 0 { // else it is refused as one that is not compressed
+			out.Encoding = layout.LZ4
+		}
 	case t.Encoding == layout.LZ4 && raw > 0:
-		return place{}, errorf(at, "size", layout.ErrUnsupported,
+		return out, errorf(at, "size", layout.ErrUnsupported,
 			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
 	}
-	off := alignUp(end, p.align)
-	// No operating system gives a file more bytes than int64 counts.
-	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; off > most || e.size > most-off {
-		return place{}, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), e.size, off)
+	if p.seal != nil {
+		out.Encoding = out.Encoding.Sealed()
 	}
-	e.offset = off - uint64(p.header.DataOffset)
-	return e, nil
+	out.Offset = alignUp(end, p.align)
+	// No operating system gives a file more bytes than int64 counts.
+	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; out.Offset > most || out.Stored > most-out.Offset {
+		return out, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), out.Stored, out.Offset)
+	}
+	return out, nil
 }
 
 // AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Sealed blocks
@@ -291,12 +270,17 @@ func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 	return b
 }
 
-func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
+// appendEntry appends the entry of t, which is in its place. A raw_size and a flag tell that it is compressed.
+func (p *plan) appendEntry(b []byte, t *layout.Tensor) []byte {
+	rawSize, flags := uint64(0), uint32(0)
+	if t.Encoding.Unsealed() == layout.LZ4 {
+		rawSize, flags = t.Raw, compressedTensor
+	}
 	b = AppendIdentity(b, t)
-	b = le.AppendUint64(b, e.offset)
-	b = le.AppendUint64(b, e.size)
-	b = le.AppendUint64(b, e.rawSize)
-	return le.AppendUint32(b, e.flags)
+	b = le.AppendUint64(b, t.Offset-uint64(p.header.DataOffset))
+	b = le.AppendUint64(b, t.Stored)
+	b = le.AppendUint64(b, rawSize)
+	return le.AppendUint32(b, flags)
 }
 
 // compressed reports whether t is stored as blocks. A tensor without elements has none.

@@ -22,13 +22,9 @@ type Sealer struct {
 	BlockSize int
 }
 
-// encryption returns the object for a new file, and its cipher.
-func (s *Sealer) encryption() (*sealed.Encryption, *sealed.Cipher, error) {
-	return s.begin(s.block())
-}
-
 func (s *Sealer) block() uint64 { return cmp.Or(uint64(max(0, s.BlockSize)), sealed.DefaultBlock) }
 
+// begin returns the object for a new file with blocks of this size, or for a manifest if that is 0, and its cipher.
 func (s *Sealer) begin(block uint64) (*sealed.Encryption, *sealed.Cipher, error) {
 	e, err := sealed.NewEncryption(block, s.Argon2, s.KeyID)
 	if err != nil {

@@ -37,11 +37,12 @@ const (
 	atIndexOffset    = 24
 	atDataOffset     = 32
 	atChecksum       = 40
+	atReserved       = 44
 )
 
 var le = binary.LittleEndian
 
-// Header is the 64-byte header, without the magic and the 20 reserved bytes at its end.
+// Header is the 64-byte header, without the magic and the 20 reserved bytes at its end. Its fields are in the order of the file.
 type Header struct {
 	Major, Minor   uint8
 	Flags          Flags
@@ -55,19 +56,9 @@ type Header struct {
 	Checksum uint32
 }
 
-func readHeader(b []byte) Header {
-	b = b[:headerSize]
-	return Header{
-		Major:          b[atMajor],
-		Minor:          b[atMajor+1],
-		Flags:          Flags(le.Uint16(b[atFlags:])),
-		TensorCount:    le.Uint32(b[atCount:]),
-		MetadataOffset: le.Uint64(b[atMetadataOffset:]),
-		MetadataSize:   le.Uint32(b[atMetadataSize:]),
-		IndexOffset:    le.Uint64(b[atIndexOffset:]),
-		DataOffset:     le.Uint64(b[atDataOffset:]),
-		Checksum:       le.Uint32(b[atChecksum:]),
-	}
+func readHeader(b []byte) (h Header) {
+	binary.Decode(b[atMajor:atReserved], le, &h) // which has that size
+	return h
 }
 
 // checksum returns the CRC32 that the header should state, over all of it but the checksum.

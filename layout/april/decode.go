@@ -9,9 +9,7 @@ import (
 // File is a decoded .april file. It implements [layout.File], [layout.Unpacker] and
 // [layout.Summarizer].
 type File struct {
-	Header   Header
-	Networks []Network
-
+	Header
 	index *layout.Index
 	lim   layout.Limits
 }
@@ -36,10 +34,9 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Header: h, Networks: make([]Network, len(h.Networks)), lim: lim.WithDefaults()}
+	f := &File{Header: h, lim: lim.WithDefaults()}
 	r := &reader{in: in, lim: f.lim}
-	for i, e := range h.Networks {
-		f.Networks[i] = Network{Role: roles[i], Entry: e}
+	for i := range f.Networks {
 		if err := r.network(&f.Networks[i]); err != nil {
 			return nil, err
 		}
@@ -61,15 +58,15 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 		return nil, err
 	}
 	b.Index().Version = strconv.Itoa(version)
-	b.Section("header", atMagic, 0, f.Header.end)
-	b.Section("params", f.Header.atParams, f.Header.Params.Offset, f.Header.Params.Size)
+	b.Section("header", atMagic, 0, f.end)
+	b.Section("params", f.atParams, f.Params.Offset, f.Params.Size)
 	for i := range f.Networks {
 		n, t := &f.Networks[i], b.Next()
 		t.Name = []byte("networks/" + n.Role)
 		t.DType = layout.U8
 		t.Shape = append(b.Dims(1)[:0], layout.Dim(n.Size))
 		t.Offset, t.Stored = n.Offset, n.Size
-		if err := b.Add(f.Header.atNetworks + uint64(i)*entrySize); err != nil {
+		if err := b.Add(f.atNetworks + uint64(i)*entrySize); err != nil {
 			return nil, err
 		}
 	}
@@ -98,9 +95,8 @@ func (r *reader) addInitializers(b *layout.Builder) error {
 // Header is what a file says of itself before the networks.
 type Header struct {
 	HeaderSize uint64 // as stated: bytes from offset 20 on; readers ignore it
-	Model      ModelType
 	Params     Entry
-	Networks   []Entry
+	Networks   []Network
 
 	name, description Entry
 	end               uint64 // where the header ends
@@ -125,20 +121,19 @@ func decodeHeader(in layout.Input) (h Header, err error) {
 	h.name = text(&c, "name_length", "name")
 	h.description = text(&c, "description_length", "description")
 	at := c.Offset()
-	h.Model = ModelType(c.U32("model"))
-	if h.Model != LSTMTransducerStateless {
-		c.Fail(at, "model", layout.ErrUnsupported, "model type %d, not %d (%v)", uint32(h.Model), uint32(LSTMTransducerStateless), LSTMTransducerStateless)
+	if model := c.U32("model"); model != modelType {
+		c.Fail(at, "model", layout.ErrUnsupported, "model type %d, not %d (%s)", model, modelType, modelTypeName)
 	}
 	h.atParams = c.Offset()
 	h.Params = entry(&c, "params")
 	at = c.Offset()
 	if n := c.U64("network_count"); n != numNetworks {
-		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %v", n, numNetworks, LSTMTransducerStateless)
+		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %s", n, numNetworks, modelTypeName)
 	}
 	h.atNetworks = c.Offset()
-	h.Networks = make([]Entry, numNetworks)
+	h.Networks = make([]Network, numNetworks)
 	for i := range h.Networks {
-		h.Networks[i] = entry(&c, "networks")
+		h.Networks[i] = Network{Role: roles[i], Entry: entry(&c, "networks")}
 	}
 	h.end = c.Offset()
 	return h, c.Err()

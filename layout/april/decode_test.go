@@ -295,14 +295,6 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestModelTypeNames(t *testing.T) {
-	for m, want := range map[ModelType]string{0: "UNKNOWN", 1: "LSTM_TRANSDUCER_STATELESS", 7: "ModelType(7)"} {
-		if m.String() != want {
-			t.Errorf("%d is %q, want %q", uint32(m), m, want)
-		}
-	}
-}
-
 // TestPackedDims checks dimensions packed into one record with a wide varint.
 func TestPackedDims(t *testing.T) {
 	message := appendRecord(nil, 1, binary.AppendUvarint([]byte{1, 0x82, 0}, 300))

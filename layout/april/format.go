@@ -1,8 +1,6 @@
 package april
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
@@ -28,27 +26,13 @@ const (
 	numNetworks  = 3
 )
 
-// ModelType says which networks a file holds and how they work together.
-type ModelType uint32
-
-// The model types.
+// modelType is LSTM_TRANSDUCER_STATELESS, the only type that there is: encoder, decoder, joiner.
 const (
-	Unknown                 ModelType = 0
-	LSTMTransducerStateless ModelType = 1 // encoder, decoder, joiner
+	modelType     = 1
+	modelTypeName = "LSTM_TRANSDUCER_STATELESS"
 )
 
-// String returns the specification's name of the type, without its prefix.
-func (m ModelType) String() string {
-	switch m {
-	case Unknown:
-		return "UNKNOWN"
-	case LSTMTransducerStateless:
-		return "LSTM_TRANSDUCER_STATELESS"
-	}
-	return fmt.Sprintf("ModelType(%d)", uint32(m))
-}
-
-// roles names the networks of an LSTMTransducerStateless in the order of its header.
+// roles names the networks in the order of the header.
 var roles = [numNetworks]string{"encoder", "decoder", "joiner"}
 
 // Entry is a part of the file: the specification's ArchiveFileEntry.

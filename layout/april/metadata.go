@@ -19,7 +19,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return nil, err
 	}
 	return append(texts,
-		layout.Entry{Key: "model", Value: uint32(f.Header.Model)},
+		layout.Entry{Key: "model", Value: uint32(modelType)},
 		layout.Entry{Key: "params", Value: p.metadata()},
 	), nil
 }
@@ -39,8 +39,8 @@ func (f *File) texts(in layout.Input) (layout.Metadata, error) {
 		at    Entry
 	}{
 		{"language_tag", Entry{atHeader, languageSize}},
-		{"name", f.Header.name},
-		{"description", f.Header.description},
+		{"name", f.name},
+		{"description", f.description},
 	} {
 		s, err := f.text(in, t.field, t.at)
 		if err != nil {
@@ -128,7 +128,7 @@ func melHighBounds(p *[numParams]int32) (lo, hi int32) {
 
 // params reads the parameters.
 func (f *File) params(in layout.Input) (*params, error) {
-	e := f.Header.Params
+	e := f.Params
 	c := layout.NewCursor(in, layout.April, e.Offset, e.Size)
 	if m := c.Take("magic", uint64(len(paramsMagic))); c.Err() == nil && string(m) != paramsMagic {
 		c.Fail(e.Offset, "magic", layout.ErrInvalid, "%q, not %q", m, paramsMagic)
@@ -222,7 +222,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 		fact("name", "%s", texts[1].Value),
 		fact("description", "%s", texts[2].Value),
 		fact("language", "%s", texts[0].Value),
-		fact("model type", "%v", f.Header.Model),
+		fact("model type", modelTypeName),
 		fact("sample rate", "%d Hz", n[sampleRate]),
 		fact("features", "%d mel bands, frames of %d ms every %d ms", n[melFeatures], n[frameLength], n[frameShift]),
 		fact("tokens", "%d, the blank is %d", n[tokenCount], n[blankToken]),
