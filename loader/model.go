@@ -135,8 +135,10 @@ func (m *Model) leave() {
 func (m *Model) release() error {
 	expanded := m.cache.Counters().Used
 	m.cache.Clear()
-	err := closeAll(m.files, m.from)
-	close(m.done)
+	err := func() error {
+		defer close(m.done) // and if a reader of the caller's panics
+		return closeAll(m.files, m.from)
+	}()
 	if expanded >= returnBytes {
 		giveBack()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"testing"
 
@@ -119,5 +120,48 @@ func TestReaderPanics(t *testing.T) {
 			t.Errorf("afterwards: %d bytes, %v", len(got), err)
 		}
 		closes(t, m)
+	}
+}
+
+// endingCloser is a reader that panics if it is among the first two that are closed.
+type endingCloser struct{ *distant }
+
+func (d endingCloser) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
+	r, size, err := d.distant.OpenSibling(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return endingCloser{r.(*distant)}, size, nil
+}
+
+func (d endingCloser) Close() error {
+	if d.distant.Close(); d.traffic.closed.Load() < 3 {
+		panic("close")
+	}
+	return nil
+}
+
+// TestClosePanics: the other readers are closed, and the model is gone.
+func TestClosePanics(t *testing.T) {
+	path := shardsDir("apr2/model.apr")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDistant(path, b)
+	m, err := loader.OpenReaderAt(t.Context(), endingCloser{d}, d.size, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if panicked, _ := paralleltest.Ending(func() { m.Close() }); panicked != "close" {
+		t.Errorf("recovered %v", panicked)
+	}
+	select {
+	case <-m.Done():
+	default:
+		t.Error("the model is not gone")
+	}
+	if n := d.traffic.closed.Load(); n != 4 {
+		t.Errorf("%d files are closed", n)
 	}
 }

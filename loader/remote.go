@@ -106,14 +106,14 @@ func (p *remote) until(ctx context.Context) (context.Context, func()) {
 
 func (p *remote) end() { p.kill(ErrClosed) }
 
-func (p *remote) close() error {
+// close closes all readers, and if one of them panics the others all the same.
+func (p *remote) close() (err error) {
 	p.end()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var errs []error
 	for r := range p.opened {
-		errs = append(errs, (*r).Close())
+		defer func() { err = errors.Join(err, (*r).Close()) }()
 	}
 	clear(p.opened)
-	return errors.Join(errs...)
+	return nil
 }

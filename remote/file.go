@@ -219,19 +219,20 @@ func (f *file) settle() {
 
 // release lets go of the file, and leaves its content where it is.
 func (f *file) release() error {
-	var err error
+	defer func() { // and if a callback has panicked
+		f.asking.Lock()
+		defer f.asking.Unlock()
+		if f.source != nil {
+			f.source.Close()
+		}
+	}()
 	switch {
 	case f.whole != nil:
-		err = f.whole.Close()
+		return f.whole.Close()
 	case f.part != nil:
-		err = f.part.Close()
+		return f.part.Close()
 	}
-	f.asking.Lock()
-	defer f.asking.Unlock()
-	if f.source != nil {
-		f.source.Close()
-	}
-	return err
+	return nil
 }
 
 // Close lets go of the file, and waits neither for the digest of a large one nor for another process.

@@ -73,5 +73,6 @@ func TestFillPanics(t *testing.T) {
 	if panicked, _ := paralleltest.Ending(func() { m.Close() }); panicked != t.Name() {
 		t.Errorf("recovered %v", panicked)
 	}
+	<-m.Done()
 	want(t, open(t, "hf://org/model"), h, "w1")
 }

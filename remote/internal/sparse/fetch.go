@@ -185,10 +185,11 @@ func (f *File) launch(lo, hi int64) *flight {
 	ctx, cancel := context.WithCancelCause(f.life)
 	fl := &flight{lo: lo, hi: hi, cancel: cancel, done: make(chan struct{})}
 	f.flights[lo] = fl
-	f.running.Go(func() {
+	f.running.Go(func() error {
 		defer cancel(nil)
 		keep := f.land(ctx, fl)
 		keep()
+		return nil
 	})
 	return fl
 }
@@ -234,8 +235,8 @@ func (f *File) fetch(ctx context.Context, lo, hi int64) (keep func(), err error)
 		err = f.fetchRun(ctx, buf, from, to)
 	}
 	return func() {
+		defer unlock()
 		f.mark(lo, hi)
-		unlock()
 	}, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -73,7 +74,7 @@ type File struct {
 
 	life    context.Context // of fetches, until Close
 	end     context.CancelFunc
-	running sync.WaitGroup // fetches, and what they have yet to mark
+	running parallel.Group // fetches, and what they have yet to mark
 
 	mu      sync.Mutex
 	flights map[int64]*flight // by their first chunk
@@ -333,11 +334,13 @@ func (f *File) Has(off, n int64) bool {
 // Data returns the open file of the bytes. It stays the File's.
 func (f *File) Data() *os.File { return f.data }
 
-// Close ends all fetches and lets go of the files, which stay.
-func (f *File) Close() error {
+// Close ends all fetches and lets go of the files, which stay. A panic of Options.Full that no read waits for
+// reaches its caller.
+func (f *File) Close() (err error) {
 	f.end()
+	defer func() { err = f.closeFiles() }()
 	f.running.Wait()
-	return f.closeFiles()
+	return nil
 }
 
 func (f *File) closeFiles() error {

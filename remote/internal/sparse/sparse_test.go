@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -382,6 +383,23 @@ func TestFullDisk(t *testing.T) {
 	}
 	if err := f.Fill(t.Context(), nil); !errors.Is(err, errFull) {
 		t.Error(err)
+	}
+}
+
+// A panic of Full, once the read has its bytes, is that of who closes the file.
+func TestFullPanics(t *testing.T) {
+	o := newOrigin(odd)
+	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Fetch: o.fetch, Full: func(error) { panic("full") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.disk.sync = func() error { return errors.New("no room") }
+	read(t, f, o, 0, odd)
+	if panicked, _ := paralleltest.Ending(func() { f.Close() }); panicked != "full" {
+		t.Errorf("recovered %v", panicked)
+	}
+	if err := f.data.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Error("the file is open")
 	}
 }
 
