@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -33,6 +34,17 @@ func weights(name string, shape ...int) (content, []float32) {
 
 var encodable = []layout.DType{layout.F32, layout.F16, layout.BF16, layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1}
 
+// quantized returns values as type d.
+func quantized(t *testing.T, d layout.DType, values []float32) []byte {
+	t.Helper()
+	b := make([]byte, len(values)/d.BlockElems()*d.BlockBytes())
+	c, err := dequant.NewCodec(d, layout.Quant{}, false)
+	if err := cmp.Or(err, c.Quantize(b, values, nil, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestReencode compares with the whole tensor quantized at once. It has more values than
 // are encoded in one step.
 func TestReencode(t *testing.T) {
@@ -46,11 +58,7 @@ func TestReencode(t *testing.T) {
 		dtypes = []layout.DType{layout.BF16, layout.Q4_0}
 	}
 	for _, d := range dtypes {
-		size, _ := d.Size(c.shape)
-		want := make([]byte, size)
-		if err := dequant.Quantize(d, want, values); err != nil {
-			t.Fatal(err)
-		}
+		want := quantized(t, d, values)
 		out, r := toAPR2(t, m, &convert.Options{DType: d})
 		x := tensor(t, out, "w")
 		if b, err := x.Bytes(); err != nil || x.DType() != d || !bytes.Equal(b, want) || len(kept(r)) != 0 {
@@ -84,7 +92,7 @@ func TestReencodeToI8(t *testing.T) {
 	}
 	codec, err := dequant.NewCodec(layout.I8, layout.Quant{Scale: scale}, true)
 	if err == nil {
-		err = codec.Quantize(want, values, 1)
+		err = codec.Quantize(want, values, nil, 1)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +113,7 @@ func TestReencodeEveryDType(t *testing.T) {
 	_, values := weights("", 4, 64)
 	for _, from := range encodable {
 		c := counting("w", from, 4, 64)
-		if err := dequant.Quantize(from, c.data, values); err != nil {
-			t.Fatal(err)
-		}
+		c.data = quantized(t, from, values)
 		m := openBytes(t, apr2File(t, nil, c))
 		source, err := tensor(t, m, "w").Float32s()
 		if err != nil {
@@ -116,11 +122,7 @@ func TestReencodeEveryDType(t *testing.T) {
 		for _, to := range encodable {
 			want := c.data
 			if to != from {
-				size, _ := to.Size(c.shape)
-				want = make([]byte, size)
-				if err := dequant.Quantize(to, want, source); err != nil {
-					t.Fatal(err)
-				}
+				want = quantized(t, to, source)
 			}
 			out, _ := toAPR2(t, m, &convert.Options{DType: to})
 			if b, err := tensor(t, out, "w").Bytes(); err != nil || !bytes.Equal(b, want) {

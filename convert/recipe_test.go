@@ -350,7 +350,7 @@ func TestImportance(t *testing.T) {
 		}
 		expect := func(x, importance []float32) []byte {
 			b := make([]byte, len(x)/d.BlockElems()*d.BlockBytes())
-			if err := codec.QuantizeRows(b, x, importance, 1); err != nil {
+			if err := codec.Quantize(b, x, importance, 1); err != nil {
 				t.Fatal(err)
 			}
 			return b

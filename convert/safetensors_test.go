@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -105,10 +104,7 @@ func TestSafeTensorsExpands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			encoded := make([]byte, len(values)*want.BlockBytes())
-			if err := dequant.Quantize(want, encoded, values); err != nil {
-				t.Fatal(err)
-			}
+			encoded := quantized(t, want, values)
 			if x.DType() != want || string(contents(t, x)) != string(encoded) {
 				t.Errorf("%v: %s is %v", d, x.Name(), x.DType())
 			}

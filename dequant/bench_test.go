@@ -173,7 +173,7 @@ func BenchmarkQuantize(b *testing.B) {
 					}
 					b.SetBytes(int64(4 * n))
 					for b.Loop() {
-						if err := Quantize(d, dst, src); err != nil {
+						if err := plain(d).Quantize(dst, src, nil, 1); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -77,7 +77,7 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 	if b.size(skip, len(dst)) != uint64(len(src)) || b.bytes == 0 {
 		return c.misfit(len(dst), len(src), first)
 	}
-	// Most rows of a matrix take the short way, as in the function Expand.
+	// Most rows of a matrix take the short way: small buffers would notice the other.
 	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < parallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
 		k.run(dst, src)
 		return nil

@@ -43,7 +43,7 @@ func ExampleCodec_Quantize() {
 	codec, err := dequant.NewCodec(layout.I8, layout.Quant{Scale: scale}, true)
 	stored := make([]byte, len(weights))
 	if err == nil {
-		err = codec.Quantize(stored, weights, 1)
+		err = codec.Quantize(stored, weights, nil, 1)
 	}
 	fmt.Println(int8(stored[0]), int8(stored[1]), int8(stored[2]), err)
 	// Output: -127 50 100 <nil>

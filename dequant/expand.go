@@ -32,26 +32,11 @@ func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[
 // without an expansion it wraps errors.ErrUnsupported. Only the last block of APR_Q4 may be padded, and
 // only APR_Q8 begins with a head.
 func Expand(d layout.DType, dst []float32, src []byte) error {
-	if !fits(d, len(dst), len(src)) {
-		return expandTensor(d, dst, src)
+	if !Supported(d) {
+		return unsupported(d)
 	}
-	// expand comes to this for most buffers; small ones would notice the way there.
-	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {
-		k.run(dst, src)
-		return nil
-	}
-	expand(d, dst, src, isLarge(len(dst), len(src)))
-	return nil
-}
-
-// expandTensor expands a tensor of aprender's types, which are more than blocks filled with
-// elements: the last block of APR_Q4 may be padded, and APR_Q8 has a head unless it is empty.
-func expandTensor(d layout.DType, dst []float32, src []byte) error {
-	if !wholeTensors(d) || tensorBytes(d, len(dst)) != uint64(len(src)) {
-		return mismatch(d, len(dst), len(src))
-	}
-	if len(dst) == 0 {
-		return nil
+	if err := checkTensor(d, len(dst), len(src)); err != nil || len(dst) == 0 {
+		return err
 	}
 	c, err := ReadHead(d, src)
 	if err != nil {
@@ -60,15 +45,19 @@ func expandTensor(d layout.DType, dst []float32, src []byte) error {
 	return c.Expand(dst, src[c.head:], 0, 1)
 }
 
-func wholeTensors(d layout.DType) bool { return d == layout.APR_Q4 || d.HeadBytes() > 0 }
-
-// tensorBytes returns the size of a tensor of n elements of such a type.
-func tensorBytes(d layout.DType, n int) uint64 {
-	if n == 0 {
-		return 0
+// checkTensor says why a tensor of elems elements does not take size bytes. Only aprender's last block may be padded.
+func checkTensor(d layout.DType, elems, size int) error {
+	head, want := d.Span(0, uint64(elems))
+	if elems > 0 {
+		want += head
 	}
-	head, size := d.Span(0, uint64(n))
-	return head + size
+	switch {
+	case elems%d.BlockElems() != 0 && d != layout.APR_Q4:
+		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, d.BlockElems(), ErrLength)
+	case want != uint64(size):
+		return fmt.Errorf("dequant: %v: %d elements take %d bytes, not %d: %w", d, elems, want, size, ErrLength)
+	}
+	return nil
 }
 
 // A blockSize is in elements and in bytes.
@@ -97,32 +86,8 @@ var blockSizes = func() (sizes [256]blockSize) {
 	return sizes
 }()
 
-// fits reports whether elems elements of type d have an expansion and are whole blocks of size
-// bytes in all. The product cannot overflow: memory has room for fewer than 2⁶¹ float32s, and
-// no element of these types takes more than 8 bytes.
-func fits(d layout.DType, elems, size int) bool {
-	b := blockSizes[d]
-	shift := b.log2Elems & 63 // spares the compiler longer shifts
-	blocks := uint64(elems) >> shift
-	return blocks<<shift == uint64(elems) && blocks*uint64(b.bytes) == uint64(size) && b.bytes != 0
-}
-
 func unsupported(d layout.DType) error {
 	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
-}
-
-// mismatch says why a tensor of elems elements does not take size bytes.
-func mismatch(d layout.DType, elems, size int) error {
-	be, bb := d.BlockElems(), d.BlockBytes()
-	switch {
-	case !Supported(d):
-		return unsupported(d)
-	case wholeTensors(d):
-		return fmt.Errorf("dequant: %v: %d elements take %d bytes, not %d: %w", d, elems, tensorBytes(d, elems), size, ErrLength)
-	case elems%be != 0:
-		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, be, ErrLength)
-	}
-	return fmt.Errorf("dequant: %v: %d elements are %d blocks of %d bytes, not %d bytes: %w", d, elems, elems/be, bb, size, ErrLength)
 }
 
 // expand runs the active kernel over checked whole blocks.

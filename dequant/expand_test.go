@@ -34,7 +34,7 @@ func TestSupported(t *testing.T) {
 			t.Errorf("%v has a codec", d)
 		}
 		c.dtype = d // as if it had
-		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), Quantize(d, nil, nil), c.Expand(nil, nil, 0, 1), c.Quantize(nil, nil, 1)} {
+		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), c.Expand(nil, nil, 0, 1), c.Quantize(nil, nil, nil, 1)} {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("%v: %v", d, err)
 			}
@@ -50,18 +50,18 @@ func TestLengthErrors(t *testing.T) {
 	}{
 		{layout.Q4_0, 0, 0, ""},
 		{layout.Q4_0, 64, 36, ""},
-		{layout.Q4_0, 64, 35, "Q4_0: 64 elements are 2 blocks of 18 bytes, not 35 bytes"},
-		{layout.Q4_0, 64, 54, "Q4_0: 64 elements are 2 blocks of 18 bytes, not 54 bytes"},
+		{layout.Q4_0, 64, 35, "Q4_0: 64 elements take 36 bytes, not 35"},
+		{layout.Q4_0, 64, 54, "Q4_0: 64 elements take 36 bytes, not 54"},
 		{layout.Q4_0, 33, 18, "Q4_0: 33 elements are no multiple of the block of 32"},
-		{layout.Q4_0, 0, 18, "Q4_0: 0 elements are 0 blocks of 18 bytes, not 18 bytes"},
-		{layout.F16, 3, 7, "F16: 3 elements are 3 blocks of 2 bytes, not 7 bytes"},
+		{layout.Q4_0, 0, 18, "Q4_0: 0 elements take 0 bytes, not 18"},
+		{layout.F16, 3, 7, "F16: 3 elements take 6 bytes, not 7"},
 		{layout.Q6_K, 32, 210, "Q6_K: 32 elements are no multiple of the block of 256"},
 	}
 	for _, tt := range tests {
 		dst, src := make([]float32, tt.elems), make([]byte, tt.size)
 		errs := []error{Expand(tt.d, dst, src)}
 		if CanQuantize(tt.d) {
-			errs = append(errs, Quantize(tt.d, src, dst), plain(tt.d).Quantize(src, dst, AllCores))
+			errs = append(errs, plain(tt.d).Quantize(src, dst, nil, 1), plain(tt.d).Quantize(src, dst, nil, AllCores))
 		}
 		for _, err := range errs {
 			switch {
@@ -73,11 +73,11 @@ func TestLengthErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []Codec{plain(layout.I8), integers(layout.I16, 1, 0), integers(layout.I8, 1, 1)} {
-		if err := c.Quantize(nil, nil, 1); !errors.Is(err, errors.ErrUnsupported) {
+		if err := c.Quantize(nil, nil, nil, 1); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := integers(layout.I8, 1, 0).Quantize(make([]byte, 2), make([]float32, 3), 1); !errors.Is(err, ErrLength) {
+	if err := integers(layout.I8, 1, 0).Quantize(make([]byte, 2), make([]float32, 3), nil, 1); !errors.Is(err, ErrLength) {
 		t.Error(err)
 	}
 }
@@ -151,9 +151,9 @@ func TestExpandAllocatesNothing(t *testing.T) {
 		"Codec":               func() { blocks.Expand(dst, src, 0, AllCores) },
 		"Codec, scaled":       func() { int8s.Expand(dst[:144], src, 0, AllCores) },
 		"Codec, one core":     func() { int8s.Expand(dst[:144], src, 0, 1) },
-		"Quantize":            func() { Quantize(layout.Q4_0, src, dst) },
-		"Quantize, all cores": func() { blocks.Quantize(src, dst, AllCores) },
-		"Quantize to int8s":   func() { plainInt8s.Quantize(src, dst[:144], AllCores) },
+		"Quantize":            func() { blocks.Quantize(src, dst, nil, 1) },
+		"Quantize, all cores": func() { blocks.Quantize(src, dst, nil, AllCores) },
+		"Quantize to int8s":   func() { plainInt8s.Quantize(src, dst[:144], nil, AllCores) },
 		"NewCodec":            func() { integers(layout.I8, 0.5, 3) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
@@ -179,7 +179,7 @@ func TestParallel(t *testing.T) {
 	}
 	src := floats(parallelMin + parallelGrain + 32)
 	want, got := make([]byte, len(src)/32*34), make([]byte, len(src)/32*34)
-	if err := errors.Join(Quantize(layout.Q8_0, want, src), plain(layout.Q8_0).Quantize(got, src, AllCores)); err != nil {
+	if err := errors.Join(plain(layout.Q8_0).Quantize(want, src, nil, 1), plain(layout.Q8_0).Quantize(got, src, nil, AllCores)); err != nil {
 		t.Fatal(err)
 	}
 	if i := firstDifference(got, want); i >= 0 {
@@ -187,7 +187,7 @@ func TestParallel(t *testing.T) {
 	}
 	want, got = make([]byte, len(src)), make([]byte, len(src))
 	encodeI8Generic(want, src, 0.25)
-	if err := integers(layout.I8, 0.25, 0).Quantize(got, src, AllCores); err != nil {
+	if err := integers(layout.I8, 0.25, 0).Quantize(got, src, nil, AllCores); err != nil {
 		t.Fatal(err)
 	}
 	if i := firstDifference(got, want); i >= 0 {

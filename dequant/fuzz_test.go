@@ -84,7 +84,7 @@ func FuzzQuantize(f *testing.F) {
 		for _, l := range levels {
 			use(t, l)
 			got := make([]byte, len(want))
-			if err := Quantize(d, got, src); err != nil {
+			if err := plain(d).Quantize(got, src, nil, 1); err != nil {
 				t.Fatal(err)
 			}
 			if i := firstDifference(got, want); i >= 0 {

@@ -105,9 +105,9 @@ func TestGoldenQuantize(t *testing.T) { goldenQuantize(t, ".quant", 7) }
 
 func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 15) }
 
-// TestQuantizeRowsAsGGML reads files with the importance of 1,024 columns before the floats. All cores share rows out the
+// TestQuantizeByImportanceAsGGML reads files with the importance of 1,024 columns before the floats. All cores share rows out the
 // same at every level.
-func TestQuantizeRowsAsGGML(t *testing.T) {
+func TestQuantizeByImportanceAsGGML(t *testing.T) {
 	t.Run("all cores", func(t *testing.T) { quantizeRowsAsGGML(t, AllCores, parallelMin+parallelGrain) })
 	if !testmode.Races() {
 		eachLevel(t, func(t *testing.T) { quantizeRowsAsGGML(t, 1, 0) })
@@ -124,7 +124,7 @@ func quantizeRowsAsGGML(t *testing.T, cores, least int) {
 		rows := 1 + least/len(src)
 		want, x := bytes.Repeat(out, rows), slices.Repeat(src, rows)
 		got := make([]byte, len(want))
-		if err := plain(d).QuantizeRows(got, x, importance, cores); err != nil {
+		if err := plain(d).Quantize(got, x, importance, cores); err != nil {
 			t.Fatal(err)
 		}
 		if i := firstDifference(got, want); i >= 0 {
@@ -137,15 +137,15 @@ func quantizeRowsAsGGML(t *testing.T, cores, least int) {
 	})
 }
 
-// TestQuantizeRowsRefuses importance that does not fit the rows.
-func TestQuantizeRowsRefuses(t *testing.T) {
+// TestQuantizeRefuses importance that does not fit the rows.
+func TestQuantizeRefuses(t *testing.T) {
 	dst, src := make([]byte, 144), make([]float32, 256)
 	for _, n := range []int{0, 32, 255, 512} {
-		if err := plain(layout.Q4_K).QuantizeRows(dst, src, make([]float32, n), 1); !errors.Is(err, ErrLength) {
+		if err := plain(layout.Q4_K).Quantize(dst, src, make([]float32, n), 1); !errors.Is(err, ErrLength) {
 			t.Errorf("%d weights for rows of 256: %v", n, err)
 		}
 	}
-	if err := plain(layout.Q4_K).QuantizeRows(dst, src, nil, 1); err != nil {
+	if err := plain(layout.Q4_K).Quantize(dst, src, nil, 1); err != nil {
 		t.Error(err)
 	}
 }
@@ -155,7 +155,7 @@ func goldenQuantize(t *testing.T, ext string, atLeast int) {
 		eachGolden(t, ext, atLeast, func(t *testing.T, d layout.DType, in, out []byte) {
 			src := toFloats(in)
 			got := make([]byte, len(out))
-			if err := Quantize(d, got, src); err != nil {
+			if err := plain(d).Quantize(got, src, nil, 1); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, out) {

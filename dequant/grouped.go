@@ -571,23 +571,13 @@ func (x *expansion) turnScales(at, rows int) {
 	if len(s.scales) < tileRows*n {
 		s.scales, s.offsets = make([]float32, tileRows*n), make([]float32, tileRows*n)
 	}
-	turnFloats(s.scales, x.parts.Scales[at:][:rows*n], rows, n)
+	transpose(s.scales, tileRows, x.parts.Scales[at:], rows, n)
 	if len(x.parts.Offsets) > 1 {
-		turnFloats(s.offsets, x.parts.Offsets[at:][:rows*n], rows, n)
+		transpose(s.offsets, tileRows, x.parts.Offsets[at:], rows, n)
 		return
 	}
 	for i := range s.offsets[:tileRows*n] {
 		s.offsets[i] = x.parts.Offsets[0]
-	}
-}
-
-// turnFloats writes the columns of src as rows of tileRows values to dst.
-func turnFloats(dst, src []float32, rows, columns int) {
-	for c := range columns {
-		row := dst[c*tileRows:][:rows]
-		for r := range row {
-			row[r] = src[r*columns+c]
-		}
 	}
 }
 
@@ -600,7 +590,7 @@ func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 		active.each(dst[:n], scales, offsets)
 		offsets = offsets[n:]
 	}
-	rescaleEach(dst[n:], scales[n:], offsets, x.Bias)
+	rescale(dst[n:], scales[n:], offsets, nil, x.Bias)
 }
 
 // noGroup returns the error of a column whose group has no scale.
@@ -692,7 +682,7 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 		return nil
 	}
 	scales = scales[:x.ScaleCols]
-	if i := rescalePermuted(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
+	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
 		return x.noGroup(s.col + i)
 	}
 	return nil
@@ -780,11 +770,4 @@ func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset floa
 		subtractAndScale(dst, scale, offset)
 	}
 	return n
-}
-
-// Multiply scales dst in place, each product rounded to float32.
-func Multiply(dst []float32, by float32) {
-	for i := range dst {
-		dst[i] *= by
-	}
 }

@@ -78,33 +78,18 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// rescaleEach takes a scale and an offset for every element, or one offset for all.
-func rescaleEach(dst, scales, offsets []float32, bias bool) {
+// rescale takes the scale and the offset of each element's group, or one offset for all. Without groups every
+// element is one. It stops at the first element of a group that has no scale, and returns its place, otherwise -1.
+func rescale(dst, scales, offsets []float32, groups []int32, bias bool) int {
 	offset := float32(0)
 	if len(offsets) == 1 {
 		offset, offsets = offsets[0], nil
 	}
-	for i := range min(len(dst), len(scales)) {
-		if i < len(offsets) {
-			offset = offsets[i]
+	for i := range dst {
+		g := uint(i)
+		if i < len(groups) {
+			g = uint(groups[i])
 		}
-		if bias {
-			dst[i] = float32(dst[i]*scales[i]) + offset
-		} else {
-			dst[i] = (dst[i] - offset) * scales[i]
-		}
-	}
-}
-
-// rescalePermuted takes the scale and the offset of each element's group, or one offset for all. It
-// stops at the first element of a group that has no scale, and returns its place, otherwise -1.
-func rescalePermuted(dst, scales, offsets []float32, groups []int32, bias bool) int {
-	offset := float32(0)
-	if len(offsets) == 1 {
-		offset, offsets = offsets[0], nil
-	}
-	for i := range min(len(dst), len(groups)) {
-		g := uint(groups[i])
 		if g >= uint(len(scales)) {
 			return i
 		}

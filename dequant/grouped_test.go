@@ -601,7 +601,7 @@ func TestEach(t *testing.T) {
 			}
 			want := slices.Clone(got)
 			l.each(got[1:n+1], scales, offsets)
-			rescaleEach(want[1:n+1], scales, offsets, false)
+			rescale(want[1:n+1], scales, offsets, nil, false)
 			for i, v := range got {
 				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
 					t.Fatalf("%s: value %d of %d is %v, want %v", l.name, i-1, n, v, w)
@@ -740,14 +740,6 @@ func TestTranspose(t *testing.T) {
 				t.Fatalf("%v: %d is %v, want %v", size, i, v, want)
 			}
 		}
-	}
-}
-
-func TestMultiply(t *testing.T) {
-	v := []float32{1, -0.5, 3e38}
-	Multiply(v, 2)
-	if v[0] != 2 || v[1] != -1 || !math.IsInf(float64(v[2]), 1) {
-		t.Error(v)
 	}
 }
 

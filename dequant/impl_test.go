@@ -439,7 +439,7 @@ func TestEncoders(t *testing.T) {
 			want := make([]byte, len(src)/elems*size)
 			encodeGeneric(d, want, src)
 			got := make([]byte, len(want))
-			if err := Quantize(d, got, src); err != nil {
+			if err := plain(d).Quantize(got, src, nil, 1); err != nil {
 				t.Fatal(err)
 			}
 			if i := firstDifference(got, want); i >= 0 {

@@ -15,11 +15,7 @@ var int8Floats = func() (t [256]float32) {
 
 func i8Generic(dst []float32, src []byte) { lookup(dst, src, &int8Floats) }
 
-func u8Generic(dst []float32, src []byte) {
-	for i := range min(len(dst), len(src)) {
-		dst[i] = float32(src[i])
-	}
-}
+func u8Generic(dst []float32, src []byte) { lookup(dst, src, &byteFloats) }
 
 func boolGeneric(dst []float32, src []byte) {
 	for i := range min(len(dst), len(src)) {
@@ -86,64 +82,6 @@ func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 		dst, src = dst[1:], src[2:]
 	}
 }
-
-// The Exact loops apply the rule of expandScaled to any zero point. They stop at the first q for
-// which q − zero does not fit 64 bits, and return it and false.
-
-func i8ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
-	for i := range min(len(dst), len(src)) {
-		q := int64(int8(src[i]))
-		diff := q - zero
-		if overflowed(q, zero, diff) {
-			return q, false
-		}
-		dst[i] = float32(factor * float64(diff))
-	}
-	return 0, true
-}
-
-func i16ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
-	for len(src) >= 2 && len(dst) >= 1 {
-		q := int64(int16(binary.LittleEndian.Uint16(src)))
-		diff := q - zero
-		if overflowed(q, zero, diff) {
-			return q, false
-		}
-		dst[0] = float32(factor * float64(diff))
-		dst, src = dst[1:], src[2:]
-	}
-	return 0, true
-}
-
-func i32ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
-	for len(src) >= 4 && len(dst) >= 1 {
-		q := int64(int32(binary.LittleEndian.Uint32(src)))
-		diff := q - zero
-		if overflowed(q, zero, diff) {
-			return q, false
-		}
-		dst[0] = float32(factor * float64(diff))
-		dst, src = dst[1:], src[4:]
-	}
-	return 0, true
-}
-
-func i64ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
-	for len(src) >= 8 && len(dst) >= 1 {
-		q := int64(binary.LittleEndian.Uint64(src))
-		diff := q - zero
-		if overflowed(q, zero, diff) {
-			return q, false
-		}
-		dst[0] = float32(factor * float64(diff))
-		dst, src = dst[1:], src[8:]
-	}
-	return 0, true
-}
-
-// overflowed reports whether diff, which is q - zero, has wrapped. If so, the signs of q and zero
-// differ, and the sign of diff is not that of q.
-func overflowed(q, zero, diff int64) bool { return (q^zero)&(q^diff) < 0 }
 
 // roundInt64 rounds once. Go's conversion does not on 32-bit machines: it rounds the upper and the
 // lower half apart, and then their sum.

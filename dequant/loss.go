@@ -1,6 +1,7 @@
 package dequant
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -52,10 +53,10 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	}
 }
 
-// QuantizeLoss does what QuantizeRows does, and counts the values lost. It expands the new elements to
+// QuantizeLoss does what Quantize does, and counts the values lost. It expands the new elements to
 // scratch, which is at least as long as src.
 func (c Codec) QuantizeLoss(dst []byte, src, importance, scratch []float32, cores int) (loss Loss, err error) {
-	if err := c.checkRows(len(dst), len(src), importance); err != nil {
+	if err := c.checkQuantize(len(dst), len(src), importance); err != nil {
 		return loss, err
 	}
 	if len(scratch) < len(src) {
@@ -63,13 +64,10 @@ func (c Codec) QuantizeLoss(dst []byte, src, importance, scratch []float32, core
 	}
 	if c.dtype == layout.F32 { // which holds everything
 		loss.remains = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
-		return loss, c.Quantize(dst, src, cores)
+		return loss, c.Quantize(dst, src, nil, cores)
 	}
-	grain, tile, encode := parallelGrain, lossTile, c.encode
-	if c.heeds(importance) {
-		grain, tile = rowGrain(len(importance)), len(importance)
-		encode = func(dst []byte, row []float32) { weightedEncoders[c.dtype](dst, row, importance) }
-	}
+	encode, grain, row := c.encoder(importance)
+	tile := cmp.Or(row, lossTile)
 	var mu sync.Mutex
 	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
 	err = inParallel(cores, len(src), grain, func(lo, hi int) error {

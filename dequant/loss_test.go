@@ -38,7 +38,7 @@ func TestInt8s(t *testing.T) {
 		for _, scale := range []float32{1, 0.25, 3, 1e-30, tiny, 1e30, math.MaxFloat32} {
 			for _, n := range []int{0, 1, 31, 2 * len(odd), len(src)} {
 				dst := make([]byte, n)
-				if err := integers(layout.I8, scale, 0).Quantize(dst, src[:n], AllCores); err != nil {
+				if err := integers(layout.I8, scale, 0).Quantize(dst, src[:n], nil, AllCores); err != nil {
 					t.Fatal(err)
 				}
 				for i, got := range dst {
@@ -132,7 +132,7 @@ func TestQuantizeLossIsQuantize(t *testing.T) {
 			n -= n % d.BlockElems()
 			want, got := make([]byte, n/d.BlockElems()*d.BlockBytes()), make([]byte, n/d.BlockElems()*d.BlockBytes())
 			loss, err := plain(d).QuantizeLoss(got, src[:n], nil, scratch, AllCores)
-			if err := errors.Join(err, Quantize(d, want, src[:n]), Expand(d, is[:n], want)); err != nil {
+			if err := errors.Join(err, plain(d).Quantize(want, src[:n], nil, 1), Expand(d, is[:n], want)); err != nil {
 				t.Fatal(err)
 			}
 			if i := firstDifference(got, want); i >= 0 {

@@ -1,6 +1,7 @@
 package dequant
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,15 +12,6 @@ import (
 // CanQuantize reports whether Quantize makes type d.
 func CanQuantize(d layout.DType) bool {
 	return int(d) < numTypes && generic.encode[d].run != nil
-}
-
-// Quantize writes src to dst as type d, on the caller's core: see Codec.Quantize.
-func Quantize(d layout.DType, dst []byte, src []float32) error {
-	if err := (Codec{dtype: d}).checkQuantize(len(dst), len(src)); err != nil {
-		return err
-	}
-	encode(d, dst, src)
-	return nil
 }
 
 // Quantize writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to
@@ -35,58 +27,38 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 //
 // I8 becomes x / scale, rounded half away from zero and clamped to ±127 (APR1). The scale is
 // positive, such as that of an I8Scale that has seen src. NaN becomes 0.
-func (c Codec) Quantize(dst []byte, src []float32, cores int) error {
-	if err := c.checkQuantize(len(dst), len(src)); err != nil {
+//
+// importance has one number for each element of a row, all finite and not negative. Rows then get the least error
+// weighted by it, and the bytes are those of ggml's functions with these quant_weights. Types without a search
+// ignore it: floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
+// Otherwise the error wraps ErrLength. A nil importance is none.
+func (c Codec) Quantize(dst []byte, src, importance []float32, cores int) error {
+	if err := c.checkQuantize(len(dst), len(src), importance); err != nil {
 		return err
 	}
-	if cores == 1 || len(src) < parallelMin {
+	if importance == nil && (cores == 1 || len(src) < parallelMin) {
 		c.encode(dst, src) // without the closure, as in Expand
 		return nil
 	}
+	encode, grain, row := c.encoder(importance)
 	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
-	return inParallel(cores, len(src), parallelGrain, func(lo, hi int) error {
-		c.encode(dst[lo/elems*size:hi/elems*size], src[lo:hi])
-		return nil
-	})
-}
-
-// QuantizeRows does what Quantize does, one row after the other, for the least error weighted by
-// importance: one number for each element of a row, all finite and not negative. The bytes are those
-// of ggml's quantize_q4_0 and so on with these quant_weights. Types without a search ignore them:
-// floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
-// Otherwise the error wraps ErrLength. A nil importance is none.
-func (c Codec) QuantizeRows(dst []byte, src, importance []float32, cores int) error {
-	if err := c.checkRows(len(dst), len(src), importance); err != nil {
-		return err
-	}
-	if !c.heeds(importance) {
-		return c.Quantize(dst, src, cores)
-	}
-	elems, size, n := c.dtype.BlockElems(), c.dtype.BlockBytes(), len(importance)
-	return inParallel(cores, len(src), rowGrain(n), func(lo, hi int) error {
-		for ; lo < hi; lo += n {
-			weightedEncoders[c.dtype](dst[lo/elems*size:(lo+n)/elems*size], src[lo:lo+n], importance)
+	return inParallel(cores, len(src), grain, func(lo, hi int) error {
+		for n := cmp.Or(row, hi-lo); lo < hi; lo += n {
+			encode(dst[lo/elems*size:(lo+n)/elems*size], src[lo:lo+n])
 		}
 		return nil
 	})
 }
 
-// rowGrain returns the least multiple of n that is worth a goroutine.
-func rowGrain(n int) int { return (parallelGrain + n - 1) / n * n }
-
-// heeds reports whether importance changes what c stores.
-func (c Codec) heeds(importance []float32) bool {
-	return len(importance) > 0 && !c.scaled && weightedEncoders[c.dtype] != nil
-}
-
-func (c Codec) checkRows(size, elems int, importance []float32) error {
-	if err := c.checkQuantize(size, elems); err != nil || importance == nil {
-		return err
+// encoder returns how c makes its bytes: by whole rows if importance changes them, else row is 0. A share of grain
+// elements is worth a goroutine.
+func (c Codec) encoder(importance []float32) (encode func(dst []byte, src []float32), grain, row int) {
+	weighted := weightedEncoders[c.dtype]
+	if len(importance) == 0 || c.scaled || weighted == nil {
+		return c.encode, parallelGrain, 0
 	}
-	if n := len(importance); n == 0 || elems%n != 0 || n%c.dtype.BlockElems() != 0 {
-		return fmt.Errorf("dequant: %v: importance of %d elements for %d: %w", c.dtype, n, elems, ErrLength)
-	}
-	return nil
+	row = len(importance)
+	return func(dst []byte, src []float32) { weighted(dst, src, importance) }, (parallelGrain + row - 1) / row * row, row
 }
 
 // weightedEncoders encode one row by the importance of its elements.
@@ -102,14 +74,14 @@ func unweighted(encode func(dst []byte, src, importance []float32)) func(dst []b
 	return func(dst []byte, src []float32) { encode(dst, src, nil) }
 }
 
-func (c Codec) checkQuantize(size, elems int) error {
-	switch int8s := c.scaled && c.dtype == layout.I8 && c.quant.Zero == 0; {
+func (c Codec) checkQuantize(size, elems int, importance []float32) error {
+	switch int8s, n := c.scaled && c.dtype == layout.I8 && c.quant.Zero == 0, len(importance); {
 	case c.scaled && !int8s, !c.scaled && !CanQuantize(c.dtype):
 		return fmt.Errorf("dequant: %v has no quantizer: %w", c.dtype, errors.ErrUnsupported)
-	case !fits(c.dtype, elems, size):
-		return mismatch(c.dtype, elems, size)
+	case importance != nil && (n == 0 || elems%n != 0 || n%c.dtype.BlockElems() != 0):
+		return fmt.Errorf("dequant: %v: importance of %d elements for %d: %w", c.dtype, n, elems, ErrLength)
 	}
-	return nil
+	return checkTensor(c.dtype, elems, size)
 }
 
 // encode runs on the caller's core.

@@ -40,14 +40,14 @@ func encodeQ2_K(dst []byte, src, importance []float32) {
 		f.affine(x, 16, s)
 		b := (*[84]byte)(dst)
 		var d, dmin uint16
+		var ls, lm [16]uint8
 		if importance == nil {
-			d, dmin = halves2_K(b, &f.scales, &f.seconds)
+			d, dmin = fractions(ls[:], f.scales[:], 15), fractions(lm[:], f.seconds[:], 15)
 		} else {
-			var s, m [16]uint8
-			d, dmin = block.Half(fitPositive(s[:], f.scales[:], sums[:], 15)), block.Half(fitPositive(m[:], f.seconds[:], sums[:], 15))
-			for j := range s {
-				b[j] = s[j] | m[j]<<4
-			}
+			d, dmin = block.Half(fitPositive(ls[:], f.scales[:], sums[:], 15)), block.Half(fitPositive(lm[:], f.seconds[:], sums[:], 15))
+		}
+		for j := range ls {
+			b[j] = ls[j] | lm[j]<<4
 		}
 		binary.LittleEndian.PutUint16(b[80:], d)
 		binary.LittleEndian.PutUint16(b[82:], dmin)
@@ -60,31 +60,21 @@ func encodeQ2_K(dst []byte, src, importance []float32) {
 	})
 }
 
-// halves2_K sets the scales of a Q2_K block to fractions of the greatest, and returns d and dmin.
-func halves2_K(b *[84]byte, scales, mins *[16]float32) (d, dmin uint16) {
-	clear(b[:16])
-	fractions := func(x *[16]float32, shift int) uint16 {
-		greatest := highest(x[:])
-		if !(greatest > 0) {
-			return 0
-		}
-		inverse := 15 / greatest
-		for j, v := range x {
-			b[j] |= uint8(nearest(times(inverse, v)) << shift)
-		}
-		return block.Half(greatest / 15)
-	}
-	return fractions(scales, 0), fractions(mins, 4)
-}
-
-// highest returns the greatest number, or 0 if none is above it.
-func highest(x []float32) (greatest float32) {
+// fractions sets codes to fractions of the greatest number, which gets the code most, and returns the scale.
+func fractions(codes []uint8, x []float32, most float32) (scale uint16) {
+	greatest, inverse := float32(0), float32(0)
 	for _, v := range x {
 		if v > greatest {
 			greatest = v
 		}
 	}
-	return greatest
+	if greatest > 0 {
+		inverse = most / greatest
+	}
+	for j, v := range x {
+		codes[j] = uint8(nearest(times(inverse, v)))
+	}
+	return block.Half(greatest / most)
 }
 
 // roundAffine sets codes to (x + offset) / scale, for 256 elements of x from at on.
@@ -217,17 +207,17 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 	var ls, lm [8]uint8
 	var d, dmin uint16
 	if !weighed {
-		d, dmin = sixBits(&ls, scales), sixBits(&lm, mins)
+		d, dmin = fractions(ls[:], scales[:], 63), fractions(lm[:], mins[:], 63)
 	} else {
 		var sums [8]float32
 		for j := range sums {
 			sums[j] = sumOf(f.weights[at+32*j:][:32])
 		}
 		d, dmin = block.Half(fitPositive(ls[:], scales[:], sums[:], 63)), block.Half(fitPositive(lm[:], mins[:], sums[:], 63))
-		if search.most == 31 { // ggml caps the codes of negative scales in Q5_K alone
-			for j := range ls {
-				ls[j], lm[j] = min(63, ls[j]), min(63, lm[j])
-			}
+	}
+	if !weighed || search.most == 31 { // by importance ggml caps the codes of negative scales in Q5_K alone
+		for j := range ls {
+			ls[j], lm[j] = min(63, ls[j]), min(63, lm[j])
 		}
 	}
 	binary.LittleEndian.PutUint16(head[0:], d)
@@ -244,18 +234,6 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 		fine[j], offsets[j] = times(block.Float(d), float32(s[j])), times(block.Float(dmin), float32(m[j]))
 	}
 	f.roundAffine(codes, x, at, 32, &fine, &offsets, search)
-}
-
-// sixBits sets codes to fractions of the greatest number, and returns the scale.
-func sixBits(codes *[8]uint8, x *[8]float32) (scale uint16) {
-	greatest, inverse := highest(x[:]), float32(0)
-	if greatest > 0 {
-		inverse = 63 / greatest
-	}
-	for j, v := range x {
-		codes[j] = min(63, uint8(nearest(times(inverse, v))))
-	}
-	return block.Half(greatest / 63)
 }
 
 func encodeQ6_K(dst []byte, src, importance []float32) {

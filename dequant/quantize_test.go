@@ -92,7 +92,7 @@ func toInt8s(dst []byte, src []float32) (float32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return scale, integers(layout.I8, scale, 0).Quantize(dst, src, 1)
+	return scale, integers(layout.I8, scale, 0).Quantize(dst, src, nil, 1)
 }
 
 func TestToI8(t *testing.T) {

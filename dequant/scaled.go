@@ -1,6 +1,7 @@
 package dequant
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -33,20 +34,27 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 
 // expandScaledExactly serves every zero point, and the types that have no scaledKernel.
 func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
-	var q int64
-	ok := true
-	switch factor := float64(scale); d {
-	case layout.I8:
-		q, ok = i8ExactGeneric(dst, src, factor, zero)
-	case layout.I16:
-		q, ok = i16ExactGeneric(dst, src, factor, zero)
-	case layout.I32:
-		q, ok = i32ExactGeneric(dst, src, factor, zero)
-	case layout.I64:
-		q, ok = i64ExactGeneric(dst, src, factor, zero)
-	}
-	if !ok {
-		return fmt.Errorf("dequant: %v: %d - zero point %d does not fit 64 bits: %w", d, q, zero, ErrOverflow)
+	factor, size := float64(scale), d.BlockBytes()
+	for i := range dst {
+		q := integer(src[i*size:], size)
+		diff := q - zero
+		if (q^zero)&(q^diff) < 0 { // diff has wrapped: q and zero have different signs, and diff has not q's
+			return fmt.Errorf("dequant: %v: %d - zero point %d does not fit 64 bits: %w", d, q, zero, ErrOverflow)
+		}
+		dst[i] = float32(factor * float64(diff))
 	}
 	return nil
+}
+
+// integer reads an integer of size bytes.
+func integer(b []byte, size int) int64 {
+	switch size {
+	case 1:
+		return int64(int8(b[0]))
+	case 2:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	return int64(binary.LittleEndian.Uint64(b))
 }

@@ -101,14 +101,17 @@ func permutedRows(bits int) permutedKernel {
 
 // Transpose writes src, a matrix of rows × cols values, to dst as its columns: the scales and zero
 // points of AWQ and GPTQ, which are stored by group. Both slices hold rows × cols values.
-func Transpose(dst, src []float32, rows, cols int) {
+func Transpose(dst, src []float32, rows, cols int) { transpose(dst, rows, src, rows, cols) }
+
+// transpose writes the columns of src as rows to dst, which are stride values apart.
+func transpose(dst []float32, stride int, src []float32, rows, cols int) {
 	const side = 16 // of squares whose cache lines stay near
-	dst, src = dst[:rows*cols], src[:rows*cols]
+	src = src[:rows*cols]
 	for r0 := 0; r0 < rows; r0 += side {
 		for c0 := 0; c0 < cols; c0 += side {
 			for c := c0; c < min(c0+side, cols); c++ {
 				for r := r0; r < min(r0+side, rows); r++ {
-					dst[c*rows+r] = src[r*cols+c]
+					dst[c*stride+r] = src[r*cols+c]
 				}
 			}
 		}

@@ -151,7 +151,10 @@ func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) er
 		dst := to.Room(first, min(farStep, end-first, matrix-first%matrix))
 		err := codes.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
 		if err == nil {
-			dequant.Multiply(dst, by.Floats[first/matrix])
+			scale := by.Floats[first/matrix]
+			for i := range dst {
+				dst[i] *= scale
+			}
 		}
 		if err := to.Filled(first, dst, err); err != nil {
 			return codes.wrap(err)

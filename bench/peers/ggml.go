@@ -93,7 +93,7 @@ var ggmlQuantizers = slices.Concat(
 	named(searcher(nil), "quantize_%", searched...),
 )
 
-// ggmlWeighted make the bytes that QuantizeRows promises with importance.
+// ggmlWeighted make the bytes that Quantize promises with importance.
 var ggmlWeighted = slices.Concat(
 	named(searcher(importance), "quantize_%", layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
 	named(searcher(importance), "quantize_%", searched...),

@@ -24,13 +24,15 @@ func oursExpanding(d layout.DType, cores int) peer {
 }
 
 func oursQuantizing(d layout.DType, cores int) peer {
-	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error { return c.Quantize(blocks, floats, cores) })
+	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
+		return c.Quantize(blocks, floats, nil, cores)
+	})
 }
 
 // oursWeighing quantizes rows of weightedRow elements by their importance.
 func oursWeighing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
-		return c.QuantizeRows(blocks, floats, importance, cores)
+		return c.Quantize(blocks, floats, importance, cores)
 	})
 }
 

@@ -76,12 +76,8 @@ func Floats(dst, rows []float32, a *Activation) error {
 	if len(rows) != len(dst)*a.n || len(dst) > 0 && len(rows)/len(dst) != a.n {
 		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.n, dequant.ErrLength)
 	}
-	if a.n%lanes == 0 && 0 < a.n && a.n <= part {
-		step := maxCall / a.n
-		for ; len(dst) > step; dst, rows = dst[step:], rows[step*a.n:] {
-			active.floats(dst[:step], rows[:step*a.n], a.floats)
-		}
-		active.floats(dst, rows, a.floats)
+	if a.n%lanes == 0 && a.n > 0 {
+		multiplyNumbers(active.floats, dst, rows, 1, a.floats)
 		return nil
 	}
 	t := tiles.Get().(*tile)
@@ -150,21 +146,25 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 		multiplyTiles([][]float32{dst}, d, rows, []*Activation{a})
 		return
 	}
-	if a.n <= part {
-		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
-			run(dst[:step], rows[:step*size], a.floats)
+	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
+}
+
+// multiplyNumbers multiplies rows of numbers with x by run. A number is each elements of rows, and len(x) a positive multiple
+// of lanes.
+func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
+	if len(x) <= part {
+		for step := maxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
+			run(dst[:step], rows[:step*len(x)*each], x)
 		}
-		run(dst, rows, a.floats)
+		run(dst, rows, x)
 		return
 	}
-	elem := d.BlockBytes()
 	for r := range dst {
-		row, sum := rows[r*size:][:size], float32(0)
-		for first := 0; first < a.n; first += part {
-			x := a.floats[first:min(first+part, a.n)]
-			var one [1]float32
-			run(one[:], row[first*elem:][:len(x)*elem], x)
-			sum += one[0]
+		sum := float32(0)
+		for first := 0; first < len(x); first += part {
+			y := x[first:min(first+part, len(x))]
+			run(dst[r:r+1], rows[:len(y)*each], y)
+			sum, rows = sum+dst[r], rows[len(y)*each:]
 		}
 		dst[r] = sum
 	}

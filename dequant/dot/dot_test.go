@@ -1,6 +1,7 @@
 package dot_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -35,7 +36,8 @@ func prepare(t testing.TB, d layout.DType, x []float32) *dot.Activation {
 func quantized(t testing.TB, d layout.DType, n int) []byte {
 	t.Helper()
 	b := make([]byte, n/d.BlockElems()*d.BlockBytes())
-	if err := dequant.Quantize(d, b, vector(n)); err != nil {
+	c, err := dequant.NewCodec(d, layout.Quant{}, false)
+	if err := cmp.Or(err, c.Quantize(b, vector(n), nil, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -133,11 +135,7 @@ func TestMat(t *testing.T) {
 // TestFloats multiplies float32s as Rows does their bytes.
 func TestFloats(t *testing.T) {
 	for _, n := range []int{0, 1, 31, 32, 100, 8192, 8193, 20000} {
-		rows := vector(3 * n)
-		src := make([]byte, 12*n)
-		if err := dequant.Quantize(layout.F32, src, rows); err != nil {
-			t.Fatal(err)
-		}
+		rows, src := vector(3*n), quantized(t, layout.F32, 3*n)
 		a := prepare(t, layout.F32, vector(n))
 		got, want := []float32{9, 9, 9}, []float32{8, 8, 8}
 		if err := errors.Join(dot.Floats(got, rows, a), dot.Rows(want, layout.F32, src, a)); err != nil {

@@ -1,6 +1,7 @@
 package dot
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -99,7 +100,8 @@ func TestActivations(t *testing.T) {
 	for _, n := range []int{0, 32, 64, 256, 288, 1024 + 96} {
 		x := randomVector(rng, n)
 		blocks := make([]byte, n/32*34)
-		if err := dequant.Quantize(layout.Q8_0, blocks, x); err != nil {
+		c, err := dequant.NewCodec(layout.Q8_0, layout.Quant{}, false)
+		if err := cmp.Or(err, c.Quantize(blocks, x, nil, 1)); err != nil {
 			t.Fatal(err)
 		}
 		want := make([]float32, n)
