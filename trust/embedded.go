@@ -63,7 +63,7 @@ func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
 		return nil, err
 	case s == nil:
 		return nil, fmt.Errorf("%w: the manifest has no signature", ErrUnsigned)
-	case !s.VerifyManifest(e.key, b):
+	case !s.Verify(e.key, b, 0):
 		return nil, fmt.Errorf("%w: the manifest is not what the trusted key has signed", ErrSignature)
 	}
 	return &layout.Digests{Head: b, Off: size, End: size, Chunk: 1, Granularity: layout.ByChunk}, nil

@@ -123,69 +123,54 @@ func (e *Encryption) Metadata() layout.Metadata {
 }
 
 func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool, lim layout.Limits) {
-	outer := js.Field
-	js.Field = "encryption"
-	seen := make(map[string]bool)
-	js.Next()
-	start := js.Offset()
-	for key := range js.Members("an object") {
-		seen[string(key)] = true
-		place := js.Offset()
-		switch string(key) {
+	start, wanted := js.Offset(), []string{"algorithm", "salt", "kdf", "check"}
+	if file {
+		wanted = append(wanted, "block_size")
+	}
+	members(js, wanted, func(key string, place uint64) {
+		switch key {
 		case "algorithm":
-			if got := string(js.Text()); got != Algorithm && js.Err() == nil {
-				js.Fail(place, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote([]byte(got)), Algorithm)
-			}
+			algorithmIs(js, Algorithm)
 		case "block_size":
-			if e.BlockSize = js.Uint(); js.Err() == nil && (!blockOK(e.BlockSize) || !file) {
+			if e.BlockSize = js.Uint(); !blockOK(e.BlockSize) || !file {
 				js.Fail(place, layout.ErrInvalid, "block_size is %d, not a power of two from %d to %d in a file", e.BlockSize, MinBlock, MaxBlock)
 			}
 		case "salt":
 			e.Salt = base64Of(js, "salt", 32)
 		case "kdf":
-			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id && js.Err() == nil {
+			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
 				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote([]byte(e.KDF)), HKDF, Argon2id)
 			}
 		case "argon2":
 			e.Argon2 = new(Argon2)
 			e.Argon2.parse(js, lim)
 		case "key_id":
-			if e.KeyID = string(js.Text()); len(e.KeyID) > keyIDBytes && js.Err() == nil {
+			if e.KeyID = string(js.Text()); len(e.KeyID) > keyIDBytes {
 				js.Fail(place, layout.ErrLimit, "a key_id of %d bytes, more than %d", len(e.KeyID), keyIDBytes)
 			}
 		case "check":
 			e.check = int(place-at) + 1
-			if e.Check = base64Of(js, "check", TagSize); js.Err() == nil && (e.check+checkChars >= len(text) || text[e.check+checkChars] != '"') {
+			if e.Check = base64Of(js, "check", TagSize); e.check+checkChars >= len(text) || text[e.check+checkChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the check has escapes")
 			}
 		}
-	}
-	wanted := []string{"algorithm", "salt", "kdf", "check"}
-	if file {
-		wanted = append(wanted, "block_size")
-	}
-	require(js, start, seen, wanted...)
-	if js.Err() == nil && (e.KDF == Argon2id) != (e.Argon2 != nil) {
+	})
+	if (e.KDF == Argon2id) != (e.Argon2 != nil) {
 		js.Fail(start, layout.ErrInvalid, "argon2 must be there exactly with kdf %s, not with %s", Argon2id, e.KDF)
 	}
-	js.Field = outer
 }
 
 func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
-	seen := make(map[string]bool)
-	start := js.Offset()
 	var memoryAt, memory uint64
-	for key := range js.Members("an object") {
-		seen[string(key)] = true
-		place := js.Offset()
+	members(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
 		few := func() uint64 {
 			n := js.Uint()
-			if js.Err() == nil && (n < 1 || n > mostPasses) {
+			if n < 1 || n > mostPasses {
 				js.Fail(place, layout.ErrLimit, "argon2.%s is %d, not 1 to %d", key, n, mostPasses)
 			}
 			return n
 		}
-		switch string(key) {
+		switch key {
 		case "time":
 			a.Time = uint32(few())
 		case "threads":
@@ -195,9 +180,8 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 		case "salt":
 			copy(a.Salt[:], base64Of(js, "argon2.salt", len(a.Salt)))
 		}
-	}
-	require(js, start, seen, "time", "memory_kib", "threads", "salt")
-	if least := 8 * uint64(a.Threads); js.Err() == nil && (memory < least || memory > lim.Argon2KiB || memory > 1<<32-1) {
+	})
+	if least := 8 * uint64(a.Threads); memory < least || memory > lim.Argon2KiB || memory > 1<<32-1 {
 		js.Fail(memoryAt, layout.ErrLimit, "argon2.memory_kib is %d, not %d to %d", memory, least, lim.Argon2KiB)
 	}
 	a.MemoryKiB = uint32(memory)

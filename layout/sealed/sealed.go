@@ -23,16 +23,18 @@ type Keys struct {
 // that occurs twice, at any depth, is an error. A nil lim means the defaults.
 func Parse(text []byte, f layout.Format, at uint64, lim *layout.Limits) (k Keys, err error) {
 	limits := lim.WithDefaults()
-	js := jsontext.New(text, f, at, "metadata", limits)
+	const outer = "metadata"
+	js := jsontext.New(text, f, at, outer, limits)
 	for key := range js.Members("an object") {
 		switch {
 		case string(key) == "signature" && js.Next() == '{':
-			k.Signature = new(Signature)
+			js.Field, k.Signature = "signature", new(Signature)
 			k.Signature.parse(&js, text, at, f == layout.APR2)
 		case string(key) == "encryption":
-			k.Encryption = new(Encryption)
+			js.Field, k.Encryption = "encryption", new(Encryption)
 			k.Encryption.parse(&js, text, at, f == layout.APR2, limits)
 		}
+		js.Field = outer
 	}
 	js.End()
 	return k, js.Err()
@@ -82,7 +84,7 @@ func (s Sealing) Complete(head []byte, at, n int, digests []byte) error {
 			return err
 		}
 	}
-	return s.put(k, fileContext, head, at)
+	return s.put(k, head, at)
 }
 
 // Manifest adds the objects of its keys to the text of a manifest, and completes them. Those that are nil
@@ -106,16 +108,16 @@ func (s Sealing) Manifest(text []byte, signature, encryption layout.Metadata) ([
 	if err != nil {
 		return nil, err
 	}
-	return text, s.put(k, manifestContext, text, 0)
+	return text, s.put(k, text, 0)
 }
 
 // put writes the check, and then the signature, which covers it.
-func (s Sealing) put(k Keys, context string, b []byte, at int) error {
+func (s Sealing) put(k Keys, b []byte, at int) error {
 	if s.Cipher != nil {
 		k.writeCheck(s.Cipher, b, at)
 	}
 	if s.Sign != nil {
-		return k.Signature.sign(s.Sign, context, b, at)
+		return k.Signature.sign(s.Sign, b, at)
 	}
 	return nil
 }

@@ -37,55 +37,57 @@ type Signature struct {
 }
 
 func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool) {
-	outer := js.Field
-	js.Field = "signature"
-	seen := make(map[string]bool)
-	start := js.Offset()
-	for key := range js.Members("an object") {
-		seen[string(key)] = true
-		place := js.Offset()
+	wanted := []string{"algorithm", "public_key", "value"}
+	if file {
+		wanted = append(wanted, "chunk_size", "digests")
+	}
+	members(js, wanted, func(key string, place uint64) {
 		in := int(place-at) + 1 // of what is between quotes
-		switch string(key) {
+		switch key {
 		case "algorithm":
-			if got := string(js.Text()); got != algorithm && js.Err() == nil {
-				js.Fail(place, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote([]byte(got)), algorithm)
-			}
+			algorithmIs(js, algorithm)
 		case "public_key":
 			s.PublicKey = base64Of(js, "public_key", ed25519.PublicKeySize)
 		case "value":
 			s.Value, s.value = base64Of(js, "value", ed25519.SignatureSize), in
-			if js.Err() == nil && (in+valueChars >= len(text) || text[in+valueChars] != '"') {
+			if in+valueChars >= len(text) || text[in+valueChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the value has escapes")
 			}
 		case "chunk_size":
-			if s.ChunkSize = js.Uint(); js.Err() == nil && !layout.ChunkOK(s.ChunkSize, 0) {
+			if s.ChunkSize = js.Uint(); !layout.ChunkOK(s.ChunkSize, 0) {
 				js.Fail(place, layout.ErrInvalid, "chunk_size is %d, not a power of two from %d to %d", s.ChunkSize, layout.MinChunk, layout.MaxChunk)
 			}
 		case "digests":
 			s.Digests, s.digests = base64Of(js, "digests", -1), in
 			s.digestsEnd = int(js.Offset()-at) - 1
 		}
-	}
-	wanted := []string{"algorithm", "public_key", "value"}
-	if file {
-		wanted = append(wanted, "chunk_size", "digests")
-	}
-	require(js, start, seen, wanted...)
-	js.Field = outer
+	})
 }
 
-// require fails if one of these keys was not seen in the object that starts at an offset.
-func require(js *jsontext.Scanner[[]byte], start uint64, seen map[string]bool, keys ...string) {
-	for _, key := range keys {
-		if !seen[key] && js.Err() == nil {
+// members reads an object. read gets the key and the place of each value. It fails if one of wanted is missing.
+func members(js *jsontext.Scanner[[]byte], wanted []string, read func(key string, place uint64)) {
+	seen, start := make(map[string]bool), js.Offset()
+	for key := range js.Members("an object") {
+		seen[string(key)] = true
+		read(string(key), js.Offset())
+	}
+	for _, key := range wanted {
+		if !seen[key] {
 			js.Fail(start, layout.ErrInvalid, "no %s", key)
 		}
 	}
 }
 
+// algorithmIs reads the name of an algorithm, and fails if it is not the one that is known.
+func algorithmIs(js *jsontext.Scanner[[]byte], known string) {
+	at := js.Offset()
+	if got := js.Text(); string(got) != known {
+		js.Fail(at, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote(got), known)
+	}
+}
+
 // base64Of reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
 func base64Of(js *jsontext.Scanner[[]byte], name string, n int) []byte {
-	js.Next()
 	at := js.Offset()
 	text := string(js.Text())
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
@@ -100,26 +102,26 @@ func base64Of(js *jsontext.Scanner[[]byte], name string, n int) []byte {
 	return b
 }
 
-// Verify checks that key has signed head, in whose metadata, at offset at, s was found.
+// Verify checks that key has signed head, in whose metadata, at offset at, s was found. A manifest is all metadata.
 func (s *Signature) Verify(key ed25519.PublicKey, head []byte, at int) bool {
-	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(fileContext, head, at), s.Value)
+	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(head, at), s.Value)
 }
 
-// VerifyManifest checks that key has signed the manifest in which s was found.
-func (s *Signature) VerifyManifest(key ed25519.PublicKey, text []byte) bool {
-	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(manifestContext, text, 0), s.Value)
-}
-
-// message returns what is signed: the bytes with the signature's text replaced. Metadata starts at offset at.
-func (s *Signature) message(context string, b []byte, at int) []byte {
+// message returns what is signed: the bytes with the signature's text replaced. Metadata starts at offset at, which
+// is 0 in manifests alone.
+func (s *Signature) message(b []byte, at int) []byte {
+	context := fileContext
+	if at == 0 {
+		context = manifestContext
+	}
 	m := append([]byte(context), b...)
 	fill(m[len(context)+at+s.value:][:valueChars])
 	return m
 }
 
 // sign signs b and writes the signature to its place.
-func (s *Signature) sign(key func(message []byte) ([]byte, error), context string, b []byte, at int) error {
-	sig, err := key(s.message(context, b, at))
+func (s *Signature) sign(key func(message []byte) ([]byte, error), b []byte, at int) error {
+	sig, err := key(s.message(b, at))
 	if err != nil {
 		return err
 	}
