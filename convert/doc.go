@@ -7,7 +7,7 @@
 // Bytes are copied as they are, but for
 //
 //   - what Options.DType re-encodes. A quantized weight, as package scheme finds it, is one
-//     tensor then: its values are written under its name, as F32 where a type of blocks does not
+//     tensor then: its values are written under its name, as F32 if a type of blocks does not
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
 //     compression_config, and those of MLX and ModelOpt. Codes that cannot be decoded are
 //     a [PartError]
@@ -21,7 +21,7 @@
 //     F32 as well
 //   - other types that the new format has no id for (in APR2 complex numbers, F4, F6, F8_E8M0,
 //     F8_…FNUZ, and what TSM has beyond numbers). Their bits stay, as unsigned integers of
-//     their width or, where that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
+//     their width or, if that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
 //     The types and shapes that they stand for are in the metadata.
 //   - tensors of more than 8 dimensions in APR2, or 4 in GGUF, which get the outermost ones as one,
 //     and scalars, which APR2 knows as [1]. Their shapes are in the metadata.
@@ -50,9 +50,9 @@
 //	vocab                      GGUF: tokenizer.ggml.tokens; APR1; .april: params.tokens
 //	mel_filterbank, …_shape    APR1
 //	quantization               scales and zero_points of integers, by name of tensor; method
-//	                           and bits_per_weight where Options.DType has re-encoded
+//	                           and bits_per_weight if Options.DType has re-encoded
 //	original_tensors           what tensors are that had to be stored as something else:
-//	                           {"NAME": {"dtype": "C64", "shape": [64]}}; no dtype where
+//	                           {"NAME": {"dtype": "C64", "shape": [64]}}; no dtype if
 //	                           only the shape differs
 //	FORMAT                     all that the source says, under its format's name, such as
 //	                           gguf, but for what APR1 has that is above, and for how a
@@ -70,7 +70,7 @@
 //
 // In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was. Every
 // other key of the above is "apr2.KEY", its value as JSON. So is what an index says that is no
-// string, but that goes into the index again where there is one, with a new total_size. Converted
+// string, but that goes into the index again if there is one, with a new total_size. Converted
 // back, all are what they were before, and so are tensors in original_tensors.
 //
 // In GGUF, gguf is the file's own keys with their types, but for how a model was split. All else that does

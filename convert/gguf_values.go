@@ -245,7 +245,7 @@ func textOf(v any) string {
 	return string(v.(json.Number))
 }
 
-// fittingType names the type of numbers that no one has given a type: of 32 bits where these hold
+// fittingType names the type of numbers that no one has given a type: of 32 bits if these hold
 // them.
 func fittingType(p parts) string {
 	var low int64

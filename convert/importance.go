@@ -105,7 +105,7 @@ func notMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 // ByImportance reports whether Options.Importance weighs errors.
 func (p *Plan) ByImportance() bool { return len(p.opts.Importance) > 0 }
 
-// check makes sure that the importance is that of m: some name is m's, and sizes fit.
+// check returns an error unless some name is a tensor of m, sizes fit and all weights are magnitudes.
 func (imp Importance) check(m *loader.Model) error {
 	if len(imp) == 0 {
 		return nil

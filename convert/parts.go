@@ -130,7 +130,7 @@ func (opts *Options) writes(name string) bool { return opts.Only == nil || opts.
 
 func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.Keep(name) }
 
-// decideWeight plans to write the values of a quantized weight: as Options.DType says, and as F32 where a type of
+// decideWeight plans to write the values of a quantized weight: as Options.DType says, and as F32 if a type of
 // blocks does not fit or would spoil it.
 func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error {
 	t.Scheme = t.source.Scheme().Scheme

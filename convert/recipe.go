@@ -336,7 +336,7 @@ func (r *resolver) rule(p position) layout.DType {
 	return r.dtype
 }
 
-// fallbacks are the types of blocks of 32 that llama.cpp takes where rows are no multiple of 256.
+// fallbacks are the types of blocks of 32 that llama.cpp takes if rows are no multiple of 256.
 var fallbacks = map[layout.DType]layout.DType{
 	layout.Q2_K: layout.Q4_0, layout.Q3_K: layout.Q4_0, layout.IQ4_XS: layout.IQ4_NL,
 	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,

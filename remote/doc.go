@@ -37,7 +37,7 @@
 //
 // # Credentials
 //
-// The token is that of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
+// The token is the one of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
 // HF_TOKEN_PATH, by default $HF_HOME/token. It goes to HF_ENDPOINT only, and into no message.
 //
 // A registry gets what docker login has kept for it, or a token that its server of tokens gives for

@@ -12,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// ErrNoModel is wrapped by the errors of Choose if no name is that of a model.
+// ErrNoModel is wrapped by the errors of Choose if no file is a model by its name.
 var ErrNoModel = errors.New("no model in it")
 
 // Choose returns the name of the one model among files that lie side by side. It ignores files
@@ -68,7 +68,7 @@ func Few(names []string) string {
 
 func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
-// isIndex reports whether name is that of a SafeTensors index, also of a variant:
+// isIndex reports whether a file is a SafeTensors index by its name, also of a variant:
 // model.safetensors.index.fp16.json.
 func isIndex(name string) bool {
 	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")

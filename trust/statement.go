@@ -350,7 +350,7 @@ func (s *Statement) fill(form serialization, resources []resource) error {
 	return errors.Join(err, collisions(s.names))
 }
 
-// collisions returns an error for names that lead to one file where upper and lower case are the same.
+// collisions returns an error for names that lead to one file if upper and lower case are the same.
 func collisions(names []string) error {
 	if runtime.GOOS != "windows" && runtime.GOOS != "darwin" {
 		return nil

@@ -406,7 +406,7 @@ func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
 // of nested objects are joined by dots. The names in JSON are a contract.
 type metadataChange struct {
 	Key string          `json:"key"`
-	A   json.RawMessage `json:"a,omitempty"` // absent where there is none
+	A   json.RawMessage `json:"a,omitempty"` // absent if there is none
 	B   json.RawMessage `json:"b,omitempty"`
 }
 

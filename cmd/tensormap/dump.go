@@ -108,7 +108,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 }
 
-// dumpToFile says how far it is, of so many bytes where these are known, and what it has done.
+// dumpToFile says how far it is, of so many bytes if these are known, and what it has done.
 func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
 	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()

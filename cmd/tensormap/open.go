@@ -73,7 +73,7 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	})
 }
 
-// checkPath makes sure that name and flags are those of a file.
+// checkPath checks that name can be a file, and refuses flags for addresses.
 func (o *opener) checkPath(name string) error {
 	switch {
 	case name == "-":

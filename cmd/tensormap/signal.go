@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/internal/atomicfile"
 )
 
-// grace is how long the first signal leaves for an orderly end. It runs out where the
+// grace is how long the first signal leaves for an orderly end. It runs out if the
 // command waits for something that may never come, such as the reader of a pipe.
 var grace = 2 * time.Second
 
@@ -58,5 +58,5 @@ func endBy(s os.Signal, heard []os.Signal) {
 	signal.Reset(heard...) // should the file system be stuck, one more kills
 	atomicfile.Abandon()
 	raise(s)
-	os.Exit(exitFailed) // where no signal ends a process
+	os.Exit(exitFailed) // if no signal ends a process
 }

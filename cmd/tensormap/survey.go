@@ -74,7 +74,7 @@ func (p *pass) Write(b []byte) (int, error) {
 	return p.Out.Write(b)
 }
 
-// saw counts a tensor, and reports its damage. The error is that of writing results.
+// saw counts a tensor, and reports its damage. The error is about writing results.
 func (p *pass) saw(err error, tensors ...*loader.Tensor) error {
 	p.tensors++
 	for _, t := range tensors {

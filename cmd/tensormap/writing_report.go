@@ -148,8 +148,7 @@ func wayOut(err error, o *convert.Options) error {
 	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
 }
 
-// reportWritten says what has been written, and where that is not what shards may have led to
-// expect.
+// reportWritten says what has been written, and what may surprise: no shards, files that went or that stayed.
 func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
 	divided := ""
 	if p.Shards > 0 {

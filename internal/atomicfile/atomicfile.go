@@ -27,7 +27,7 @@ import (
 type File struct {
 	f      *os.File // held until it has its name; nil for a file of Remove
 	path   string   // as given
-	target string   // the name to come; empty where f is written in place
+	target string   // the name to come; empty if f is written in place
 
 	written  int64 // by Write
 	flushing int64 // what of that the disk has been told to take
@@ -116,7 +116,7 @@ func resolve(path string) (string, error) {
 			return "", err
 		}
 		if !filepath.IsAbs(link) {
-			// Not filepath.Join: to clean "dir/.." away is wrong where dir is a link.
+			// Not filepath.Join: to clean "dir/.." away is wrong if dir is a link.
 			dir, _ := filepath.Split(at)
 			link = dir + link
 		}
@@ -211,7 +211,7 @@ func (f *File) release() error {
 }
 
 // Commit makes sure that the file is on disk and gives it its name. Where it fails, it
-// has done what Abort does. Only where the directory could not be made durable after the
+// has done what Abort does. Only if the directory could not be made durable after the
 // rename, an error comes with the new file in place.
 func (f *File) Commit() error { return CommitAll(f) }
 

@@ -164,7 +164,7 @@ func (n *naming) sync() error {
 }
 
 // undo takes the renames back, the last first, so that the name that leads to the others
-// stands for something only once these are there. It stops where it cannot.
+// stands for something only once these are there. It stops if it cannot.
 func (n *naming) undo() error {
 	for i, m := range slices.Backward(n.done) {
 		if i == 0 {

@@ -41,7 +41,7 @@ func removeStale(name string) {
 }
 
 // tryLock opens the file called name, makes it if need be, and holds it. The error is errHeld
-// where another has it.
+// if another has it.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if errors.Is(err, fs.ErrPermission) {
@@ -58,7 +58,7 @@ func tryLock(name string) (*os.File, error) {
 		f.Close()
 		return nil, errHeld
 	}
-	return f, nil // without a lock, where the file system knows none
+	return f, nil // without a lock, if the file system knows none
 }
 
 // unlock removes the file of tryLock. Another process's lock under that name stays.

@@ -18,7 +18,7 @@ func createHeld(name string, perm fs.FileMode) (*os.File, error) {
 // removeStale removes a file of createHeld that no process holds any more.
 func removeStale(name string) { sys.remove(name) }
 
-// tryLock makes the file called name, and holds it. The error is errHeld where another has it.
+// tryLock makes the file called name, and holds it. The error is errHeld if another has it.
 func tryLock(name string) (*os.File, error) {
 	f, err := createHeld(name, 0o666)
 	if errors.Is(err, fs.ErrExist) && os.Remove(name) == nil { // left by a process that is no more

@@ -33,7 +33,7 @@ type Hub struct {
 	Large            int               // size from which files are LFS
 	Expired          int64             // signed addresses up to this number are refused
 	PageSize         int               // of listings; 0 means all
-	// Fault, if set, answers in the CDN's place where it reports true.
+	// Fault, if set, answers in the CDN's place if it reports true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
 	// Network, if set, is asked before each answer, and of what the answer is written to.
 	Network func(w http.ResponseWriter) http.ResponseWriter

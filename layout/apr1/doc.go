@@ -53,7 +53,7 @@
 // are our rules:
 //
 //   - An int8 scale is finite. Values are scale × q, without a zero point.
-//   - In a file with compressed = 1, a tensor whose size is that of its elements is stored raw. Any
+//   - In a file with compressed = 1, a tensor that is as large as its elements is stored raw. Any
 //     other size means the LZ4 blocks of APR2: each block is a u32 length and a raw LZ4 block, and
 //     yields 65,536 bytes, the last one the rest. No program is known to have written such a file.
 //   - The tensors fill the data without gaps, in any order.

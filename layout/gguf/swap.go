@@ -82,7 +82,7 @@ func (s *swap) apply(b []byte, block uint64) {
 	}
 }
 
-// swapped returns what writes t in big-endian order, where write has it in little-endian order.
+// swapped returns a function that writes t in big-endian order. write writes it in little-endian order.
 func swapped(t *layout.Tensor, _ int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	s := swapOf(t.DType)
 	if s == nil {

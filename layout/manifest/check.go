@@ -130,7 +130,7 @@ func (m *File) Twice(a, b *layout.Tensor) error {
 		layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))
 }
 
-// tensors are those of all shards.
+// tensors has the tensors of all shards.
 type tensors struct {
 	list []layout.Tensor
 	find func(name []byte) int
@@ -147,7 +147,7 @@ func (m *File) Roster() *layout.Roster {
 	return layout.NewRoster(m.names, m.shardOf, len(m.Shards))
 }
 
-// Held tells that list holds the tensors of all shards, and that these are exactly those of the map, where it says.
+// Held tells that list holds the tensors of all shards, and that these are exactly those of the map, if it says.
 func (m *File) Held(list []layout.Tensor) { m.stitched = &tensors{list: list} } // none is left to be found
 
 // CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position

@@ -117,7 +117,7 @@ func digits(text string, bytes int) (b []byte, ok bool) {
 // crcOfCRC is the CRC32 of any bytes followed by their own CRC32.
 const crcOfCRC = 0x2144df1c
 
-// hollow reports whether CRC32 is that of every intact file of the shard's size.
+// hollow reports whether every intact file of the shard's size has this CRC32.
 func (s *Shard) hollow() bool {
 	crc, ok := s.crc32()
 	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)

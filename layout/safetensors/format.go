@@ -25,7 +25,7 @@ const (
 	smallest = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]},`)
 )
 
-// dtypes are the types of the format. Their names are those of layout, which knows more types.
+// dtypes are the types of the format. Package layout has the same names, and more types.
 var dtypes = []layout.DType{
 	layout.BF16, layout.F32, layout.F16, layout.F8_E4M3, layout.U8, layout.I8, layout.I32, layout.I64, layout.U32,
 	layout.F64, layout.BOOL, layout.I16, layout.U16, layout.U64, layout.C64, layout.F8_E5M2, layout.F8_E8M0,

@@ -443,7 +443,7 @@ func hasSuffix(name []byte, end string) bool {
 }
 
 // scaleOf returns the tensor by which codes with a stem are known, and which of the convention's ends
-// it has. The error is that of the configuration.
+// it has. The error is about the configuration.
 func (f *finder) scaleOf(c *suspect, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for _, i := range c.ends {
 		s, ok := f.find(codes, stem, c.scales[i])

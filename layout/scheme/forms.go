@@ -224,7 +224,7 @@ func (s *shaping) candidates() []params {
 	return slices.Clip(s.conf.all)
 }
 
-// groupOf returns how many of so many columns a group has, 0 for all. It refuses to guess where several sizes fit.
+// groupOf returns how many of so many columns a group has, 0 for all. It refuses to guess if several sizes fit.
 func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
 	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt") // whose group size is not that of FP8
 	fits := func(n uint64) {

@@ -28,7 +28,7 @@ const (
 type Weight struct {
 	// Name is the weight's own, which may be that of its codes.
 	Name []byte
-	// Shape is that of the values.
+	// Shape is the shape of the values.
 	Shape []int
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part

@@ -38,7 +38,7 @@
 //   - Names of params are UTF-8. Nobody keeps to the specification's limit of 31 bytes: [File.Audit]
 //     warns of longer ones, of up to 4096. A node with two params of the same name is refused:
 //     TenniS keeps the first in C++ and the last in Python.
-//   - Indexes are those of nodes. A node that reads its own output, directly or through others, is an
+//   - Indexes count nodes. A node that reads its own output, directly or through others, is an
 //     error.
 //   - fake and data are ignored. Audit warns of bytes behind the module.
 //

@@ -15,7 +15,7 @@ import (
 // Pair compares the tensors of one name in two models.
 type Pair struct {
 	Name string
-	A, B *loader.Tensor // nil where there is none
+	A, B *loader.Tensor // nil if there is none
 	Err  error          // why they could not be compared: one is damaged
 
 	// SameShape means that the shapes are the same but for dimensions of 1, which some formats

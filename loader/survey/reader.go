@@ -30,7 +30,7 @@ func parts(elements uint64) uint64 { return (elements + part - 1) / part }
 type subject struct {
 	loader.Tensor
 	lease *loader.Lease
-	quant layout.Quant // where scaled
+	quant layout.Quant // if scaled
 	// scaled says that the file gives the tensor's integers a scale.
 	scaled bool
 	// wide says that float32 would round the values.

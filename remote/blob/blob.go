@@ -287,7 +287,7 @@ func (s *source) answers(r *blob.Reader) bool {
 // Close implements io.Closer. The bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained makes errors of gocloud.dev those of package httprange, or else of the standard library. ctx is that of
+// explained makes errors of gocloud.dev those of package httprange, or else of the standard library. ctx is the context of
 // the request.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

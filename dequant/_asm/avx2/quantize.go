@@ -245,7 +245,7 @@ func encodeMXFP4(k *kernel) {
 	SHRL(Imm(23), bits)
 	SUBL(Imm(2), bits)
 	MOVB(bits.As8(), k.To(0))
-	// Levels are doubled, and once more: bits are those of 2^(4-k).
+	// Levels are doubled, and once more: 2^(4-k) has these bits.
 	MOVL(U32(256), t)
 	SUBL(bits, t)
 	SHLL(Imm(23), t)

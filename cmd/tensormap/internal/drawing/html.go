@@ -119,7 +119,7 @@ func (p *picture) section(f *fileMap, drawn func(*cell)) {
 }
 
 // items returns the spans of a cell for the search to find: what is shown of each, as name and
-// the rest, and of a tensor the name itself, where it is shown in another way.
+// the rest, and of a tensor the name itself, if it is shown in another way.
 func (c *cell) items() [][]string {
 	items := make([][]string, 0, len(c.spans))
 	for i := range c.spans {

@@ -28,7 +28,7 @@ type Map struct {
 	sections []report.Total // by name
 	padding  uint64
 	unknown  uint64
-	resident *uint64 // bytes in memory, where that is known
+	resident *uint64 // bytes in memory, if that is known
 }
 
 // packedTotal sums up the tensors stored in one encoding, and how large they are raw.
@@ -46,7 +46,7 @@ type fileMap struct {
 	cells   []cell
 	above   []cell // tensors that lie in those
 
-	memory   []memorySpan // where it is known
+	memory   []memorySpan // if it is known
 	resident uint64
 }
 
@@ -73,7 +73,7 @@ type span struct {
 type part struct {
 	weight, scheme string
 	role           scheme.Role
-	elements       uint64 // of the weight, where the tensor is its codes
+	elements       uint64 // of the weight, if the tensor is its codes
 	shade          int    // of the weight
 }
 
@@ -282,7 +282,7 @@ func (f *fileMap) rows(rowSize uint64) int {
 }
 
 // newCells draws neighbours of less than least bytes together, until they are as much.
-// Padding is drawn where it is larger than that: between two large tensors, the little that
+// Padding is drawn if it is larger than that: between two large tensors, the little that
 // aligns the second would else be a line of its own.
 func newCells(spans []span, least uint64) (cells []cell) {
 	first, size := -1, uint64(0) // of the neighbours that are waiting

@@ -190,7 +190,7 @@ type fileDrawing struct {
 	frame
 	rowSize uint64 // bytes in a row
 	top     int
-	// drawn, where set, is told of every cell, in the order in which they are drawn.
+	// drawn, if set, is called with every cell, in the order in which they are drawn.
 	drawn    func(*cell)
 	untitled bool // cells do not say what they are
 }

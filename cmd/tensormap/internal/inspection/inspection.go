@@ -24,7 +24,7 @@ type Options struct {
 	Depth                       int    // of the tree; 0 is all of it
 	Trusted                     string // whose signature was verified, or ""
 	Unlocked                    bool   // the model was opened with its key
-	Order                       string // of tensors, one of orderNames; "" is that of the file
+	Order                       string // of tensors, one of orderNames; "" is the order of the file
 }
 
 // inspection is all that inspect shows. The names in JSON are a contract.
@@ -47,7 +47,7 @@ type inspection struct {
 	count    int                     // of tensors that the filter lets through
 	selected iter.Seq[loader.Tensor] // these in the order in which they are shown
 	total    int                     // tensors of the model, whether the filter lets them through or not
-	Err      error                   // why metadata or scales are not to be had, where that is so
+	Err      error                   // why metadata or scales cannot be read, or nil
 }
 
 // Signature says by whom a model is signed. A signer that is not verified is what the file claims.
@@ -97,7 +97,7 @@ type tensorInfo struct {
 	RawBytes    uint64          `json:"raw_bytes"`
 	Encoding    layout.Encoding `json:"encoding"`
 	ZeroCopy    bool            `json:"zero_copy"`
-	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
+	Scale       *float32        `json:"scale,omitempty"` // both only if the file gives a scale
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
 
 	tensor          loader.Tensor

@@ -324,7 +324,7 @@ func (n *node) merge(other *node) {
 // key returns a text that is equal for nodes that merge can make one of.
 func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(int(n.form)) }
 
-// sort brings siblings into the order called so; "" is that of the file.
+// sort brings siblings into the order called so; "" is the order of the file.
 func (n *node) sort(order string) {
 	if compare := nodeOrders[order]; compare != nil {
 		slices.SortStableFunc(n.children, compare)

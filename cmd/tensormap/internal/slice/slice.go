@@ -240,7 +240,7 @@ func (p *Part) elements(visit func([]byte) error) error {
 	})
 }
 
-// plain says why a part's elements cannot be taken out as they are stored, where that is so.
+// plain returns why a part's elements cannot be taken out as they are stored, or nil.
 func (p *Part) plain() error {
 	if p.t.Scheme() != nil {
 		_, err := p.t.Bytes() // which names the parts

@@ -156,7 +156,7 @@ func (o *textWriter) row() uint64 {
 	return max(1, uint64(o.shape[len(o.shape)-1]))
 }
 
-// heading says which matrix begins, where there are several.
+// heading says which matrix begins, if there are several.
 func (o *textWriter) heading() {
 	if len(o.shape) < 3 {
 		return

@@ -14,7 +14,7 @@ import (
 // Progress shows on a terminal how far long work has come: how much of how much, how
 // fast, and how long it has taken and will take.
 type Progress struct {
-	w     io.Writer // nil where there is nobody to look
+	w     io.Writer // nil if nobody looks
 	what  string
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar

@@ -30,7 +30,7 @@ func IsTerminal(w io.Writer) bool { return terminalOf(w) != nil }
 
 // Screen is how a stream may be written to.
 type Screen struct {
-	Width int // in characters; 0 where lines may be as long as they like
+	Width int // in characters; 0 if lines may be as long as they like
 	Color bool
 }
 
