@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -119,10 +120,7 @@ func newShardMetadata(md layout.Metadata) (*shardMetadata, error) {
 		}
 	}
 	for _, key := range []string{"scales", "zero_points"} {
-		table := scaleTable{key, make(map[string]any)}
-		for name, v := range object(s.quantization, key).All() {
-			table.entries[name] = v
-		}
+		table := scaleTable{key, maps.Collect(object(s.quantization, key).All())}
 		if len(table.entries) > 0 {
 			s.quantization.Set(key, layout.Metadata{}) // to be measured
 			s.scales = append(s.scales, table)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -20,9 +21,10 @@ import (
 // JSON has it. types and strings are what typesOf and bytesOf say of it. rest holds what has no type.
 // It copies md only if a value has to change.
 func typedMetadata(md layout.Metadata, types any, strings layout.Metadata) (typed, rest layout.Metadata) {
-	typeAt, stop := besideObject(md, types)
+	typeAt, stop := beside(md, types)
 	defer stop()
-	bytesAt := beside(md, strings)
+	bytesAt, stop := beside(md, strings)
+	defer stop()
 	same := true
 	for i, e := range md {
 		name, _ := typeAt(e.Key).(string)
@@ -45,14 +47,18 @@ func typedMetadata(md layout.Metadata, types any, strings layout.Metadata) (type
 	return typed, rest
 }
 
-// besideObject does what beside does. If the object is made as it is read, it has the keys in the order of all.
-func besideObject(all layout.Metadata, of any) (at func(key string) any, stop func()) {
-	made, ok := of.(layout.Object)
-	if !ok {
+// beside returns a function that finds the values of keys in of, if it is an object. It is asked for the keys of all, in
+// their order. If of has its keys in the same order, as typesOf makes and writes them, this takes no memory.
+func beside(all layout.Metadata, of any) (at func(key string) any, stop func()) {
+	members, ordered := of.(layout.Object) // made as it is read
+	if !ordered {
 		md, _ := of.(layout.Metadata)
-		return beside(all, md), func() {}
+		if members = layout.Object(md.All()); !hasOrderOf(all, md) {
+			values := maps.Collect(md.All())
+			return func(key string) any { return values[key] }, func() {}
+		}
 	}
-	next, stop := iter.Pull2(iter.Seq2[string, any](made))
+	next, stop := iter.Pull2(iter.Seq2[string, any](members))
 	name, value, ok := next()
 	return func(key string) (v any) {
 		if ok && name == key {
@@ -63,30 +69,15 @@ func besideObject(all layout.Metadata, of any) (at func(key string) any, stop fu
 	}, stop
 }
 
-// beside returns a function that finds the values of keys in md. It is asked for the keys of all, in their
-// order. If md has its keys in the same order, as typesOf writes them, this takes no memory.
-func beside(all, md layout.Metadata) func(key string) any {
+// hasOrderOf reports whether all has the keys of md, in the same order.
+func hasOrderOf(all, md layout.Metadata) bool {
 	n := 0
 	for i := range all {
 		if n < len(md) && md[n].Key == all[i].Key {
 			n++
 		}
 	}
-	if n < len(md) {
-		values := make(map[string]any, len(md))
-		for _, e := range md {
-			values[e.Key] = e.Value
-		}
-		return func(key string) any { return values[key] }
-	}
-	n = 0
-	return func(key string) any {
-		if n == len(md) || md[n].Key != key {
-			return nil
-		}
-		n++
-		return md[n-1].Value
-	}
+	return n == len(md)
 }
 
 // withBytes returns v with the bytes of its strings that JSON could not hold. Slices of strings are of GGUF files, and have

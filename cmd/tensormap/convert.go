@@ -112,7 +112,7 @@ func newConvertOptions() *convertOptions {
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
 		order:    choice{value: "little", allowed: []string{"little", "big"}},
 		compress: choice{allowed: []string{"fast", "hc"}},
-		writing:  writing{format: newFormatFlag(), doing: "converting"},
+		writing:  writing{doing: "converting"},
 	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
@@ -130,7 +130,6 @@ func convertCommand() *cobra.Command {
 	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--filter GLOB] [--no-aliases] [--dry-run [--json]] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
-	opts.addOpener(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
 	cmd.Flags().Func("metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE", opts.metadata.add)
@@ -160,8 +159,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "with --dry-run: say it as JSON")
-	opts.addSign(cmd)
-	opts.jobs.addTo(cmd)
+	opts.addTo(cmd)
 }
 
 func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
@@ -199,16 +197,13 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 }
 
 func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Options, error) {
-	align, err := strconv.Atoi(opts.align.value)
-	if err != nil {
-		return nil, err
-	}
-	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
+	align, _ := strconv.Atoi(opts.align.value) // 32 or 64
+	d, isType := layout.ParseDType(strings.ToUpper(opts.dtype.value))
+	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", DType: d, NoAliases: opts.noAliases,
+		Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
 	if opts.filter.Pattern != "" {
 		o.Only = opts.filter.Match
 	}
-	isType := false
-	o.DType, isType = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	if slices.Contains(convert.Recipes(), opts.dtype.value) && (!isType || format == layout.GGUF) {
 		o.Recipe = opts.dtype.value
 	}
@@ -228,12 +223,11 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 	case opts.plainF8 && !encodes && format != layout.GGUF:
 		return nil, usageError{errors.New("--plain-f8 says what --dtype re-encodes, and needs it")}
 	}
+	var err error
 	if opts.imatrix != "" {
-		if o.Importance, err = convert.ReadImportance(opts.imatrix); err != nil {
-			return nil, err
-		}
+		o.Importance, err = convert.ReadImportance(opts.imatrix)
 	}
-	return o, nil
+	return o, err
 }
 
 // compressions are what --compress allows.
@@ -245,28 +239,19 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	if err != nil {
 		return layout.Unknown, err
 	}
-	if opts.order.value == "big" && f != layout.GGUF {
-		return layout.Unknown, usageError{fmt.Errorf("--byte-order big: %v files have one order", f)}
+	plain := slices.Contains([]string{"", "f32", "f16", "bf16"}, opts.dtype.value)
+	switch {
+	case opts.order.value == "big" && f != layout.GGUF:
+		err = usageError{fmt.Errorf("--byte-order big: %v files have one order", f)}
+	case f == layout.APR2:
+	case f == layout.GGUF && opts.dtype.value == "i8":
+		err = usageError{errors.New("--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks")}
+	case f == layout.SafeTensors && !plain:
+		err = usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+	case opts.compress.value != "":
+		err = usageError{fmt.Errorf("--compress: files of format %v have no compression", f)}
 	}
-	if f == layout.APR2 {
-		return f, nil
-	}
-	switch opts.dtype.value {
-	case "", "f32", "f16", "bf16":
-	case "i8":
-		if f == layout.GGUF {
-			return layout.Unknown, usageError{errors.New("--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks")}
-		}
-		fallthrough
-	default:
-		if f == layout.SafeTensors {
-			return layout.Unknown, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
-		}
-	}
-	if opts.compress.value != "" {
-		return layout.Unknown, usageError{fmt.Errorf("--compress: files of format %v have no compression", f)}
-	}
-	return f, nil
+	return f, err
 }
 
 // addSideFiles adds to the metadata what --metadata names, and what is beside the model in.

@@ -351,7 +351,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
 		return nil
 	}
-	s := &sideJSON{DType: t.DType(), Scheme: schemeOf(*t), Shape: append([]int{}, t.Shape()...)}
+	s := &sideJSON{DType: t.DType(), Scheme: report.Scheme(*t), Shape: append([]int{}, t.Shape()...)}
 	if q, scaled, err := t.Scale(); scaled && err == nil {
 		s.Scale, s.ZeroPoint = &q.Scale, &q.Zero
 	}

@@ -172,12 +172,12 @@ func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor,
 }
 
 // completeTensor offers the tensors of the file that was named first.
-func completeTensor(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func completeTensor(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return nil, cobra.ShellCompDirectiveDefault
 	case 1:
-		return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
+		return completeFilter(cmd, args, prefix)
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -99,23 +99,6 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 		return err
 	}
 	defer l.Release()
-	in := inspection.New(m, l, &opts.Options)
-	if opts.Graph {
-		if in.Graph, err = l.Graph(); err != nil {
-			return err
-		}
-	}
-	if opts.Json && in.Err != nil {
-		return in.Err // known before output begins: no object is left unfinished
-	}
-	w := bufio.NewWriter(s.Out)
-	if opts.Json {
-		err = inspection.WriteJSON(w, in)
-	} else {
-		inspection.WriteTables(w, in, terminal.ScreenOf(s.Out), &opts.Options)
-	}
-	if err != nil {
-		return err
-	}
-	return cmp.Or(in.Err, w.Flush(), l.Changed())
+	err = inspection.Write(bufio.NewWriter(s.Out), terminal.ScreenOf(s.Out), m, l, &opts.Options)
+	return cmp.Or(err, l.Changed())
 }

@@ -13,5 +13,6 @@ func mergeCommand() *cobra.Command {
 		"Write a model of several files as a single file", mergeLong,
 		v.run, "MANIFEST", "OUT")
 	v.addTo(cmd)
+	v.format.addTo(cmd)
 	return cmd
 }

@@ -20,15 +20,14 @@ func referenceCommand() *cobra.Command {
 		Args:   operands(),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text := reference(cmd.Root())
-			if out == "" {
-				_, err := cmd.OutOrStdout().Write(text)
+			write := func(w io.Writer) error {
+				_, err := w.Write(reference(cmd.Root()))
 				return err
 			}
-			return writeFile(out, func(w io.Writer) error {
-				_, err := w.Write(text)
-				return err
-			})
+			if out == "" {
+				return write(cmd.OutOrStdout())
+			}
+			return writeFile(out, write)
 		},
 		DisableFlagsInUseLine: true,
 	}

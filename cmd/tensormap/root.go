@@ -36,9 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if stopErr := prof.stop(); err == nil {
-		err = stopErr
-	}
+	err = cmp.Or(err, prof.stop())
 	if err != nil && !started && out.Err == nil {
 		err = usageError{err} // cobra refused the command line
 	}

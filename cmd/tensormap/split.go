@@ -21,6 +21,7 @@ func splitCommand() *cobra.Command {
 		"Divide a model among files of at most a given size", splitLong,
 		v.run, "IN", "OUT")
 	v.addTo(cmd)
+	v.format.addTo(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if v.shards == 0 {
 			return usageError{errors.New("missing --shard-size")}

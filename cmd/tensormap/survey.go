@@ -122,14 +122,6 @@ type tensorHead struct {
 	Elements uint64       `json:"elements"`
 }
 
-// schemeOf names the scheme of a quantized weight; it is empty for other tensors.
-func schemeOf(t loader.Tensor) string {
-	if w := t.Scheme(); w != nil {
-		return w.Scheme
-	}
-	return ""
-}
-
 func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), schemeOf(t), report.OrEmpty(t.Shape()), t.Elements()}
+	return tensorHead{t.Name(), t.DType(), report.Scheme(t), report.OrEmpty(t.Shape()), t.Elements()}
 }

@@ -34,11 +34,6 @@ func (t *trusting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&t.digests, "digest", nil, "read only a file of this `[NAME=]DIGEST`: sha256:HEX, sha512:HEX, or a hub's ETag")
 }
 
-// given reports whether the user asked for a check.
-func (t *trusting) given() bool {
-	return t.signature != "" || t.key != "" || len(t.roots) > 0 || len(t.digests) > 0
-}
-
 // check refuses flags that make no sense together.
 func (t *trusting) check() error {
 	switch {
@@ -56,25 +51,21 @@ func (t *trusting) check() error {
 
 // apply makes the model that opts open hand out nothing that is not verified.
 func (t *trusting) apply(opts *loader.Options) error {
-	if err := t.check(); err != nil || !t.given() {
-		return err
-	}
-	if len(t.digests) > 0 {
-		d, err := t.fileDigests()
-		opts.Trust = d
-		return err
-	}
-	if t.signature == "" {
-		key, err := t.publicKey()
-		if err != nil {
+	err := t.check()
+	switch {
+	case err != nil:
+	case len(t.digests) > 0:
+		opts.Trust, err = t.fileDigests()
+	case t.signature != "":
+		opts.Trust, err = t.statement()
+	case t.key != "":
+		var key crypto.PublicKey
+		if key, err = trust.ReadPublicKey(t.key); err != nil {
 			return err
 		}
-		e, err := trust.NewEmbedded(key)
-		opts.Trust, t.signer = e, keyName(key)
-		return named(t.key, err)
+		opts.Trust, err = trust.NewEmbedded(key)
+		t.signer, err = keyName(key), named(t.key, err)
 	}
-	s, err := t.statement()
-	opts.Trust = s
 	return err
 }
 
@@ -98,17 +89,13 @@ func (t *trusting) fileDigests() (*trust.FileDigests, error) {
 	return d, nil
 }
 
-// publicKey returns the key to trust, or nil for certificates.
-func (t *trusting) publicKey() (crypto.PublicKey, error) {
-	if t.key == "" {
-		return nil, nil
-	}
-	return trust.ReadPublicKey(t.key)
-}
-
 // statement returns what the bundle vouches for, once its signature has been verified.
 func (t *trusting) statement() (*trust.Statement, error) {
-	key, keyErr := t.publicKey()
+	var key crypto.PublicKey // nil for certificates
+	var keyErr error
+	if t.key != "" {
+		key, keyErr = trust.ReadPublicKey(t.key)
+	}
 	roots, rootsErr := trust.ReadCertificates(t.roots...)
 	text, err := os.ReadFile(t.signature)
 	if err := cmp.Or(keyErr, rootsErr, err); err != nil {

@@ -19,7 +19,6 @@ func upgradeCommand() *cobra.Command {
 	cmd := verb("upgrade V1.apr V2.apr [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
 		"Write an APR1 file as an APR2 file", upgradeLong,
 		opts.run, "V1.apr", "V2.apr")
-	opts.addOpener(cmd)
 	opts.addFlags(cmd)
 	return cmd
 }

@@ -102,25 +102,13 @@ func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) er
 	})
 }
 
-// addTo declares the flags of split and merge.
+// addTo declares the flags that all of them have.
 func (v *writing) addTo(cmd *cobra.Command) {
-	v.addOpener(cmd)
-	v.format = newFormatFlag()
-	v.format.addTo(cmd)
-	v.addSign(cmd)
-	v.jobs.addTo(cmd)
-}
-
-// addOpener declares the flags about what is read.
-func (v *writing) addOpener(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
-}
-
-// addSign declares the flags that protect what is written.
-func (v *writing) addSign(cmd *cobra.Command) {
 	v.seal.addTo(cmd)
 	cmd.Flags().StringVar(&v.sign, "sign", "", "sign an APR2 file with this Ed25519 key, a PEM `FILE`")
+	v.jobs.addTo(cmd)
 }
 
 // setSigner makes the new files signed, if that is asked for.
@@ -144,19 +132,15 @@ var indexEnd = formats.Suffix(layout.SafeTensors) + manifest.IndexSuffix
 // formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }
 
-func newFormatFlag() (f formatFlag) {
-	for _, format := range written() {
-		f.allowed = append(f.allowed, format.String())
-	}
-	return f
-}
-
 // written returns the formats that new files can have.
 func written() []layout.Format {
 	return slices.DeleteFunc(slices.Clone(formats.Names()), func(f layout.Format) bool { return !convert.CanWrite(f) })
 }
 
 func (f *formatFlag) addTo(cmd *cobra.Command) {
+	for _, format := range written() {
+		f.allowed = append(f.allowed, format.String())
+	}
 	f.choice.addTo(cmd, "format", "write this format, under a name whose suffix is of none")
 }
 
@@ -175,7 +159,7 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 	case at < 0 && f.value == "":
 		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", cmp.Or(out, `""`), suffixes(), f.Type())}
 	case at < 0:
-		return written()[slices.Index(f.allowed, f.value)], nil
+		return names[slices.IndexFunc(names, func(one layout.Format) bool { return one.String() == f.value })], nil
 	case !convert.CanWrite(names[at]):
 		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, names[at], suffixes())}
 	case f.value != "" && f.value != names[at].String():

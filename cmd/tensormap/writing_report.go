@@ -22,33 +22,31 @@ import (
 // reportDecisions says which tensors are written in another way than they were or should
 // have been, one line for every reason.
 func reportDecisions(stderr io.Writer, p *convert.Plan) {
-	var by reasons
-	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.Kept != "" {
-			by.add("kept as stored", t.Kept, t.Name)
-		}
-	}
-	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.Changed != "" {
-			by.add("written as "+t.To.String(), t.Changed, t.Name)
-		}
-	}
+	var kept, changed, others reasons
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
+		if t.Kept != "" {
+			kept.add("kept as stored", t.Kept, t.Name)
+		}
+		if t.Changed != "" {
+			changed.add("written as "+t.To.String(), t.Changed, t.Name)
+		}
 		if t.Fallback != "" {
-			by.add("written as "+t.To.String(), t.Fallback, t.Name)
+			others.add("written as "+t.To.String(), t.Fallback, t.Name)
 		}
 		if p.ByImportance() && t.Reencoded && t.To.Quantized() && !t.Weighted {
-			by.add("quantized", "without importance", t.Name)
+			others.add("quantized", "without importance", t.Name)
 		}
 	}
 	for _, name := range p.LeftOut {
-		by.add("left out", "part of other tensors", name)
+		others.add("left out", "part of other tensors", name)
 	}
 	for _, p := range p.Quantized {
-		by.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
+		others.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
 	}
-	by.write(stderr)
+	for _, one := range slices.Concat(kept, changed, others) {
+		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
+	}
 }
 
 // reasons counts tensors by what happened to them and why, and keeps the first names.
@@ -68,12 +66,6 @@ func (r *reasons) add(what, why, name string) {
 		one.names = append(one.names, terminal.Printable(name))
 	case one.tensors == most+1:
 		one.names = append(one.names, "…")
-	}
-}
-
-func (r reasons) write(w io.Writer) {
-	for _, one := range r {
-		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
 	}
 }
 
@@ -141,8 +133,7 @@ func wayOut(err error, o *convert.Options) error {
 		return err
 	case part.DType.Kind() == layout.KindFloat:
 		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
-	}
-	if o.Format == layout.GGUF {
+	case o.Format == layout.GGUF:
 		return fmt.Errorf("%w; --keep GLOB copies tensors as they are", err)
 	}
 	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
@@ -248,10 +239,7 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 		Heading: []string{"name", "dtype", ">shape", ">size", "from", ">size before"},
 		Spare:   []string{"size before", "shape"},
 		Rows: report.Rows(list, func(t *convert.Tensor) []string {
-			from := t.Scheme
-			if from == "" {
-				from = t.From.String()
-			}
+			from := cmp.Or(t.Scheme, t.From.String())
 			return []string{terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), from, report.Size(t.FromBytes())}
 		}),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Embed returns the sentence vector of tokens: the mean over all tokens of the last layer, of length 1.
@@ -126,10 +127,7 @@ func product(a, b []float32) (sum float32) {
 }
 
 func softmax(x []float32) {
-	most := x[0]
-	for _, v := range x {
-		most = max(most, v)
-	}
+	most := slices.Max(x)
 	var sum float32
 	for i, v := range x {
 		x[i] = float32(math.Exp(float64(v - most)))

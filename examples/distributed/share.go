@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader"
@@ -18,18 +19,13 @@ func share(name string, shape []int, rank, ranks int) []loader.Range {
 		return nil
 	}
 	dim := len(shape) - 2
-	for _, suffix := range byColumns {
-		if strings.HasSuffix(name, suffix) {
-			dim = len(shape) - 1
-		}
+	if slices.ContainsFunc(byColumns, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
+		dim = len(shape) - 1
 	}
 	if shape[dim]%ranks != 0 {
 		return nil
 	}
-	region := make([]loader.Range, len(shape))
-	for i := range region {
-		region[i] = loader.All
-	}
+	region := slices.Repeat([]loader.Range{loader.All}, len(shape))
 	region[dim] = loader.Range{First: rank * (shape[dim] / ranks), N: shape[dim] / ranks}
 	return region
 }

@@ -100,18 +100,11 @@ func (p *picture) section(f *fileMap, drawn func(*cell)) {
 	}
 	fmt.Fprintf(p.w, "<section aria-label=\"%s\">\n<h2>%s</h2>\n"+`<p>%sa row is <span class="wide">%s</span><span class="narrow">%s</span></p>`+"\n",
 		name, heading, more, offset(p.mm.rowSize/wide.share), offset(p.mm.rowSize/narrow.share))
-	for _, view := range []struct {
-		class string
-		frame
-	}{{"wide", wide}, {"narrow", narrow}} {
-		d := p.in(view.frame, f)
-		if view.class == "wide" {
-			d.drawn = drawn
-		} else {
-			d.untitled = true
-		}
+	for _, view := range []frame{wide, narrow} {
+		d := p.in(view, f)
+		d.drawn, drawn = drawn, nil // the second has the same cells
 		fmt.Fprintf(p.w, `<svg class="map %s" viewBox="0 0 %d %d" role="img" aria-label="map of %s, %s">`+"\n",
-			view.class, view.picture, f.rows(d.rowSize)*rowPitch, name, about)
+			view.name, view.picture, f.rows(d.rowSize)*rowPitch, name, about)
 		d.draw()
 		p.w.WriteString("</svg>\n")
 	}

@@ -42,6 +42,7 @@ const (
 
 // frame is the place of a file's rows in a picture.
 type frame struct {
+	name        string
 	left, width int    // of a row, in pixels
 	picture     int    // width of it all
 	share       uint64 // rows of so many are one of the wide frame
@@ -49,8 +50,8 @@ type frame struct {
 
 // wide is the frame of pictures. The rows of narrow, for the screen of a phone, hold a quarter.
 var (
-	wide   = frame{left: rowLeft, width: rowWidth, picture: mapWidth, share: 1}
-	narrow = frame{left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
+	wide   = frame{name: "wide", left: rowLeft, width: rowWidth, picture: mapWidth, share: 1}
+	narrow = frame{name: "narrow", left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
 )
 
 // mapStyle knows a light and a dark screen. Viewers without media queries show the light one.
@@ -191,8 +192,7 @@ type fileDrawing struct {
 	rowSize uint64 // bytes in a row
 	top     int
 	// drawn, if set, is called with every cell, in the order in which they are drawn.
-	drawn    func(*cell)
-	untitled bool // cells do not say what they are
+	drawn func(*cell)
 }
 
 func (p *picture) in(where frame, f *fileMap) *fileDrawing {
@@ -259,7 +259,7 @@ func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
 	title := ""
-	if !d.untitled {
+	if d.share == wide.share { // the narrow rows have the same cells
 		title = "<title>" + d.about(c) + "</title>"
 	}
 	fmt.Fprintf(d.w, `<path class="c %s%s" d="%s">%s</path>`+"\n", d.class(c), class, path.String(), title)

@@ -49,7 +49,7 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 		Spare:   []string{"attributes", "tensors"},
 		Rows: func(yield func([]string) bool) {
 			for i, n := range g.Nodes {
-				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), positions(n.Inputs), paramNames(n), attributes(n.Attributes)}) {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), few(n.Inputs, position), paramNames(n), attributes(n.Attributes)}) {
 					return
 				}
 			}
@@ -60,50 +60,40 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 
 // nodeList names nodes with their positions.
 func nodeList(g *layout.Graph, list []int) string {
-	var names []string
-	for _, i := range list {
-		name := "#" + strconv.Itoa(i)
+	return few(list, func(i int) string {
 		if i >= 0 && i < len(g.Nodes) && g.Nodes[i].Name != "" {
-			name = shortText(g.Nodes[i].Name) + " (" + name + ")"
+			return shortText(g.Nodes[i].Name) + " (" + position(i) + ")"
 		}
-		names = append(names, name)
-	}
-	return few(names)
+		return position(i)
+	})
 }
 
-func positions(list []int) string {
-	var texts []string
-	for _, i := range list {
-		texts = append(texts, "#"+strconv.Itoa(i))
-	}
-	return few(texts)
-}
+func position(i int) string { return "#" + strconv.Itoa(i) }
 
 // paramNames lists the names of a node's tensors without the node's own name.
 func paramNames(n layout.Node) string {
-	var names []string
-	for _, name := range n.Tensors {
+	return few(n.Tensors, func(name string) string {
 		_, last, found := strings.Cut(strings.TrimPrefix(name, n.Name), "/")
 		if !found {
 			last = name
 		}
-		names = append(names, shortText(last))
-	}
-	return few(names)
+		return shortText(last)
+	})
 }
 
 func attributes(md layout.Metadata) string {
-	var texts []string
-	for key, value := range md.All() {
-		texts = append(texts, shortText(key)+"="+brief(value))
-	}
-	return few(texts)
+	return few(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + brief(e.Value) })
 }
 
-// few joins words, and only counts the last of a long list.
-func few(words []string) string {
-	if n := len(words); n > metadataItems {
-		words = append(words[:metadataItems:metadataItems], fmt.Sprintf("… %d more", n-metadataItems))
+// few joins the texts of a list, and only counts the last of a long one.
+func few[T any](list []T, text func(T) string) string {
+	var texts []string
+	for i, v := range list {
+		if i == metadataItems {
+			texts = append(texts, fmt.Sprintf("… %d more", len(list)-i))
+			break
+		}
+		texts = append(texts, text(v))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(texts, ", ")
 }

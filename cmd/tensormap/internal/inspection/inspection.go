@@ -2,6 +2,7 @@
 package inspection
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/scheme"
@@ -27,27 +29,19 @@ type Options struct {
 	Order                       string // of tensors, one of orderNames; "" is the order of the file
 }
 
-// inspection is all that inspect shows. The names in JSON are a contract.
+// inspection is all that inspect shows.
 type inspection struct {
-	Format   layout.Format   `json:"format"`
-	Version  string          `json:"version"`
-	Files    []FileInfo      `json:"files"`
-	Sharded  bool            `json:"sharded,omitempty"`
-	Flags    []string        `json:"flags"`
-	Metadata layout.Metadata `json:"metadata"`
-	// Signature is nil if nothing says that the model is signed.
-	Signature *Signature `json:"signature,omitempty"`
-	// Encryption is nil if the model is not encrypted.
-	Encryption *Encryption   `json:"encryption,omitempty"`
-	Graph      *layout.Graph `json:"graph,omitempty"`
+	*loader.Model
+	files      []loader.FileInfo
+	index      *layout.Index // of the first file
+	metadata   layout.Metadata
+	signature  *Signature  // nil if nothing says that the model is signed
+	encryption *Encryption // nil if the model is not encrypted
+	graph      *layout.Graph
+	summary    []layout.Fact
 
-	summary []layout.Fact
-
-	files    []loader.FileInfo
 	count    int                     // of tensors that the filter lets through
 	selected iter.Seq[loader.Tensor] // these in the order in which they are shown
-	total    int                     // tensors of the model, whether the filter lets them through or not
-	Err      error                   // why metadata or scales cannot be read, or nil
 }
 
 // Signature says by whom a model is signed. A signer that is not verified is what the file claims.
@@ -86,6 +80,7 @@ type FileInfo struct {
 	Size uint64 `json:"size"`
 }
 
+// tensorInfo is a tensor in JSON. The names in JSON are a contract, here and below.
 type tensorInfo struct {
 	Name        string          `json:"name"`
 	DType       layout.DType    `json:"dtype"`
@@ -99,11 +94,6 @@ type tensorInfo struct {
 	ZeroCopy    bool            `json:"zero_copy"`
 	Scale       *float32        `json:"scale,omitempty"` // both only if the file gives a scale
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
-
-	tensor          loader.Tensor
-	problem         error // why codes have no values
-	scaleUnreadable bool
-	unaligned       bool // in its file, whether that is mapped or not
 }
 
 // weightInfo is a quantized weight in JSON. It has no dtype, and its bytes are those of its parts.
@@ -125,53 +115,66 @@ type partInfo struct {
 	StoredBytes uint64       `json:"stored_bytes"`
 }
 
-// kind returns what tables call the type of a tensor.
-func (info *tensorInfo) kind() string {
-	if w := info.tensor.Scheme(); w != nil {
-		return w.Scheme
-	}
-	return info.DType.String()
-}
-
 // row returns what JSON says of a tensor.
-func (info *tensorInfo) row() any {
-	w := info.tensor.Scheme()
+func row(t loader.Tensor) any {
+	shape := t.Shape()
+	if shape == nil {
+		shape = []int{} // [], not null, for a scalar
+	}
+	w := t.Scheme()
 	if w == nil {
+		info := tensorInfo{t.Name(), t.DType(), shape, t.Elements(), t.File(), t.Offset(), t.StoredBytes(), t.RawBytes(), t.Encoding(), t.ZeroCopy(), nil, nil}
+		if q, scaled, _ := t.Scale(); scaled {
+			scale, zero := q.Scale, q.Zero // of their own: q stays on the stack if there are none
+			info.Scale, info.ZeroPoint = &scale, &zero
+		}
 		return info
 	}
-	row := weightInfo{info.Name, info.Shape, info.Elements, w.Scheme, nil}
-	for _, p := range info.tensor.Parts() {
+	row := weightInfo{t.Name(), shape, t.Elements(), w.Scheme, nil}
+	for _, p := range t.Parts() {
 		t := p.Tensor
 		row.Parts = append(row.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
 	}
 	return row
 }
 
-func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
+// Write shows a model to a person, or as JSON if the options say so.
+func Write(w *bufio.Writer, s terminal.Screen, m *loader.Model, l *loader.Lease, opts *Options) error {
+	in, unreadable := newInspection(m, l, opts)
+	if opts.Graph {
+		var err error
+		if in.graph, err = l.Graph(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !opts.Json:
+		in.writeTables(w, s, opts)
+	case unreadable != nil:
+		return unreadable // known before output begins: no object is left unfinished
+	default:
+		if err := in.writeJSON(w); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(unreadable, w.Flush())
+}
+
+// newInspection also returns why metadata or scales cannot be read, or nil.
+func newInspection(m *loader.Model, l *loader.Lease, opts *Options) (in *inspection, unreadable error) {
 	files := m.Files()
-	index := files[0].Layout.Index()
-	in := &inspection{
-		Format:  m.Format(),
-		Version: index.Version,
-		Sharded: len(files) > 1,
-		Flags:   append([]string{}, index.Flags...),
-		files:   files,
-		total:   m.Len(),
-	}
-	for _, f := range files {
-		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
-	}
-	in.Signature = signature(l, in.Flags, opts.Trusted)
+	in = &inspection{Model: m, files: files, index: files[0].Layout.Index()}
+	in.signature = signature(l, in.index.Flags, opts.Trusted)
 	if f, ok := files[0].Layout.(*apr2.File); ok && f.Encryption != nil {
-		in.Encryption = &Encryption{sealed.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
+		in.encryption = &Encryption{sealed.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
 	}
 	if opts.Json || opts.Metadata {
-		in.Metadata, in.Err = l.Metadata()
+		in.metadata, unreadable = l.Metadata()
 	}
 	if !opts.Json {
 		var err error
 		in.summary, err = l.Summary()
-		in.Err = cmp.Or(in.Err, err)
+		unreadable = cmp.Or(unreadable, err)
 	}
 	in.selected = func(yield func(loader.Tensor) bool) {
 		for t := range l.Tensors() {
@@ -183,75 +186,39 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 	for t := range in.selected {
 		in.count++
 		_, _, err := t.Scale()
-		in.Err = cmp.Or(in.Err, err)
+		unreadable = cmp.Or(unreadable, err)
 	}
-	return in
+	return in, unreadable
 }
 
-// tensors describes the tensors that are shown, each until the next.
-func (in *inspection) tensors() iter.Seq[*tensorInfo] {
-	return func(yield func(*tensorInfo) bool) {
-		var info tensorInfo
-		for t := range in.selected {
-			if info.set(t, in.files[t.File()].Layout.Index()); !yield(&info) {
-				return
-			}
-		}
-	}
-}
-
-// set makes info that of t, whose shape it shares. index is that of t's file.
-func (info *tensorInfo) set(t loader.Tensor, index *layout.Index) {
-	*info = tensorInfo{
-		tensor:      t,
-		problem:     t.Problem(),
-		Name:        t.Name(),
-		DType:       t.DType(),
-		Shape:       t.Shape(),
-		Elements:    t.Elements(),
-		File:        t.File(),
-		Offset:      t.Offset(),
-		StoredBytes: t.StoredBytes(),
-		RawBytes:    t.RawBytes(),
-		Encoding:    t.Encoding(),
-		ZeroCopy:    t.ZeroCopy(),
-	}
-	if info.Shape == nil {
-		info.Shape = []int{} // [], not null, for a scalar
-	}
-	info.unaligned = info.StoredBytes > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: info.DType, Offset: info.Offset})
-	q, scaled, err := t.Scale()
-	if scaled {
-		scale, zero := q.Scale, q.Zero // of their own: q stays on the stack if there are none
-		info.Scale, info.ZeroPoint = &scale, &zero
-	}
-	info.scaleUnreadable = err != nil
-}
-
-// WriteJSON writes the object with a line for each field and for each tensor: easy to
+// writeJSON writes the object with a line for each field and for each tensor: easy to
 // read by eye, by grep and by diff, and never whole in memory.
-func WriteJSON(w io.Writer, in *inspection) error {
+func (in *inspection) writeJSON(w io.Writer) error {
 	j := report.JSON{W: w}
-	j.Field("format", in.Format)
-	j.Field("version", in.Version)
-	j.Field("files", in.Files)
-	if in.Sharded {
+	j.Field("format", in.Format())
+	j.Field("version", in.index.Version)
+	var files []FileInfo
+	for _, f := range in.files {
+		files = append(files, FileInfo{f.Path, f.Size})
+	}
+	j.Field("files", files)
+	if len(files) > 1 {
 		j.Field("sharded", true)
 	}
-	j.Field("flags", in.Flags)
-	if in.Signature != nil {
-		j.Field("signature", in.Signature)
+	j.Field("flags", report.OrEmpty(in.index.Flags))
+	if in.signature != nil {
+		j.Field("signature", in.signature)
 	}
-	if in.Encryption != nil {
-		j.Field("encryption", in.Encryption)
+	if in.encryption != nil {
+		j.Field("encryption", in.encryption)
 	}
-	j.Field("metadata", in.Metadata)
+	j.Field("metadata", in.metadata)
 	j.List("tensors")
-	for t := range in.tensors() {
-		j.Row(t.row())
+	for t := range in.selected {
+		j.Row(row(t))
 	}
-	if in.Graph != nil {
-		j.Field("graph", newGraphJSON(in.Graph))
+	if in.graph != nil {
+		j.Field("graph", newGraphJSON(in.graph))
 	}
 	j.Close()
 	return j.Err

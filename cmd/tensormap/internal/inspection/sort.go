@@ -67,13 +67,7 @@ func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
-func leadingDigits(s string) string {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	return s[:n]
-}
+func leadingDigits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 
 // compareNumbers compares decimal numbers of any length.
 func compareNumbers(a, b string) int {

@@ -9,30 +9,31 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
-// WriteTables shows an inspection to a person.
-func WriteTables(w *bufio.Writer, in *inspection, s terminal.Screen, opts *Options) {
+// writeTables shows an inspection to a person.
+func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Options) {
 	totals, all := in.totals()
 	in.header(&all, opts).Write(w, s)
 	if len(in.summary) > 0 {
 		w.WriteString("\n")
 		summaryFacts(in.summary).Write(w, s)
 	}
-	if opts.Metadata && len(in.Metadata) > 0 {
+	if opts.Metadata && len(in.metadata) > 0 {
 		w.WriteString("\n")
-		metadataFacts(in.Metadata).Write(w, s)
+		metadataFacts(in.metadata).Write(w, s)
 	}
-	if in.Graph != nil {
+	if in.graph != nil {
 		w.WriteString("\n")
-		writeGraph(w, in.Graph, s)
+		writeGraph(w, in.graph, s)
 	}
 	if in.count == 0 {
 		return
 	}
 	w.WriteString("\n")
 	if opts.Tree {
-		t := newTree(in.tensors())
+		t := newTree(in.selected)
 		t.sort(opts.Order)
 		t.treeGrid(opts.Depth).Write(w, s)
 	} else {
@@ -46,19 +47,19 @@ func WriteTables(w *bufio.Writer, in *inspection, s terminal.Screen, opts *Optio
 func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 	var f report.Facts
 	in.addFiles(&f)
-	format := in.Format.String()
-	if in.Version != "" {
-		format += " " + terminal.Printable(in.Version)
+	format := in.Format().String()
+	if in.index.Version != "" {
+		format += " " + terminal.Printable(in.index.Version)
 	}
 	f.Add("format", format)
-	if s := in.Signature; s != nil {
+	if s := in.signature; s != nil {
 		state := "not verified"
 		if s.Verified {
 			state = "verified"
 		}
 		f.Add("signed by", terminal.Printable(s.By)+", "+state)
 	}
-	if e := in.Encryption; e != nil {
+	if e := in.encryption; e != nil {
 		text := e.Algorithm + ", " + e.KDF
 		if e.KeyID != "" {
 			text += ", key " + terminal.Printable(strconv.Quote(e.KeyID))
@@ -68,10 +69,10 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 		}
 		f.Add("encrypted with", text)
 	}
-	if len(in.Flags) > 0 {
-		f.Add("flags", terminal.Printable(strings.Join(in.Flags, ", ")))
+	if len(in.index.Flags) > 0 {
+		f.Add("flags", terminal.Printable(strings.Join(in.index.Flags, ", ")))
 	}
-	tensors := report.Grouped(uint64(in.total))
+	tensors := report.Grouped(uint64(in.Len()))
 	if opts.Filter.Pattern != "" {
 		tensors = fmt.Sprintf("%s of %s match %s", report.Grouped(all.Tensors), tensors, terminal.Printable(opts.Filter.Pattern))
 	}
@@ -85,12 +86,12 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 // by; of more than a person reads, those in the middle are left out.
 func (in *inspection) addFiles(f *report.Facts) {
 	const most, first, last = 12, 6, 3
-	n, all := len(in.Files), uint64(0)
-	for _, file := range in.Files {
+	n, all := len(in.files), uint64(0)
+	for _, file := range in.files {
 		all += file.Size
 	}
 	if n == 1 {
-		f.Add("file", terminal.Printable(in.Files[0].Path))
+		f.Add("file", terminal.Printable(in.files[0].Path))
 	} else {
 		f.Add("files", report.Grouped(uint64(n)))
 	}
@@ -100,7 +101,7 @@ func (in *inspection) addFiles(f *report.Facts) {
 			i = n - last
 			f.Add("…", fmt.Sprintf("%s more (--json lists all)", report.Grouped(uint64(i-first))))
 		}
-		f.Add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", terminal.Printable(in.Files[i].Path), report.Size(in.Files[i].Size)))
+		f.Add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", terminal.Printable(in.files[i].Path), report.Size(in.files[i].Size)))
 	}
 }
 
@@ -123,9 +124,9 @@ func summaryFacts(summary []layout.Fact) (f report.Facts) {
 // totals sums up by dtype, the largest first, and over all.
 func (in *inspection) totals() (by []report.Total, all report.Total) {
 	sums := make(map[string]*report.Total)
-	for t := range in.tensors() {
-		report.AddTo(sums, t.kind(), t.Elements, t.StoredBytes)
-		all.Add(t.Elements, t.StoredBytes)
+	for t := range in.selected {
+		report.AddTo(sums, report.Kind(t), t.Elements(), t.StoredBytes())
+		all.Add(t.Elements(), t.StoredBytes())
 	}
 	return report.LargestFirst(sums), all
 }
@@ -150,25 +151,27 @@ func (in *inspection) tensorGrid() *report.Grid {
 		Heading: []string{"name", "dtype", ">shape", ">elements", ">size", ">offset"},
 		Spare:   []string{"elements", "offset"},
 	}
-	if in.Sharded {
+	sharded := len(in.files) > 1
+	if sharded {
 		g.Heading = append(g.Heading, ">file")
 	}
 	noted := false
-	for t := range in.tensors() {
-		noted = noted || t.note() != ""
+	for t := range in.selected {
+		noted = noted || in.note(t) != ""
 	}
 	if noted {
 		g.Heading = append(g.Heading, "note")
 	}
 	g.Rows = func(yield func([]string) bool) {
 		row := make([]string, 0, len(g.Heading))
-		for t := range in.tensors() {
-			row = append(row[:0], terminal.Name(t.Name), t.kind(), report.ShapeText(t.Shape), report.Grouped(t.Elements), report.Size(t.StoredBytes), strconv.FormatUint(t.Offset, 10))
-			if in.Sharded {
-				row = append(row, strconv.Itoa(t.File))
+		for t := range in.selected {
+			row = append(row[:0], terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape()),
+				report.Grouped(t.Elements()), report.Size(t.StoredBytes()), strconv.FormatUint(t.Offset(), 10))
+			if sharded {
+				row = append(row, strconv.Itoa(t.File()))
 			}
 			if noted {
-				row = append(row, t.note())
+				row = append(row, in.note(t))
 			}
 			if !yield(row) {
 				return
@@ -178,29 +181,29 @@ func (in *inspection) tensorGrid() *report.Grid {
 	return g
 }
 
-func (t *tensorInfo) note() string {
-	if t.Encoding == layout.Raw && !t.unaligned && !t.scaleUnreadable && t.Scale == nil && t.ZeroPoint == nil && t.problem == nil {
-		return ""
-	}
+// note returns what else there is to say of a tensor.
+func (in *inspection) note(t loader.Tensor) string {
 	var notes []string
+	index := in.files[t.File()].Layout.Index()
 	switch {
-	case t.Encoding != layout.Raw:
-		notes = append(notes, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.RawBytes)))
-	case t.unaligned:
+	case t.Encoding() != layout.Raw:
+		notes = append(notes, fmt.Sprintf("%s, %s raw", t.Encoding(), report.Size(t.RawBytes())))
+	case t.StoredBytes() > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()}): // mapped or not
 		notes = append(notes, "unaligned, copied on use")
 	}
-	if t.problem != nil {
-		_, why, _ := strings.Cut(t.problem.Error(), strconv.Quote(t.Name)+": ")
+	if err := t.Problem(); err != nil {
+		_, why, _ := strings.Cut(err.Error(), strconv.Quote(t.Name())+": ")
 		notes = append(notes, "no values: "+terminal.Shorten(terminal.Printable(why), 160))
 	}
-	if t.scaleUnreadable {
+	q, scaled, err := t.Scale()
+	if err != nil {
 		notes = append(notes, "scale unreadable")
 	}
-	if t.Scale != nil {
-		notes = append(notes, fmt.Sprintf("scale %g", *t.Scale))
+	if scaled {
+		notes = append(notes, fmt.Sprintf("scale %g", q.Scale))
 	}
-	if t.ZeroPoint != nil && *t.ZeroPoint != 0 {
-		notes = append(notes, fmt.Sprintf("zero point %d", *t.ZeroPoint))
+	if scaled && q.Zero != 0 {
+		notes = append(notes, fmt.Sprintf("zero point %d", q.Zero))
 	}
 	return strings.Join(notes, ", ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // treeDepth is how many parts a name is split into at most; the last of them keeps what is
@@ -71,13 +72,13 @@ func (k *kinds) add(kind string) *kinds {
 	return longer
 }
 
-func newTree(tensors iter.Seq[*tensorInfo]) *tree {
+func newTree(tensors iter.Seq[loader.Tensor]) *tree {
 	noKinds := new(kinds)
 	t := &tree{node{branch: new(branch), kinds: noKinds}, forms{numbers: make(map[string]int32)}}
-	for info := range tensors {
-		leaf := &node{branch: none, kinds: noKinds, form: t.ofShape(info.Shape)}
-		leaf.add(info)
-		t.insert(leaf, info)
+	for tensor := range tensors {
+		leaf := &node{branch: none, kinds: noKinds, form: t.ofShape(tensor.Shape())}
+		leaf.add(tensor)
+		t.insert(leaf, tensor)
 	}
 	t.below(&t.node, 0)
 	for _, child := range t.children {
@@ -88,9 +89,9 @@ func newTree(tensors iter.Seq[*tensorInfo]) *tree {
 
 // insert puts the leaf of t below n, the root. A prefix of one tensor is no node before there is
 // another: most tensors of most models are alone below theirs.
-func (n *node) insert(leaf *node, t *tensorInfo) {
+func (n *node) insert(leaf *node, t loader.Tensor) {
 	n.add(t)
-	rest := t.Name
+	rest := t.Name()
 	for level := 0; ; level++ {
 		part := prefix(rest, level)
 		c := n.byPart[part]
@@ -141,14 +142,14 @@ func (n *node) split(level int) {
 	n.label, n.branch = part, &branch{children: []*node{&leaf}}
 }
 
-func (n *node) add(t *tensorInfo) {
+func (n *node) add(t loader.Tensor) {
 	if n.tensors == 0 {
-		n.file, n.offset = int32(t.File), t.Offset
+		n.file, n.offset = int32(t.File()), t.Offset()
 	}
 	n.tensors++
-	n.elements += t.Elements
-	n.bytes += t.StoredBytes
-	n.kinds = n.kinds.add(t.kind())
+	n.elements += t.Elements()
+	n.bytes += t.StoredBytes()
+	n.kinds = n.kinds.add(report.Kind(t))
 }
 
 // join makes one node of a prefix and the only thing below it.

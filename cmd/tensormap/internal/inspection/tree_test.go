@@ -1,6 +1,8 @@
 package inspection
 
 import (
+	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -12,21 +14,35 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// entry is a tensor for tests: its elements are those of its shape, a byte each unless it is
-// F32.
-func entry(name string, dtype layout.DType, shape ...int) tensorInfo {
-	n, _ := layout.Elements(shape)
-	return tensorInfo{Name: name, DType: dtype, Shape: shape, Elements: n, StoredBytes: n * uint64(dtype.BlockBytes())}
+// entry is a tensor for tests.
+type entry struct {
+	name  string
+	dtype layout.DType
+	shape []int
 }
 
-func pointers(tensors []tensorInfo) iter.Seq[*tensorInfo] {
-	return func(yield func(*tensorInfo) bool) {
-		for i := range tensors {
-			if !yield(&tensors[i]) {
-				return
-			}
-		}
+// tensors returns the tensors of a file that lists these. Their bytes come the other way round.
+func tensors(t *testing.T, list ...entry) iter.Seq[loader.Tensor] {
+	t.Helper()
+	var header strings.Builder
+	end := uint64(0)
+	for _, e := range list {
+		n, _ := e.dtype.Size(e.shape)
+		end += n
 	}
+	size := end
+	for _, e := range list {
+		n, _ := e.dtype.Size(e.shape)
+		shape, _ := json.Marshal(e.shape)
+		fmt.Fprintf(&header, `,%q:{"dtype":"%v","shape":%s,"data_offsets":[%d,%d]}`, e.name, e.dtype, shape, end-n, end)
+		end -= n
+	}
+	m, err := loader.Open(modeltest.WriteSafeTensors(t, "{"+header.String()[1:]+"}", make([]byte, size)...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m.Tensors()
 }
 
 // outline is the tree's first column, with how many tensors each line stands for.
@@ -65,28 +81,28 @@ func TestTree(t *testing.T) {
 		{"the same braces twice", "x.0.l.{0,1}.w x.0.l.0.w x.0.l.1.w x.1.l.{0,1}.w x.1.l.0.w x.1.l.1.w",
 			"x.{0,1}.l 6|├─ {0,1}.w 2|└─ {0,1}.w 4"},
 	} {
-		var tensors []tensorInfo
+		var list []entry
 		for name := range strings.FieldsSeq(test.names) {
 			shape := []int{2, 3}
 			if strings.Contains(name, "!") {
 				shape = []int{6}
 			}
-			tensors = append(tensors, entry(name, layout.U8, shape...))
+			list = append(list, entry{name, layout.U8, shape})
 		}
-		if got := strings.Join(outline(newTree(pointers(tensors))), "|"); got != test.want {
+		if got := strings.Join(outline(newTree(tensors(t, list...))), "|"); got != test.want {
 			t.Errorf("%s:\n%s\nwant\n%s", test.why, got, test.want)
 		}
 	}
 }
 
 func TestTreeSums(t *testing.T) {
-	tensors := []tensorInfo{
-		entry("blk.0.q", layout.F32, 8, 4), entry("blk.0.n", layout.F32, 8),
-		entry("blk.1.q", layout.I8, 8, 4), entry("blk.1.n", layout.F32, 8),
-		entry("out", layout.F16, 1000),
-	}
+	tree := newTree(tensors(t,
+		entry{"blk.0.q", layout.F32, []int{8, 4}}, entry{"blk.0.n", layout.F32, []int{8}},
+		entry{"blk.1.q", layout.I8, []int{8, 4}}, entry{"blk.1.n", layout.F32, []int{8}},
+		entry{"out", layout.F16, []int{1000}},
+	))
 	var b strings.Builder
-	newTree(pointers(tensors)).treeGrid(0).Write(&b, terminal.Screen{})
+	tree.treeGrid(0).Write(&b, terminal.Screen{})
 	const want = `NAME       TENSORS  ELEMENTS      SIZE   SHARE  DTYPE    SHAPE
 blk.{0,1}        4        80     224 B  10.1 %  F32, I8
 ├─ q             2        64     160 B   7.2 %  F32, I8    8×4
@@ -98,8 +114,10 @@ out              1     1.00K  1.95 KiB  89.9 %  F16       1000
 	}
 }
 
+var one = []int{1}
+
 func TestTreeDepth(t *testing.T) {
-	root := newTree(pointers([]tensorInfo{entry("a.b.x", layout.U8, 1), entry("a.b.y", layout.U8, 1), entry("a.c", layout.U8, 1)}))
+	root := newTree(tensors(t, entry{"a.b.x", layout.U8, one}, entry{"a.b.y", layout.U8, one}, entry{"a.c", layout.U8, one}))
 	for depth, want := range map[int]int{0: 5, 1: 1, 2: 3, 3: 5, 4: 5} {
 		if got := len(slices.Collect(root.treeGrid(depth).Rows)); got != want {
 			t.Errorf("depth %d: %d lines, want %d", depth, got, want)
@@ -109,7 +127,7 @@ func TestTreeDepth(t *testing.T) {
 
 // A name made of separators must not make a node of every byte.
 func TestTreeIsBounded(t *testing.T) {
-	root := newTree(pointers([]tensorInfo{entry(strings.Repeat(".", 1000), layout.U8, 1), entry(strings.Repeat("a.", 500), layout.U8, 1)}))
+	root := newTree(tensors(t, entry{strings.Repeat(".", 1000), layout.U8, one}, entry{strings.Repeat("a.", 500), layout.U8, one}))
 	if n := len(slices.Collect(root.treeGrid(0).Rows)); n != 2 {
 		t.Errorf("%d lines", n)
 	}
@@ -123,8 +141,7 @@ func TestTreeIsBounded(t *testing.T) {
 }
 
 func TestTreeNarrow(t *testing.T) {
-	tensors := []tensorInfo{entry("encoder.layer.0.attention.self.query.weight", layout.F32, 384, 384), entry("encoder.b", layout.F32, 384)}
-	root := newTree(pointers(tensors))
+	root := newTree(tensors(t, entry{"encoder.layer.0.attention.self.query.weight", layout.F32, []int{384, 384}}, entry{"encoder.b", layout.F32, []int{384}}))
 	for _, width := range []int{200, 80, 60, 50, 40} {
 		var b strings.Builder
 		root.treeGrid(0).Write(&b, terminal.Screen{Width: width})
@@ -181,14 +198,11 @@ func TestSort(t *testing.T) {
 		}
 	}
 	// Siblings of a tree, by sums.
-	tensors := []tensorInfo{entry("a.x", layout.U8, 3), entry("a.y", layout.U8, 4), entry("b", layout.U8, 6), entry("a.c", layout.I8, 2)}
-	for i := range tensors {
-		tensors[i].Offset = uint64(100 - i)
-	}
+	list := tensors(t, entry{"a.x", layout.U8, []int{3}}, entry{"a.y", layout.U8, []int{4}}, entry{"b", layout.U8, []int{6}}, entry{"a.c", layout.I8, []int{2}})
 	for order, want := range map[string]string{
 		"": "a x y c b", "name": "a c x y b", "size": "a y x c b", "offset": "b a c y x", "dtype": "a c x y b",
 	} {
-		root := newTree(pointers(tensors))
+		root := newTree(list)
 		root.sort(order)
 		var got []string
 		for row := range root.treeGrid(0).Rows {

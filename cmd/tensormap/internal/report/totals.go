@@ -18,11 +18,14 @@ func Exactly(short string, n, rounded uint64, unit string) string {
 }
 
 // Kind names how a tensor is stored: by its dtype, or by the scheme of a quantized weight.
-func Kind(t loader.Tensor) string {
+func Kind(t loader.Tensor) string { return cmp.Or(Scheme(t), t.DType().String()) }
+
+// Scheme names the scheme of a quantized weight; it is empty for other tensors.
+func Scheme(t loader.Tensor) string {
 	if w := t.Scheme(); w != nil {
 		return w.Scheme
 	}
-	return t.DType().String()
+	return ""
 }
 
 // Total sums tensors of one kind up.
