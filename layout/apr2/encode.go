@@ -196,7 +196,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		return w.file.Failf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
 			layout.Quote(t.Name), content, t.Raw)
 	}
-	w.blocks[w.file.Begun()-1] = stored // a tensor without elements has no blocks, and counts as raw
+	w.blocks[w.file.Begun-1] = stored // a tensor without elements has no blocks, and counts as raw
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (w *Writer) Close() error {
 			return w.file.Fail(err)
 		}
 	}
-	size := w.file.Plan().Size
+	size := w.file.Plan.Size
 	if err := w.file.Pad(size - footerSize); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (w *Writer) Close() error {
 	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc32)
 	footer = append(footer, magicEnd...)
 	footer = le.AppendUint64(footer, size)
-	if err := w.file.Write(footer); err != nil {
+	if _, err := w.file.Write(footer); err != nil {
 		return err
 	}
 	w.file.Fail(layout.ErrClosed)
@@ -245,7 +245,7 @@ func (w *Writer) writeHead() error {
 	if err := w.plan.measure(tensors); err != nil {
 		return err
 	}
-	w.file.Plan().Size = w.plan.size
+	w.file.Plan.Size = w.plan.size
 	sum := crc32.NewIEEE()
 	head := bufio.NewWriterSize(io.MultiWriter(io.NewOffsetWriter(w.headLast, 0), sum), headPiece)
 	if err := cmp.Or(w.plan.writeHead(head, tensors), head.Flush()); err != nil {

@@ -43,7 +43,7 @@ func TestCorrupted(t *testing.T) {
 	for _, data := range []layout.Bytes{literal, format.Read(t, "tiny"), format.Read(t, "behind")} {
 		h := format.MustDecode(t, data).Header
 		footer := len(data) - footerSize
-		for at, damaged := range layouttest.Flipped(data, layouttest.AllMasks()...) {
+		for at, damaged := range layouttest.Flipped(data) {
 			if index := at - int(h.IndexOffset); at >= headerSize && (index < 0 || index >= int(h.IndexSize)) && at < footer {
 				continue
 			}

@@ -115,11 +115,19 @@ func TestWitnessEncode(t *testing.T) {
 			}
 			for _, streamed := range []bool{false, true} {
 				if got := rewrite(t, f, data, &opts, streamed); !bytes.Equal(got, data) {
-					t.Errorf("streamed=%t: differs from byte %d on", streamed, layouttest.FirstDifference(got, data))
+					t.Errorf("streamed=%t: differs from byte %d on", streamed, firstDifference(got, data))
 				}
 			}
 		})
 	}
+}
+
+// firstDifference returns the first offset at which a and b differ, or at which the shorter ends.
+func firstDifference(a, b []byte) (at int) {
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	return at
 }
 
 func rewrite(t testing.TB, f *File, data []byte, opts *Options, streamed bool) []byte {

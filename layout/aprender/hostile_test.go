@@ -49,7 +49,7 @@ func TestTruncated(t *testing.T) {
 func TestCorrupted(t *testing.T) {
 	for _, data := range []layout.Bytes{literal, format.Read(t, "realizar-0.6")} {
 		ix := format.MustDecode(t, data).Index().Sections[2]
-		for at, damaged := range layouttest.Flipped(data, layouttest.AllMasks()...) {
+		for at, damaged := range layouttest.Flipped(data) {
 			if at < headerSize || at >= int(ix.Offset) && at < int(ix.Offset+ix.Size) {
 				format.Use(t, resum(slices.Clone(damaged)))
 			}

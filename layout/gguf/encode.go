@@ -126,7 +126,7 @@ func (h *headPlan) readable() bool {
 		if len(e.Key) == 0 || len(e.Key) > mostKey || !utf8.ValidString(e.Key) || strings.IndexByte(e.Key, 0) >= 0 {
 			return false
 		}
-		if slices.Contains(specialKeys, e.Key) {
+		if _, ok := specialKeys[e.Key]; ok {
 			few = append(few, e)
 		}
 	}

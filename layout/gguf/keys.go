@@ -63,7 +63,7 @@ func (d *decoder) metadata() {
 	}
 	k.kvs = make([]kv, 0, d.kvCount)
 	k.names = layout.NewNames(int(d.kvCount))
-	var special special
+	special := make(special)
 	for i := range d.kvCount {
 		key := d.key()
 		typeAt := d.Offset()

@@ -1,10 +1,6 @@
 package gguf
 
-import (
-	"slices"
-
-	"github.com/tensormap/tensormap/layout"
-)
+import "github.com/tensormap/tensormap/layout"
 
 const (
 	keyAlignment    = "general.alignment"
@@ -14,72 +10,56 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
-// specialKeys are those of the values in special.
-var specialKeys = []string{keyAlignment, keySplitNo, keySplitCount, keySplitTensors}
-
-// special holds the values that opening needs to know: the alignment, and the parts of a split.
-type special struct {
-	alignment, no, count, tensors noted
+// specialKeys are those of the values that opening needs to know, with their types: the alignment, and the parts of a split.
+var specialKeys = map[string]Type{
+	keyAlignment: TypeUint32, keySplitNo: TypeUint16, keySplitCount: TypeUint16, keySplitTensors: TypeInt32,
 }
 
-// noted is an integer that the file states at off, if it is there.
-type noted struct {
-	value uint64
-	off   uint64
-	there bool
-}
+// special holds the values of specialKeys that the file states.
+type special map[string]noted
 
-// note keeps the value of key if special has a place for it.
-func (s *special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
-	switch string(key) {
-	case keyAlignment:
-		s.alignment.set(d, keyAlignment, TypeUint32, typ, b, off)
-	case keySplitNo:
-		s.no.set(d, keySplitNo, TypeUint16, typ, b, off)
-	case keySplitCount:
-		s.count.set(d, keySplitCount, TypeUint16, typ, b, off)
-	case keySplitTensors:
-		s.tensors.set(d, keySplitTensors, TypeInt32, typ, b, off)
-	}
-}
+// noted is an integer at an offset of the file.
+type noted struct{ value, off uint64 }
 
-func (n *noted) set(d *decoder, key string, want, typ Type, b []byte, off uint64) {
-	if typ != want {
-		d.Fail(off-4, key, layout.ErrInvalid, "of type %v, not %v", typ, want)
-		return
-	}
-	*n = noted{off: off, there: true}
-	if d.file.width.big {
-		b = slices.Clone(b)
-		slices.Reverse(b)
-	}
-	for i, c := range b {
-		n.value |= uint64(c) << (8 * i)
+// note keeps b, the value of key at offset off, if key is one of specialKeys.
+func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
+	order := d.file.width.order()
+	switch want, ok := specialKeys[string(key)]; {
+	case !ok:
+	case typ != want:
+		d.Fail(off-4, string(key), layout.ErrInvalid, "of type %v, not %v", typ, want)
+	case len(b) == 2:
+		s[string(key)] = noted{uint64(order.Uint16(b)), off}
+	default:
+		s[string(key)] = noted{uint64(order.Uint32(b)), off}
 	}
 }
 
 // apply checks the values and gives them to d.
-func (s *special) apply(d *decoder) {
-	if a := s.alignment; a.there {
+func (s special) apply(d *decoder) {
+	if a, ok := s[keyAlignment]; ok {
 		d.align = a.value
 		if a.value < leastAlign || a.value > mostAlign || a.value&(a.value-1) != 0 {
 			d.Fail(a.off, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", a.value, leastAlign, mostAlign)
 		}
 	}
-	if !s.count.there || s.count.value < 2 {
+	count := s[keySplitCount]
+	if count.value < 2 {
 		return // one file, whatever else it says
 	}
-	switch {
-	case !s.no.there:
-		d.Fail(s.count.off, keySplitNo, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, s.count.value)
-	case !s.tensors.there:
-		d.Fail(s.count.off, keySplitTensors, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, s.count.value)
-	case s.no.value >= s.count.value:
-		d.Fail(s.no.off, keySplitNo, layout.ErrInvalid, "%d, though there are %d files", s.no.value, s.count.value)
-	case int32(s.tensors.value) < 0 || uint64(int32(s.tensors.value)) < d.tensorCount:
-		d.Fail(s.tensors.off, keySplitTensors, layout.ErrInvalid, "%d, though this file alone has %d", int32(s.tensors.value), d.tensorCount)
+	for _, key := range []string{keySplitNo, keySplitTensors} {
+		if _, ok := s[key]; !ok {
+			d.Fail(count.off, key, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, count.value)
+		}
 	}
-	d.file.split = split{uint16(s.no.value), uint16(s.count.value), int32(s.tensors.value)}
+	no, tensors := s[keySplitNo], s[keySplitTensors]
+	if no.value >= count.value {
+		d.Fail(no.off, keySplitNo, layout.ErrInvalid, "%d, though there are %d files", no.value, count.value)
+	}
+	if n := int32(tensors.value); n < 0 || uint64(n) < d.tensorCount {
+		d.Fail(tensors.off, keySplitTensors, layout.ErrInvalid, "%d, though this file alone has %d", n, d.tensorCount)
+	}
+	d.file.split = split{uint16(no.value), uint16(count.value), int32(tensors.value)}
 }
 
 // split says which part of a model a file is.

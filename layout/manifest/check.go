@@ -20,11 +20,11 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 
 // errorAt returns an error about the name of shard i.
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
-	path := []any{"shards", i, "file"}
+	path, field := []any{"shards", i, "file"}, "shards.file"
 	if m.Of == layout.SafeTensors {
-		path = []any{"weight_map", string(m.names.At(slices.Index(m.shardOf, uint32(i))))}
+		path, field = []any{"weight_map", string(m.names.At(slices.Index(m.shardOf, uint32(i))))}, "weight_map"
 	}
-	return m.errorf(path, m.fileField(), sentinel, format, args...)
+	return m.errorf(path, field, sentinel, format, args...)
 }
 
 // Unusable returns the error of shard i being of no use, because of err.

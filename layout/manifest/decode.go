@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -52,10 +53,8 @@ type decoder struct {
 	others [][]byte         // the first keys
 	m      *File
 
-	names   *layout.NameList // of the map
-	shardOf []uint32         // of each; of an index a position in files
-	files   []string         // of an index, in the order of the map
-	wrong   error            // about the tensor after those in shardOf
+	files []string // of an index, in the order of its map; m.shardOf has positions in them first
+	wrong error    // about the tensor after those in m.shardOf
 }
 
 // value is the value of a key of the manifest.
@@ -77,7 +76,7 @@ func (d *decoder) decode() error {
 	case apr2 && index:
 		return d.errorf(0, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
 	case apr2:
-		return inOrder(d.shards, d.count, d.shardMap, d.metadata, d.marks)
+		return inOrder(d.shards, d.count, d.shardMap, d.metadata)
 	case index:
 		return inOrder(d.weightMap, d.metadata, d.totalSize)
 	}
@@ -131,7 +130,7 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 	if key == "weight_map" {
 		place = d.fileNamed()
 	}
-	d.names, d.shardOf, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
+	d.m.names, d.m.shardOf, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
 		if d.wrong != nil {
 			s.Skip()
 			return 0, true
@@ -139,7 +138,7 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 		shard, d.wrong = place(s, name)
 		return shard, d.wrong == nil
 	})
-	return len(d.names.Spans)
+	return len(d.m.names.Spans)
 }
 
 // position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
@@ -287,7 +286,7 @@ func (d *decoder) mistyped(v leaf, field, which, want string) *layout.FormatErro
 // shards reads the list of files (APR2).
 func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
-	d.m.signed = d.has("signature")
+	d.m.sharded, d.m.signed, d.m.versioned = d.root("sharded").kind == 't', d.has("signature"), d.has("apr_version")
 	if d.has("encryption") {
 		keys, err := sealed.Parse(d.text, layout.Manifest, 0, &d.lim)
 		if err != nil {
@@ -387,15 +386,15 @@ func (d *decoder) shardMap() error {
 	if err := d.checkMap(key); err != nil {
 		return err
 	}
-	for i, shard := range d.shardOf {
+	for i, shard := range d.m.shardOf {
 		if uint64(shard) >= uint64(len(d.m.Shards)) {
-			name := d.names.At(i)
+			name := d.m.names.At(i)
 			s := d.scan(jsontext.Locate(d.text, key, string(name)))
 			v := readLeaf(&s)
 			return d.errorf(v.at, key, layout.ErrInvalid, "shard %s of %d", v.text, len(d.m.Shards)).OfTensor(name)
 		}
 	}
-	return d.accept()
+	return d.wrong
 }
 
 // checkMap makes sure that the map of tensors is there and within the limits.
@@ -404,24 +403,9 @@ func (d *decoder) checkMap(key string) error {
 	if object.kind != '{' {
 		return d.mistyped(object, key, "", "an object")
 	}
-	if n := len(d.names.Spans); uint64(n) > d.lim.Tensors {
+	if n := len(d.m.names.Spans); uint64(n) > d.lim.Tensors {
 		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
 	}
-	return nil
-}
-
-// accept makes the map the manifest's, unless something is wrong with it.
-func (d *decoder) accept() error {
-	if d.wrong == nil {
-		d.m.names, d.m.shardOf = d.names, d.shardOf
-	}
-	return d.wrong
-}
-
-// marks notes what is there for readers of other kinds.
-func (d *decoder) marks() error {
-	d.m.sharded = d.root("sharded").kind == 't'
-	d.m.versioned = d.has("apr_version")
 	return nil
 }
 
@@ -430,10 +414,10 @@ func (d *decoder) marks() error {
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
 	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
-	if err := inOrder(func() error { return d.checkMap(key) }, d.accept); err != nil {
+	if err := cmp.Or(d.checkMap(key), d.wrong); err != nil {
 		return err
 	}
-	if len(d.shardOf) == 0 {
+	if len(d.m.shardOf) == 0 {
 		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
 	}
 	names := slices.Clone(d.files)
@@ -447,8 +431,8 @@ func (d *decoder) weightMap() error {
 		at, _ := slices.BinarySearch(names, name)
 		places[i] = uint32(at)
 	}
-	for i, f := range d.shardOf {
-		d.shardOf[i] = places[f]
+	for i, f := range d.m.shardOf {
+		d.m.shardOf[i] = places[f]
 	}
 	return nil
 }

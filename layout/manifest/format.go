@@ -70,14 +70,6 @@ type Shard struct {
 // sumsAt holds the offsets of what the text says of a shard's checksums.
 type sumsAt struct{ crc32, sha256 uint64 }
 
-// fileField returns the field with the names of files.
-func (m *File) fileField() string {
-	if m.Of == layout.APR2 {
-		return "shards.file"
-	}
-	return "weight_map"
-}
-
 // mapKey returns the key of the object with the tensors' places.
 func (m *File) mapKey() string {
 	if m.Of == layout.APR2 {

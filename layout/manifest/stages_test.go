@@ -18,7 +18,7 @@ func TestStages(t *testing.T) {
 		if err := d.decode(); err == nil {
 			t.Errorf("%s: no error", doc)
 		}
-		if m := d.m; len(m.shardOf) > 0 || m.metadata != nil || m.versioned || m.total != "" {
+		if m := d.m; m.metadata != nil || m.total != "" {
 			t.Errorf("%s: read on: %+v", doc, m)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -76,10 +75,7 @@ type text struct{ at, n int }
 func (m *module) text(t text) []byte { return m.texts[t.at : t.at+t.n] }
 
 func (m *module) addText(b []byte) text {
-	if len(b) > cap(m.texts)-len(m.texts) {
-		m.texts = slices.Grow(m.texts, max(len(b), len(m.texts)))
-	}
-	m.texts = append(m.texts, b...)
+	m.texts = append(doubling.Grow(m.texts, len(b)), b...)
 	return text{len(m.texts) - len(b), len(b)}
 }
 

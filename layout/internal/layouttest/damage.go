@@ -35,8 +35,13 @@ func Overwritten(data layout.Bytes, width int, values ...uint64) iter.Seq2[int, 
 }
 
 // Flipped yields copies of data in which one byte differs by the bits of one of masks, like
-// those of Overwritten.
+// those of Overwritten. Without masks the byte takes every other value.
 func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
+	if len(masks) == 0 {
+		for m := range math.MaxUint8 {
+			masks = append(masks, byte(m+1))
+		}
+	}
 	return damaged(data, 1, len(masks), func(field []byte, i int) { field[0] ^= masks[i] })
 }
 
@@ -63,25 +68,11 @@ func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way i
 // Extremes returns the numbers of width bytes, 1, 2, 4 or 8, at which counts, sizes and offsets go
 // wrong: 0, and the ends of signs and words.
 func Extremes(width int) []uint64 {
-	all := []uint64{0, 1, math.MaxInt8, 1 << 7, math.MaxUint8}
-	switch width {
-	case 2:
-		all = []uint64{0, 1, math.MaxInt16, 1 << 15, math.MaxUint16}
-	case 4:
-		all = []uint64{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32}
-	case 8:
-		all = []uint64{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32, 1 << 32, math.MaxInt64, 1 << 63, math.MaxUint64}
+	least, most := []uint64{0, 1}, uint64(math.MaxUint64)>>(64-8*width)
+	if width == 8 {
+		least = append(Extremes(4), 1<<32)
 	}
-	return all
-}
-
-// AllMasks returns the masks that change a byte into every other.
-func AllMasks() []byte {
-	masks := make([]byte, math.MaxUint8)
-	for i := range masks {
-		masks[i] = byte(i + 1)
-	}
-	return masks
+	return append(least, most>>1, most>>1+1, most)
 }
 
 // Patched returns data with other bytes. patches are pairs of an offset and a string.
@@ -95,14 +86,3 @@ func Patched(data layout.Bytes, patches ...any) layout.Bytes {
 
 // Zeros returns n bytes of zero.
 func Zeros(n int) string { return strings.Repeat("\x00", n) }
-
-// FirstDifference returns the first offset at which a and b differ, or at which the shorter ends.
-func FirstDifference(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}

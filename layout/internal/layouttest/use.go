@@ -38,15 +38,16 @@ func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
 		return none
 	}
 	CheckIndex(t, f.Index(), data)
-	got := x.ask(t, f, data)
+	got := x.Again(t, f, data)
 	if x.Promises != nil {
 		x.Promises(t, f, data, got)
 	}
 	return f
 }
 
-// ask calls all methods of f, which was decoded from data or from its earlier contents.
-func (x *Format[F]) ask(t testing.TB, f F, data layout.Bytes) *Answers {
+// Again calls all methods of f, which was decoded from data or from its earlier contents. Each result may
+// be an error, but one in good form.
+func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) *Answers {
 	t.Helper()
 	got := new(Answers)
 	if got.Metadata, got.MetadataErr = f.Metadata(data); got.MetadataErr != nil {
@@ -91,13 +92,6 @@ func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 			}
 		}
 	}
-}
-
-// Again calls all methods of f after data has changed since f was decoded. Each result may
-// be an error, but one in good form.
-func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) {
-	t.Helper()
-	x.ask(t, f, data)
 }
 
 // WellFormed makes sure that an error says what is wrong, and where in data.

@@ -54,8 +54,8 @@ func Sized(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
 // File is the mechanism under a format's writer. Once a method has failed, the file is of no use and
 // every later call fails alike.
 type File struct {
+	Plan Plan
 	dst  io.Writer
-	plan Plan
 	near []layout.Tensor // some tensors of the plan, the one to come among them
 	from int             // the number of the first
 	Mark
@@ -64,12 +64,12 @@ type File struct {
 
 // Mark is how far a File has come.
 type Mark struct {
-	next    int    // the tensor to come
+	Begun   int    // tensors
 	Written uint64 // bytes
 }
 
 // New returns a File that writes the tensors of plan to dst. Nothing is written yet.
-func New(dst io.Writer, plan Plan) *File { return &File{dst: dst, plan: plan} }
+func New(dst io.Writer, plan Plan) *File { return &File{Plan: plan, dst: dst} }
 
 // Tensor describes tensor i of the plan, until another is asked for. It is nil if there is none.
 func (f *File) Tensor(i int) *layout.Tensor {
@@ -85,10 +85,10 @@ func (f *File) Tensor(i int) *layout.Tensor {
 // fetch reads tensor i and those after it: a part of all, since every time those before i are passed by.
 func (f *File) fetch(i int) {
 	const few, parts = 256, 16
-	most := max(few, f.plan.Count/parts)
-	f.from, f.near = i, make([]layout.Tensor, 0, min(most, max(0, f.plan.Count-i)))
+	most := max(few, f.Plan.Count/parts)
+	f.from, f.near = i, make([]layout.Tensor, 0, min(most, max(0, f.Plan.Count-i)))
 	var names []byte
-	for t := range f.plan.Tensors {
+	for t := range f.Plan.Tensors {
 		if i--; i >= 0 {
 			continue
 		}
@@ -102,12 +102,6 @@ func (f *File) fetch(i int) {
 	}
 }
 
-// Plan returns the plan of the file.
-func (f *File) Plan() *Plan { return &f.plan }
-
-// Begun returns the number of tensors that have been begun.
-func (f *File) Begun() int { return f.next }
-
 // Err returns the error that ended the work, or nil.
 func (f *File) Err() error { return f.err }
 
@@ -119,37 +113,29 @@ func (f *File) Fail(err error) error {
 
 // Failf fails with an error about a field at an offset.
 func (f *File) Failf(at uint64, field string, sentinel error, format string, args ...any) error {
-	return f.Fail(layout.Errorf(f.plan.Format, at, field, sentinel, format, args...))
+	return f.Fail(layout.Errorf(f.Plan.Format, at, field, sentinel, format, args...))
 }
 
 // Write writes bytes that belong to no tensor.
-func (f *File) Write(b []byte) error {
-	n, err := f.dst.Write(b)
+func (f *File) Write(b []byte) (n int, err error) {
+	n, err = f.dst.Write(b)
 	f.Written += uint64(n)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return f.Fail(err)
+		f.Fail(err)
 	}
-	return nil
+	return n, err
 }
 
 // Head writes what write hands to w, such as all that precedes the tensors, in large pieces.
 func (f *File) Head(write func(w *bufio.Writer) error) error {
-	w := bufio.NewWriterSize(headWriter{f}, 64<<10)
+	w := bufio.NewWriterSize(f, 64<<10)
 	if err := write(w); err != nil {
 		return err
 	}
 	return w.Flush()
-}
-
-type headWriter struct{ file *File }
-
-func (w headWriter) Write(b []byte) (int, error) {
-	before := w.file.Written
-	err := w.file.Write(b)
-	return int(w.file.Written - before), err
 }
 
 // Encoder writes the head of a file, or counts its bytes.
@@ -187,12 +173,15 @@ const mostAlign = 4096
 var zeros [mostAlign]byte
 
 // Pad writes zeros up to an offset, fewer than 4096.
-func (f *File) Pad(to uint64) error { return f.Write(zeros[:to-f.Written]) }
+func (f *File) Pad(to uint64) error {
+	_, err := f.Write(zeros[:to-f.Written])
+	return err
+}
 
 // Complete makes sure that all tensors are written.
 func (f *File) Complete() error {
-	if n := f.plan.Count; f.err == nil && f.next < n {
-		return f.Failf(f.Written, f.plan.Fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.next, n)
+	if n := f.Plan.Count; f.err == nil && f.Begun < n {
+		return f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.Begun, n)
 	}
 	return f.err
 }
@@ -202,12 +191,12 @@ func (f *File) begin() (*layout.Tensor, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	t := f.Tensor(f.next)
+	t := f.Tensor(f.Begun)
 	if t == nil {
-		return nil, f.Failf(f.Written, f.plan.Fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.next)
+		return nil, f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.Begun)
 	}
-	f.next++
-	t.Offset = (f.Written + f.plan.Align - 1) &^ (f.plan.Align - 1) // as planned if all sizes were known
+	f.Begun++
+	t.Offset = (f.Written + f.Plan.Align - 1) &^ (f.Plan.Align - 1) // as planned if all sizes were known
 	return t, f.Pad(t.Offset)
 }
 
@@ -226,8 +215,8 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 // write gives write a destination for at most so many bytes of t.
 func (f *File) write(t *layout.Tensor, most uint64, write func(dst io.Writer) error) (size uint64, err error) {
 	dst := bounded{file: f, tensor: t, most: most}
-	if f.plan.Filter != nil {
-		write = f.plan.Filter(t, f.next-1, write)
+	if f.Plan.Filter != nil {
+		write = f.Plan.Filter(t, f.Begun-1, write)
 	}
 	err = write(&dst)
 	if f.err != nil {
@@ -250,13 +239,11 @@ func (d *bounded) Write(b []byte) (int, error) {
 		return 0, f.err
 	}
 	if uint64(len(b)) > d.most-d.n {
-		return 0, f.Failf(d.tensor.Offset, f.plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
+		return 0, f.Failf(d.tensor.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
 	}
-	before := f.Written
-	err := f.Write(b)
-	n := f.Written - before
-	d.n += n
-	return int(n), err
+	n, err := f.Write(b)
+	d.n += uint64(n)
+	return n, err
 }
 
 // Tensors has the methods of a format's writer that write tensors.
@@ -267,14 +254,14 @@ func NewTensors(f *File) Tensors { return Tensors{f} }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
 // compressed.
-func (w *Tensors) Size() uint64 { return w.file.plan.Size }
+func (w *Tensors) Size() uint64 { return w.file.Plan.Size }
 
 // Written returns the number of bytes written so far.
 func (w *Tensors) Written() uint64 { return w.file.Written }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Tensors) WriteTensor(b []byte) error {
-	if w.file.plan.Filter != nil {
+	if w.file.Plan.Filter != nil {
 		return w.WriteTensorFunc(func(dst io.Writer) error {
 			_, err := dst.Write(b)
 			return err
@@ -287,7 +274,8 @@ func (w *Tensors) WriteTensor(b []byte) error {
 	if err := w.checkSize(t, uint64(len(b))); err != nil {
 		return err
 	}
-	return w.file.Write(b)
+	_, err = w.file.Write(b)
+	return err
 }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
@@ -309,7 +297,7 @@ func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
 	if n == t.Stored {
 		return nil
 	}
-	return w.file.Failf(t.Offset, w.file.plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
+	return w.file.Failf(t.Offset, w.file.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
@@ -318,7 +306,7 @@ func (w *Tensors) Close() error {
 	if err := w.file.Complete(); err != nil {
 		return err
 	}
-	if err := w.file.Pad(w.file.plan.Size); err != nil {
+	if err := w.file.Pad(w.file.Plan.Size); err != nil {
 		return err
 	}
 	w.file.Fail(layout.ErrClosed)

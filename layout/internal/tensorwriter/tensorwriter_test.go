@@ -27,8 +27,9 @@ func TestWrite(t *testing.T) {
 	var out bytes.Buffer
 	f, w := begin(&out, 3, 2, 5, 0)
 	var mark Mark
+	_, err := f.Write([]byte("head"))
 	for i, err := range []error{
-		f.Write([]byte("head")),
+		err,
 		w.WriteTensor([]byte("abc")),
 		w.WriteTensorFunc(func(dst io.Writer) error { _, err := io.Copy(dst, strings.NewReader("de")); return err }),
 		w.WriteTensorFunc(func(dst io.Writer) error {
