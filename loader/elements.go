@@ -33,16 +33,10 @@ func (t Tensor) bytes() ([]byte, error) {
 	}
 	if t.ZeroCopy() {
 		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
-		if err != nil {
-			return nil, t.wrap(err)
-		}
-		return b, nil
+		return b, t.wrap(err)
 	}
 	b, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
-	if err != nil {
-		return nil, t.wrap(err)
-	}
-	return b.Bytes, nil
+	return b.Bytes, t.wrap(err)
 }
 
 // kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease. It

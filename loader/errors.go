@@ -39,6 +39,14 @@ type fileError struct {
 	err  error
 }
 
+// inFile says that err, if it is not nil, is about the file at path.
+func inFile(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fileError{path, err}
+}
+
 func (e *fileError) Unwrap() error { return e.err }
 
 func (e *fileError) Error() string {

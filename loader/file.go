@@ -5,8 +5,10 @@ import (
 	"errors"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader/internal/plan"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -31,15 +33,16 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		f.align /= 2
 	}
 	f.index = f.layout.Index()
-	f.reveal(s.cipher)
 	if s.packed != nil {
 		packed := f
 		packed.mapping = s.packed
-		packed.unsealed = nil
 		packed.showContent()
 		f.packed = &packed
-		f.showContent()
 	}
+	if s.cipher != nil { // else it is not encrypted, or there is no key
+		f.unsealed = unsealed.New(f.path, s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
+	}
+	f.showContent()
 	return f, nil
 }
 
@@ -104,10 +107,10 @@ func (f *file) during(ctx context.Context) *file {
 
 // of returns the file to read a tensor from.
 func (f *file) of(desc *layout.Tensor) *file {
-	if f.packed != nil && f.unsealed == nil && desc.Encoding != layout.Raw {
-		return f.packed
+	if desc.Encoding == layout.Raw {
+		return f
 	}
-	return f
+	return f.afar()
 }
 
 // afar returns the file whose bytes go from the caller's reader to memory, past the file that it keeps.

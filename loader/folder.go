@@ -95,17 +95,6 @@ func (d *folder) inside() (*os.Root, error) {
 	return d.root, nil
 }
 
-// keep takes over f for as long as the model lives, unless there are too many.
-func (d *folder) keep(f *os.File) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.kept) >= mostKept {
-		return false
-	}
-	d.kept = append(d.kept, f)
-	return true
-}
-
 // dirEntry is a file of a folder.
 type dirEntry struct {
 	folder *folder
@@ -219,12 +208,16 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.named(err)
 }
 
-// keep keeps f open for the reads to come, if there is room. If two come at the same time, one may
-// be kept in vain until the model is closed.
+// keep keeps f open for the reads to come, as long as the model lives, if there is room. If two come at the same time,
+// one may be kept in vain.
 func (e *dirEntry) keep(f *os.File) bool {
-	if !e.folder.keep(f) {
+	d := e.folder
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.kept) >= mostKept {
 		return false
 	}
+	d.kept = append(d.kept, f)
 	e.file.Store(f)
 	return true
 }

@@ -17,10 +17,7 @@ func OpenFS(fsys fs.FS, name string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	var own Options
-	if opts != nil {
-		own = *opts
-	}
+	own := opts.withDefaults()
 	own.OwnReader = true
 	return OpenReaderAt(context.Background(), r, size, &own)
 }
@@ -35,13 +32,13 @@ type fsFile struct {
 
 var _ SiblingOpener = fsFile{}
 
-func openIn(fsys fs.FS, name string) (r fsFile, size int64, err error) {
+func openIn(fsys fs.FS, name string) (r io.ReaderAt, size int64, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
-		return r, 0, err
+		return nil, 0, err
 	}
 	defer func() {
-		if r.File == nil { // Stat may have panicked
+		if r == nil { // Stat may have panicked
 			f.Close()
 		}
 	}()
@@ -56,7 +53,7 @@ func openIn(fsys fs.FS, name string) (r fsFile, size int64, err error) {
 	default:
 		return fsFile{f, at, fsys, name}, info.Size(), nil
 	}
-	return r, 0, err
+	return nil, 0, err
 }
 
 // Name returns the path in the file system.
@@ -64,9 +61,5 @@ func (f fsFile) Name() string { return f.name }
 
 // OpenSibling opens the file called name in the same directory.
 func (f fsFile) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
-	r, size, err := openIn(f.fsys, path.Join(path.Dir(f.name), name))
-	if err != nil {
-		return nil, 0, err
-	}
-	return r, size, nil
+	return openIn(f.fsys, path.Join(path.Dir(f.name), name))
 }

@@ -70,10 +70,7 @@ func readBeside(ctx context.Context, from source, name string, most uint64) ([]b
 		b = bytes.Clone(view) // a view would not outlive the file
 		return err
 	})
-	if err != nil {
-		return nil, &fileError{s.path, err}
-	}
-	return b, nil
+	return b, inFile(s.path, err)
 }
 
 // guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.
@@ -81,7 +78,7 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil
 	}
-	err := mmapio.Guard(func() error {
+	return inFile(s.path, mmapio.Guard(func() error {
 		var d *layout.Digests
 		var err error
 		if keeper, keeps := s.reader.(VerifiedKeeper); keeps {
@@ -102,11 +99,7 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 		}
 		s.keepHead(d.Head)
 		return nil
-	})
-	if err != nil {
-		return &fileError{s.path, err}
-	}
-	return nil
+	}))
 }
 
 // KeepVerified makes a reader of size bytes keep nothing that by does not vouch for. name is the file's in
@@ -141,10 +134,10 @@ func (v *verification) guard(s *stored, private bool) error {
 	case private && !s.data.Aliased():
 		v.chunks = verified.NewChunks(v.File, private)
 		s.data = v.reading(s.data)
-		s.index = v.reading(s.index)
+		s.index = v.reading(s.index.(*mmapio.Mapping))
 		return nil
 	}
-	if index, ok := s.index.(*mmapio.Mapping); ok && index != s.data {
+	if index := s.index.(*mmapio.Mapping); index != s.data {
 		index.Check(v.checking(index.Unchecked))
 	}
 	if !private {

@@ -15,161 +15,104 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// members are the files of a model: one by itself, or those that a manifest or a split names.
-type members interface {
-	// open opens the files that are not open yet, and returns all in order. On error it returns
-	// those that are open.
-	open(ctx context.Context, from source, lim *layout.Limits) ([]file, error)
-	// stitch makes one table of the files' tensors.
-	stitch(files []file, lim *layout.Limits) (*shard.Table, error)
-	// manifest returns the manifest among them, or nil.
-	manifest() *manifest.File
-}
-
-// membersOf returns the members of the model that first leads to.
-func membersOf(first file) (members, error) {
+// openMembers opens the other files of the model that first leads to, and makes one table of the tensors of all. The model
+// is first alone, the shards that first names, which come before it, or a GGUF split. On error openMembers returns
+// the files that are open.
+func openMembers(ctx context.Context, first file, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	if m, ok := first.layout.(*manifest.File); ok {
-		return listed{first, m, m.Roster()}, nil
+		return openListed(ctx, first, m, from, lim)
 	}
 	split, err := shard.SplitOf(first.layout, first.path)
-	if err != nil || split == nil {
-		return alone{first}, err
+	if err == nil && split != nil {
+		return openSplit(ctx, first, split, from, lim)
 	}
-	return parts{first, split}, nil
+	return []file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// alone is a model of one file.
-type alone struct{ first file }
-
-func (a alone) open(context.Context, source, *layout.Limits) ([]file, error) {
-	return []file{a.first}, nil
-}
-
-func (a alone) stitch([]file, *layout.Limits) (*shard.Table, error) {
-	return &shard.Table{Tensors: a.first.index.Tensors, Names: a.first.index.Names}, nil
-}
-
-func (a alone) manifest() *manifest.File { return nil }
-
-// listed is a manifest and the shards that it names. The manifest is the last of the files.
-type listed struct {
-	first file
-	*manifest.File
-	roster *layout.Roster // of the shards, or nil
-}
-
-func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
-	var shards distinct
-	files, err := openAll(len(l.Shards), from, func(i int) (file, error) {
-		s, err := from.open(ctx, l.Shards[i].Name, l.FollowLinks)
+// openListed does what openMembers does, for a manifest.
+func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) (files []file, table *shard.Table, err error) {
+	roster := m.Roster()
+	var opened sync.Map // positions of shards, by mmapio.FileNumber
+	files, err = openAll(len(m.Shards), from, func(i int) (file, error) {
+		s, err := from.open(ctx, m.Shards[i].Name, m.FollowLinks)
 		if err != nil {
-			return file{}, l.Unusable(i, err)
+			return file{}, m.Unusable(i, err)
 		}
-		defer s.done()
-		if j, twice := shards.add(identityOf(s), i); twice {
-			s.close()
-			return file{}, l.Same(i, j)
-		}
-		defer s.reuse()()
-		if err := l.CheckSize(i, s.data.Size()); err != nil {
-			s.close()
-			return file{}, err
-		}
-		if err := l.CheckHead(i, s.index); err != nil {
-			s.close()
-			return file{}, err
-		}
-		f, err := decodeStored(s, l.roster.Limits(lim, i))
-		if err != nil {
-			return file{}, &fileError{s.path, err}
-		}
-		if err := l.CheckSealed(i, f.layout); err != nil {
-			s.close()
-			return file{}, err
-		}
-		if s.reader == nil { // or else the footer may be a journey away
-			if err := mmapio.Guard(func() error { return l.CheckChecksum(i, f.layout, s.index) }); err != nil {
-				s.close()
-				return file{}, err
+		return s.member(func() (f file, err error) {
+			if number, ok := identityOf(s).Number(); ok {
+				if j, twice := opened.LoadOrStore(number, i); twice {
+					return f, m.Same(i, j.(int))
+				}
 			}
-		}
-		return f, nil
+			if err := m.CheckSize(i, s.data.Size()); err != nil {
+				return f, err
+			}
+			if err := m.CheckHead(i, s.index); err != nil {
+				return f, err
+			}
+			if f, err = decodeStored(s, roster.Limits(lim, i)); err != nil {
+				return f, &fileError{s.path, err}
+			}
+			if err := m.CheckSealed(i, f.layout); err != nil {
+				return f, err
+			}
+			if s.reader == nil { // or else the footer may be a journey away
+				err = mmapio.Guard(func() error { return m.CheckChecksum(i, f.layout, s.index) })
+			}
+			return f, err
+		})
 	})
-	return append(files, l.first), err
+	if err == nil {
+		table, err = shard.Stitch(m, roster, indexes(files), lim)
+	}
+	return append(files, first), table, err
 }
 
-func (l listed) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	return shard.Stitch(l.File, l.roster, partsOf(files[:len(files)-1]), lim)
-}
-
-func (l listed) manifest() *manifest.File { return l.File }
-
-// parts is a GGUF split, opened by any one of its files.
-type parts struct {
-	first file
-	*shard.Split
-}
-
-func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
-	files, err := openAll(p.Count, from, func(i int) (file, error) {
-		if i == p.No {
-			return p.first, nil
+// openSplit does what openMembers does, for a file of a GGUF split.
+func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) (files []file, table *shard.Table, err error) {
+	files, err = openAll(split.Count, from, func(i int) (file, error) {
+		if i == split.No {
+			return first, nil
 		}
-		s, err := from.open(ctx, p.Name(i), true)
+		s, err := from.open(ctx, split.Name(i), true)
 		if err != nil {
-			return file{}, p.Unusable(p.first.layout, i, err)
+			return file{}, split.Unusable(first.layout, i, err)
 		}
-		defer s.done()
-		defer s.reuse()()
-		f, err := decodeStored(s, lim)
-		if err != nil {
-			return file{}, &fileError{s.path, err}
-		}
-		if err := p.Check(f.layout, i); err != nil { // before more of them take memory
-			s.close()
-			return file{}, &fileError{s.path, err}
-		}
-		return f, nil
+		return s.member(func() (file, error) {
+			f, err := decodeStored(s, lim)
+			if err == nil {
+				err = split.Check(f.layout, i) // before more of them take memory
+			}
+			if err != nil {
+				return f, &fileError{s.path, err}
+			}
+			return f, nil
+		})
 	})
 	if err != nil {
-		return append(files, p.first), err // files may have it too
+		return append(files, first), nil, err // files may have it too
 	}
-	return files, nil
+	table, err = split.Stitch(indexes(files), lim)
+	return files, table, err
 }
 
-func (p parts) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	return p.Stitch(partsOf(files), lim)
+// member makes a file of s by read. It gives s up if that fails.
+func (s *stored) member(read func() (file, error)) (file, error) {
+	defer s.done()
+	defer s.reuse()()
+	f, err := read()
+	if err != nil {
+		s.close()
+	}
+	return f, err
 }
 
-func (p parts) manifest() *manifest.File { return nil }
-
-func partsOf(files []file) []shard.Part {
-	list := make([]shard.Part, len(files))
+func indexes(files []file) []*layout.Index {
+	list := make([]*layout.Index, len(files))
 	for i := range files {
-		list[i] = shard.Part{Path: files[i].path, Index: files[i].index}
+		list[i] = files[i].index
 	}
 	return list
-}
-
-// distinct finds files that have more than one name, if the system numbers files.
-type distinct struct {
-	mu   sync.Mutex
-	seen map[mmapio.FileNumber]int
-}
-
-// add enters file i. If it has been entered, add returns its first number.
-func (d *distinct) add(id mmapio.Identity, i int) (first int, twice bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n, ok := id.Number()
-	if first, twice = d.seen[n]; twice || !ok {
-		return first, twice
-	}
-	if d.seen == nil {
-		d.seen = make(map[mmapio.FileNumber]int)
-	}
-	d.seen[n] = i
-	return i, false
 }
 
 // identityOf returns the identity of the file, or of the one that keeps what a reader brings.

@@ -58,7 +58,7 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	if t.file.waits() && !t.there() {
 		ctx, stop := t.file.model.from.until(ctx)
 		defer stop()
-		ctx, stop = p.both(ctx)
+		ctx, stop = joined(ctx, t.ctx())
 		defer stop()
 		t.file = t.file.during(ctx)
 	}
@@ -211,17 +211,6 @@ func (p *product) give() {
 		clear(parts)
 	}
 	products.Put(p)
-}
-
-// both returns a context that ends with ctx and with the lease's.
-func (p *product) both(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	lease := p.lease // p may be another's by the time that the lease ends
-	stop := context.AfterFunc(lease, func() { cancel(context.Cause(lease)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
 }
 
 func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.lease)) }

@@ -119,7 +119,6 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		}
 	}()
 	var table *shard.Table
-	var of members
 	err := mmapio.Guard(func() error { // a file may shrink while its index is read
 		defer first.done()
 		f, err := decodeStored(first, o.Limits)
@@ -127,20 +126,14 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 			return err
 		}
 		files = []file{f}
-		if of, err = membersOf(f); err != nil {
-			return err
-		}
-		if files, err = of.open(ctx, from, o.Limits); err != nil {
-			return err
-		}
-		table, err = of.stitch(files, o.Limits)
+		files, table, err = openMembers(ctx, f, from, o.Limits)
 		return err
 	})
 	if err != nil {
 		return nil, &fileError{first.path, err}
 	}
 	complete = true
-	m := newModel(first.path, files, table, of.manifest(), from, o)
+	m := newModel(first.path, files, table, from, o)
 	if err := m.findWeights(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -151,8 +144,9 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 
 // newModel makes a model of opened files and the table of their tensors. It takes over both, and
 // from.
-func newModel(path string, files []file, table *shard.Table, manifest *manifest.File, from source, o Options) *Model {
-	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
+func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
+	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
+	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
 	for i := range m.files {
 		m.files[i].model = m
 		if p := m.files[i].packed; p != nil {

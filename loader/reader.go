@@ -112,6 +112,16 @@ func (in input) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	return in.r.ReadAt(p, off)
 }
 
+// joined returns ctx, ended by other too, and a function to be called afterwards.
+func joined(ctx, other context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // endedBy returns err, or why ctx has ended in its place.
 func endedBy(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {

@@ -96,12 +96,7 @@ func (p *remote) own(r io.ReaderAt) (giveUp func()) {
 
 // until returns ctx, ended by end too, and a function to be called afterwards.
 func (p *remote) until(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.life, func() { cancel(ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
+	return joined(ctx, p.life)
 }
 
 func (p *remote) end() { p.kill(ErrClosed) }

@@ -1,9 +1,11 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -228,8 +230,9 @@ func (t Tensor) leave() {
 // wrap adds the names of tensor and file to err. An error that names its file, as those of metadata
 // do, stays as it is.
 func (t Tensor) wrap(err error) error {
-	if named, ok := err.(*fileError); ok {
-		return named
+	switch err.(type) {
+	case nil, *fileError:
+		return err
 	}
 	if sealed, ok := errors.AsType[*unsealed.Error](err); ok {
 		err = sealed // without the name of the file
@@ -281,6 +284,14 @@ func (t Tensor) Problem() error {
 		return nil
 	}
 	return t.wrap(t.inScheme().Err)
+}
+
+// sortStored puts tensors in the order in which they are stored.
+func sortStored(tensors []Tensor) { slices.SortStableFunc(tensors, byPlace) }
+
+// byPlace compares two tensors by where they are stored.
+func byPlace(a, b Tensor) int {
+	return cmp.Or(cmp.Compare(a.desc.File, b.desc.File), cmp.Compare(a.desc.Offset, b.desc.Offset))
 }
 
 // AsStored returns the tensor without what Problem says, so that its elements have the values of their

@@ -50,24 +50,12 @@ func trustedName(name string) string {
 }
 
 // reading returns a mapping of the verified bytes that in reads.
-func (v *verification) reading(in layout.Input) *mmapio.Mapping {
-	r, ok := in.(io.ReaderAt)
-	if !ok {
-		r = inputReader{in}
-	}
-	return mmapio.FromReaderAt(v.reader(r), int64(in.Size()))
+func (v *verification) reading(in *mmapio.Mapping) *mmapio.Mapping {
+	return mmapio.FromReaderAt(v.reader(in), int64(in.Size()))
 }
 
 func (v *verification) reader(r io.ReaderAt) io.ReaderAt {
 	return verified.Reader{Chunks: v.chunks, R: r}
-}
-
-// inputReader makes an io.ReaderAt of an Input.
-type inputReader struct{ layout.Input }
-
-func (r inputReader) ReadAt(p []byte, off int64) (int, error) {
-	b, err := r.Slice(uint64(off), uint64(len(p)))
-	return copy(p, b), err
 }
 
 // hashed returns how many bytes were hashed.

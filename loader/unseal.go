@@ -43,7 +43,7 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 // unseal makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
 // the file.
 func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
-	err := mmapio.Guard(func() error {
+	return inFile(s.path, mmapio.Guard(func() error {
 		switch f, err := sealed.FormatOf(s.index); {
 		case err != nil:
 			return err
@@ -53,11 +53,7 @@ func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) err
 			return k.unsealManifest(ctx, s, lim)
 		}
 		return errPlain("files of this format are never encrypted")
-	})
-	if err != nil {
-		return &fileError{s.path, err}
-	}
-	return nil
+	}))
 }
 
 // errPlain returns the error of a key for what is not encrypted. A plain file must not pass for a sealed one.
@@ -109,15 +105,6 @@ func (k *keyring) cipher(ctx context.Context, e *sealed.Encryption) (*sealed.Cip
 
 func wrongKey(f layout.Format) error {
 	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was sealed")
-}
-
-// reveal makes the content of f readable, once its index is known. c is nil if it is not encrypted, or not
-// to be decrypted.
-func (f *file) reveal(c *sealed.Cipher) {
-	if c != nil {
-		f.unsealed = unsealed.New(f.path, c, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
-	}
-	f.showContent()
 }
 
 // showContent makes content read from mapping. Blocks from afar are asked for by the piece.

@@ -34,10 +34,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err := o.guard(ctx, s); err != nil {
 		return err
 	}
-	if err := s.data.During(ctx).Verify(0, s.data.Size()); err != nil {
-		return &fileError{path, err}
-	}
-	return nil
+	return inFile(path, s.data.During(ctx).Verify(0, s.data.Size()))
 }
 
 // VerifyAll compares every byte of the model with Options.Trust now, rather than when it is first

@@ -35,10 +35,7 @@ func View[T mmapio.Number](t Tensor) ([]T, error) {
 	if errors.Is(err, mmapio.ErrByteOrder) || errors.Is(err, mmapio.ErrMisaligned) {
 		v, err = mmapio.Copy[T](b)
 	}
-	if err != nil {
-		return nil, t.wrap(err)
-	}
-	return v, nil
+	return v, t.wrap(err)
 }
 
 // viewable reports whether elements of dtype d may be seen as Go values of type t.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -91,9 +90,8 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	if err != nil {
 		return WarmResult{}, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	ctx, stop := joined(ctx, l.ctx)
+	defer stop()
 	return l.model.warm(ctx, opts, tensors)
 }
 
@@ -137,12 +135,6 @@ func (m *Model) every() []Tensor {
 	}
 	sortStored(tensors)
 	return tensors
-}
-
-func sortStored(tensors []Tensor) {
-	slices.SortStableFunc(tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(a.desc.File, b.desc.File), cmp.Compare(a.desc.Offset, b.desc.Offset))
-	})
 }
 
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
@@ -327,8 +319,5 @@ func (l *incoming) Arrived(ctx context.Context, at uint64, room []byte) error {
 		l.stored = nil
 		_, err = l.tensor.keptBy(ctx, l.tensor.warmPins(), cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
 	}
-	if err != nil {
-		return l.tensor.wrap(err)
-	}
-	return nil
+	return l.tensor.wrap(err)
 }

@@ -197,7 +197,7 @@ func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) 
 func (t Tensor) scalesApart() bool {
 	w := t.inScheme()
 	_, indexed := w.Part(scheme.GroupIndex)
-	return !indexed && (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
+	return !indexed && t.scalesInOrder()
 }
 
 // someScales returns the scales of n elements from element first on.
@@ -253,10 +253,7 @@ func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint6
 	if err == nil {
 		err = part.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
 	}
-	if err != nil {
-		return part.wrap(err)
-	}
-	return nil
+	return part.wrap(err)
 }
 
 // effective reads the scales that codes are multiplied by, from scale from on. Scales of scales are

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -90,18 +89,13 @@ func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if t.asksAfar() {
 		return false, nil
 	}
-	err := func() error {
-		if !t.inPlace() {
-			return t.readAt(p, 0)
-		}
-		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Raw)
+	b, ok, err := t.inMemory(0, t.desc.Raw)
+	if ok {
 		copy(p, b) // findWeights guards all at once
-		return err
-	}()
-	if err != nil {
-		return false, t.wrap(err)
+	} else if err == nil {
+		err = t.readAt(p, 0)
 	}
-	return true, nil
+	return err == nil, t.wrap(err)
 }
 
 // Decodable reports what package dequant cannot expand.
@@ -123,23 +117,23 @@ func (t Tensor) there() bool {
 
 // read reads the contents that have to be waited for, neighbours by one request.
 func (s *checkpoint) read(table *scheme.Table) error {
-	order := make([]int, len(table.Wants))
-	for i := range order {
-		order[i] = i
+	type want struct {
+		Tensor
+		content
 	}
-	at := func(i int) *layout.Tensor { return &s.model.tensors[table.Wants[i]] }
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(at(a).File, at(b).File), cmp.Compare(at(a).Offset, at(b).Offset))
-	})
+	wants := make([]want, len(table.Wants))
+	for i, tensor := range table.Wants {
+		t := s.model.handle(&s.model.tensors[tensor], 0, s.lease)
+		wants[i] = want{t, make(content, t.desc.Raw)}
+		table.Contents[i] = wants[i].content
+	}
+	slices.SortFunc(wants, func(a, b want) int { return byPlace(a.Tensor, b.Tensor) })
 	p := plan.New(0)
-	for _, i := range order {
-		t := s.model.handle(at(i), 0, s.lease)
-		b := make([]byte, t.desc.Raw)
-		table.Contents[i] = b
-		if t.asksAfar() {
-			p.AddTarget(t.file.afar(), t.desc.Offset, t.desc.Stored, content(b))
-		} else if err := t.readAt(b, 0); err != nil {
-			return t.wrap(err)
+	for _, w := range wants {
+		if w.asksAfar() {
+			p.AddTarget(w.file.afar(), w.desc.Offset, w.desc.Stored, w.content)
+		} else if err := w.readAt(w.content, 0); err != nil {
+			return w.wrap(err)
 		}
 	}
 	return p.Read(s.ctx, openers, &parallel.Progress{})

@@ -39,9 +39,7 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	defer t.leave()
 	if t.desc.Encoding == layout.LZ4 {
 		if t.file.access() != inPlace {
-			dst := destination{w: w}
-			err := dst.take(t, t.blocks().WriteStored)
-			return dst.n, err
+			return t.write(w, func(dst *destination) error { return t.blocks().WriteStored(dst) })
 		}
 		if err := mmapio.Guard(t.blocks().Walk); err != nil {
 			return 0, t.wrap(err)
@@ -52,16 +50,10 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 }
 
 func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
-	var writerErr error
 	if t.file.access() == inPlace {
-		written, writerErr, err = t.writeMapped(w)
-	} else {
-		written, writerErr, err = t.writeCopy(w)
+		return t.writeMapped(w)
 	}
-	if err != nil {
-		return written, t.wrap(err)
-	}
-	return written, writerErr
+	return t.write(w, t.writeCopy)
 }
 
 // writeElements writes elements that are not in place.
@@ -81,53 +73,49 @@ func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 	case t.desc.Encoding == layout.Raw:
 		return t.writeStored(w)
 	}
-	dst := destination{w: w}
-	err = dst.take(t, t.blocks().Write)
-	return dst.n, err
+	return t.write(w, func(dst *destination) error { return t.blocks().Write(dst) })
 }
 
-// writeMapped writes a file in place, and tells errors of w from those of the mapping.
-func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
+// writeMapped writes the stored bytes of a file in place. It allocates nothing.
+func (t Tensor) writeMapped(w io.Writer) (written int64, err error) {
+	dst := destination{w: w}
 	err = mmapio.Guard(func() error {
 		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return err
 		}
-		n, err := w.Write(b)
-		written = int64(n)
-		if n < len(b) && err == nil {
-			err = io.ErrShortWrite
-		}
+		n, err := dst.Write(b)
 		if errors.Is(err, syscall.EFAULT) {
 			// The kernel, not this process, has met the hole in the file.
+			dst.err = nil
 			return &mmapio.FaultError{Offset: t.desc.Offset + uint64(n), Path: t.file.path, Err: mmapio.ErrFault}
 		}
-		writerErr = err
-		return nil
+		return err
 	})
-	return written, writerErr, err
+	return dst.ended(t, err)
 }
 
-// writeCopy does what writeMapped does, for a file that is not in place.
-func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
-	dst := destination{w: w}
+// writeCopy writes the stored bytes of a file that is not in place.
+func (t Tensor) writeCopy(dst *destination) error {
 	off, n := t.desc.Offset, t.desc.Stored
-	if t.file.access() == bySystem && n > parallel.PieceBytes {
-		err = parallel.WriteInOrder(&dst, parallel.Pieces(n), func(jobs iter.Seq[*parallel.Job]) {
-			for job := range jobs {
-				at := job.I * parallel.PieceBytes
-				b := job.Into[:min(parallel.PieceBytes, n-at)]
-				job.Done(len(b), t.file.readContent(b, off+at))
-			}
-		})
-	} else { // few requests to a server, which are worth several connections
+	if t.file.access() != bySystem || n <= parallel.PieceBytes { // few requests to a server, which are worth several connections
 		section := io.NewSectionReader(t.file.content, int64(off), int64(n))
-		_, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(blocks.PieceBytes, n))))
+		_, err := io.CopyBuffer(dst, section, make([]byte, max(1, min(blocks.PieceBytes, n))))
+		return err
 	}
-	if dst.err != nil {
-		return dst.n, dst.err, nil
-	}
-	return dst.n, nil, err
+	return parallel.WriteInOrder(dst, parallel.Pieces(n), func(jobs iter.Seq[*parallel.Job]) {
+		for job := range jobs {
+			at := job.I * parallel.PieceBytes
+			b := job.Into[:min(parallel.PieceBytes, n-at)]
+			job.Done(len(b), t.file.readContent(b, off+at))
+		}
+	})
+}
+
+// write lets from write to w.
+func (t Tensor) write(w io.Writer, from func(dst *destination) error) (written int64, err error) {
+	dst := destination{w: w}
+	return dst.ended(t, mmapio.Guard(func() error { return from(&dst) }))
 }
 
 // destination is a Writer, and no ReaderFrom, that remembers its error.
@@ -137,13 +125,12 @@ type destination struct {
 	err error
 }
 
-// take lets write write to d, and tells its errors from those of w.
-func (d *destination) take(t Tensor, write func(io.Writer) error) error {
-	err := mmapio.Guard(func() error { return write(d) })
-	if err != nil && d.err == nil {
-		return t.wrap(err)
+// ended returns what writing t has come to. Only errors that are not of w get the names of tensor and file.
+func (d *destination) ended(t Tensor, err error) (written int64, _ error) {
+	if d.err == nil {
+		err = t.wrap(err)
 	}
-	return err
+	return d.n, err
 }
 
 func (d *destination) Write(b []byte) (n int, err error) {

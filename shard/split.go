@@ -103,9 +103,9 @@ func (s *Split) Check(f layout.File, i int) error {
 	return nil
 }
 
-// Stitch makes one table of all parts' tensors. Check has accepted the parts.
-func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
-	format := parts[0].Index.Format
+// Stitch makes one table of all parts' tensors, of their indexes. Check has accepted the parts.
+func (s *Split) Stitch(parts []*layout.Index, lim *layout.Limits) (*Table, error) {
+	format := parts[0].Format
 	n, most := checkCount(parts, lim)
 	if n > most {
 		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, most)
@@ -114,8 +114,7 @@ func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
 	}
 	t := &Table{Tensors: join(parts, n)}
-	if c := t.name(); c != nil {
-		a, b := &t.Tensors[c.first], &t.Tensors[c.second]
+	if a, b := t.name(); a != nil {
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
 	}

@@ -35,9 +35,9 @@ func index(t testing.TB, f layout.Format, lim *layout.Limits, names ...string) *
 	return ix
 }
 
-func parts(t testing.TB, f layout.Format, roster *layout.Roster, names ...[]string) (list []shard.Part) {
+func parts(t testing.TB, f layout.Format, roster *layout.Roster, names ...[]string) (list []*layout.Index) {
 	for i, names := range names {
-		list = append(list, shard.Part{Path: fmt.Sprint("file ", i), Index: index(t, f, roster.Limits(nil, i), names...)})
+		list = append(list, index(t, f, roster.Limits(nil, i), names...))
 	}
 	return list
 }
@@ -57,11 +57,11 @@ func stitch(t testing.TB, doc layout.Bytes, lim *layout.Limits, names ...[]strin
 	}
 	for i, p := range list {
 		for at, name := range names[i] {
-			if err == nil && (p.Index.Find(name) != at || &p.Index.Tensors[at] != &table.Tensors[shard.Find(table, name)]) {
-				t.Errorf("tensor %s of part %d is found at %d", name, i, p.Index.Find(name))
+			if err == nil && (p.Find(name) != at || &p.Tensors[at] != &table.Tensors[shard.Find(table, name)]) {
+				t.Errorf("tensor %s of part %d is found at %d", name, i, p.Find(name))
 			}
 		}
-		if err == nil && p.Index.Find("nothing") != -1 {
+		if err == nil && p.Find("nothing") != -1 {
 			t.Error("nothing is found")
 		}
 	}
@@ -173,7 +173,7 @@ func TestStitchErrors(t *testing.T) {
 	list := parts(t, layout.SafeTensors, nil, []string{"x"}, []string{"y"})
 	_, err := shard.Stitch(m, nil, list, nil)
 	modeltest.CheckManifestError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
-	list[1].Index = index(t, layout.APR2, nil, "y", "z")
+	list[1] = index(t, layout.APR2, nil, "y", "z")
 	_, err = shard.Stitch(m, nil, list, nil)
 	modeltest.CheckManifestError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
 	modeltest.CheckManifestError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
