@@ -8,9 +8,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-	"unsafe"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // A judge compares the results of dequant and ggml for the same random blocks.
@@ -121,7 +121,7 @@ func inParts(p peer, floats []float32, blocks []byte) {
 }
 
 func compareFloats(v *verdict, d layout.DType, blocks []byte, got, want []float32) {
-	if bytes.Equal(floatBytes(got), floatBytes(want)) {
+	if bytes.Equal(mmapio.Bytes(got), mmapio.Bytes(want)) {
 		return
 	}
 	for i, w := range want {
@@ -135,10 +135,6 @@ func compareFloats(v *verdict, d layout.DType, blocks []byte, got, want []float3
 				math.Float32bits(g), g, math.Float32bits(w), w)
 		})
 	}
-}
-
-func floatBytes(f []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
 // quantizations compares p's type with ours, row by row.

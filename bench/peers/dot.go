@@ -46,6 +46,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // A dotPeer is ggml's product of one type, and the quantizer of its activations: nil for float32s.
@@ -106,7 +107,7 @@ func (p *dotPeer) prepared(x []float32) vector {
 	v.ours, err = dot.Prepare(p.d, v.x)
 	check(err)
 	if p.activate == nil {
-		copy(v.theirs, floatBytes(v.x))
+		copy(v.theirs, mmapio.Bytes(v.x))
 	} else {
 		C.convert(p.activate, pointer(v.x), pointer(v.theirs), C.int64_t(n))
 	}
@@ -164,7 +165,7 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 	b := make([]byte, rows*sizeOf(p.d, cols))
 	some := min(rows, 64) * sizeOf(p.d, cols)
 	if p.d == layout.F32 {
-		copy(b, floatBytes(normal(rand.New(rand.NewPCG(2, 2)), some/4)))
+		copy(b, mmapio.Bytes(normal(rand.New(rand.NewPCG(2, 2)), some/4)))
 	} else {
 		fillPlain(rand.New(rand.NewPCG(2, uint64(p.d))), p.d, b[:some])
 	}
@@ -219,7 +220,7 @@ func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float
 	runtime.GC()
 }
 
-// onEachCore shares rows out evenly.
+// onEachCore shares rows, or what else there is so many of, out evenly.
 func onEachCore(rows int, f func(lo, hi int)) {
 	var wg sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)

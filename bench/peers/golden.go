@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -109,9 +108,6 @@ func goldenRows(d layout.DType) []float32 {
 }
 
 func encode(f []float32) []byte {
-	var b []byte
-	for _, f := range f {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
-	}
+	b, _ := binary.Append(nil, binary.LittleEndian, f) // floats always can be
 	return b
 }

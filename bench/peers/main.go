@@ -32,8 +32,8 @@ func main() {
 		quantize     = flag.Bool("quantize", false, "race to quantize only, with and without importance")
 		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
 	)
-	flag.Var(&types, "type", "comma-separated `types` (default all)")
-	flag.Var(&sizes, "sizes", "comma-separated `elements` of the buffers, multiples of 256")
+	flag.Func("type", "comma-separated `types` (default all)", types.set)
+	flag.Func("sizes", "comma-separated `elements` of the buffers, multiples of 256 (default 16384,65536,67108864)", sizes.set)
 	flag.Parse()
 	if *quick {
 		*rounds, sizes = 3, sizes[:min(2, len(sizes))]
@@ -68,11 +68,12 @@ func main() {
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		if !*quantize {
-			r.print(os.Stdout, "expand", expandMatches(types, expanders))
+			r.print(os.Stdout, "expand", matches(types, slices.Concat(expanders, []peer{float16Expander}), oursExpanding))
 		}
-		r.print(os.Stdout, "quantize", quantizeMatches(types))
+		quantizers := slices.Concat(ggmlQuantizers, ggmlRacers, []peer{float16Quantizer})
+		r.print(os.Stdout, "quantize", matches(types, quantizers, oursQuantizing))
 		if *quantize {
-			r.print(os.Stdout, "quantize by importance", weighingMatches(types))
+			r.print(os.Stdout, "quantize by importance", matches(types, ggmlWeighted, oursWeighing))
 		}
 	}
 	if err != nil {
@@ -139,9 +140,7 @@ func chosen[P interface{ of() layout.DType }](types typeSet, peers []P) []P {
 	return slices.DeleteFunc(slices.Clone(peers), func(p P) bool { return len(types) > 0 && !slices.Contains(types, p.of()) })
 }
 
-func (s *typeSet) String() string { return fmt.Sprint(*s) }
-
-func (s *typeSet) Set(list string) error {
+func (s *typeSet) set(list string) error {
 	for name := range strings.SplitSeq(list, ",") {
 		d, ok := layout.ParseDType(name)
 		if !ok {
@@ -155,9 +154,7 @@ func (s *typeSet) Set(list string) error {
 // A sizeList is a flag that names numbers of elements.
 type sizeList []int
 
-func (s *sizeList) String() string { return fmt.Sprint(*s) }
-
-func (s *sizeList) Set(list string) error {
+func (s *sizeList) set(list string) error {
 	*s = nil
 	for field := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(field)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -20,18 +19,6 @@ type match struct {
 	one, all peer
 	peers    []peer
 }
-
-func expandMatches(types typeSet, expanders []peer) []match {
-	peers := slices.Concat(expanders, []peer{float16Expander})
-	return matches(types, peers, oursExpanding)
-}
-
-func quantizeMatches(types typeSet) []match {
-	peers := slices.Concat(ggmlQuantizers, ggmlRacers, []peer{float16Quantizer})
-	return matches(types, peers, oursQuantizing)
-}
-
-func weighingMatches(types typeSet) []match { return matches(types, ggmlWeighted, oursWeighing) }
 
 // matches gathers peers by type, in the order in which the types first appear.
 func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) peer) (ms []match) {
@@ -163,20 +150,12 @@ func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
 
 // onAllCores shares p's work out evenly to as many goroutines as there are cores.
 func onAllCores(p peer) peer {
-	run := func(floats []float32, blocks []byte, passes int) {
-		var wg sync.WaitGroup
-		cores := runtime.GOMAXPROCS(0)
-		share := len(floats) / cores &^ (maxBlock - 1)
-		for i := range cores {
-			lo, hi := i*share, (i+1)*share
-			if i == cores-1 {
-				hi = len(floats)
-			}
-			wg.Go(func() { p.run(floats[lo:hi], blocks[sizeOf(p.d, lo):sizeOf(p.d, hi)], passes) })
-		}
-		wg.Wait()
-	}
-	return peer{p.d, p.name, run}
+	return peer{p.d, p.name, func(floats []float32, blocks []byte, passes int) {
+		onEachCore(len(floats)/maxBlock, func(lo, hi int) {
+			lo, hi = lo*maxBlock, hi*maxBlock
+			p.run(floats[lo:hi], blocks[sizeOf(p.d, lo):sizeOf(p.d, hi)], passes)
+		})
+	}}
 }
 
 // maxBlock is a multiple of every type's block.
