@@ -131,13 +131,13 @@ func affineError(codes []uint8, x, w []float32, scale, low float32, absolute boo
 }
 
 // fitSymmetric finds x ≈ scale·(code − most) with codes from 0 to 2·most − 1.
-func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale float32) {
+func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse float32) {
 	most := s.most
 	codes, w = codes[:len(x)], w[:len(x)]
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
 		clear(codes)
-		return 0
+		return 0, 0
 	}
 	sums := func(inverse float32) (lx, ll float32) {
 		for i, v := range x {
@@ -147,7 +147,7 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale float32) {
 		}
 		return lx, ll
 	}
-	inverse := -float32(most) / extreme
+	inverse = -float32(most) / extreme
 	lx, ll := sums(inverse)
 	if ll != 0 {
 		scale = lx / ll
@@ -164,17 +164,18 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale float32) {
 	for i, v := range x {
 		codes[i] = uint8(most + max(-most, min(most-1, nearest(times(inverse, v)))))
 	}
-	return scale
+	return scale, inverse
 }
 
 // fitByTurns does what fitSymmetric does, with weights x², by changing one code at a time while that
 // helps. It takes up to 16 elements.
-func fitByTurns(codes []uint8, x []float32, most int32) (scale float32) {
+func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
+	most := s.most
 	codes = codes[:len(x)]
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
 		clear(codes)
-		return 0
+		return 0, 0
 	}
 	var ints [16]float32
 	inverse := -float32(most) / extreme
@@ -213,9 +214,9 @@ func fitByTurns(codes []uint8, x []float32, most int32) (scale float32) {
 		codes[i] = uint8(int32(ints[i]) + most)
 	}
 	if ll > 0 {
-		return lx / ll
+		scale = lx / ll
 	}
-	return 0
+	return scale, 0
 }
 
 // fitPositive finds x ≈ scale·code with codes up to most, for scales. A negative x gets the low

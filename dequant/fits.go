@@ -17,6 +17,10 @@ type fitted struct {
 	rows    [3][32][lanes]float32 // elements, weights, codes
 }
 
+// A fit finds scale and codes of x by the weights w. second is the offset of an affine fit, or the inverse of a
+// symmetric one.
+type fit func(codes []uint8, x, w []float32, s *search) (scale, second float32)
+
 // A fitter makes sixteen fits of elems elements. Those of a fit begin at x[f.first]; their weights are at the same
 // place. tops and what follows are a search's. The scales, and what else fitted has, are those of the function for one
 // fit, bit for bit, but for NaNs. If the scale is 0, only that is set.
@@ -95,16 +99,29 @@ func (b *batch) run(f fitter, x []float32, elems int, s *search) {
 	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.most), absolute)
 }
 
-// affine fits x, elems elements at a time, by the weights. It sets scales and seconds.
-func (b *batch) affine(x []float32, elems int, s *search) {
-	if f := active.fit.affine; f != nil {
-		b.run(f, x, elems, s)
+// each fits x, elems elements at a time, by the weights: by a kernel or, without one, by the function for one fit. It sets
+// scales, and seconds of affine fits.
+func (b *batch) each(kernel fitter, one fit, x []float32, elems int, s *search) {
+	if kernel != nil {
+		b.run(kernel, x, elems, s)
 		return
 	}
 	for at := 0; at < len(x); at += elems {
-		b.scales[at/elems], b.seconds[at/elems] = fitAffine(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
+		b.scales[at/elems], b.seconds[at/elems] = one(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
 	}
 }
+
+func (b *batch) affine(x []float32, elems int, s *search) {
+	b.each(active.fit.affine, fitAffine, x, elems, s)
+}
+
+func (b *batch) symmetric(x []float32, elems int, s *search) {
+	b.each(active.fit.symmetric, fitSymmetric, x, elems, s)
+}
+
+func (b *batch) byTurns(x []float32, s *search) { b.each(active.fit.byTurns, fitByTurns, x, 16, s) }
+
+func (b *batch) iq4(x []float32) { b.each(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
 
 // affineCodes sets codes to those of the affine fit of x, which are elements from at on.
 func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
@@ -117,17 +134,6 @@ func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
 		}
 	default:
 		fitAffine(codes, x, b.weights[at:][:len(x)], s)
-	}
-}
-
-// symmetric fits x, elems elements at a time, by the weights. It sets scales.
-func (b *batch) symmetric(x []float32, elems int, s *search) {
-	if f := active.fit.symmetric; f != nil {
-		b.run(f, x, elems, s)
-		return
-	}
-	for at := 0; at < len(x); at += elems {
-		b.scales[at/elems] = fitSymmetric(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
 	}
 }
 
@@ -165,27 +171,5 @@ func roundGeneric(codes []uint8, x []float32, elems int, scales, offsets *[lanes
 	for i, v := range x {
 		j := i / elems & 15
 		codes[i] = uint8(max(low, min(high, nearest((v+offsets[j])/scales[j]))) - low)
-	}
-}
-
-// byTurns fits x, sixteen elements at a time. It sets scales.
-func (b *batch) byTurns(x []float32, s *search) {
-	if f := active.fit.byTurns; f != nil {
-		b.run(f, x, 16, s)
-		return
-	}
-	for at := 0; at < len(x); at += 16 {
-		b.scales[at/16] = fitByTurns(b.codes[at:][:16], x[at:][:16], s.most)
-	}
-}
-
-// iq4 fits x, 32 elements at a time, by the weights. It sets scales.
-func (b *batch) iq4(x []float32) {
-	if f := active.fit.iq4; f != nil {
-		b.run(f, x, 32, toIQ4)
-		return
-	}
-	for at := 0; at < len(x); at += 32 {
-		b.scales[at/32] = fitIQ4(x[at:][:32], b.weights[at:][:32])
 	}
 }

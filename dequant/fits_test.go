@@ -90,7 +90,7 @@ func TestFits(t *testing.T) {
 			for _, s := range []*search{toFour, toEight, toSixteen, to32} {
 				b.symmetric(x, elems, s)
 				for at := 0; at < len(x); at += elems {
-					scale := fitSymmetric(want, x[at:][:elems], b.weights[at:][:elems], s)
+					scale, _ := fitSymmetric(want, x[at:][:elems], b.weights[at:][:elems], s)
 					b.symmetricCodes(codes, x[at:][:elems], at, s)
 					hold("symmetric", b.scales[at/elems], codes, want, scale, at)
 				}
@@ -98,12 +98,14 @@ func TestFits(t *testing.T) {
 			if elems == 16 {
 				b.byTurns(x, toFour)
 				for at := 0; at < len(x); at += elems {
-					hold("by turns", b.scales[at/elems], nil, nil, fitByTurns(want, x[at:][:elems], 4), at)
+					scale, _ := fitByTurns(want, x[at:][:elems], nil, toFour)
+					hold("by turns", b.scales[at/elems], nil, nil, scale, at)
 				}
 			} else {
 				b.iq4(x)
 				for at := 0; at < len(x); at += elems {
-					hold("levels", b.scales[at/elems], nil, nil, fitIQ4(x[at:][:elems], b.weights[at:][:elems]), at)
+					scale, _ := fitIQ4(nil, x[at:][:elems], b.weights[at:][:elems], toIQ4)
+					hold("levels", b.scales[at/elems], nil, nil, scale, at)
 				}
 			}
 			if len(x) >= 256 {

@@ -129,7 +129,8 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 				sums[j] = sumOf(f.weights[16*j:][:16])
 			}
 			f.symmetric(x, 16, toFour)
-			d = block.Half(fitSymmetric(levels[:], scales[:], sums[:], to32))
+			scale, _ := fitSymmetric(levels[:], scales[:], sums[:], to32)
+			d = block.Half(scale)
 		}
 		b := (*[110]byte)(dst)
 		clear(b[:])
@@ -144,7 +145,7 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 		}
 		round(&codes, x, 16, &fine, new([lanes]float32), -4, 3, func(codes []uint8, at int) {
 			if importance == nil {
-				fitByTurns(codes, x[at:][:16], 4)
+				fitByTurns(codes, x[at:][:16], nil, toFour)
 			} else {
 				f.symmetricCodes(codes, x[at:][:16], at, toFour)
 			}
@@ -279,11 +280,11 @@ func putQ6_K(b *[210]byte, codes *[256]uint8) {
 	}
 }
 
-// fitIQ4 returns the scale of 32 numbers with the levels of IQ4_NL. w holds the weights.
-func fitIQ4(x, w []float32) float32 {
+// fitIQ4 returns the scale of 32 numbers with the levels of IQ4_NL. It finds no codes.
+func fitIQ4(_ []uint8, x, w []float32, s *search) (d, _ float32) {
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
-		return 0
+		return 0, 0
 	}
 	sums := func(inverse float32) (qx, qq float32) {
 		for i, v := range x {
@@ -295,16 +296,16 @@ func fitIQ4(x, w []float32) float32 {
 		return qx, qq
 	}
 	qx, qq := sums(1 / (-extreme / float32(block.IQ4[0])))
-	d := qx / qq
+	d = qx / qq
 	best := times(d, qx)
-	for _, top := range toIQ4.tops {
+	for _, top := range s.tops {
 		qx, qq := sums(top / extreme)
 		if qq > 0 && times(qx, qx) > times(best, qq) {
 			d = qx / qq
 			best = times(d, qx)
 		}
 	}
-	return d
+	return d, 0
 }
 
 // nearestIQ4 returns the index of the level nearest to x, the upper one of two. A NaN gets the last.
@@ -329,14 +330,17 @@ func nearestIQ4(x float32) uint8 {
 	return uint8(high)
 }
 
-// weighIQ4 fills w with the weights of elements of a block or row.
-func weighIQ4(w, x, importance []float32, variance float32) {
-	if importance != nil {
-		weigh(w, importance, x, variance)
-		return
-	}
-	for i, v := range x {
-		w[i] = times(v, v)
+// weighIQ4 makes the weights of blocks of elems elements.
+func (b *batch) weighIQ4(x, importance []float32, elems int) {
+	for at := 0; at < len(x); at += elems {
+		x, w := x[at:][:elems], b.weights[at:][:elems]
+		if importance != nil {
+			weigh(w, importance[at:], x, times(sumOfSquares(x), 2/float32(elems)))
+			continue
+		}
+		for i, v := range x {
+			w[i] = times(v, v)
+		}
 	}
 }
 
@@ -358,10 +362,7 @@ func putFitted(b *[2]byte, scale float32) {
 
 func encodeIQ4_NL(dst []byte, src, importance []float32) {
 	inBatches(18, 32, lanes, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
-		for at := 0; at < len(x); at += 32 {
-			x := x[at:][:32]
-			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./32))
-		}
+		f.weighIQ4(x, importance, 32)
 		f.iq4(x)
 		for at := 0; at < len(x); at += 32 {
 			d := f.scales[at/32]
@@ -374,10 +375,7 @@ func encodeIQ4_NL(dst []byte, src, importance []float32) {
 
 func encodeIQ4_XS(dst []byte, src, importance []float32) {
 	inBatches(136, 256, 2, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
-		for at := 0; at < len(x); at += 256 {
-			x := x[at:][:256]
-			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./256))
-		}
+		f.weighIQ4(x, importance, 256)
 		f.iq4(x)
 		for at := 0; at < len(x); at += 256 {
 			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
