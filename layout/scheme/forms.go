@@ -29,7 +29,7 @@ func (s *shaping) run() error {
 			}
 		}
 	}
-	s.w.Form = &Form{Scheme: s.c.scheme, convention: s.c, end: s.end}
+	s.w.Form = &Form{Scheme: s.c.scheme}
 	if err := s.takeDescription(); err != nil {
 		return err
 	}
@@ -266,11 +266,8 @@ func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
 
 // sameGrid checks that a part has an entry for each scale.
 func (s *shaping) sameGrid(r Role) error {
-	t, scale := s.part(r), s.part(Scale)
-	a, _ := elements(s.dims(t))
-	b, _ := elements(s.dims(scale))
-	if a != b {
-		return misfit("%s %s of shape %v does not fit the scale's, %v", r, s.name(r), s.dims(t), s.dims(scale))
+	if s.elementsOf(r) != s.elementsOf(Scale) {
+		return misfit("%s %s of shape %v does not fit the scale's, %v", r, s.name(r), s.dims(s.part(r)), s.dims(s.part(Scale)))
 	}
 	return nil
 }
@@ -281,7 +278,7 @@ func (s *shaping) index() error {
 	if t == nil {
 		return nil
 	}
-	if n, _ := elements(s.dims(t)); n != s.w.Cols || len(outer(s.full)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {
+	if s.elementsOf(GroupIndex) != s.w.Cols || len(outer(s.full)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {
 		return misfit("group index %s of %v %v does not fit %d columns", s.name(GroupIndex), t.DType, s.dims(t), s.w.Cols)
 	}
 	s.w.UnsetIndex = s.w.Scheme != GPTQ
@@ -306,11 +303,16 @@ func (s *shaping) zeros() error {
 	return s.sameGrid(ZeroPoint)
 }
 
+// byteCodes are the codes of one byte, by the type of their tensor.
+var byteCodes = map[layout.DType]layout.Code{layout.F8_E4M3: layout.CodeE4M3, layout.F8_E5M2: layout.CodeE5M2, layout.I8: layout.CodeInt8}
+
 // bytes finds the form of codes of one byte, with scales that lie in any grid.
-func (s *shaping) bytes(code layout.Code) error {
+func (s *shaping) bytes() error {
 	scale := s.part(Scale)
 	w := s.w
-	w.Code, w.ScaleType = code, scale.DType
+	if w.Code, w.ScaleType = byteCodes[s.part(Codes).DType], scale.DType; w.Code == 0 {
+		return unsupported("%v codes", s.part(Codes).DType)
+	}
 	if scale.DType == layout.U8 {
 		w.ScaleType = layout.F8_E8M0
 	}
@@ -338,25 +340,12 @@ func (s *shaping) bytes(code layout.Code) error {
 	return s.index()
 }
 
-func (s *shaping) fp8() error {
-	switch d := s.part(Codes).DType; d {
-	case layout.F8_E4M3:
-		return s.bytes(layout.CodeE4M3)
-	case layout.F8_E5M2:
-		return s.bytes(layout.CodeE5M2)
-	default:
-		return unsupported("%v codes", d)
-	}
-}
-
-func (s *shaping) intQuantized() error { return s.bytes(layout.CodeInt8) }
-
 func (s *shaping) bnbInt8() error {
 	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
 	if err := s.matrix(s.dims(codes)); err != nil {
 		return err
 	}
-	if n, _ := elements(s.dims(scale)); len(s.dims(codes)) != 2 || n != w.Rows {
+	if len(s.dims(codes)) != 2 || s.elementsOf(Scale) != w.Rows {
 		return misfit("SCB %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
 	}
 	if f := s.part(Layout); f != nil && f.Raw > 8 {
@@ -389,14 +378,19 @@ func (s *shaping) nibbles(code layout.Code, shape []uint64, group uint64, scaleT
 	return nil
 }
 
+// onePerMatrix reports whether a part has one element, or one for each matrix.
+func (s *shaping) onePerMatrix(r Role) bool {
+	matrices, _ := elements(outer(s.full))
+	return s.elementsOf(r) == 1 || s.elementsOf(r) == matrices
+}
+
 // global checks the scale of scales: one, or one for each matrix.
 func (s *shaping) global(g Global) error {
 	t := s.part(GlobalScale)
 	if t == nil {
 		return misfit("codes without a global scale")
 	}
-	n, _ := elements(s.dims(t))
-	if matrices, _ := elements(outer(s.full)); n != 1 && n != matrices || t.DType.Kind() != layout.KindFloat {
+	if !s.onePerMatrix(GlobalScale) || t.DType.Kind() != layout.KindFloat {
 		return misfit("global scale %s of %v %v does not fit shape %v", s.name(GlobalScale), t.DType, s.dims(t), s.full)
 	}
 	s.w.Global = g
@@ -420,11 +414,10 @@ func (s *shaping) nvfp4GGUF() error {
 	if err := s.matrix(s.dims(codes)); err != nil {
 		return err
 	}
-	n, _ := elements(s.dims(scale))
-	if matrices, _ := elements(outer(s.full)); n != 1 && n != matrices {
+	if !s.onePerMatrix(Scale) {
 		return misfit("scale %s of shape %v does not fit shape %v", s.name(Scale), s.dims(scale), s.full)
 	}
-	if n == 1 {
+	if s.elementsOf(Scale) == 1 {
 		w.Rows, _ = elements(s.full[:len(s.full)-1])
 	}
 	w.Code, w.Scale, w.ScaleType = layout.CodeBlocks, Direct, scale.DType

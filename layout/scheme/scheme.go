@@ -85,9 +85,6 @@ type Form struct {
 	// Nested.
 	NestedBlock  uint64
 	NestedOffset float32
-
-	convention *convention
-	end        uint8 // of the scale's name, in convention.scales
 }
 
 // nameOf returns the name of a value of a type, or its number.
