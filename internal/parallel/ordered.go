@@ -59,16 +59,9 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	var next atomic.Uint64
 	failed := make(chan struct{}) // by a panic
 	gone := make(chan struct{})   // all workers
-	var working atomic.Int64
-	working.Store(int64(cores))
 	g := Group{Stop: func() { close(failed) }}
 	for range cores {
 		g.Go(func() error {
-			defer func() {
-				if working.Add(-1) == 0 {
-					close(gone)
-				}
-			}()
 			work(func(yield func(*Job) bool) {
 				for range leave {
 					i := next.Add(1) - 1
@@ -87,6 +80,10 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 			return nil
 		})
 	}
+	go func() {
+		g.workers.Wait()
+		close(gone)
+	}()
 	defer g.Wait() // nobody reads the source once this is over, however it ends
 	defer close(leave)
 	defer next.Store(n)

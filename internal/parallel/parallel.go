@@ -123,13 +123,14 @@ func panicsOnFault() bool {
 type Team struct {
 	group  Group
 	faults bool
-	member func()
+	work   func() error
+	member func() // works in a goroutine of its own
 }
 
 // NewTeam returns a team. work finds out by itself what there is to do; it may be called by several
 // goroutines at once. stop, if set, is called when a worker fails, as [Group.Stop] says.
 func NewTeam(work func() error, stop func()) *Team {
-	t := &Team{group: Group{Stop: stop}}
+	t := &Team{group: Group{Stop: stop}, work: work}
 	t.member = func() {
 		defer t.group.workers.Done()
 		debug.SetPanicOnFault(t.faults)
@@ -143,14 +144,11 @@ func NewTeam(work func() error, stop func()) *Team {
 func (t *Team) Run(workers int) error {
 	t.group.failure = failure{}
 	t.faults = panicsOnFault()
-	t.group.workers.Add(max(1, workers))
+	t.group.workers.Add(max(1, workers) - 1)
 	for range workers - 1 {
 		go t.member()
 	}
-	func() {
-		defer t.group.workers.Wait() // also if the work ends this goroutine
-		t.member()
-	}()
+	t.group.Here(t.work)
 	return t.group.Wait()
 }
 

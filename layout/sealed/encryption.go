@@ -288,7 +288,3 @@ func (k Keys) tag(c *Cipher, head []byte, at int) []byte {
 	sum := sha256.Sum256(blank)
 	return c.Seal(new(Nonce), nil, nil, sum[:], 0, checkBlock)
 }
-
-func (k Keys) writeCheck(c *Cipher, head []byte, at int) {
-	base64.StdEncoding.Encode(head[at+k.Encryption.check:][:checkChars], k.tag(c, head, at))
-}

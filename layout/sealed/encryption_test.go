@@ -157,7 +157,7 @@ func FuzzEncryption(f *testing.F) {
 				t.Fatal("nobody sealed it so")
 			}
 			own := bytes.Clone(text)
-			k.writeCheck(c, own, 0)
+			Sealing{Cipher: c}.put(k, own, 0)
 			if again, err := Parse(own, format, 0, nil); err != nil || !again.Check(c, own, 0) {
 				t.Fatalf("%v after its check was written", err)
 			}

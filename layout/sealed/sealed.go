@@ -7,6 +7,7 @@ package sealed
 
 import (
 	"bytes"
+	"encoding/base64"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -114,10 +115,14 @@ func (s Sealing) Manifest(text []byte, signature, encryption layout.Metadata) ([
 // put writes the check, and then the signature, which covers it.
 func (s Sealing) put(k Keys, b []byte, at int) error {
 	if s.Cipher != nil {
-		k.writeCheck(s.Cipher, b, at)
+		base64.StdEncoding.Encode(b[at+k.Encryption.check:][:checkChars], k.tag(s.Cipher, b, at))
 	}
-	if s.Sign != nil {
-		return k.Signature.sign(s.Sign, b, at)
+	if s.Sign == nil {
+		return nil
 	}
-	return nil
+	sig, err := s.Sign(k.Signature.message(b, at))
+	if err == nil {
+		base64.StdEncoding.Encode(b[at+k.Signature.value:][:valueChars], sig)
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -119,16 +120,6 @@ func (s *Signature) message(b []byte, at int) []byte {
 	return m
 }
 
-// sign signs b and writes the signature to its place.
-func (s *Signature) sign(key func(message []byte) ([]byte, error), b []byte, at int) error {
-	sig, err := key(s.message(b, at))
-	if err != nil {
-		return err
-	}
-	base64.StdEncoding.Encode(b[at+s.value:][:valueChars], sig)
-	return nil
-}
-
 // putDigests writes the digests to the room for them in head.
 func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
 	text := base64.StdEncoding.EncodeToString(digests) + `"`
@@ -163,7 +154,4 @@ func Placeholder(key ed25519.PublicKey, n, chunk uint64) layout.Metadata {
 	}
 }
 
-func jsonUint(n uint64) json.Number {
-	b, _ := json.Marshal(n) // a number always can be
-	return json.Number(b)
-}
+func jsonUint(n uint64) json.Number { return json.Number(strconv.FormatUint(n, 10)) }
