@@ -73,7 +73,7 @@ func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 		if err == nil {
 			err = w.lz4.Close()
 		}
-		t.lose(lost)
+		t.noteLoss(lost)
 		t.Stored = w.lz4.Stored()
 		if err == nil && !pays(t.Bytes, t.Stored) {
 			return apr2.ErrRollback

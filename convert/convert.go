@@ -165,8 +165,8 @@ type Decision struct {
 	quant      layout.Quant
 }
 
-// lose notes the values that t's new encoding does not hold.
-func (t *Tensor) lose(lost dequant.Loss) {
+// noteLoss notes the values that t's new encoding does not hold.
+func (t *Tensor) noteLoss(lost dequant.Loss) {
 	if t.Lost != lost {
 		own := *t.Decision
 		own.Lost, t.Decision = lost, &own

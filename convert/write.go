@@ -184,7 +184,7 @@ func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 		}
 		err = file.WriteTensorFunc(func(dst io.Writer) error {
 			lost, err := write(w.monitor(dst), &w.buf)
-			t.lose(lost)
+			t.noteLoss(lost)
 			return err
 		})
 	}

@@ -45,7 +45,7 @@ func (g Grouped) Check() error {
 	}
 	if g.RowBytes != 0 {
 		hi, n := bits.Mul64(g.Rows, g.RowBytes)
-		if !g.inRows() || g.RowBytes < g.tight() || hi != 0 || n > most {
+		if !g.inRows() || g.RowBytes < g.leastRowBytes() || hi != 0 || n > most {
 			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.Bits(), ErrLength)
 		}
 	}
@@ -89,8 +89,8 @@ func (g Grouped) Dense(first, n uint64) bool {
 // perWord returns the number of whole codes in a word of PackWords.
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
-// tight returns the bytes that one row of codes takes.
-func (g Grouped) tight() uint64 {
+// leastRowBytes returns the bytes that the codes of one row take, without padding.
+func (g Grouped) leastRowBytes() uint64 {
 	if g.Pack == layout.PackWords {
 		return 4 * groups(g.Cols, g.perWord())
 	}
@@ -101,7 +101,7 @@ func (g Grouped) rowBytes() uint64 {
 	if g.RowBytes != 0 {
 		return g.RowBytes
 	}
-	return g.tight()
+	return g.leastRowBytes()
 }
 
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
@@ -327,7 +327,7 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 
 // flat returns the size of a group if all elements of the tensor are a sequence of equal groups.
 func (g Grouped) flat() (group uint64, ok bool) {
-	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.tight() || g.Cols == 1 {
+	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.leastRowBytes() || g.Cols == 1 {
 		return 0, false
 	}
 	switch {

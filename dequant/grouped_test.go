@@ -310,7 +310,7 @@ func TestGrouped(t *testing.T) {
 					g.ScaleCols = groups(g.Cols, g.GroupCols) + pick(0, 1, 3)
 				}
 				if g.Pack == layout.PackRows && rng.IntN(4) == 0 {
-					g.RowBytes = g.tight() + pick(0, 1, 4)
+					g.RowBytes = g.leastRowBytes() + pick(0, 1, 4)
 				}
 				offsets := rng.IntN(3)
 				if g.Code > 8 {

@@ -48,20 +48,22 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 	if b.expected = lim.expected; b.expected != nil {
 		b.ix.Tensors = b.expected.room(b.count)
 	} else {
-		b.own()
+		b.allocate()
 	}
 	return b, nil
 }
 
-// own takes memory for tensors, and a table of their names.
-func (b *Builder) own() { b.ix.Tensors, b.ix.Names = make([]Tensor, 0, b.count), NewNames(b.count) }
+// allocate takes memory for tensors, and a table of their names.
+func (b *Builder) allocate() {
+	b.ix.Tensors, b.ix.Names = make([]Tensor, 0, b.count), NewNames(b.count)
+}
 
-// stray makes b do without what was expected of the file, because t, the tensor that Next gave, is not.
-func (b *Builder) stray(t *Tensor) {
+// leaveRoster makes b build a table of its own. The file has t, the tensor that Next gave, and the roster has something else.
+func (b *Builder) leaveRoster(t *Tensor) {
 	b.expected.strayed.Store(true)
 	b.expected = nil
 	listed := b.ix.Tensors
-	b.own()
+	b.allocate()
 	b.ix.Tensors = append(b.ix.Tensors, listed...)
 	for i := range listed {
 		b.ix.Names.Add(HashNameBytes(listed[i].Name), i)
@@ -146,7 +148,7 @@ func (b *Builder) Add(at uint64) error {
 		return b.err
 	}
 	if b.expected != nil && (t == &b.surplus || uint64(len(t.Name)) > b.lim.NameBytes || !b.expected.take(t, len(b.ix.Tensors))) {
-		b.stray(t)
+		b.leaveRoster(t)
 		t = b.Next()
 	}
 	if b.expected == nil {

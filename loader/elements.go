@@ -88,8 +88,8 @@ func (t Tensor) warmPins() *cache.Pins {
 	return &t.lease.warmed
 }
 
-// letWarmed lets go of the elements that t's lease has warmed, now that it holds the values.
-func (t Tensor) letWarmed() {
+// unpinWarmed lets go of the elements that t's lease has warmed, now that it holds the values.
+func (t Tensor) unpinWarmed() {
 	l := t.lease
 	if l == nil || !l.warm.Load() {
 		return

@@ -31,7 +31,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	if err != nil {
 		return nil, t.wrap(err)
 	}
-	t.letWarmed()
+	t.unpinWarmed()
 	return b.Floats, nil
 }
 

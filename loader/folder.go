@@ -17,7 +17,7 @@ import (
 // descriptor is kept: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
-	stay
+	local
 	path  string // of a file in it, as the user called it
 	noMap bool
 

@@ -65,11 +65,11 @@ func (s *stored) close() {
 	}
 }
 
-// stay is for a source whose reads end by themselves.
-type stay struct{}
+// local is for a source whose reads end by themselves, so that nothing has to end them.
+type local struct{}
 
-func (stay) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
-func (stay) end()                                                {}
+func (local) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+func (local) end()                                                {}
 
 // opened returns a file whose index is read from its data.
 func opened(path string, mapping *mmapio.Mapping) *stored {
@@ -77,7 +77,7 @@ func opened(path string, mapping *mmapio.Mapping) *stored {
 }
 
 // memory is the source of a model in memory, which is one file.
-type memory struct{ stay }
+type memory struct{ local }
 
 func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
 	return nil, aloneError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}

@@ -107,7 +107,7 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		c.count(p)
 		write(p)
-		return c.saw(p.Err, p.A, p.B)
+		return c.add(p.Err, p.A, p.B)
 	})
 	if err == nil {
 		write(nil)

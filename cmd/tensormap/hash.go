@@ -94,7 +94,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		case d.Err == nil:
 			fmt.Fprintf(p.w, "%s  %s\n", columns(opts, d.Values, d.Stored), terminal.Name(d.Tensor.Name()))
 		}
-		return p.saw(d.Err, &d.Tensor)
+		return p.add(d.Err, &d.Tensor)
 	})
 	model := opts.model(&total)
 	switch {

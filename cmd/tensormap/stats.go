@@ -69,7 +69,7 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 		} else {
 			table.Add(*t)
 		}
-		return p.saw(t.Err, &t.Tensor)
+		return p.add(t.Err, &t.Tensor)
 	})
 	switch {
 	case err != nil:

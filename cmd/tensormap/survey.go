@@ -74,8 +74,8 @@ func (p *pass) Write(b []byte) (int, error) {
 	return p.Out.Write(b)
 }
 
-// saw counts a tensor, and reports its damage. The error is about writing results.
-func (p *pass) saw(err error, tensors ...*loader.Tensor) error {
+// add counts a tensor, and reports its damage. The error is about writing results.
+func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 	p.tensors++
 	for _, t := range tensors {
 		if t != nil {

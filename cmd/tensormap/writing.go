@@ -68,7 +68,7 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	took := time.Since(begun)
 	bar.Clear()
 	if err != nil {
-		return wayOut(err, o)
+		return withAdvice(err, o)
 	}
 	reportWritten(s.Err, plan, v.shards, took)
 	if o.Compress == convert.Fast || o.Compress == convert.High {

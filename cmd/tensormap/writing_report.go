@@ -125,8 +125,8 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
-// wayOut adds to the refusal of a quantized checkpoint what can be done.
-func wayOut(err error, o *convert.Options) error {
+// withAdvice adds to the refusal of a quantized checkpoint what can be done.
+func withAdvice(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
 	case !errors.As(err, &part):

@@ -32,7 +32,7 @@ type ShardDigest struct {
 func (m *File) ShardChecksums() (sums []ShardChecksum) {
 	for i, at := range m.sumsAt {
 		s := &m.Shards[i]
-		if want, ok := s.crc32(); ok && !s.hollow() {
+		if want, ok := s.crc32(); ok && !s.provesNothing() {
 			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.covered(), Want: want}})
 		}
 	}
@@ -88,7 +88,7 @@ func (a *audit) checksums() {
 			none = append(none, i)
 		} else if !ok {
 			bad = append(bad, i)
-		} else if s.hollow() {
+		} else if s.provesNothing() {
 			hollow = append(hollow, i)
 		}
 		if _, ok := s.sha256(); s.SHA256 != "" && !ok {

@@ -165,7 +165,7 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (ui
 			if reason := notPlain(v.text); reason != "" {
 				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s %s", quote(v.text), reason).OfTensor(name)
 			}
-			if err := d.crowded(v.at, key, len(d.files)); err != nil {
+			if err := d.tooManyShards(v.at, key, len(d.files)); err != nil {
 				return 0, err
 			}
 			i = uint32(len(d.files))
@@ -176,9 +176,9 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (ui
 	}
 }
 
-// crowded fails if another shard would be too many for the size of the text: each takes several hundred bytes of memory. No
-// model comes near it.
-func (d *decoder) crowded(at uint64, field string, shards int) error {
+// tooManyShards fails if another shard would be too many for the size of the text: each takes several hundred bytes of
+// memory. No model comes near it.
+func (d *decoder) tooManyShards(at uint64, field string, shards int) error {
 	const few, each = 1 << 14, 128
 	if size := uint64(len(d.text)); uint64(shards) >= few+size/each {
 		return d.errorf(at, field, layout.ErrLimit, "more than %d shards in a text of %d bytes: too many for its size", shards, size)
@@ -302,7 +302,7 @@ func (d *decoder) shards() error {
 	if n == 0 {
 		return d.errorf(list.at, "shards", layout.ErrInvalid, "no shards")
 	}
-	if err := d.crowded(list.at, "shards", n-1); err != nil {
+	if err := d.tooManyShards(list.at, "shards", n-1); err != nil {
 		return err
 	}
 	d.m.Shards = make([]Shard, 0, n)

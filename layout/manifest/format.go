@@ -109,8 +109,8 @@ func digits(text string, bytes int) (b []byte, ok bool) {
 // crcOfCRC is the CRC32 of any bytes followed by their own CRC32.
 const crcOfCRC = 0x2144df1c
 
-// hollow reports whether every intact file of the shard's size has this CRC32.
-func (s *Shard) hollow() bool {
+// provesNothing reports whether every intact file of the shard's size has this CRC32.
+func (s *Shard) provesNothing() bool {
 	crc, ok := s.crc32()
 	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)
 	return ok && crc == crc32.Update(crcOfCRC, crc32.IEEETable, rest)

@@ -136,8 +136,9 @@ func (c *Config) names(g *group, layer []byte) bool {
 	})
 }
 
-// tired returns why nothing is known of the layer that was asked for last, and of all others from now on, or nil.
-func (c *Config) tired() error {
+// exhausted returns an error once matching names of layers has cost too much: nothing is known then of the layer
+// that was asked for last, and of all others from now on.
+func (c *Config) exhausted() error {
 	if c.work <= mostWork {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(co
 	for {
 		err := try(ctx, p)
 		if err == nil {
-			r.queue.moved()
+			r.queue.progress()
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -120,7 +120,7 @@ func (p *patience) received(n int) bool {
 	if p.silence != nil {
 		p.silence.Reset(p.reader.silence())
 	}
-	p.reader.queue.moved()
+	p.reader.queue.progress()
 	return true
 }
 
@@ -142,7 +142,7 @@ type queue struct {
 	last  atomic.Int64 // progress of anybody, as nanoseconds after born
 }
 
-func (q *queue) moved() { q.last.Store(int64(time.Since(q.born))) }
+func (q *queue) progress() { q.last.Store(int64(time.Since(q.born))) }
 
 // enter waits for a place, for as long as those who have one make progress. since is the last
 // progress, or the time of the call.

@@ -209,7 +209,7 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 		if !bytes.Equal(a, b) {
 			t.differ.Store(true)
 		}
-		if err := w.saw(2 * n); err != nil {
+		if err := w.progress(2 * n); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 		if err != nil {
 			return err
 		}
-		if err := w.saw(t.a.bytesOf(n) + t.b.bytesOf(n)); err != nil {
+		if err := w.progress(t.a.bytesOf(n) + t.b.bytesOf(n)); err != nil {
 			return err
 		}
 	}

@@ -184,7 +184,7 @@ func (t *hashTask) hashValues(w *worker) error {
 			t.oddNaN = true
 		}
 		h.Write(mmapio.Bytes(v))
-		if err := w.saw(s.bytesOf(n)); err != nil {
+		if err := w.progress(s.bytesOf(n)); err != nil {
 			return err
 		}
 	}
@@ -234,7 +234,7 @@ func (t *hashTask) hashStored(w *worker) error {
 			return err
 		}
 		h.Write(b)
-		if err := w.saw(uint64(len(b))); err != nil {
+		if err := w.progress(uint64(len(b))); err != nil {
 			return err
 		}
 	}
@@ -378,7 +378,7 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 		}
 		h.Write(b)
 		off += uint64(len(b))
-		if err := w.saw(uint64(len(b))); err != nil {
+		if err := w.progress(uint64(len(b))); err != nil {
 			return err
 		}
 	}

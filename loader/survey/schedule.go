@@ -210,11 +210,11 @@ func (s *scheduler) advance(r *running) {
 	}
 	s.running = slices.DeleteFunc(s.running, func(other *running) bool { return other == r })
 	r.task.end(r.err)
-	s.saw(r, r.task.weight())
+	s.addProgress(r, r.task.weight())
 }
 
-// saw reports n more bytes of r's weight, up to the whole weight.
-func (s *scheduler) saw(r *running, n uint64) {
+// addProgress reports n more bytes of r's weight, up to the whole weight.
+func (s *scheduler) addProgress(r *running, n uint64) {
 	s.watched.Lock()
 	n = min(n, r.task.weight()-r.seen)
 	r.seen += n
@@ -232,9 +232,9 @@ type worker struct {
 	counts    [2]counters
 }
 
-// saw reports that n bytes have been read. The error is that of the context.
-func (w *worker) saw(n uint64) error {
-	w.scheduler.saw(w.running, n)
+// progress reports that n bytes have been read. The error is the cause of the ended context.
+func (w *worker) progress(n uint64) error {
+	w.scheduler.addProgress(w.running, n)
 	return context.Cause(w.scheduler.ctx)
 }
 

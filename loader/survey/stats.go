@@ -161,7 +161,7 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 		if err != nil {
 			return err
 		}
-		if err := w.saw(s.bytesOf(n)); err != nil {
+		if err := w.progress(s.bytesOf(n)); err != nil {
 			return err
 		}
 	}
