@@ -81,10 +81,7 @@ func (p *Plan) findStale() {
 		path := filepath.Join(filepath.Dir(p.Path), name)
 		md := p.model.ConfigFile()
 		if md == nil || !sameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
-			var err error
-			if md, err = ReadConfig(path); err != nil {
-				continue
-			}
+			md, _ = ReadConfig(path)
 		}
 		if scheme.ReadConfig(md).Says() {
 			p.Stale = append(p.Stale, path)

@@ -74,8 +74,8 @@ func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) err
 		Bytes   int64            `json:"bytes"`
 	}{[]cacheEntryJSON{}, own}
 	for _, e := range list {
-		names := append([]string{}, e.Names...)
-		out.Entries = append(out.Entries, cacheEntryJSON{e.Path, names, e.Size, e.Have, e.Disk, e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
+		out.Entries = append(out.Entries, cacheEntryJSON{e.Path, report.OrEmpty(e.Names), e.Size, e.Have, e.Disk,
+			e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
 	}
 	return json.NewEncoder(s.Out).Encode(out)
 }

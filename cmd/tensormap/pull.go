@@ -81,8 +81,7 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return opts.pullTensors(ctx, s, args[0])
 	}
 	var own loader.Options
-	err := opts.apply(&own)
-	if err != nil {
+	if err := opts.apply(&own); err != nil {
 		return err
 	}
 	ro, err := opts.remote(&own)

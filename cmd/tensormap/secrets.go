@@ -75,27 +75,21 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 	if err := u.read(); err != nil {
 		return nil, err
 	}
-	plain := opts
-	if u.secret != nil {
-		opts.Key = trust.Always(u.secret)
-	}
-	if u.secret != nil && !u.either {
-		return open(&opts)
-	}
-	m, err := open(&plain)
-	if err != nil {
-		return nil, err
-	}
-	e := encryptionOf(m)
-	if e == nil || u.secret == nil && u.headOnly {
-		return m, nil
-	}
-	m.Close()
-	if u.secret == nil {
-		if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
-			return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", m.Path(), loader.ErrKey, u.passphraseFlag)
+	if u.secret == nil || u.either {
+		plain := opts
+		m, err := open(&plain)
+		if err != nil {
+			return nil, err
 		}
-		if u.secret, err = ask(stderr, m.Path()); err != nil {
+		e := encryptionOf(m)
+		if e == nil || u.secret == nil && u.headOnly {
+			return m, nil
+		}
+		m.Close()
+		if u.secret == nil {
+			u.secret, err = u.ask(stderr, m.Path(), e)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -103,8 +97,11 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 	return open(&opts)
 }
 
-// ask asks for the passphrase of a model, without an echo.
-func ask(stderr io.Writer, path string) (sealed.Secret, error) {
+// ask asks for the passphrase of a model, without an echo. It is an error if a key is wanted, or nobody can be asked.
+func (u *unlocking) ask(stderr io.Writer, path string, e *sealed.Encryption) (sealed.Secret, error) {
+	if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
+		return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", path, loader.ErrKey, u.passphraseFlag)
+	}
 	fmt.Fprintf(stderr, "passphrase of %s: ", terminal.Printable(path))
 	text, err := term.ReadPassword(int(os.Stdin.Fd()))
 	fmt.Fprintln(stderr)

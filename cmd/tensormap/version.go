@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -17,10 +18,7 @@ func version() string {
 }
 
 func buildText(info *debug.BuildInfo) string {
-	parts := []string{info.Main.Version}
-	if info.Main.Version == "" {
-		parts[0] = "(devel)"
-	}
+	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			parts = append(parts, "commit "+s.Value)

@@ -45,7 +45,8 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 		others.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
 	}
 	for _, one := range slices.Concat(kept, changed, others) {
-		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
+		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"),
+			terminal.Printable(one.why), strings.Join(one.names, ", "))
 	}
 }
 
@@ -69,28 +70,19 @@ func (r *reasons) add(what, why, name string) {
 	}
 }
 
-// types are dtypes, each once.
-type types []layout.DType
-
-func (t *types) add(d layout.DType) {
-	if !slices.Contains(*t, d) {
-		*t = append(*t, d)
+// once appends d to a list of dtypes, unless that has it.
+func once(types []string, d layout.DType) []string {
+	if slices.Contains(types, d.String()) {
+		return types
 	}
-}
-
-func (t types) String() string {
-	names := make([]string, len(t))
-	for i, d := range t {
-		names[i] = d.String()
-	}
-	return strings.Join(names, ", ")
+	return append(types, d.String())
 }
 
 // reportLost says which values the new types do not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
 func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	var zeroed dequant.Loss
-	var zeroedAs, blocksAs types
+	var zeroedAs, blocksAs []string
 	var worst string // the tensor that has lost the largest value
 	var some, elements, blocks uint64
 	for i := range tensors {
@@ -104,10 +96,10 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, t.To, l.Largest)
 		} else if l.ZeroBlocks > 0 {
 			blocks += l.ZeroBlocks
-			blocksAs.add(t.To)
+			blocksAs = once(blocksAs, t.To)
 		}
 		if l.Zeroed > 0 {
-			zeroedAs.add(t.To)
+			zeroedAs = once(zeroedAs, t.To)
 			some, elements = some+1, elements+t.Elements()
 			if worst == "" || l.Largest > zeroed.Largest {
 				worst = t.Name
@@ -116,13 +108,14 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		}
 	}
 	if blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", terminal.Printable(out), report.Counted(blocks, "block"), blocksAs)
+		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n",
+			terminal.Printable(out), report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
 	}
 	if zeroed.Zeroed == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", zeroedAs, report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"),
-		100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n",
+		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
 // withAdvice adds to the refusal of a quantized checkpoint what can be done.

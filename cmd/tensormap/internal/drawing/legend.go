@@ -7,17 +7,12 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
-// Columns of the legend, in pixels.
+// Measures of the legend, in pixels.
 const (
 	swatch     = 12
-	dtypeLeft  = rowLeft
-	restLeft   = 700
 	legendGap  = 22 // from a swatch to its text
 	nameLength = 28
 )
-
-// numberEnds are where the numbers of dtypes end: tensors, elements, size, share.
-var numberEnds = [...]float64{340, 430, 530, 620}
 
 // legendRow is a line of the legend.
 type legendRow struct {
@@ -33,23 +28,25 @@ func (p *picture) legend() {
 	mm := p.mm
 	p.text("h", rowLeft, 36, terminal.Shorten(terminal.Printable(mm.title), 90))
 	p.text("q", rowLeft, 58, p.about()+" · a row is "+offset(mm.rowSize))
-	p.heading(dtypeLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, numberEnds[:], numberEnds[len(numberEnds)-1])
-	for i, row := range p.dtypeRows() {
-		y := float64(legendTop + (i+1)*legendPitch)
-		p.swatch(row.class, dtypeLeft, y)
-		p.text("", dtypeLeft+legendGap, y, row.name)
-		for i, number := range row.numbers {
-			p.text("e", numberEnds[i], y, number)
-		}
+	p.column(rowLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
+	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, rowLeft + rowWidth}, p.restRows())
+}
+
+// column draws rows of the legend under a heading. Their numbers end at ends.
+func (p *picture) column(left float64, heading []string, ends []float64, rows []legendRow) {
+	const top = legendTop - 6
+	p.text("u", left+legendGap, top, heading[0])
+	for i, end := range ends {
+		p.text("u e", end, top, heading[i+1])
 	}
-	const sizeEnd, moreEnd = 1060, rowLeft + rowWidth
-	p.heading(restLeft, []string{"ELSE", "SIZE", "OF ALL"}, []float64{sizeEnd, moreEnd}, moreEnd)
-	for i, row := range p.restRows() {
+	fmt.Fprintf(p.w, `<path class="rule" d="M%s %d.5H%s"/>`+"\n", px(left), top+5, px(ends[len(ends)-1]))
+	for i, row := range rows {
 		y := float64(legendTop + (i+1)*legendPitch)
-		p.swatch(row.class, restLeft, y)
-		p.text("", restLeft+legendGap, y, row.name)
-		p.text("e", sizeEnd, y, row.numbers[0])
-		p.text("e", moreEnd, y, row.numbers[1])
+		p.swatch(row.class, left, y)
+		p.text("", left+legendGap, y, row.name)
+		for i, number := range row.numbers {
+			p.text("e", ends[i], y, number)
+		}
 	}
 }
 
@@ -79,15 +76,6 @@ func (mm *Map) tensors() (n uint64) {
 		n += uint64(mm.files[i].tensors)
 	}
 	return n
-}
-
-func (p *picture) heading(left float64, columns []string, ends []float64, right float64) {
-	const y = legendTop - 6
-	p.text("u", left+legendGap, y, columns[0])
-	for i, end := range ends {
-		p.text("u e", end, y, columns[i+1])
-	}
-	fmt.Fprintf(p.w, `<path class="rule" d="M%s %d.5H%s"/>`+"\n", px(left), y+5, px(right))
 }
 
 func (p *picture) swatch(class string, x, y float64) {

@@ -26,8 +26,13 @@ func (g *Pattern) Set(pattern string) error {
 		return errors.New("the pattern is not UTF-8")
 	}
 	t := globTranslator{rest: pattern}
-	if err := t.translate(); err != nil {
-		return err
+	for t.rest != "" {
+		if err := t.step(t.next()); err != nil {
+			return err
+		}
+	}
+	if t.depth > 0 {
+		return errors.New("{ without }")
 	}
 	re, err := regexp.Compile(`(?s)\A(?:` + t.out.String() + `)\z`)
 	if err != nil {
@@ -60,18 +65,6 @@ type globTranslator struct {
 	depth int // of braces
 }
 
-func (t *globTranslator) translate() error {
-	for t.rest != "" {
-		if err := t.step(t.next()); err != nil {
-			return err
-		}
-	}
-	if t.depth > 0 {
-		return errors.New("{ without }")
-	}
-	return nil
-}
-
 // next takes one character off the pattern.
 func (t *globTranslator) next() string {
 	_, n := utf8.DecodeRuneInString(t.rest)
@@ -80,6 +73,7 @@ func (t *globTranslator) next() string {
 	return s
 }
 
+// step translates what begins with the character c.
 func (t *globTranslator) step(c string) error {
 	switch {
 	case c == "*":
@@ -96,19 +90,13 @@ func (t *globTranslator) step(c string) error {
 	case c == "}" && t.depth > 0:
 		t.depth--
 		t.out.WriteString(")")
+	case c == `\` && t.rest == "":
+		return errors.New(`nothing after the last \`)
 	case c == `\`:
-		return t.escaped()
+		t.out.WriteString(regexp.QuoteMeta(t.next()))
 	default:
 		t.out.WriteString(regexp.QuoteMeta(c))
 	}
-	return nil
-}
-
-func (t *globTranslator) escaped() error {
-	if t.rest == "" {
-		return errors.New(`nothing after the last \`)
-	}
-	t.out.WriteString(regexp.QuoteMeta(t.next()))
 	return nil
 }
 

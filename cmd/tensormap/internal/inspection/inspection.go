@@ -123,10 +123,12 @@ func row(t loader.Tensor) any {
 	}
 	w := t.Scheme()
 	if w == nil {
-		info := tensorInfo{t.Name(), t.DType(), shape, t.Elements(), t.File(), t.Offset(), t.StoredBytes(), t.RawBytes(), t.Encoding(), t.ZeroCopy(), nil, nil}
+		info := tensorInfo{
+			Name: t.Name(), DType: t.DType(), Shape: shape, Elements: t.Elements(), File: t.File(), Offset: t.Offset(),
+			StoredBytes: t.StoredBytes(), RawBytes: t.RawBytes(), Encoding: t.Encoding(), ZeroCopy: t.ZeroCopy(),
+		}
 		if q, scaled, _ := t.Scale(); scaled {
-			scale, zero := q.Scale, q.Zero // of their own: q stays on the stack if there are none
-			info.Scale, info.ZeroPoint = &scale, &zero
+			info.Scale, info.ZeroPoint = new(q.Scale), new(q.Zero) // q stays on the stack if there are none
 		}
 		return info
 	}

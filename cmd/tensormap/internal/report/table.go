@@ -61,15 +61,12 @@ func (g *Grid) Write(w io.Writer, s terminal.Screen) {
 		l.room = max(least, s.Width-(l.width()-l.widths[0]))
 		l.widths[0] = min(l.widths[0], l.room)
 	}
-	l.bold = s.Color
-	l.write(heading)
-	l.bold = false
+	l.write(heading, s.Color)
 	for row := range g.Rows {
-		l.write(row)
+		l.write(row, false)
 	}
 	if g.Total != nil {
-		l.bold = s.Color
-		l.write(g.Total)
+		l.write(g.Total, s.Color)
 	}
 }
 
@@ -106,7 +103,6 @@ type gridLines struct {
 	widths  []int
 	shown   []int // columns
 	room    int   // for the first column; 0 is any
-	bold    bool
 	line    []byte
 }
 
@@ -119,38 +115,31 @@ func (l *gridLines) width() int {
 	return width
 }
 
-func (l *gridLines) write(row []string) {
+func (l *gridLines) write(row []string, bold bool) {
 	l.line = l.line[:0]
 	for n, i := range l.shown {
 		cell := row[i]
 		if i == 0 && l.room > 0 {
 			cell = terminal.Shorten(cell, l.room)
 		}
-		space := l.widths[i] - cellWidth(cell)
+		space := strings.Repeat(" ", max(0, l.widths[i]-cellWidth(cell)))
 		if n > 0 {
 			l.line = append(l.line, Gap...)
 		}
 		if l.numbers[i] {
-			l.line = appendSpaces(l.line, space)
+			l.line = append(l.line, space...)
 		}
 		l.line = append(l.line, cell...)
 		if !l.numbers[i] {
-			l.line = appendSpaces(l.line, space)
+			l.line = append(l.line, space...)
 		}
 	}
 	l.line = bytes.TrimRight(l.line, " ")
-	if l.bold {
+	if bold {
 		l.line = []byte(text.Colors{text.Bold}.Sprint(string(l.line)))
 	}
 	l.line = append(l.line, '\n')
 	l.w.Write(l.line)
-}
-
-func appendSpaces(b []byte, n int) []byte {
-	for range n {
-		b = append(b, ' ')
-	}
-	return b
 }
 
 // Facts are names and values, one a line; a value of several lines is indented.
