@@ -14,7 +14,7 @@ type convention struct {
 	others   []companion
 	contents uint16 // a bit for each role of parts that tell the shape
 	sure     bool   // the codes' name alone decides
-	inward   bool   // the tensor found is the codes, and the one that led to it has the role
+	inward   bool   // the search begins at the tensor with the role, and finds the codes
 	form     func(*shaping) error
 }
 

@@ -196,7 +196,7 @@ func (t *Table) enter(w *weight, i int) {
 	}
 }
 
-// refused leaves w nothing but its codes.
+// refused takes all parts but the codes from w.
 func (t *Table) refused(w *weight) {
 	parts := t.partsOf(w)
 	for _, p := range parts[1:] {
@@ -228,7 +228,7 @@ func (t *Table) Find(name string) (i int, ok bool) {
 	return 0, false
 }
 
-// called yields the weights called name, which their codes are not.
+// called yields the weights called name whose codes have another name.
 func (t *Table) called(name string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, n := range t.renamed {
@@ -359,15 +359,14 @@ func (f *finder) configuration() (_ *Config, err error) {
 	return f.conf, nil
 }
 
-// A hint says where the tensor was that a name's end led to, from another one, and how far from the one before.
+// A hint remembers where the last lookup of a name's end began and ended, and how far that lay behind the lookup before.
 type hint struct{ from, to, step uint32 }
 
-// find returns the tensor called stem and end, which belongs to tensor from. Weights lie in one order, each
-// with its parts or all parts of a kind together: the place of the last one tells the next. Else the name is
-// looked up.
+// find returns the tensor called stem and end, which belongs to tensor from. Most files have each weight with its
+// parts, or all parts of a kind together, so a hint tells where the next one is. Otherwise the name is looked up.
 func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
 	h := &f.near[0]
-	if n := len(end); n > 1 { // another end in its place costs a lookup
+	if n := len(end); n > 1 { // two ends that share a hint cost lookups
 		h = &f.near[(16*uint(end[n-2])+uint(n))%uint(len(f.near))]
 	}
 	for _, i := range [...]uint32{from + h.to - h.from, h.to + h.step} {
@@ -569,7 +568,7 @@ func (f *finder) refuse(codes, why uint32) {
 	f.claim(w)
 }
 
-// begin makes room for so many weights of so many parts, if there is none yet.
+// begin takes memory for a number of weights with a number of parts each, if none has been taken yet.
 func (f *finder) begin(parts, weights int) {
 	if f.Of == nil {
 		f.weights, f.parts = make([]weight, 0, weights), slices.Grow(f.parts, parts*weights)
@@ -577,7 +576,7 @@ func (f *finder) begin(parts, weights int) {
 	}
 }
 
-// next returns a weight of the last parts, so many, which has the name of its codes.
+// next adds a weight that owns the last entries of f.parts, as many as parts says. It has the name of its codes.
 func (f *finder) next(parts int) *weight {
 	first := len(f.parts) - parts
 	f.weights = append(f.weights, weight{first: uint32(first), parts: uint8(parts)})
@@ -792,7 +791,7 @@ type tails struct {
 
 const tailBits, seenBits = 15, 4
 
-// add adds a name's.
+// add adds the ends of a name.
 func (t *tails) add(name []byte) {
 	end := last(name)
 	long := end ^ mixed(before(name))
@@ -841,7 +840,7 @@ func before(name []byte) uint64 {
 	return last(name[:max(len(name)-8, 0)])
 }
 
-// mixed makes a number as different from others as hashed's argument may be.
+// mixed spreads the bits of v, for hashed to tell apart what it is combined with.
 func mixed(v uint64) uint64 { return bits.RotateLeft64(v, 32) * 0xff51afd7ed558ccd }
 
 // mayEnd reports whether some tensor's name may end so.

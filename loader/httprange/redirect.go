@@ -109,7 +109,7 @@ func discard(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// mostRedirects is that of net/http.
+// mostRedirects is the limit that net/http has.
 const mostRedirects = 10
 
 // redirection returns the address that resp sends to after so many others, nil if none.

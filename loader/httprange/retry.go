@@ -68,7 +68,7 @@ func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(co
 	}
 }
 
-// patience is that of one read with the server. Progress renews it.
+// patience bounds how long one read bears a server without progress. Progress renews it.
 type patience struct {
 	reader   *Reader
 	since    time.Time // of the last progress

@@ -21,9 +21,8 @@ type Pair struct {
 	// SameShape means that the shapes are the same but for dimensions of 1, which some formats
 	// add or drop. Other tensors are not compared.
 	SameShape bool
-	// SameElements means that type, scale and stored elements, decompressed, are the same, or scheme and
-	// parts of a logical tensor.
-	// Then so are all values, if there are any.
+	// SameElements means that type, scale and stored elements, decompressed, are the same. Of logical
+	// tensors it means scheme and parts. All values are then the same too, if there are any.
 	SameElements bool
 	// Compared means that the following is known: the elements are the same, or both have
 	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
@@ -43,7 +42,7 @@ type Pair struct {
 	MaxRelAt uint64
 	// RMSE is the root of the mean of (a−b)².
 	RMSE float64
-	// Cosine is that of the angle between the tensors as vectors. It is 1 if no value differs,
+	// Cosine is the cosine of the angle between the tensors as vectors. It is 1 if no value differs,
 	// and NaN if one tensor is all zeros, or has squares that are no float64s.
 	Cosine float64
 

@@ -48,8 +48,9 @@ type TensorDigest struct {
 	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell those
 	// apart.
 	Values *Digest
-	// Stored, unless it is nil, is the SHA-256 of the elements as Tensor.Bytes returns them:
-	// decompressed; of a logical tensor, those of its parts by ascending name. It takes the place of a digest of values that was asked for and is not there.
+	// Stored, unless it is nil, is the SHA-256 of the elements, decompressed, as Tensor.Bytes returns
+	// them. For a logical tensor it covers the parts by ascending name. It also stands in for a digest of
+	// values that was asked for and does not exist.
 	Stored *Digest
 
 	quant  layout.Quant
