@@ -210,7 +210,9 @@ func (f *file) settle() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.unsettle = cancel
 	f.settling.Go(func() error {
-		if err := f.move(ctx, f, true); err != nil && ctx.Err() == nil {
+		if err := f.move(ctx, f, true); err == nil {
+			f.opts.logger().Debug("file is complete in the cache", "file", f.Name())
+		} else if ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -237,6 +238,14 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// logged is a writer of log records, one at a time.
+type logged chan string
+
+func (l logged) Write(record []byte) (int, error) {
+	l <- string(record)
+	return len(record), nil
+}
+
 // A large file that has come whole gets its final place while it is next open.
 func TestSettles(t *testing.T) {
 	h := hubtest.New(t, sharded())
@@ -249,13 +258,17 @@ func TestSettles(t *testing.T) {
 	if _, err := os.Stat(blob); err == nil {
 		t.Error("Close waited for a digest")
 	}
-	m = open(t, "hf://org/model")
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(blob); err == nil {
+	log := make(logged, 100)
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Loader: &loader.Options{Logger: logger}})
+	m = modeltest.Opened(t, m, err)
+	for record := range log {
+		if strings.Contains(record, "complete in the cache") {
 			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
 		}
+	}
+	if _, err := os.Stat(blob); err != nil {
+		t.Error(err)
 	}
 	want(t, m, h, "w0")
 }
