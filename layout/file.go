@@ -81,6 +81,16 @@ type Fact struct {
 	Value string
 }
 
+// Facts are a summary that is being made.
+type Facts []Fact
+
+// Add adds a line unless value is empty.
+func (f *Facts) Add(label, value string) {
+	if value != "" {
+		*f = append(*f, Fact{label, value})
+	}
+}
+
 // Graph is the computation that a model's tensors belong to.
 type Graph struct {
 	// Inputs and Outputs are positions in Nodes.

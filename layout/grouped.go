@@ -62,11 +62,14 @@ var codeNames = [...]string{
 }
 
 // String returns a name of the kind of codes.
-func (c Code) String() string {
-	if int(c) >= len(codeNames) || codeNames[c] == "" {
-		return fmt.Sprintf("Code(%d)", uint8(c))
+func (c Code) String() string { return named("Code", codeNames[:], uint8(c)) }
+
+// named returns the name of a constant of a type, or its number if it has none.
+func named(of string, names []string, c uint8) string {
+	if int(c) >= len(names) || names[c] == "" {
+		return fmt.Sprintf("%s(%d)", of, c)
 	}
-	return codeNames[c]
+	return names[c]
 }
 
 // A Packing says where the codes of a matrix lie.
@@ -100,9 +103,4 @@ const (
 var packingNames = [...]string{"rows", "words", "gptq", "awq", "slabs", "low slabs", "planes"}
 
 // String returns a name of the packing.
-func (p Packing) String() string {
-	if int(p) >= len(packingNames) {
-		return fmt.Sprintf("Packing(%d)", uint8(p))
-	}
-	return packingNames[p]
-}
+func (p Packing) String() string { return named("Packing", packingNames[:], uint8(p)) }

@@ -1,7 +1,5 @@
 package layout
 
-import "fmt"
-
 // Tensor describes one tensor of a file: what it is and where its bytes are.
 type Tensor struct {
 	// Name is unique in its file.
@@ -85,12 +83,7 @@ func (e Encoding) Unsealed() Encoding {
 
 // String returns the encoding's name as inspect prints it. With and without LZ4 inside, an encrypted tensor is
 // "encrypted".
-func (e Encoding) String() string {
-	if int(e) >= len(encodingNames) {
-		return fmt.Sprintf("Encoding(%d)", uint8(e))
-	}
-	return encodingNames[e]
-}
+func (e Encoding) String() string { return named("Encoding", encodingNames[:], uint8(e)) }
 
 // MarshalText returns what String does, so that an Encoding in JSON is its name.
 func (e Encoding) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

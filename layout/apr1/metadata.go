@@ -209,26 +209,24 @@ type summary struct {
 }
 
 func (s *summary) facts(size uint64) []layout.Fact {
-	var facts []layout.Fact
-	add := func(label, value string) { facts = append(facts, layout.Fact{Label: label, Value: value}) }
-	if s.model != "" {
-		add("Model", s.model)
-	}
-	add("Size", megabytes(size))
-	add("Tensors", strconv.Itoa(s.tensors))
-	add("Has Vocabulary", "false")
+	vocabulary, filterbank, row0 := "false", "false", ""
 	if s.hasVocabulary {
-		facts[len(facts)-1].Value = fmt.Sprintf("true (%d tokens)", s.tokens)
+		vocabulary = fmt.Sprintf("true (%d tokens)", s.tokens)
 	}
-	add("Has Filterbank", "false")
 	if s.hasFilterbank {
-		facts[len(facts)-1].Value = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs)
 		var sum float32
 		for _, x := range s.row0 {
 			sum += x
 		}
-		add("Filterbank row 0 sum", fmt.Sprintf("%.6f", sum))
+		filterbank, row0 = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs), fmt.Sprintf("%.6f", sum)
 	}
+	var facts layout.Facts
+	facts.Add("Model", s.model)
+	facts.Add("Size", megabytes(size))
+	facts.Add("Tensors", strconv.Itoa(s.tensors))
+	facts.Add("Has Vocabulary", vocabulary)
+	facts.Add("Has Filterbank", filterbank)
+	facts.Add("Filterbank row 0 sum", row0)
 	return facts
 }
 

@@ -59,10 +59,8 @@ func ReadSealedHead(in layout.Input, flag Flags, lim *layout.Limits) (*SealedHea
 	if h != readHeader(b) {
 		return nil, errorf(0, "header", layout.ErrInvalid, "it changes while it is read")
 	}
-	for _, pad := range b[end:] {
-		if pad != 0 {
-			return nil, errorf(end, "data_offset", layout.ErrInvalid, "padding before the data is not zero")
-		}
+	if len(bytes.Trim(b[end:], "\x00")) > 0 {
+		return nil, errorf(end, "data_offset", layout.ErrInvalid, "padding before the data is not zero")
 	}
 	keys, err := sealed.Parse(b[headerSize:h.IndexOffset], layout.APR2, headerSize, lim)
 	switch {

@@ -110,37 +110,28 @@ func (r *reader) layers(s *Section) []any {
 // architecture.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	r := f.reader(in)
-	var s summary
-	s.add("name", asText(r.text("name", f.name)))
+	var s layout.Facts
+	s.Add("name", asText(r.text("name", f.name)))
 	config, _ := r.named("config", typeKeyval).(layout.Metadata)
 	for _, key := range []string{"name", "description", "criterion", "quantization", "feature"} {
 		value, _ := config.Get(key)
-		s.add("config "+key, asText(value))
+		s.Add("config "+key, asText(value))
 	}
 	params := 0
 	for _, l := range f.layers {
 		params += l.params
 	}
 	if len(f.layers) > 0 {
-		s.add("layers", fmt.Sprintf("%d with %d parameters", len(f.layers), params))
+		s.Add("layers", fmt.Sprintf("%d with %d parameters", len(f.layers), params))
 	}
 	if tokens, ok := r.named("tokens", typeUTF8).(string); ok {
-		s.add("tokens", strconv.Itoa(countTokens(tokens)))
+		s.Add("tokens", strconv.Itoa(countTokens(tokens)))
 	}
-	s.add("architecture", r.arch())
+	s.Add("architecture", r.arch())
 	if r.err != nil {
 		return nil, r.err
 	}
 	return s, nil
-}
-
-type summary []layout.Fact
-
-// add adds a line unless value is empty.
-func (s *summary) add(label, value string) {
-	if value != "" {
-		*s = append(*s, layout.Fact{Label: label, Value: value})
-	}
 }
 
 // named returns the value of the section of a name and type, or nil.

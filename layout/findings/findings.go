@@ -84,6 +84,19 @@ func (l *List) All() []layout.Finding {
 	return all
 }
 
+// Count returns how many of n things are odd, and which is the first.
+func Count(n int, odd func(i int) bool) (count, first int) {
+	for i := range n {
+		if !odd(i) {
+			continue
+		}
+		if count++; count == 1 {
+			first = i
+		}
+	}
+	return count, first
+}
+
 // Gaps warns of gaps between the parts of a file, from least bytes on. It returns the end of the
 // last part.
 func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {

@@ -180,22 +180,7 @@ func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
 			return e, err
 		}
 	}
-	for t := range h.tensors {
-		at := e.N
-		if err := e.tensor(&t); err != nil {
-			return e, err
-		}
-		if h.check == nil {
-			continue
-		}
-		next := h.check.Next()
-		*next = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType}
-		next.Stored, _ = t.DType.Size(t.Shape)
-		if err := h.check.Add(at); err != nil {
-			return e, err
-		}
-	}
-	return e, nil
+	return e, e.Tensors(h.tensors, h.check, e.tensor)
 }
 
 // encoder writes a header, or counts its bytes.

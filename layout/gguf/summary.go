@@ -13,33 +13,27 @@ import (
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	s := summary{file: f, in: in}
 	arch := s.text(keyArchitecture)
-	s.add("name", s.text("general.name"))
-	s.add("architecture", arch)
-	s.add("file type", s.fileType())
-	s.add("parameters", s.parameters())
-	s.add("context length", s.text(arch+".context_length"))
-	s.add("embedding length", s.text(arch+".embedding_length"))
-	s.add("layers", s.text(arch+".block_count"))
-	s.add("heads", s.heads(arch))
-	s.add("experts", s.text(arch+".expert_count"))
-	s.add("tokenizer", s.tokenizer())
+	s.Add("name", s.text("general.name"))
+	s.Add("architecture", arch)
+	s.Add("file type", s.fileType())
+	s.Add("parameters", s.parameters())
+	s.Add("context length", s.text(arch+".context_length"))
+	s.Add("embedding length", s.text(arch+".embedding_length"))
+	s.Add("layers", s.text(arch+".block_count"))
+	s.Add("heads", s.heads(arch))
+	s.Add("experts", s.text(arch+".expert_count"))
+	s.Add("tokenizer", s.tokenizer())
 	if f.split.count > 0 {
-		s.add("split", fmt.Sprintf("file %d of %d, %d tensors in all", f.split.no+1, f.split.count, f.split.tensors))
+		s.Add("split", fmt.Sprintf("file %d of %d, %d tensors in all", f.split.no+1, f.split.count, f.split.tensors))
 	}
-	return s.facts, s.err
+	return s.Facts, s.err
 }
 
 type summary struct {
-	file  *File
-	in    layout.Input
-	facts []layout.Fact
-	err   error
-}
-
-func (s *summary) add(label, value string) {
-	if value != "" {
-		s.facts = append(s.facts, layout.Fact{Label: label, Value: value})
-	}
+	layout.Facts
+	file *File
+	in   layout.Input
+	err  error
 }
 
 // get reads the value of key. It returns nil if there is none.

@@ -2,6 +2,8 @@ package jsontext
 
 import (
 	"math/bits"
+	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -143,19 +145,9 @@ func unescape[T string | []byte](text T) (r rune, n int) {
 	if len(text) < 2 {
 		return 0, 0
 	}
-	switch text[1] {
-	case '"', '\\', '/':
-		return rune(text[1]), 2
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
+	const letters, characters = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	if i := strings.IndexByte(letters, text[1]); i >= 0 {
+		return rune(characters[i]), 2
 	}
 	r, ok := hex4(text)
 	if !ok {
@@ -176,17 +168,6 @@ func hex4[T string | []byte](text T) (r rune, ok bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
 	}
-	for i := 2; i < 6; i++ {
-		c := text[i]
-		switch {
-		case c-'0' <= 9:
-			c -= '0'
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
-	}
-	return r, true
+	u, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(u), err == nil
 }

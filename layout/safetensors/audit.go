@@ -14,22 +14,12 @@ func (f *File) Audit(layout.Input) []layout.Finding {
 	if f.header%8 != 0 {
 		found.Warn(0, "header_size", layout.ErrMisaligned, "%d is not a multiple of 8, so the data starts at %d", f.header, sizeBytes+f.header)
 	}
-	if first, n := f.misaligned(); n > 0 {
-		found.Warn(first.Offset, offsetsField, layout.ErrMisaligned, "%d of %d tensors must be copied to be viewed, the first is %s (%s at %d)",
-			n, len(f.index.Tensors), layout.Quote(first.Name), first.DType, first.Offset)
+	tensors := f.index.Tensors
+	n, first := findings.Count(len(tensors), func(i int) bool { return tensors[i].Stored > 0 && !f.index.Aligned(&tensors[i]) })
+	if n > 0 {
+		t := &tensors[first]
+		found.Warn(t.Offset, offsetsField, layout.ErrMisaligned, "%d of %d tensors must be copied to be viewed, the first is %s (%s at %d)",
+			n, len(tensors), layout.Quote(t.Name), t.DType, t.Offset)
 	}
 	return found.All()
-}
-
-func (f *File) misaligned() (first *layout.Tensor, n int) {
-	for i := range f.index.Tensors {
-		t := &f.index.Tensors[i]
-		if t.Stored == 0 || f.index.Aligned(t) {
-			continue
-		}
-		if n++; n == 1 {
-			first = t
-		}
-	}
-	return first, n
 }

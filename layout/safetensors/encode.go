@@ -102,19 +102,8 @@ func (h *header) encode(w *bufio.Writer) (*encoder, error) {
 			return e, err
 		}
 	}
-	for t := range h.tensors {
-		at := e.N
-		if err := e.tensor(&t); err != nil {
-			return e, err
-		}
-		if h.check == nil {
-			continue
-		}
-		next := h.check.Next()
-		*next = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType, Stored: e.last}
-		if err := h.check.Add(at); err != nil {
-			return e, err
-		}
+	if err := e.Tensors(h.tensors, h.check, e.tensor); err != nil {
+		return e, err
 	}
 	e.Put(append(e.Buf, '}'))
 	return e, nil
@@ -136,7 +125,6 @@ type encoder struct {
 	tensorwriter.Encoder
 	fresh bool   // nothing of the innermost object is
 	data  uint64 // bytes of the tensors so far
-	last  uint64 // of the last
 }
 
 func (e *encoder) metadata(md layout.Metadata) error {
@@ -190,7 +178,6 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	b = appendNumbers(b, e.data, e.data+size)
 	e.Put(append(b, '}'))
 	e.data += size
-	e.last = size
 	return nil
 }
 

@@ -43,14 +43,7 @@ func (a *audit) warn(at uint64, field, format string, args ...any) {
 
 // odd warns once of all nodes for which is returns true.
 func (a *audit) odd(field, what string, is func(node int) bool) {
-	found, first := 0, 0
-	for i := range a.m.nodes {
-		if is(i) {
-			if found++; found == 1 {
-				first = i
-			}
-		}
-	}
+	found, first := findings.Count(len(a.m.nodes), is)
 	if found > 0 {
 		a.warn(a.m.notes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
 	}

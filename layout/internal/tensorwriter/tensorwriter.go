@@ -167,6 +167,25 @@ func (e *Encoder) PutJSON(v any) error {
 	return err
 }
 
+// Tensors calls describe, which writes what the head says of a tensor, for each. Then check, unless it is nil, looks at it.
+func (e *Encoder) Tensors(tensors iter.Seq[layout.Tensor], check *layout.Builder, describe func(t *layout.Tensor) error) error {
+	t := new(layout.Tensor) // one for all
+	for *t = range Sized(tensors) {
+		at := e.N
+		if err := describe(t); err != nil {
+			return err
+		}
+		if check == nil {
+			continue
+		}
+		*check.Next() = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType, Stored: t.Stored}
+		if err := check.Add(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // mostAlign is the largest alignment: that of GGUF.
 const mostAlign = 4096
 
