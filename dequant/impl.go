@@ -102,22 +102,11 @@ func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {
 		all.name = l.name
-		for d := range numTypes {
-			if l.expand[d].run != nil {
-				all.expand[d] = l.expand[d]
-			}
-			if l.scaled[d].run != nil {
-				all.scaled[d] = l.scaled[d]
-			}
-			if l.encode[d].run != nil {
-				all.encode[d] = l.encode[d]
-			}
-		}
-		for c, k := range l.grouped {
-			if k.run != nil {
-				all.grouped[c] = k
-			}
-		}
+		replace(all.expand[:], l.expand[:], func(k kernel) bool { return k.run != nil })
+		replace(all.scaled[:], l.scaled[:], func(k scaledKernel) bool { return k.run != nil })
+		replace(all.encode[:], l.encode[:], func(k encoder) bool { return k.run != nil })
+		replace(all.grouped[:], l.grouped[:], func(k groupKernel) bool { return k.run != nil })
+		replace(all.permuted[:], l.permuted[:], func(k permutedKernel) bool { return k != nil })
 		if l.fit.affine != nil {
 			all.fit = l.fit
 		}
@@ -127,13 +116,17 @@ func overlay(levels []*impl) *impl {
 		if l.each != nil {
 			all.each = l.each
 		}
-		for bits, k := range l.permuted {
-			if k != nil {
-				all.permuted[bits] = k
-			}
-		}
 	}
 	return all
+}
+
+// replace replaces kernels by those of another level that are there.
+func replace[K any](kernels, by []K, there func(K) bool) {
+	for i, k := range by {
+		if there(k) {
+			kernels[i] = k
+		}
+	}
 }
 
 // Implementations returns the names of the levels that this machine can run, "generic" first and

@@ -53,18 +53,18 @@ func (c Codec) Quantize(dst []byte, src, importance []float32, cores int) error 
 // encoder returns how c makes its bytes: by whole rows if importance changes them, else row is 0. A share of grain
 // elements is worth a goroutine.
 func (c Codec) encoder(importance []float32) (encode func(dst []byte, src []float32), grain, row int) {
-	weighted := weightedEncoders[c.dtype]
-	if len(importance) == 0 || c.scaled || weighted == nil {
+	byImportance := weightedEncoders[c.dtype]
+	if len(importance) == 0 || c.scaled || byImportance == nil {
 		return c.encode, parallelGrain, 0
 	}
 	row = len(importance)
-	return func(dst []byte, src []float32) { weighted(dst, src, importance) }, (parallelGrain + row - 1) / row * row, row
+	return func(dst []byte, src []float32) { byImportance(dst, src, importance) }, (parallelGrain + row - 1) / row * row, row
 }
 
 // weightedEncoders encode one row by the importance of its elements.
 var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32){
-	layout.Q4_0: weightedSymmetric(18, toEight), layout.Q4_1: weightedAffine(20, weighed4),
-	layout.Q5_0: weightedSymmetric(22, toSixteen), layout.Q5_1: weightedAffine(24, weighed5),
+	layout.Q4_0: weighted(18, toEight, false), layout.Q4_1: weighted(20, weighed4, true),
+	layout.Q5_0: weighted(22, toSixteen, false), layout.Q5_1: weighted(24, weighed5, true),
 	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
 	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
 }

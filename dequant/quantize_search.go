@@ -462,40 +462,33 @@ func nearestFP4(levels *[16]float32, x float32) (index uint8) {
 	return index
 }
 
-// weighted returns the encoder of a row of blocks of 32 whose weights depend on the row's variance.
-func weighted(size int, encode func(f *batch, b []byte, x []float32, at int), fit func(f *batch, x []float32)) func(dst []byte, row, importance []float32) {
+// weighted returns the encoder of a row of Q4_0 or Q5_0, or of Q4_1 or Q5_1 if affine. Weights depend on the row's variance.
+func weighted(size int, s *search, affine bool) func(dst []byte, row, importance []float32) {
 	return func(dst []byte, row, importance []float32) {
 		variance := sumOfSquares(row) / float32(len(row))
 		inBatches(size, 32, lanes, dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
 			weigh(f.weights[:len(x)], importance, x, variance)
-			fit(f, x)
+			if affine {
+				f.affine(x, 32, s)
+			} else {
+				f.symmetric(x, 32, s)
+			}
 			for at := 0; at < len(x); at += 32 {
-				encode(f, dst[:size], x[at:][:32], at)
+				var codes [32]uint8
+				if affine {
+					putHalf((*[2]byte)(dst), f.scales[at/32])
+					putHalf((*[2]byte)(dst[2:]), -f.seconds[at/32])
+					f.affineCodes(codes[:], x[at:][:32], at, s)
+					putHalves32(dst[4:size], &codes)
+				} else {
+					putFitted((*[2]byte)(dst), f.scales[at/32])
+					f.symmetricCodes(codes[:], x[at:][:32], at, s)
+					putHalves32(dst[2:size], &codes)
+				}
 				dst = dst[size:]
 			}
 		})
 	}
-}
-
-// weightedSymmetric returns the encoder of Q4_0 or Q5_0.
-func weightedSymmetric(size int, s *search) func(dst []byte, row, importance []float32) {
-	return weighted(size, func(f *batch, b []byte, x []float32, at int) {
-		var codes [32]uint8
-		putFitted((*[2]byte)(b), f.scales[at/32])
-		f.symmetricCodes(codes[:], x, at, s)
-		putHalves32(b[2:], &codes)
-	}, func(f *batch, x []float32) { f.symmetric(x, 32, s) })
-}
-
-// weightedAffine returns the encoder of Q4_1 or Q5_1.
-func weightedAffine(size int, s *search) func(dst []byte, row, importance []float32) {
-	return weighted(size, func(f *batch, b []byte, x []float32, at int) {
-		var codes [32]uint8
-		putHalf((*[2]byte)(b), f.scales[at/32])
-		putHalf((*[2]byte)(b[2:]), -f.seconds[at/32])
-		f.affineCodes(codes[:], x, at, s)
-		putHalves32(b[4:], &codes)
-	}, func(f *batch, x []float32) { f.affine(x, 32, s) })
 }
 
 // putHalves32 packs the low four bits of 32 codes into the last 16 bytes, and the fifth before them if there is room.

@@ -490,7 +490,6 @@ func (f *finder) unpacked() error {
 			}
 		}
 	}
-	f.scales = nil
 	return nil
 }
 
@@ -531,7 +530,6 @@ func (f *finder) leftOver() error {
 	for _, i := range left {
 		f.refuse(i, why[f.tensors[i].DType])
 	}
-	f.alone = nil
 	return nil
 }
 
