@@ -132,7 +132,7 @@ func fillRows(rng *rand.Rand, x []float32) {
 var rowKinds = []func(rng *rand.Rand, x []float32){
 	plainRow,
 	scaledRow,
-	anyRow,
+	rangeRow(0, 255),   // any finite bits
 	rangeRow(0, 1),     // subnormal
 	rangeRow(1, 23),    // so small that a block's scale is subnormal, or its reciprocal infinite
 	rangeRow(100, 112), // halves' subnormals and below
@@ -155,9 +155,6 @@ func scaledRow(rng *rand.Rand, x []float32) {
 		x[i] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(24)-12))
 	}
 }
-
-// anyRow fills a row with any finite bits.
-func anyRow(rng *rand.Rand, x []float32) { rangeRow(0, 255)(rng, x) }
 
 // rangeRow returns a function that fills a row with any bits under biased exponents from lo to
 // below hi.

@@ -117,10 +117,8 @@ func newRunner(corpus, match string) (*runner, error) {
 	if err := os.MkdirAll(r.bin, 0o777); err != nil {
 		return nil, err
 	}
-	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	if err == nil {
-		r.commit = strings.TrimSpace(string(commit))
-	}
+	commit, _ := output("git", "rev-parse", "--short", "HEAD") // there may be no repository
+	r.commit = strings.TrimSpace(commit)
 	packages, err := output("go", "list", "-f", "{{.ImportPath}} {{.Dir}}", "./...")
 	if err != nil {
 		return nil, err
