@@ -38,7 +38,7 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -vet off -tags purego ./dequant/... ./internal/lz4block
 
-# A process under the race detector sleeps for a second before it ends, and tests start hundreds.
+# A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
 	$(GO) test -vet off -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,6 +34,14 @@ const shardBytes = 6 << 20
 
 // sharded returns the files of a repository with a model in four shards, and what belongs to it.
 func sharded() map[string][]byte {
+	files := maps.Clone(shardedOnce())
+	for name, content := range files {
+		files[name] = bytes.Clone(content)
+	}
+	return files
+}
+
+var shardedOnce = sync.OnceValue(func() map[string][]byte {
 	files := map[string][]byte{
 		"config.json":            []byte(`{"model_type": "bert", "hidden_size": 64}`),
 		"tokenizer.json":         []byte(`{"version": "1.0"}`),
@@ -53,7 +62,7 @@ func sharded() map[string][]byte {
 	index, _ := json.Marshal(map[string]any{"metadata": map[string]any{"total_size": 4 * shardBytes}, "weight_map": weights})
 	files["model.safetensors.index.json"] = index
 	return files
-}
+})
 
 func open(t *testing.T, address string) *loader.Model {
 	t.Helper()

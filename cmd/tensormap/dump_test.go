@@ -16,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -193,6 +194,7 @@ func dumpShrunk(t *testing.T, file, as string) error {
 
 // TestHintIsCheap: of many long names, only some are compared.
 func TestHintIsCheap(t *testing.T) {
+	testmode.Sequential(t)
 	const names = 2000 // of which each takes 190 * 190 steps
 	typed := strings.Repeat("z", 190)
 	for _, at := range []int{0, names - 1} {

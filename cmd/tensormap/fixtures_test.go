@@ -90,7 +90,11 @@ func describedFixtures(t *testing.T) map[string]described {
 
 // TestFixtures holds the command against what other programs say of the same files.
 func TestFixtures(t *testing.T) {
+	checked := 0
 	for path, want := range describedFixtures(t) {
+		if checked++; testmode.Races() && checked > 40 {
+			return // any of them show the detector the same goroutines
+		}
 		t.Run(strings.TrimPrefix(filepath.ToSlash(path), "../../testdata/"), func(t *testing.T) {
 			if want.Error != nil {
 				checkRefused(t, path, &want)

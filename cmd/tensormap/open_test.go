@@ -322,7 +322,7 @@ func TestTimeout(t *testing.T) {
 		args []string
 	}{
 		{silent, []string{"inspect", ""}}, {silent, []string{"diff", "", modeltest.Small(t)}}, {silent, []string{"map", ""}},
-		{later, []string{"verify", ""}}, {later, []string{"dump", "", "a"}}, {later, []string{"convert", "", t.TempDir() + "/x.apr"}},
+		{later, []string{"verify", ""}}, {later, []string{"dump", "", "a"}}, {later, []string{"convert", "", t.TempDir() + "/x.apr", "--no-side-files"}},
 		{later, []string{"hash", ""}},
 	} {
 		test.args[1] = test.s.URL + "/m?secret"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 func TestWrongUsage(t *testing.T) {
@@ -76,6 +77,7 @@ func TestWrongUsage(t *testing.T) {
 
 // TestFlagErrors: no flag of any verb complains in words of Go's library.
 func TestFlagErrors(t *testing.T) {
+	testmode.Sequential(t)
 	t.Chdir(t.TempDir()) // keygen needs nothing but a name
 	for _, cmd := range documented(rootCommand(io.Discard, io.Discard)) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/mmapio"
@@ -166,7 +167,9 @@ func EveryFixture[M io.Closer](t *testing.T, testdata string, open func(path str
 			return nil
 		}
 		m.Close()
-		count++
+		if count++; testmode.Races() && count%8 != 0 {
+			return nil // the detector sees the same goroutines with each
+		}
 		name, err := filepath.Rel(testdata, path)
 		t.Run(filepath.ToSlash(name), func(t *testing.T) { f(t, path) })
 		return err
