@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/bw2l"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
@@ -111,6 +112,7 @@ func base128(i int) (s string) {
 }
 
 func TestAllocationOfSmallRecords(t *testing.T) {
+	testmode.Sequential(t)
 	for name, make := range worst {
 		data := make(50_000)
 		var f *bw2l.File

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 // strings64 writes strings of the given lengths, all of byte c.
@@ -28,6 +30,7 @@ func sameAsOneByOne(t *testing.T, name string, b []byte, n uint64) {
 }
 
 func TestSkipStrings(t *testing.T) {
+	testmode.Sequential(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	some := func(n, least, most int) []int {
 		lengths := make([]int, n)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -256,6 +257,7 @@ func FuzzDecode(f *testing.F) {
 // TestManyDuplicates: to find that a key or a name is there twice takes no longer than to
 // read the file, whatever the file.
 func TestManyDuplicates(t *testing.T) {
+	testmode.Sequential(t)
 	const n = 200_000
 	var a assembler
 	a.header(0, n)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -107,6 +108,7 @@ func checkPromises(t testing.TB, f *File, data layout.Bytes, got *layouttest.Ans
 // TestAgainstOracle walks what the fuzzer would find first: the accepted headers above,
 // each with a byte taken out, doubled or changed, at every place.
 func TestAgainstOracle(t *testing.T) {
+	testmode.Sequential(t)
 	for _, h := range headers {
 		text := []byte(h.text)
 		agree(t, text, h.data)
