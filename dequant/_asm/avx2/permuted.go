@@ -26,7 +26,7 @@ func permuted() {
 func rescaleEach() {
 	const name = "rescaleEach" + level
 	TEXT(name, attr.NOSPLIT, "func(dst, scales, offsets []float32)")
-	Doc(name + " does what rescaleEach does without bias.")
+	Doc(name + " does what rescale does without groups and bias.")
 	Pragma("noescape")
 	base := func(name string) GPVirtual { return Load(Param(name).Base(), GP64()).(GPVirtual) }
 	dst, scales, offsets, left := base("dst"), base("scales"), base("offsets"), Load(Param("dst").Len(), GP64())
