@@ -30,10 +30,10 @@ func openMembers(ctx context.Context, first file, from source, lim *layout.Limit
 }
 
 // openListed does what openMembers does, for a manifest.
-func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) (files []file, table *shard.Table, err error) {
+func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	roster := m.Roster()
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
-	files, err = openAll(len(m.Shards), from, func(i int) (file, error) {
+	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, m.Shards[i].Name, m.FollowLinks)
 		if err != nil {
 			return file{}, m.Unusable(i, err)
@@ -62,15 +62,16 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 			return f, err
 		})
 	})
-	if err == nil {
-		table, err = shard.Stitch(m, roster, indexes(files), lim)
+	if err != nil {
+		return append(files, first), nil, err
 	}
+	table, err := shard.Stitch(m, roster, indexes(files), lim)
 	return append(files, first), table, err
 }
 
 // openSplit does what openMembers does, for a file of a GGUF split.
-func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) (files []file, table *shard.Table, err error) {
-	files, err = openAll(split.Count, from, func(i int) (file, error) {
+func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
+	files, err := openAll(split.Count, from, func(i int) (file, error) {
 		if i == split.No {
 			return first, nil
 		}
@@ -92,7 +93,7 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 	if err != nil {
 		return append(files, first), nil, err // files may have it too
 	}
-	table, err = split.Stitch(indexes(files), lim)
+	table, err := split.Stitch(indexes(files), lim)
 	return files, table, err
 }
 

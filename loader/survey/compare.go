@@ -70,11 +70,10 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	if opts == nil {
 		opts = &Options{}
 	}
-	out := newDelivery(ctx, opts, each)
-	return out.run(func(yield func(task) bool) {
+	return run(ctx, opts, each, func(yield func(uint64, task[Pair]) bool) {
 		number := uint64(0)
 		for p := range pairs(a, b, opts) {
-			if !yield(&compareTask{out: out, number: number, models: [2]*loader.Model{a, b}, pair: p}) {
+			if !yield(number, &compareTask{models: [2]*loader.Model{a, b}, pair: p}) {
 				return
 			}
 			number++
@@ -105,8 +104,6 @@ func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
 
 // compareTask compares two tensors: as bytes if they may be the same, then by value.
 type compareTask struct {
-	out    *delivery[Pair]
-	number uint64
 	models [2]*loader.Model
 	pair   *Pair
 	a, b   subject
@@ -246,21 +243,20 @@ func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, rea
 	return nil
 }
 
-func (t *compareTask) end(err error) {
+func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()
-	defer t.out.add(t.number, t.pair)
 	p := t.pair
 	if p.Err = cmp.Or(p.Err, err); p.Err != nil {
 		p.Compared = false
-		return
 	}
 	if !p.Compared || p.SameElements {
-		return
+		return p, nil
 	}
 	d := &t.distance
 	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
 	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
 	p.RMSE, p.Cosine = d.rmse(), d.cosine()
 	p.rounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.wide
+	return p, nil
 }

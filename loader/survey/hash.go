@@ -64,13 +64,12 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	if opts == nil {
 		opts = &HashOptions{}
 	}
-	list := slices.SortedFunc(opts.tensors(m), func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
-	out := newDelivery(ctx, &opts.Options, each)
-	return out.run(func(yield func(task) bool) {
+	list := slices.SortedFunc(opts.tensors(m), loader.ByName)
+	return run(ctx, &opts.Options, each, func(yield func(uint64, task[TensorDigest]) bool) {
 		for number := range largestFirst(list) {
 			digest := &TensorDigest{Tensor: list[number]}
-			t := &hashTask{out: out, number: number, model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
-			if !yield(t) {
+			t := &hashTask{model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
+			if !yield(number, t) {
 				return
 			}
 		}
@@ -106,8 +105,6 @@ func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
 // hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there
 // the digest of the values mostly is that of the stored elements.
 type hashTask struct {
-	out            *delivery[TensorDigest]
-	number         uint64
 	model          *loader.Model
 	subject        subject
 	digest         *TensorDigest
@@ -159,13 +156,13 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 
 func (t *hashTask) do(w *worker, part uint64) error { return t.work[part](w) }
 
-func (t *hashTask) end(err error) {
+func (t *hashTask) end(err error) (*TensorDigest, error) {
 	t.subject.release()
 	d := t.digest
 	if d.Err = cmp.Or(d.Err, err); d.Err != nil {
 		*d = TensorDigest{Tensor: d.Tensor, Err: d.Err}
 	}
-	t.out.add(t.number, d)
+	return d, nil
 }
 
 // hashValues makes the digest of the values, but none if one of them is no float32.
@@ -341,10 +338,9 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	if opts == nil {
 		opts = &Options{}
 	}
-	out := newDelivery(ctx, opts, each)
-	return out.run(func(yield func(task) bool) {
+	return run(ctx, opts, each, func(yield func(uint64, task[FileDigest]) bool) {
 		for i, f := range m.Files() {
-			if !yield(&fileTask{out: out, model: m, file: i, digest: &FileDigest{File: f}}) {
+			if !yield(uint64(i), &fileTask{model: m, file: i, digest: &FileDigest{File: f}}) {
 				return
 			}
 		}
@@ -353,7 +349,6 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 
 // fileTask makes the digest of one file.
 type fileTask struct {
-	out    *delivery[FileDigest]
 	model  *loader.Model
 	file   int
 	digest *FileDigest
@@ -374,7 +369,7 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
 		b := w.a.byteRoom(min(pieceBytes, size-off))
-		if err := t.model.ReadFileAt(t.out.ctx, t.file, b, off); err != nil {
+		if err := t.model.ReadFileAt(w.ctx, t.file, b, off); err != nil {
 			return err
 		}
 		h.Write(b)
@@ -387,10 +382,4 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	return nil
 }
 
-func (t *fileTask) end(err error) {
-	if err != nil {
-		t.out.cancel(err)
-		return
-	}
-	t.out.add(uint64(t.file), t.digest)
-}
+func (t *fileTask) end(err error) (*FileDigest, error) { return t.digest, err }

@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
@@ -67,7 +66,7 @@ func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subjec
 	for _, p := range s.Parts() {
 		s.parts = append(s.parts, p.Tensor)
 	}
-	slices.SortFunc(s.parts, func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(s.parts, loader.ByName)
 	return s, err
 }
 

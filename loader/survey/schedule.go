@@ -33,38 +33,42 @@ func (o *Options) tensors(m *loader.Model) iter.Seq[loader.Tensor] {
 	}
 }
 
-// task is the work on one tensor, or on one pair of them. It consists of phases, and a phase
+// task is the work on one result: on one tensor, say, or on one pair of them. It consists of phases, and a phase
 // of parts. Workers do the parts of a phase in any order, and then begin the next phase.
-type task interface {
+type task[R any] interface {
 	// begin prepares the next phase and returns the number of its parts: 0 after the last.
 	begin(ctx context.Context) uint64
 	// do does one part of the phase.
 	do(w *worker, part uint64) error
-	// end is called once, with the error of the first part that failed. It hands over the result.
-	end(err error)
+	// end is called once, with the error of the first part that failed. It returns the result. An error of end ends
+	// all work.
+	end(err error) (*R, error)
 	// weight returns the bytes that the task counts for in Progress.
 	weight() uint64
 }
 
 // scheduler hands out parts: of the oldest running task that has some, else of a new task.
-// So files are read about in order, and all workers share a large tensor.
-type scheduler struct {
+// So files are read about in order, and all workers share a large tensor. Results go to the caller's function in
+// their order.
+type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	workers  int
 	progress parallel.Progress // in bytes of the tasks' weights
+	each     func(*R) error
+	results  sequence[*R]
 
 	mu      sync.Mutex
-	changed sync.Cond // of running
-	waiting chan task // to begin; never waited for long
-	running []*running
+	changed sync.Cond        // of running
+	waiting chan *running[R] // to begin; never waited for long
+	running []*running[R]
 
 	watched sync.Mutex // held while seen of a running task changes
 }
 
-// running is a task that has begun.
-type running struct {
-	task   task
+// running is a task that has begun, or is to begin.
+type running[R any] struct {
+	task   task[R]
+	number uint64 // of the result
 	parts  uint64 // of the phase
 	next   uint64 // part to hand out
 	busy   int    // parts that workers do now
@@ -73,25 +77,18 @@ type running struct {
 	seen   uint64 // of the task's weight; guarded by watched
 }
 
-func newScheduler(ctx context.Context, opts *Options) *scheduler {
-	s := &scheduler{workers: opts.Workers, progress: parallel.Progress{Report: opts.Progress}, waiting: make(chan task, 64)}
+// run does all tasks, each with the number of its result, which read models. It hands the results to each. The sequence
+// is gone through twice: the first time for the weights alone. The error is that of the context or of each. A file
+// that has changed, or a model that was closed, before or meanwhile, is an error too.
+func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq2[uint64, task[R]], models ...*loader.Model) error {
+	s := &scheduler[R]{progress: parallel.Progress{Report: opts.Progress}, each: each, waiting: make(chan *running[R], 64)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.changed.L = &s.mu
-	if s.workers <= 0 {
-		s.workers = parallel.Cores()
-	}
-	return s
-}
-
-// run does all tasks, which read models. The sequence is gone through twice: the first time
-// for the weights alone. The error is that of the context or of whoever takes results. A file
-// that has changed, or a model that was closed, before or meanwhile, is an error too.
-func (s *scheduler) run(tasks iter.Seq[task], models ...*loader.Model) error {
 	defer s.cancel(nil)
 	if err := unchanged(models...); err != nil {
 		return err
 	}
-	for t := range tasks {
+	for _, t := range tasks {
 		s.progress.Total += t.weight()
 	}
 	defer func() {
@@ -106,14 +103,18 @@ func (s *scheduler) run(tasks iter.Seq[task], models ...*loader.Model) error {
 		defer s.mu.Unlock()
 		s.changed.Broadcast()
 	}}
-	for range s.workers {
+	workers := opts.Workers
+	if workers <= 0 {
+		workers = parallel.Cores()
+	}
+	for range workers {
 		g.Go(s.work)
 	}
 	g.Here(func() error {
 		defer close(s.waiting)
-		for t := range tasks {
+		for number, t := range tasks {
 			select {
-			case s.waiting <- t:
+			case s.waiting <- &running[R]{task: t, number: number}:
 			case <-s.ctx.Done():
 				return nil
 			}
@@ -137,20 +138,20 @@ func unchanged(models ...*loader.Model) error {
 	return nil
 }
 
-func (s *scheduler) work() error {
-	w := &worker{scheduler: s}
+func (s *scheduler[R]) work() error {
+	w := &worker{ctx: s.ctx}
 	for {
 		r, part := s.take()
 		if r == nil {
 			return nil
 		}
-		w.running = r
+		w.add = func(n uint64) { s.addProgress(r, n) }
 		s.finish(r, part, r.task.do(w, part))
 	}
 }
 
 // take returns a part to do, or nil when nothing will be left to do.
-func (s *scheduler) take() (r *running, part uint64) {
+func (s *scheduler[R]) take() (r *running[R], part uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ctx.Err() == nil {
@@ -174,18 +175,17 @@ func (s *scheduler) take() (r *running, part uint64) {
 }
 
 // begin begins the next task, and reports whether there is one.
-func (s *scheduler) begin() bool {
-	t, ok := <-s.waiting
+func (s *scheduler[R]) begin() bool {
+	r, ok := <-s.waiting
 	if !ok {
 		return false
 	}
-	r := &running{task: t}
 	s.running = append(s.running, r)
 	s.advance(r)
 	return true
 }
 
-func (s *scheduler) finish(r *running, part uint64, err error) {
+func (s *scheduler[R]) finish(r *running[R], part uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.busy--
@@ -202,19 +202,33 @@ func (s *scheduler) finish(r *running, part uint64, err error) {
 }
 
 // advance begins r's next phase, or ends it.
-func (s *scheduler) advance(r *running) {
+func (s *scheduler[R]) advance(r *running[R]) {
 	if r.err == nil {
 		if r.parts, r.next = r.task.begin(s.ctx), 0; r.parts > 0 {
 			return
 		}
 	}
-	s.running = slices.DeleteFunc(s.running, func(other *running) bool { return other == r })
-	r.task.end(r.err)
+	s.running = slices.DeleteFunc(s.running, func(other *running[R]) bool { return other == r })
+	if result, err := r.task.end(r.err); err != nil {
+		s.cancel(err)
+	} else {
+		s.results.add(r.number, result, s.deliver)
+	}
 	s.addProgress(r, r.task.weight())
 }
 
+// deliver hands a result to the caller's function, whose error ends the work.
+func (s *scheduler[R]) deliver(result *R) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	if err := s.each(result); err != nil {
+		s.cancel(err)
+	}
+}
+
 // addProgress reports n more bytes of r's weight, up to the whole weight.
-func (s *scheduler) addProgress(r *running, n uint64) {
+func (s *scheduler[R]) addProgress(r *running[R], n uint64) {
 	s.watched.Lock()
 	n = min(n, r.task.weight()-r.seen)
 	r.seen += n
@@ -226,40 +240,16 @@ func (s *scheduler) addProgress(r *running, n uint64) {
 
 // worker is a goroutine and its memory.
 type worker struct {
-	scheduler *scheduler
-	running   *running
-	a, b      reader
-	counts    [2]counters
+	ctx    context.Context
+	add    func(n uint64) // counts bytes of the task that is worked on
+	a, b   reader
+	counts [2]counters
 }
 
 // progress reports that n bytes have been read. The error is the cause of the ended context.
 func (w *worker) progress(n uint64) error {
-	w.scheduler.addProgress(w.running, n)
-	return context.Cause(w.scheduler.ctx)
-}
-
-// delivery hands results to the caller's function in their order.
-type delivery[R any] struct {
-	*scheduler
-	results sequence[*R]
-	each    func(*R) error
-}
-
-func newDelivery[R any](ctx context.Context, opts *Options, each func(*R) error) *delivery[R] {
-	return &delivery[R]{scheduler: newScheduler(ctx, opts), each: each}
-}
-
-// add hands over r, and all later results that waited for it. An error of the caller's function
-// ends the work.
-func (d *delivery[R]) add(number uint64, r *R) {
-	d.results.add(number, r, func(r *R) {
-		if d.ctx.Err() != nil {
-			return
-		}
-		if err := d.each(r); err != nil {
-			d.cancel(err)
-		}
-	})
+	w.add(n)
+	return context.Cause(w.ctx)
 }
 
 // sequence folds results in their order, in whatever order they arrive. Work begins in that

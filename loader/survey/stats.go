@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -57,13 +58,12 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	out := newDelivery(ctx, &opts.Options, each)
-	return out.run(func(yield func(task) bool) {
+	return run(ctx, &opts.Options, each, func(yield func(uint64, task[TensorStats]) bool) {
 		number := uint64(0)
 		for x := range opts.tensors(m) {
-			t := &statsTask{out: out, number: number, model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
+			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
 			t.stats = &TensorStats{Tensor: x, Err: valued(x)}
-			if !yield(t) {
+			if !yield(number, t) {
 				return
 			}
 			number++
@@ -73,8 +73,6 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 
 // statsTask summarizes one tensor in a first phase, and makes its histogram in a second.
 type statsTask struct {
-	out     *delivery[TensorStats]
-	number  uint64
 	model   *loader.Model
 	subject subject
 	stats   *TensorStats
@@ -193,24 +191,20 @@ func (t *statsTask) changed() error {
 	return fmt.Errorf("%s: tensor %q: %w: its values were others a moment ago", t.model.Files()[x.File()].Path, x.Name(), mmapio.ErrChanged)
 }
 
-func (t *statsTask) end(err error) {
+func (t *statsTask) end(err error) (*TensorStats, error) {
 	t.subject.release()
 	if t.histogram != nil {
 		histograms.Put(t.histogram)
 	}
 	s := t.stats
-	if s.Err == nil {
-		s.Err = err
-	}
-	if s.Err == nil && t.histogram != nil {
+	if s.Err = cmp.Or(s.Err, err); s.Err == nil && t.histogram != nil {
 		s.Err = t.changed()
 	}
 	if s.Err != nil {
-		s = &TensorStats{Tensor: s.Tensor, Err: s.Err}
-	} else {
-		t.sum.fill(s)
+		return &TensorStats{Tensor: s.Tensor, Err: s.Err}, nil
 	}
-	t.out.add(t.number, s)
+	t.sum.fill(s)
+	return s, nil
 }
 
 // fill writes the summary to s. A zero extreme becomes +0: its sign would depend on the order

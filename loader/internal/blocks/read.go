@@ -136,6 +136,20 @@ func (t Tensor) Walk() error {
 // Check expands blocks lo to hi-1 and keeps nothing. read hears how many stored bytes each
 // piece of them has; its error ends the check.
 func (t Tensor) Check(lo, hi uint64, read func(n uint64) error) error {
+	return t.eachPiece(lo, hi, func(p *piece, sc *scratch) error {
+		for i := p.lo; i < p.hi; i++ {
+			if _, err := p.block(sc, i); err != nil {
+				return err
+			}
+		}
+		_, size := t.Span(p.lo, p.hi)
+		return read(size)
+	})
+}
+
+// eachPiece calls do with the blocks lo to hi-1, piece by piece: a file that is not mapped is read in large ones. Every
+// piece has its stored bytes.
+func (t Tensor) eachPiece(lo, hi uint64, do func(p *piece, sc *scratch) error) error {
 	if err := t.Empty(); err != nil {
 		return err
 	}
@@ -147,13 +161,7 @@ func (t Tensor) Check(lo, hi uint64, read func(n uint64) error) error {
 		if err != nil {
 			return err
 		}
-		for i := lo; i < p.hi; i++ {
-			if _, err := p.block(sc, i); err != nil {
-				return err
-			}
-		}
-		_, size := t.Span(lo, p.hi)
-		if err := read(size); err != nil {
+		if err := do(&p, sc); err != nil {
 			return err
 		}
 		lo = p.hi

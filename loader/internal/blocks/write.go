@@ -11,20 +11,7 @@ import (
 
 // Write writes all elements to w.
 func (t Tensor) Write(w io.Writer) error {
-	sc := takeScratch()
-	defer sc.give()
-	for lo := uint64(0); lo < t.Count(); {
-		// To the end each time: then a file that is not mapped is read in large pieces.
-		p, err := t.piece(sc, lo, t.Count())
-		if err != nil {
-			return err
-		}
-		if err := p.write(sc, w); err != nil {
-			return err
-		}
-		lo = p.hi
-	}
-	return t.Empty()
+	return t.eachPiece(0, t.Count(), func(p *piece, sc *scratch) error { return p.write(sc, w) })
 }
 
 // write writes what the blocks yield to w, decompressed on all cores if that pays.
@@ -55,19 +42,9 @@ func (p *piece) write(sc *scratch, w io.Writer) error {
 
 // WriteStored writes the blocks as they are stored in a file that is not mapped to w.
 func (t Tensor) WriteStored(w io.Writer) error {
-	sc := takeScratch()
-	defer sc.give()
-	sc.forget() // for every piece to have its bytes
-	for lo := uint64(0); lo < t.Count(); {
-		p, err := t.piece(sc, lo, t.Count())
-		if err != nil {
-			return err
-		}
-		_, size := t.Span(lo, p.hi)
-		if _, err := w.Write(p.stored[:size]); err != nil {
-			return err
-		}
-		lo = p.hi
-	}
-	return t.Empty()
+	return t.eachPiece(0, t.Count(), func(p *piece, _ *scratch) error {
+		_, size := t.Span(p.lo, p.hi)
+		_, err := w.Write(p.stored[:size])
+		return err
+	})
 }

@@ -35,7 +35,7 @@ type File struct {
 
 	mu      sync.Mutex
 	running map[uint64]*run
-	wrong   map[uint64]*layout.IntegrityError
+	wrong   map[uint64]error // *layout.IntegrityError
 }
 
 // run is the hashing of a chunk, which others wait for.
@@ -52,7 +52,7 @@ func New(path string, size uint64, d *layout.Digests) (*File, error) {
 	if d.Chunk == 0 || d.Off > d.End || d.End > size || uint64(len(d.Head)) != d.Off || uint64(len(d.Sums)) != d.Count()*uint64(d.HashSize()) {
 		return nil, fmt.Errorf("%w: %d bytes of digests do not fit a file of %d bytes", layout.ErrInvalid, len(d.Sums), size)
 	}
-	f := &File{path: path, size: size, d: d, count: d.Count(), shift: 64, running: make(map[uint64]*run), wrong: make(map[uint64]*layout.IntegrityError)}
+	f := &File{path: path, size: size, d: d, count: d.Count(), shift: 64, running: make(map[uint64]*run), wrong: make(map[uint64]error)}
 	if d.Chunk&(d.Chunk-1) == 0 {
 		f.shift, f.off, f.end = uint(bits.TrailingZeros64(d.Chunk)), d.Off, d.End
 	}
@@ -204,8 +204,5 @@ func (f *File) settle(i uint64, got []byte) error {
 func (f *File) known(i uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.wrong[i]; err != nil {
-		return err
-	}
-	return nil
+	return f.wrong[i]
 }
