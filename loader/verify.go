@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,6 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -277,9 +277,9 @@ func (v *verifier) unseal() error {
 
 // mayBeCodes reports whether stored tensor i may be a weight's codes, though nothing says so.
 func (v *verifier) mayBeCodes(i int) bool {
-	m, t := v.model, &v.model.tensors[i]
-	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && bytes.HasSuffix(t.Name, []byte("weight")) &&
-		m.Format() == layout.SafeTensors && !m.opts.Stored && (m.schemes == nil || m.schemes.Of[i] == 0)
+	m := v.model
+	return m.Format() == layout.SafeTensors && !m.opts.Stored && (m.schemes == nil || m.schemes.Of[i] == 0) &&
+		scheme.MayBeCodes(&m.tensors[i])
 }
 
 // quantized checks that codes have companions that fit, and what these hold: how codes are read, and

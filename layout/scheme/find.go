@@ -533,6 +533,12 @@ func (f *finder) leftOver() error {
 	return nil
 }
 
+// MayBeCodes reports whether a tensor that is no part of a weight looks like codes: integers of 8 bits that are
+// called weight.
+func MayBeCodes(t *layout.Tensor) bool {
+	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
+}
+
 // companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.
 func (f *finder) companionOf(codes []byte) []byte {
 	layer := bytes.TrimSuffix(codes, weightEnd)
