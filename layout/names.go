@@ -50,11 +50,7 @@ func NewNames(n int) *Names {
 // Add files record i under hash. The caller has made sure by Probe that it is new. It adds no
 // more records than it asked NewNames for.
 func (n *Names) Add(hash uint64, i int) {
-	p := n.Probe(hash)
-	for n.slots[p.at] != 0 {
-		p.at = (p.at + 1) & n.mask
-	}
-	p.Add(i)
+	n.Enter(hash, i, func(int) bool { return false })
 }
 
 // renumbered returns a table with record to[i]-1 wherever n has record i. to holds every number from 1 to its length once.

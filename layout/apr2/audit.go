@@ -25,67 +25,62 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
 // gaps are padding. It does not compute the CRC32, and does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	a := audit{findings.New(layout.APR2), f.index}
-	a.footer(f, in)
-	a.flags(f.Header.Flags)
-	a.Misaligned(f.index, f.Header.Flags&(Aligned64|Aligned32) != 0)
-	a.Gaps(f.index, defaultAlign) // less is the padding of what comes next
-	a.metadata(f, in)
-	return a.All()
+	found := findings.New(layout.APR2)
+	f.auditFooter(&found, in)
+	f.auditFlags(&found)
+	found.Misaligned(f.index, f.Header.Flags&(Aligned64|Aligned32) != 0)
+	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
+	f.auditMetadata(&found, in)
+	return found.All()
 }
 
-// audit collects the findings of Audit.
-type audit struct {
-	findings.List
-	index *layout.Index
-}
-
-func (a *audit) footer(f *File, in layout.Input) {
+func (f *File) auditFooter(found *findings.List, in layout.Input) {
 	b, err := f.footer(in)
 	if err != nil {
-		a.Fail(err)
+		found.Fail(err)
 		return
 	}
-	size := a.index.Size
+	size := f.index.Size
 	at := size - footerSize
 	if m := b[4:8]; string(m) != magicEnd {
-		a.Fail(errorf(at+4, "magic_end", layout.ErrInvalid, "%q, not %q", m, magicEnd))
+		found.Fail(errorf(at+4, "magic_end", layout.ErrInvalid, "%q, not %q", m, magicEnd))
 	}
 	if stated := le.Uint64(b[8:]); stated != size {
-		a.Fail(errorf(at+8, "file_size", layout.ErrInvalid, "%d, but the file has %d bytes", stated, size))
+		found.Fail(errorf(at+8, "file_size", layout.ErrInvalid, "%d, but the file has %d bytes", stated, size))
 	}
 }
 
-func (a *audit) flags(flags Flags) {
-	compressed := slices.ContainsFunc(a.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 })
+func (f *File) auditFlags(found *findings.List) {
+	flags := f.Header.Flags
+	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 })
 	if compressed != flags.Has(Compressed) {
-		a.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
+		found.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
 	}
 	if flags.Has(Signed) {
-		a.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
+		found.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
 	}
 	if flags.Has(Encrypted) {
-		a.Warn(atFlags, encryptionKey, layout.ErrUnsupported, "%v: neither the head nor the tensors are checked without the key", flags)
+		found.Warn(atFlags, encryptionKey, layout.ErrUnsupported, "%v: neither the head nor the tensors are checked without the key", flags)
 	}
 }
 
-func (a *audit) metadata(f *File, in layout.Input) {
+func (f *File) auditMetadata(found *findings.List, in layout.Input) {
 	md, err := f.Metadata(in)
 	if err != nil {
-		a.Fail(err)
+		found.Fail(err)
 		return
 	}
 	at := uint64(f.Header.MetadataOffset)
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
 		if _, ok := md.Get(key); !ok {
-			a.Warn(at, key, layout.ErrInvalid, "the required key is missing")
+			found.Warn(at, key, layout.ErrInvalid, "the required key is missing")
 		}
 	}
 	if s, ok := md.Get("architecture"); ok {
 		if _, ok := s.(layout.Metadata); !ok {
-			a.Warn(at, "architecture", layout.ErrInvalid, "%s is not an object", layout.Quote(asJSON(s)))
+			found.Warn(at, "architecture", layout.ErrInvalid, "%s is not an object", layout.Quote(asJSON(s)))
 		}
 	}
 	_, err = f.Scales(md)
-	a.Fail(err)
+	found.Fail(err)
 }

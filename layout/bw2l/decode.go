@@ -80,7 +80,7 @@ func (d *decoder) walk() error {
 // section reads a section's header and those of the arrays in it.
 func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 	s := Section{Name: sectionName(c, seen)}
-	s.Type = sectionType(str8(c, "type"))
+	s.Type = string(str8(c, "type"))
 	s.desc = skip(c, "desc", c.U64("desc"))
 	sizeAt := c.Offset()
 	s.Size = c.U64("data_length")

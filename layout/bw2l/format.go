@@ -1,10 +1,6 @@
 package bw2l
 
-import (
-	"slices"
-
-	"github.com/tensormap/tensormap/layout"
-)
+import "github.com/tensormap/tensormap/layout"
 
 // Format describes BW2L files.
 var Format = layout.FileFormat{Name: layout.BW2L, Suffix: ".bw2l", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
@@ -75,12 +71,4 @@ type array struct {
 	data, size uint64 // its elements, in bytes
 	rank       uint8
 	dtype      layout.DType
-}
-
-// sectionType returns name as a string. Known types take no memory.
-func sectionType(name []byte) string {
-	if i := slices.Index(types, string(name)); i >= 0 {
-		return types[i]
-	}
-	return string(name)
 }

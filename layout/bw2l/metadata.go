@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // Metadata returns the model's name, the descriptions of sections, and the contents of sections that
@@ -69,28 +70,18 @@ func (r *reader) keyval(data span) layout.Metadata {
 	if !r.afford("data", data) {
 		return nil
 	}
-	all := make(layout.Metadata, 0, r.countPairs(data))
+	var all layout.Metadata
 	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
 	for c.Left() > 0 && c.Err() == nil {
 		k := key(&c, "key")
 		size := c.U64("value")
 		at := c.Offset()
-		all = append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
+		all = doubling.Append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
 	}
 	r.fail(c.Err())
-	md := layout.Metadata{}
+	md := make(layout.Metadata, 0, len(all))
 	md.Merge(all)
 	return md
-}
-
-func (r *reader) countPairs(data span) (n int) {
-	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
-	for c.Left() > 0 && c.Err() == nil {
-		c.Skip("key", uint64(c.U8("key")))
-		c.Skip("value", c.U64("value"))
-		n++
-	}
-	return n
 }
 
 // layers returns an object for every layer of a section.

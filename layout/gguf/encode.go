@@ -226,10 +226,6 @@ func (e *encoder) json(text layout.JSONText) error {
 	}
 	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeString)))
 	e.Put(e.order.AppendUint64(e.Buf, uint64(n)))
-	if e.W == nil {
-		e.N += uint64(n)
-		return nil
-	}
 	return e.PutJSON(text.Value)
 }
 
