@@ -21,9 +21,9 @@ type fitted struct {
 // symmetric one.
 type fit func(codes []uint8, x, w []float32, s *search) (scale, second float32)
 
-// A fitter makes sixteen fits of elems elements. Those of a fit begin at x[f.first]; their weights are at the same
-// place. tops and what follows are a search's. The scales, and what else fitted has, are those of the function for one
-// fit, bit for bit, but for NaNs. If the scale is 0, only that is set.
+// A fitter makes sixteen fits of elems elements. The elements of a fit begin at x[f.first]; their weights are at the
+// same place in w. tops, most and absolute are the fields of a search. The results have the bits that the function for
+// one fit gives, except in NaNs. If the scale is 0, only that is set.
 type fitter func(f *int32, x, w *float32, elems int, tops []float32, most, absolute int)
 
 // fitters are the kernels of searches. Without one the function for one fit is called.

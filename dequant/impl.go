@@ -84,10 +84,9 @@ type impl struct {
 }
 
 // A permutedKernel expands unsigned integers of eight rows whose columns have groups of their own. Rows of
-// dst are stride values apart. columns is a multiple of 32, and so many columns take a word of each row for
-// every bit of a code. words, scales and offsets are those of tileRows rows: the words of one column of words
-// lie together, and so do the scales of one group. groups has the group of each column. Otherwise kernel's
-// contract holds.
+// dst are stride values apart. columns is a multiple of 32. For every bit of a code, 32 columns of a row take
+// one word. words, scales and offsets hold tileRows rows: the words of one column of words lie together, and
+// so do the scales of one group. groups has the group of each column. Otherwise kernel's contract holds.
 type permutedKernel func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 
 // levels are the implementations this machine can run, the portable one first, the best last.
