@@ -30,7 +30,7 @@ import (
 func generation(t testing.TB, n byte) *loader.Model {
 	var list []content
 	for i := range 24 {
-		c := counting(fmt.Sprint(i), layout.U8, 500)
+		c := counting(fmt.Sprint(i), layout.I8, 500) // which all targets have
 		for j := range c.data {
 			c.data[j] += n
 		}
@@ -141,7 +141,7 @@ func wholeOrNone(t *testing.T, path string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := first[0] - counting("0", layout.U8, 1).data[0]
+	n := first[0] - counting("0", layout.I8, 1).data[0]
 	sameTensors(t, m, generation(t, n))
 	return true
 }
@@ -188,6 +188,7 @@ func TestTwoProcesses(t *testing.T) {
 	}{
 		{"same.apr", [2]int{3000, 3000}, 40},
 		{"same.safetensors", [2]int{3000, 3000}, 40},
+		{"same.gguf", [2]int{3000, 3000}, 10},
 		{"fewer.apr", [2]int{3000, 5000}, 10},
 		{"fewer.safetensors", [2]int{3000, 5000}, 10},
 		{"single.apr", [2]int{3000, 0}, 10},
@@ -212,7 +213,7 @@ func TestTwoProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := first[0] - counting("0", layout.U8, 1).data[0]
+			n := first[0] - counting("0", layout.I8, 1).data[0]
 			sameTensors(t, m, models[n])
 			if whole := len(m.Files()) == 1; whole != (c.most[n] == 0) {
 				t.Errorf("%s: %d files are what process %d has written", c.name, len(m.Files()), n)
