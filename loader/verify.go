@@ -209,7 +209,7 @@ func (v *verifier) file(i int, f *file) error {
 	}
 	v.check("bounds", "overlaps", "alignment")
 	err := mmapio.Guard(func() error {
-		for _, finding := range f.layout.Audit(f.mapping) {
+		for _, finding := range f.audit() {
 			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
 			if unchecked && (f.verification != nil && finding.Field == "flags" || f.unsealed != nil && finding.Field == "encryption") {
 				continue // for they are
@@ -223,6 +223,15 @@ func (v *verifier) file(i int, f *file) error {
 		return nil
 	}
 	return err
+}
+
+// audit makes the audit of the file's format, with its metadata if they have been parsed.
+func (f *file) audit() []layout.Finding {
+	a, ok := f.layout.(layout.ParsedAuditor)
+	if md := f.metadata.done.Load(); ok && md != nil && md.err == nil {
+		return a.AuditParsed(f.mapping, md.keys)
+	}
+	return f.layout.Audit(f.mapping)
 }
 
 // tensors returns the tensors of an encoding in the order in which they are stored.

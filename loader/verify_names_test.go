@@ -2,12 +2,15 @@ package loader_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -49,4 +52,25 @@ func manySections(t *testing.T, n int) time.Duration {
 		t.Errorf("found %v", r.Findings[0])
 	}
 	return took
+}
+
+// TestVerifyMetadataOnce: metadata that have been parsed are not parsed again.
+func TestVerifyMetadataOnce(t *testing.T) {
+	testmode.Sequential(t)
+	many := make(layout.Metadata, 50_000)
+	for i := range many {
+		many[i] = layout.Entry{Key: fmt.Sprintf("%014x", i), Value: json.Number("17")}
+	}
+	file := apr2File(t, layout.Metadata{{Key: "own", Value: many}}, nil)
+	m := openBytes(t, file, nil)
+	if _, err := m.Metadata(); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	verify(t, m, nil)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(file)) {
+		t.Errorf("%d bytes allocated for a file of %d", took, len(file))
+	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -136,7 +137,7 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 	},
 }
 
-// dense makes metadata in JSON whose values take many times their text once they are made, or would. Members of 16 bytes
+// dense makes metadata in JSON whose values take many times their text once they are made, or would. Members of 20 bytes
 // are as dense as they may be.
 var dense = map[string]func(size int) []byte{
 	"digits":          func(size int) []byte { return listed(size, `{"a":[`, `1`, `]}`) },
@@ -154,14 +155,14 @@ var dense = map[string]func(size int) []byte{
 	"keys":              func(size int) []byte { return listed(size, `{`, `"%x":1`, `}`) },
 	"objects":           func(size int) []byte { return listed(size, `{`, `"%x":{}`, `}`) },
 	"wide keys":         func(size int) []byte { return listed(size, `{`, `"%089x":17`, `}`) },
-	"members":           func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
-	"empty objects":     func(size int) []byte { return listed(size, `{"a":{`, `"%010x":{}`, `}}`) },
-	"architecture":      func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
-	"scales":            func(size int) []byte { return listed(size, `{"quantization":{"scales":{`, `"%010x":17`, `}}}`) },
-	"gguf members":      func(size int) []byte { return listed(size, `{"gguf":{`, `"%010x":17`, `}}`) },
-	"safetensors keys":  func(size int) []byte { return listed(size, `{"safetensors":{`, `"%010x":""`, `}}`) },
+	"members":           func(size int) []byte { return listed(size, `{"a":{`, `"%014x":17`, `}}`) },
+	"empty objects":     func(size int) []byte { return listed(size, `{"a":{`, `"%014x":{}`, `}}`) },
+	"architecture":      func(size int) []byte { return listed(size, `{"architecture":{`, `"%014x":17`, `}}`) },
+	"scales":            func(size int) []byte { return listed(size, `{"quantization":{"scales":{`, `"%014x":17`, `}}}`) },
+	"gguf members":      func(size int) []byte { return listed(size, `{"gguf":{`, `"%014x":17`, `}}`) },
+	"safetensors keys":  func(size int) []byte { return listed(size, `{"safetensors":{`, `"%014x":""`, `}}`) },
 	"gguf wide members": func(size int) []byte { return listed(size, `{"gguf":{`, `"%089x":17`, `}}`) },
-	"originals":         func(size int) []byte { return listed(size, `{"original_tensors":{`, `"%015x":{"shape":[1]}`, `}}`) },
+	"originals":         func(size int) []byte { return listed(size, `{"original_tensors":{`, `"%023x":{"shape":[1]}`, `}}`) },
 	"vocabulary":        func(size int) []byte { return listed(size, `{"vocab":[`, `""`, `]}`) },
 	"gguf strings":      func(size int) []byte { return listed(size, `{"gguf":{"a":[`, `""`, `]}}`) },
 	"gguf numbers":      func(size int) []byte { return listed(size, `{"gguf_types":{"a":"[u64]"},"gguf":{"a":[`, `1`, `]}}`) },
@@ -172,13 +173,13 @@ var dense = map[string]func(size int) []byte{
 
 // configs are files config.json beside a quantized checkpoint.
 var configs = map[string]func(size int) []byte{
-	"members":      func(size int) []byte { return listed(size, `{"a":{`, `"%010x":17`, `}}`) },
-	"architecture": func(size int) []byte { return listed(size, `{"architecture":{`, `"%010x":17`, `}}`) },
+	"members":      func(size int) []byte { return listed(size, `{"a":{`, `"%014x":17`, `}}`) },
+	"architecture": func(size int) []byte { return listed(size, `{"architecture":{`, `"%014x":17`, `}}`) },
 	"dynamic": func(size int) []byte {
-		return listed(size, `{"quantization_config":{"quant_method":"fp8","dynamic":{`, `"%010x":{}`, `}}}`)
+		return listed(size, `{"quantization_config":{"quant_method":"fp8","dynamic":{`, `"%014x":{}`, `}}}`)
 	},
 	"overrides": func(size int) []byte {
-		return listed(size, `{"quantization_config":{"quant_method":"fp8",`, `"%010x":{}`, `}}`)
+		return listed(size, `{"quantization_config":{"quant_method":"fp8",`, `"%014x":{}`, `}}`)
 	},
 	"targets": func(size int) []byte {
 		return listed(size, `{"quantization_config":{"quant_method":"fp8","config_groups":{"a":{"weights":{"num_bits":8},"targets":[`, `"%x"`, `]}}}}`)
@@ -188,6 +189,9 @@ var configs = map[string]func(size int) []byte{
 func init() {
 	for kind, text := range configs {
 		hostile["config "+kind] = func(_ *rand.Rand, size int) []byte { return text(size / 3) } // of which at most 4 MiB are read
+		hostile["quantized "+kind] = func(_ *rand.Rand, size int) []byte {
+			return quantizedFile(slices.Concat([]byte(`{"architecture":`), text(size), []byte("}")))
+		}
 	}
 	for kind, text := range dense {
 		hostile["json "+kind] = func(_ *rand.Rand, size int) []byte { return aprFile(text(size)) }
@@ -207,6 +211,18 @@ func aprFile(text []byte) []byte {
 	b = append(b, make([]byte, int(data)-len(b))...)
 	b = le.AppendUint32(b, crc32.ChecksumIEEE(b))
 	return le.AppendUint64(append(b, "2RPA"...), uint64(len(b))+12)
+}
+
+// quantizedFile makes an APR2 file of one quantized weight, for which the metadata are read at opening.
+func quantizedFile(text []byte) []byte {
+	md := must(jsontext.Parse(text, layout.APR2, 0, "metadata", (*layout.Limits)(nil).WithDefaults()))
+	list := []layout.Tensor{{Name: []byte("a.weight"), DType: layout.F8_E4M3, Shape: []int{1, 1}}, {Name: []byte("a.weight_scale"), DType: layout.F32, Shape: []int{1}}}
+	var out bytes.Buffer
+	w := must(apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: md}))
+	check(w.WriteTensor([]byte{0}))
+	check(w.WriteTensor([]byte{0, 0, 128, 63}))
+	check(w.Close())
+	return out.Bytes()
 }
 
 // header makes a SafeTensors file of a header alone.

@@ -25,12 +25,20 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
 // gaps are padding. It does not compute the CRC32, and does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
+	md, err := f.Metadata(in)
+	return f.audit(in, md, err)
+}
+
+// AuditParsed implements layout.ParsedAuditor.
+func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding { return f.audit(in, md, nil) }
+
+func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Finding {
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
 	f.auditFlags(&found)
 	found.Misaligned(f.index, f.Header.Flags&(Aligned64|Aligned32) != 0)
 	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
-	f.auditMetadata(&found, in)
+	f.auditMetadata(&found, md, err)
 	return found.All()
 }
 
@@ -64,8 +72,7 @@ func (f *File) auditFlags(found *findings.List) {
 	}
 }
 
-func (f *File) auditMetadata(found *findings.List, in layout.Input) {
-	md, err := f.Metadata(in)
+func (f *File) auditMetadata(found *findings.List, md layout.Metadata, err error) {
 	if err != nil {
 		found.Fail(err)
 		return

@@ -49,6 +49,15 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
+// empties are n members that are as dense as they may be.
+func empties(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"%014d":{},`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
 // TestParseMemory: all that Parse ever allocates is a small multiple of the text.
 func TestParseMemory(t *testing.T) {
 	testmode.Sequential(t)
@@ -65,6 +74,7 @@ func TestParseMemory(t *testing.T) {
 		{"empty objects", `{"a":[` + strings.Repeat("{},", n) + `{}]}`, 1.1},
 		{"objects", `{"a":[` + strings.Repeat(`{"":1},`, n) + `{}]}`, 1.1},
 		{"keys", `{"a":{` + members(n) + `}}`, 10},
+		{"members that are empty", `{"a":{` + empties(n) + `}}`, 4},
 		{"a bracket in a string", `{"a":"` + strings.Repeat("[", n) + `"}`, 1.1},
 		{"objects in objects", `{"a":` + strings.Repeat(`{"":`, 60) + `{` + members(n) + `}` + strings.Repeat(`}`, 61), 10},
 	} {

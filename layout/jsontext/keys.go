@@ -11,7 +11,12 @@ func (s *Scanner[T]) remember(k span) {
 	const many = 1 << 10
 	if n := len(s.keys); n == cap(s.keys) && n >= many && s.at > 0 {
 		// Room for as many keys in what is left, so that memory is not copied many times.
-		s.keys = slices.Grow(s.keys, int(float64(n)/float64(s.at)*float64(len(s.text)-s.at))+many)
+		left := len(s.text) - s.at
+		more := int(float64(n) / float64(s.at) * float64(left))
+		if s.groups != nil { // more are an error
+			more = min(more, left/memberBytes)
+		}
+		s.keys = slices.Grow(s.keys, more+more/16+many)
 	}
 	s.keys = append(s.keys, k)
 }

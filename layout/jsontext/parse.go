@@ -15,7 +15,7 @@ import (
 // The text is copied once. Keys, strings without escapes, numbers and arrays are parts of the copy,
 // which lives as long as one of them. An array is a [layout.List], whose elements are made as they are asked for.
 //
-// Objects are made at once, and a member takes up to 56 bytes. More members of all objects than 65,536 and one for every 16
+// Objects are made at once, and a member takes up to 56 bytes. More members of all objects than 65,536 and one for every 20
 // bytes of the text are layout.ErrLimit. So are more of the outermost object, which converting copies, than 16,384 and one
 // for every 96 bytes. No writer comes near that, not even with a vocabulary of a million tokens.
 func Parse[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
@@ -59,6 +59,9 @@ func parseObject[T string | []byte](text T, f layout.Format, at uint64, field st
 		return nil, err
 	}
 	p.at, p.keys = 0, nil // which takes memory no longer
+	if p.Next(); p.empty() {
+		return layout.Metadata{}, nil
+	}
 	return p.object(), nil
 }
 
@@ -101,10 +104,13 @@ func (s *Scanner[T]) holds(members, outermost uint32, size uint64) {
 	}
 }
 
+// memberBytes is how many bytes of a text there are for a member of its objects, at least.
+const memberBytes = 20
+
 // tooDense reports whether these members are too many for a text of so many bytes, be it those of the outermost object.
 func tooDense(members, outermost uint32, size uint64) bool {
 	const few, each = 1 << 14, 96 // of the outermost, where real files have dozens
-	return layout.TooDense(uint64(members), size, 16) || uint64(outermost) > few+size/each
+	return layout.TooDense(uint64(members), size, memberBytes) || uint64(outermost) > few+size/each
 }
 
 // parser makes values of a text that was checked. p.groups are the groups that are still to come.
@@ -115,13 +121,17 @@ func (p *parser) value() any {
 	case '"':
 		return p.string()
 	case '{':
-		if md := p.object(); len(md) > 0 {
-			return md
+		if p.empty() {
+			return noMembers
 		}
-		return noMembers
+		return p.object()
 	case '[':
-		if l := p.array(); l != noElements {
-			return l
+		start := p.at
+		if !p.empty() {
+			return p.array()
+		}
+		if text := p.text[start:p.at]; text != noElements.(array).text {
+			return array{text: text}
 		}
 		return noElements
 	case 't':
@@ -139,6 +149,18 @@ func (p *parser) value() any {
 
 // One value stands for all that are empty, which take no memory each then.
 var noMembers, noElements any = layout.Metadata{}, array{text: "[]"}
+
+// empty passes the object or array that begins here, if nothing is in it. The scanner keeps no group of those.
+func (p *parser) empty() bool {
+	start := p.at
+	p.at++
+	if c := p.Next(); c != '}' && c != ']' {
+		p.at = start
+		return false
+	}
+	p.at++
+	return true
+}
 
 func (p *parser) object() layout.Metadata {
 	g := p.nextGroup()

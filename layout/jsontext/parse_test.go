@@ -257,12 +257,12 @@ func TestParseDense(t *testing.T) {
 		"many outermost":          {object(few, 32), false},
 		"many wide outermost":     {object(2*few, 96), true},
 		"few":                     {`{"a":` + object(few, 9) + `}`, true},
-		"many":                    {`{"a":` + object(6*few, 16) + `}`, true},
-		"too many":                {`{"a":` + object(6*few, 12) + `}`, false},
+		"many":                    {`{"a":` + object(6*few, 20) + `}`, true},
+		"too many":                {`{"a":` + object(6*few, 15) + `}`, false},
 		"too many, divided":       {`{"a":{"b":` + object(3*few, 9) + `,"c":` + object(3*few, 9) + `}}`, false},
-		"elements":                {`{"a":[` + object(2*few, 9) + `,` + object(3*few, 9) + `]}`, true},
+		"elements":                {`{"a":[` + object(2*few, 9) + `,` + object(5*few/2, 9) + `]}`, true},
 		"a large element":         {`{"a":[` + object(6*few, 9) + `]}`, false},
-		"beside a long text":      {`{"t":"` + strings.Repeat("x", 16*6*few) + `","a":[` + object(6*few, 9) + `]}`, true},
+		"beside a long text":      {`{"t":"` + strings.Repeat("x", 20*6*few) + `","a":[` + object(6*few, 9) + `]}`, true},
 		"elements that are empty": {`{"a":[` + strings.Repeat(`{},`, 6*few) + `{}]}`, true},
 	} {
 		md, err := parseJSON(tc.json, defaults())

@@ -38,7 +38,7 @@ type Scanner[T string | []byte] struct {
 	object      bool   // all of the text is one object
 
 	keys   []span   // of the objects being read whose keys must differ
-	groups []extent // unless it is nil, skip adds those it skips, but for those in arrays
+	groups []extent // unless it is nil, skip adds those it skips, but for those in arrays, and for empty ones
 	buf    []byte   // for strings with escapes
 }
 
@@ -352,7 +352,11 @@ func (s *Scanner[T]) skipGroup(bracket byte) (g group) {
 	if g.end = uint32(s.at); twice {
 		g.end |= repeats
 	}
-	if s.bound(g, outermost); s.groups != nil {
+	switch s.bound(g, outermost); {
+	case s.groups == nil:
+	case g.n == 0:
+		s.groups = s.groups[:place] // whose value is seen without
+	default:
 		s.groups[place] = g.extent
 	}
 	return g
