@@ -207,6 +207,16 @@ func TestEmptyListing(t *testing.T) {
 	}
 }
 
+// TestLongErrors: a name that a server makes up is cut in the error about it.
+func TestLongErrors(t *testing.T) {
+	files := sharded()
+	files[`\\`+strings.Repeat("x", 1<<20)] = nil
+	hubtest.New(t, files)
+	if err := refused(t, "hf://org/model"); len(err.Error()) > 1000 {
+		t.Errorf("%d bytes: %.200s", len(err.Error()), err)
+	}
+}
+
 // TestLongNames: a layer's name is not written into its file as often as that likes.
 func TestLongNames(t *testing.T) {
 	empty := map[string]any{"dtype": "U8", "shape": []int{0}, "data_offsets": []int{0, 0}}

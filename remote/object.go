@@ -288,7 +288,7 @@ func unlessUnwritable(err error) error {
 // checkName makes sure that the name of a file in a folder leads out of no folder.
 func checkName(name string) error {
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") || !filepath.IsLocal(filepath.FromSlash(name)) {
-		return fmt.Errorf("%q is no name of a file in a repository", name)
+		return fmt.Errorf("%.80q is no name of a file in a repository", name)
 	}
 	return nil
 }

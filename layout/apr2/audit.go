@@ -30,7 +30,9 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 }
 
 // AuditParsed implements layout.ParsedAuditor.
-func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding { return f.audit(in, md, nil) }
+func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding {
+	return f.audit(in, md, nil)
+}
 
 func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Finding {
 	found := findings.New(layout.APR2)
