@@ -92,17 +92,24 @@ func begin(t *testing.T, dir string, args []string, environment ...string) (cmd 
 	cmd, stderr = exec.Command(args[0], args[1:]...), new(bytes.Buffer)
 	cmd.Env = append(append(os.Environ(), asCommand+"=1"), environment...)
 	cmd.Stderr = stderr
+	startHearing(t, cmd)
+	watchdog := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { watchdog.Stop() })
+	waitForFile(t, dir)
+	return cmd, stderr
+}
+
+// startHearing starts a process that ends by signals also if this one ignores them, as it does under nohup or
+// in the background.
+func startHearing(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, endingSignals...) // or else the command ignores what these tests do, under nohup or in the background
+	signal.Notify(heard, endingSignals...)
 	err := cmd.Start()
 	signal.Stop(heard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-	t.Cleanup(func() { watchdog.Stop() })
-	waitForFile(t, dir)
-	return cmd, stderr
 }
 
 // waitsForReader returns once a thread of a process waits for the other end of a pipe. Linux tells;
@@ -151,9 +158,7 @@ func TestInterruptEndsLoop(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	startHearing(t, cmd)
 	loop.Store(cmd.Process)
 	close(started)
 	err = cmd.Wait()
