@@ -77,17 +77,17 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 }
 
 func (r *reader) addInitializers(b *layout.Builder) error {
-	name, dim := 0, 0
+	names, dims := r.names, r.dims
 	for i := range r.found {
 		init, t := &r.found[i], b.Next()
-		t.Name = r.names[name:init.nameEnd:init.nameEnd]
-		t.Shape = r.dims[dim:init.dimsEnd:init.dimsEnd]
+		t.Name, names = names[:init.name:init.name], names[init.name:]
+		t.Shape, dims = dims[:init.rank:init.rank], dims[init.rank:]
 		t.DType, t.Encoding, t.Alias = init.dtype, init.encoding, true
-		t.Offset, t.Stored, t.Raw = init.offset, init.stored, init.raw
+		t.Offset, t.Stored = init.offset, init.stored
+		t.Raw, _ = t.DType.Size(t.Shape) // which no longer fails
 		if err := b.Add(init.at); err != nil {
 			return err
 		}
-		name, dim = init.nameEnd, init.dimsEnd
 	}
 	return nil
 }

@@ -22,14 +22,14 @@ type Network struct {
 }
 
 // initializer is a tensor inside a network, for the index. The names and
-// shapes of all of them stand one behind the other in two slices.
+// shapes of all of them stand one behind the other in two slices. Small files may have
+// many, so it is small.
 type initializer struct {
 	at       uint64 // where its TensorProto starts
 	offset   uint64
 	stored   uint64
-	raw      uint64
-	nameEnd  int
-	dimsEnd  int
+	name     uint32 // bytes of its name
+	rank     uint32
 	dtype    layout.DType
 	encoding layout.Encoding
 }

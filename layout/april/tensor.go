@@ -66,7 +66,7 @@ func (t *tensorProto) field(f *record) {
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
 func (t *tensorProto) readName(f *record) {
-	if most := t.r.lim.NameBytes; f.size > most {
+	if most := min(t.r.lim.NameBytes, math.MaxInt32); f.size > most {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
 		return
 	}
@@ -91,7 +91,7 @@ func (t *tensorProto) addDim(at, dim uint64) {
 		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
 	case dim > math.MaxInt:
 		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d, beyond %d", rank, dim, math.MaxInt)
-	case rank == t.r.lim.Rank:
+	case rank == min(t.r.lim.Rank, math.MaxInt32):
 		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
 		t.r.dims = doubling.Append(t.r.dims, int(dim))
@@ -127,56 +127,56 @@ func numberSize(w protowire.Type) uint64 {
 
 // initializer checks the TensorProto as a whole and returns it.
 func (t *tensorProto) initializer() initializer {
-	init := initializer{at: t.start, nameEnd: len(t.r.names), dimsEnd: len(t.r.dims)}
+	init := initializer{at: t.start, name: uint32(len(t.r.names) - t.name), rank: uint32(len(t.r.dims) - t.dims)}
 	t.checkFields()
 	init.dtype = t.dtype()
 	if t.err() != nil {
 		return init
 	}
-	var err error
-	if init.raw, err = init.dtype.Size(t.shape()); err != nil {
+	raw, err := init.dtype.Size(t.shape())
+	if err != nil {
 		t.bad(t.start, "dims", layout.ErrInvalid, "%v", err)
 		return init
 	}
-	t.place(&init)
+	t.place(&init, raw)
 	return init
 }
 
-// place finds the elements. It checks that a field of varints can hold as many numbers
+// place finds the elements, raw bytes of them. It checks that a field of varints can hold as many numbers
 // as the shape wants. Their number shows only when they are read.
-func (t *tensorProto) place(init *initializer) {
+func (t *tensorProto) place(init *initializer, raw uint64) {
 	data := t.seen & dataFields
 	field := protowire.Number(bits.TrailingZeros32(data))
 	switch {
 	case bits.OnesCount32(data) > 1:
 		t.bad(t.start, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
-	case data == 0 && init.raw > 0:
-		t.bad(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), init.raw)
+	case data == 0 && raw > 0:
+		t.bad(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), raw)
 	case data == 0:
 		init.offset = t.start
-	case field == tensorRawData && t.rawData.Size != init.raw:
-		t.bad(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, init.dtype, t.shape(), init.raw)
+	case field == tensorRawData && t.rawData.Size != raw:
+		t.bad(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, init.dtype, t.shape(), raw)
 	case field == tensorRawData:
 		init.offset, init.stored = t.rawData.Offset, t.rawData.Size
 	default:
-		t.placeNumbers(init, field)
+		t.placeNumbers(init, raw, field)
 	}
 }
 
 // placeNumbers does the work of place for elements in a field of numbers.
-func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
+func (t *tensorProto) placeNumbers(init *initializer, raw uint64, field protowire.Number) {
 	name := tensorFields[field].name
 	if want := fieldOf(init.dtype); field != want {
 		t.bad(t.start, name, layout.ErrInvalid, "%v belongs in %s", init.dtype, tensorFields[want].name)
 		return
 	}
-	want := numbersOf(init.dtype, init.raw)
+	want := numbersOf(init.dtype, raw)
 	if want < t.least || want > t.most {
 		t.bad(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.least, t.most, init.dtype, t.shape(), want)
 		return
 	}
 	init.offset = t.start
-	if init.raw > 0 {
+	if raw > 0 {
 		init.stored, init.encoding = t.end-t.start, layout.Protobuf
 	}
 }
