@@ -11,13 +11,13 @@ import "context"
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	_, err := during(m, filesChanged)
+	_, err := holding(m, filesChanged)
 	return err
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	_, err := during(l, filesChanged)
+	_, err := holding(l, filesChanged)
 	return err
 }
 

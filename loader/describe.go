@@ -10,10 +10,10 @@ import (
 
 // Summary returns what the model's format tells a person first: nothing if the format has no
 // such facts. Those of a sharded model are the first file's.
-func (m *Model) Summary() ([]layout.Fact, error) { return during(m, summary) }
+func (m *Model) Summary() ([]layout.Fact, error) { return holding(m, summary) }
 
 // Summary does what Model.Summary does, through the lease.
-func (l *Lease) Summary() ([]layout.Fact, error) { return during(l, summary) }
+func (l *Lease) Summary() ([]layout.Fact, error) { return holding(l, summary) }
 
 func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 	f := m.files[0].during(ctx)
@@ -30,10 +30,10 @@ func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 
 // Graph returns the computation graph that the model's file holds beside its tensors. Formats
 // without graphs are ErrUnsupported.
-func (m *Model) Graph() (*layout.Graph, error) { return during(m, graph) }
+func (m *Model) Graph() (*layout.Graph, error) { return holding(m, graph) }
 
 // Graph does what Model.Graph does, through the lease.
-func (l *Lease) Graph() (*layout.Graph, error) { return during(l, graph) }
+func (l *Lease) Graph() (*layout.Graph, error) { return holding(l, graph) }
 
 func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
 	f := m.files[0].during(ctx)

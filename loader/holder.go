@@ -18,8 +18,8 @@ func (l *Lease) hold() (*Model, context.Context, error) {
 	return l.model, l.ctx, nil
 }
 
-// during returns what f finds in the model while h holds it.
-func during[T any](h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
+// holding returns what f finds in the model while h holds it.
+func holding[T any](h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
 	m, ctx, err := h.hold()
 	if err != nil {
 		return found, err
