@@ -86,7 +86,7 @@ func TestReads(t *testing.T) {
 	}
 	in.Reads = nil
 	f.Audit(in)
-	want = []layout.Section{{Offset: in.Size() - 16, Size: 16}, {Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)}}
+	want = []layout.Section{{Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)}, {Offset: in.Size() - 16, Size: 16}}
 	if !slices.Equal(in.Reads, want) {
 		t.Errorf("Audit read %v, want %v", in.Reads, want)
 	}
