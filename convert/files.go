@@ -182,12 +182,7 @@ func withoutExt(path, ext string) string {
 // none that the model reads. A single file is left to whoever creates it. It also notes what goes
 // and which old shards stay.
 func (p *Plan) checkTargets() error {
-	var sources []fs.FileInfo
-	for _, f := range p.model.Files() {
-		if info, err := os.Stat(f.Path); err == nil {
-			sources = append(sources, info)
-		}
-	}
+	sources := p.sourceFiles()
 	if p.instead != "" {
 		if err := checkTarget(p.instead, os.Stat, sources); err != nil {
 			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(p.Path))
@@ -201,8 +196,17 @@ func (p *Plan) checkTargets() error {
 			return err
 		}
 	}
-	p.Left = p.leftShards(sources)
+	p.Left = p.leftShards()
 	return nil
+}
+
+func (p *Plan) sourceFiles() (sources []fs.FileInfo) {
+	for _, f := range p.model.Files() {
+		if info, err := os.Stat(f.Path); err == nil {
+			sources = append(sources, info)
+		}
+	}
+	return sources
 }
 
 func (p *Plan) checkShards(sources []fs.FileInfo) error {
@@ -223,7 +227,8 @@ func (p *Plan) checkShards(sources []fs.FileInfo) error {
 
 // leftShards lists the files with names of the model's shards that are none. Another manifest may
 // lead to them, so only the user can say whether they may go.
-func (p *Plan) leftShards(sources []fs.FileInfo) (left []string) {
+func (p *Plan) leftShards() (left []string) {
+	sources := p.sourceFiles()
 	dir, whole := filepath.Split(p.whole)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {

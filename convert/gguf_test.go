@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
@@ -220,5 +221,29 @@ func TestGGUFShards(t *testing.T) {
 	p, err = convert.Write(context.Background(), m, path, nil)
 	if err != nil || len(p.Left) != len(entries) {
 		t.Errorf("%v, %q", err, p.Left)
+	}
+}
+
+// TestSplitBeside: of two writers with another number of shards each, the later one says that the other's are there,
+// which were not when it began.
+func TestSplitBeside(t *testing.T) {
+	m, path := open(t, "../testdata/gguf/llama.gguf", nil), filepath.Join(t.TempDir(), "m.gguf")
+	whole, err := convert.NewPlan(t.Context(), m, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others []string
+	other := sync.OnceFunc(func() {
+		if _, err := convert.Write(t.Context(), m, path, &convert.Options{ShardBytes: whole.Bytes / 4}); err != nil {
+			t.Error(err)
+		}
+		others, _ = filepath.Glob(filepath.Join(filepath.Dir(path), "*.gguf"))
+	})
+	p, err := convert.Write(t.Context(), m, path, &convert.Options{ShardBytes: whole.Bytes / 2, Progress: func(_, _ uint64) { other() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(others) <= p.Shards || !slices.Equal(p.Left, others) {
+		t.Errorf("%q, want %q", p.Left, others)
 	}
 }

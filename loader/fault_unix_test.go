@@ -25,9 +25,12 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // inOwnProcess runs the calling test again in a process of its own, whose end is a failure like
@@ -138,12 +141,14 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 	if testmode.Brief() {
 		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
 	}
-	try := func(kind string, file []byte, tries int) {
-		x := tensor(t, openBytes(t, file, nil), "x")
+	sealer := &apr2.Sealer{Secret: make(sealed.Key, sealed.KeySize), BlockSize: sealed.MinBlock} // a tensor has several blocks
+	withKey := &loader.Options{Key: trust.Always(sealer.Secret)}
+	try := func(kind string, file []byte, opts *loader.Options, tries int) {
+		x := tensor(t, openBytes(t, file, opts), "x")
 		before := (x.Offset() - 1) / page * page // where "pad" is
 		within := (x.Offset() + x.StoredBytes()/2) / page * page
 		for _, left := range []uint64{before, max(before, within)} {
-			m := lost(t, file, int64(left), nil)
+			m := lost(t, file, int64(left), opts)
 			x := tensor(t, m, "x").AsStored()
 			for name, call := range calls {
 				for range tries {
@@ -165,14 +170,17 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 	for _, d := range dtypes {
 		c := compressible("x", d, 80, 256)
 		raw := apr2File(t, nil, []content{pad, c})
-		try("raw "+d.String(), raw, depths)
-		try("misaligned "+d.String(), shifted(raw, 3), depths)
-		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), depths)
+		try("raw "+d.String(), raw, nil, depths)
+		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
+		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths)
+		try("encrypted "+d.String(), encryptedFile(t, sealer, raw), withKey, depths)
 	}
 	for _, d := range large {
 		c := compressible("x", d, 1024, 1024)
-		try("large "+d.String(), apr2File(t, nil, []content{pad, c}), depths/3)
-		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), depths/3)
+		raw := apr2File(t, nil, []content{pad, c})
+		try("large "+d.String(), raw, nil, depths/3)
+		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths/3)
+		try("large encrypted "+d.String(), encryptedFile(t, sealer, raw), withKey, depths/3)
 	}
 	t.Logf("%d faults", faults)
 }
@@ -272,6 +280,20 @@ func TestFaultInDigest(t *testing.T) {
 func paddedLZ4(t *testing.T, pad, c content) []byte {
 	// Noise, which compression leaves as large.
 	return lz4FileOf(t, []content{pad, c}, [][]byte{lz4Blocks(t, pad.data), lz4Blocks(t, c.data)})
+}
+
+// encryptedFile is the model of an APR2 file encrypted.
+func encryptedFile(t *testing.T, sealer *apr2.Sealer, file []byte) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "encrypted.apr")
+	if _, err := convert.Write(t.Context(), openBytes(t, file, nil), path, &convert.Options{Sealer: sealer}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // TestTruncations truncates models while many goroutines read them in every way. As many times as

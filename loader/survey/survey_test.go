@@ -145,10 +145,14 @@ func checkStats(t *testing.T, got survey.TensorStats, want *expectedStats) {
 
 func TestHash(t *testing.T) {
 	want := expected(t)
-	for _, opts := range []survey.HashOptions{{Values: true, Stored: true}, {Values: true}, {Stored: true}, {}} {
-		digests, err := allDigests(context.Background(), open(t, modelA, nil), &opts)
-		if err != nil {
-			t.Fatal(err)
+	for _, asked := range []*survey.HashOptions{{Values: true, Stored: true}, {Values: true}, {Stored: true}, {}, nil} {
+		digests, err := allDigests(context.Background(), open(t, modelA, nil), asked)
+		if err != nil || len(digests) != len(want.Digests) {
+			t.Fatalf("%d digests; %v", len(digests), err)
+		}
+		var opts survey.HashOptions
+		if asked != nil {
+			opts = *asked
 		}
 		opts.Values = opts.Values || !opts.Stored // the default
 		for _, d := range digests {
