@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"bufio"
 	"cmp"
 	"crypto"
 	"crypto/ecdsa"
@@ -33,6 +34,9 @@ const (
 
 // payloadBytes bounds the signed statement: hundreds of bytes for each of a million files.
 const payloadBytes = 256 << 20
+
+// maxChain bounds the certificates of a bundle. A chain has a handful.
+const maxChain = 32
 
 var bundleLimits = layout.Limits{HeaderBytes: payloadBytes/3*4 + (1 << 20), Depth: 32}
 
@@ -125,20 +129,23 @@ func member[T any](md layout.Metadata, key string) (v T, err error) {
 	return v, nil
 }
 
-// list returns a member of an object that is an array of objects.
-func list(md layout.Metadata, key string) (objects []layout.Metadata, err error) {
+// each hands the elements of a member that is an array of objects to f, and returns how many there are.
+func each(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
 	elements, err := member[layout.List](md, key)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	for e := range elements.All() {
 		object, ok := e.(layout.Metadata)
 		if !ok {
-			return nil, invalid("%s has an element that is no object", key)
+			return n, invalid("%s has an element that is no object", key)
 		}
-		objects = append(objects, object)
+		if err := f(object); err != nil {
+			return n, err
+		}
+		n++
 	}
-	return objects, nil
+	return n, nil
 }
 
 // decode64 reads base64 of the standard alphabet, padded and canonical, without line breaks.
@@ -176,14 +183,15 @@ func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 	if len(b.payload) > payloadBytes {
 		return fmt.Errorf("payload: %w: %d bytes, more than %d", layout.ErrLimit, len(b.payload), payloadBytes)
 	}
-	signatures, err := list(md, "signatures")
-	if err != nil {
+	n, err := each(md, "signatures", func(signature layout.Metadata) (err error) {
+		if b.sig == nil {
+			b.sig, err = bytesOf(signature, "sig")
+		}
 		return err
+	})
+	if err == nil && n != 1 {
+		err = invalid("%d signatures, where exactly one is allowed", n)
 	}
-	if len(signatures) != 1 {
-		return invalid("%d signatures, where exactly one is allowed", len(signatures))
-	}
-	b.sig, err = bytesOf(signatures[0], "sig")
 	return err
 }
 
@@ -198,10 +206,11 @@ func (b *Bundle) parseMaterial(md layout.Metadata) error {
 		return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
 	}
 	if b.Method = by[0]; b.Method == BySigstore {
-		if entries, err := list(md, "tlogEntries"); err != nil || len(entries) == 0 {
-			return cmp.Or(err, invalid("tlogEntries is empty"))
+		n, err := each(md, "tlogEntries", func(layout.Metadata) error { return nil })
+		if err == nil && n == 0 {
+			err = invalid("tlogEntries is empty")
 		}
-		return nil
+		return err
 	}
 	object, err := member[layout.Metadata](md, materials[b.Method])
 	switch {
@@ -235,11 +244,10 @@ func (b *Bundle) parseKey(md layout.Metadata) (err error) {
 }
 
 func (b *Bundle) parseChain(md layout.Metadata) error {
-	certificates, err := list(md, "certificates")
-	if err != nil {
-		return err
-	}
-	for _, object := range certificates {
+	n, err := each(md, "certificates", func(object layout.Metadata) error {
+		if len(b.chain) == maxChain {
+			return fmt.Errorf("%w: a chain of more than %d certificates", layout.ErrLimit, maxChain)
+		}
 		der, err := bytesOf(object, "rawBytes")
 		if err != nil {
 			return err
@@ -249,11 +257,12 @@ func (b *Bundle) parseChain(md layout.Metadata) error {
 			return invalid("certificate %d: %v", len(b.chain), err)
 		}
 		b.chain = append(b.chain, c)
+		return nil
+	})
+	if err == nil && n == 0 {
+		err = invalid("a chain of no certificates")
 	}
-	if len(b.chain) == 0 {
-		return invalid("a chain of no certificates")
-	}
-	return nil
+	return err
 }
 
 // Certificate returns the signer's certificate of a bundle ByCertificate, else nil.
@@ -343,7 +352,7 @@ func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 	if b.Method == ByCertificate {
 		older = crypto.SHA256
 	}
-	if !ecdsa.VerifyASN1(key, sum(h, pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, sum(older, paeOfRepr(b.payload)), b.sig) {
+	if !ecdsa.VerifyASN1(key, sum(h, pae, b.payload), b.sig) && !ecdsa.VerifyASN1(key, sum(older, paeOfRepr, b.payload), b.sig) {
 		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
 	}
 	return ParseStatement(b.payload)
@@ -352,43 +361,47 @@ func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 // hashes are those that keys of a curve sign.
 var hashes = map[elliptic.Curve]crypto.Hash{elliptic.P256(): crypto.SHA256, elliptic.P384(): crypto.SHA384, elliptic.P521(): crypto.SHA512}
 
-func sum(h crypto.Hash, message []byte) []byte {
+// sum hashes the message that form makes of a payload.
+func sum(h crypto.Hash, form func(w *bufio.Writer, payload []byte), payload []byte) []byte {
 	s := h.New()
-	s.Write(message)
+	w := bufio.NewWriter(s)
+	form(w, payload)
+	w.Flush()
 	return s.Sum(nil)
 }
 
-// pae returns the message that DSSE signs for a payload.
-func pae(payload []byte) []byte {
-	return append(fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload)), payload...)
+// pae writes the message that DSSE signs for a payload.
+func pae(w *bufio.Writer, payload []byte) {
+	fmt.Fprintf(w, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload))
+	w.Write(payload)
 }
 
-// paeOfRepr returns the message that version 0.2 of Python's model_signing signed: it printed the
+// paeOfRepr writes the message that version 0.2 of Python's model_signing signed: it printed the
 // payload as Python source.
-func paeOfRepr(payload []byte) []byte {
-	m := fmt.Appendf(nil, "DSSEV1 %d %s %d b", len(payloadType), payloadType, len(payload))
+func paeOfRepr(w *bufio.Writer, payload []byte) {
+	fmt.Fprintf(w, "DSSEV1 %d %s %d b", len(payloadType), payloadType, len(payload))
 	quote := byte('\'')
 	if slices.Contains(payload, '\'') && !slices.Contains(payload, '"') {
 		quote = '"'
 	}
-	m = append(m, quote)
+	w.WriteByte(quote)
 	for _, c := range payload {
 		switch {
 		case c == quote || c == '\\':
-			m = append(m, '\\', c)
+			w.Write([]byte{'\\', c})
 		case c == '\t':
-			m = append(m, `\t`...)
+			w.WriteString(`\t`)
 		case c == '\n':
-			m = append(m, `\n`...)
+			w.WriteString(`\n`)
 		case c == '\r':
-			m = append(m, `\r`...)
+			w.WriteString(`\r`)
 		case c < ' ' || c > '~':
-			m = fmt.Appendf(m, `\x%02x`, c)
+			fmt.Fprintf(w, `\x%02x`, c)
 		default:
-			m = append(m, c)
+			w.WriteByte(c)
 		}
 	}
-	return append(m, quote)
+	w.WriteByte(quote)
 }
 
 // signBundle returns the bundle of a payload, signed by key. A chain, the signer's certificate first,
@@ -402,7 +415,7 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 		return nil, err
 	}
 	h := hashes[public.Curve]
-	sig, err := key.Sign(rand.Reader, sum(h, pae(payload)), h)
+	sig, err := key.Sign(rand.Reader, sum(h, pae, payload), h)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto"
@@ -8,11 +9,13 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -424,6 +427,12 @@ func TestBundleRefused(t *testing.T) {
 			delete(material(b), "publicKey")
 			material(b)["x509CertificateChain"] = map[string]any{"certificates": []any{}}
 		},
+		"an endless chain": func(b map[string]any) {
+			delete(material(b), "publicKey")
+			block, _ := pem.Decode(fixture(t, "root.pem"))
+			one := map[string]any{"rawBytes": block.Bytes}
+			material(b)["x509CertificateChain"] = map[string]any{"certificates": slices.Repeat([]any{one}, maxChain+1)}
+		},
 		"a damaged certificate": func(b map[string]any) {
 			delete(material(b), "publicKey")
 			material(b)["x509CertificateChain"] = map[string]any{"certificates": []any{map[string]any{"rawBytes": "QQ=="}}}
@@ -774,7 +783,11 @@ func TestReprOfPython(t *testing.T) {
 		"\t\n\r\\\x7f": `b'\t\n\r\\\x7f'`,
 		"ü\x00":        `b'\xc3\xbc\x00'`,
 	} {
-		if got := string(paeOfRepr([]byte(payload))); !strings.HasSuffix(got, " "+want) || !strings.HasPrefix(got, "DSSEV1 28 application/vnd.in-toto+json ") {
+		var message bytes.Buffer
+		w := bufio.NewWriter(&message)
+		paeOfRepr(w, []byte(payload))
+		w.Flush()
+		if got := message.String(); !strings.HasSuffix(got, " "+want) || !strings.HasPrefix(got, "DSSEV1 28 application/vnd.in-toto+json ") {
 			t.Errorf("%q: %s", payload, got)
 		}
 	}

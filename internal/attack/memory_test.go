@@ -5,8 +5,11 @@ package attack
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -26,6 +29,7 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // Bounds of memory, as multiples of the bytes that are really there, beside what a process
@@ -186,6 +190,43 @@ var configs = map[string]func(size int) []byte{
 	},
 }
 
+// bundles are signatures of the model in testdata/trust by a key that everybody knows, none of which is right.
+var bundles = map[string]func(rng *rand.Rand, size int) []byte{
+	"payload": func(rng *rand.Rand, size int) []byte {
+		payload := make([]byte, size/4*3)
+		for i := range payload {
+			payload[i] = byte(rng.Uint32()) // most of them four characters in Python's source
+		}
+		return bundleFile(publicKey, base64.StdEncoding.EncodeToString(payload), `{"sig":"MAA="}`)
+	},
+	"escapes": func(_ *rand.Rand, size int) []byte {
+		return bundleFile(publicKey, strings.Repeat(`\u0041`, size/6/4*4), `{"sig":"MAA="}`)
+	},
+	"signatures": func(_ *rand.Rand, size int) []byte {
+		return bundleFile(publicKey, "", string(listed(size, `{"sig":"MAA="},`, `{}`, ``)))
+	},
+	"log entries": func(_ *rand.Rand, size int) []byte {
+		return bundleFile(string(listed(size, `"certificate":{},"tlogEntries":[`, `{}`, `]`)), "", `{"sig":"MAA="}`)
+	},
+	"certificates": func(_ *rand.Rand, size int) []byte {
+		block, _ := pem.Decode(must(os.ReadFile("../../testdata/trust/root.pem")))
+		one := fmt.Sprintf(`{"rawBytes":%q}`, base64.StdEncoding.EncodeToString(block.Bytes))
+		return bundleFile(string(listed(size, `"x509CertificateChain":{"certificates":[`, one, `]}`)), "", `{"sig":"MAA="}`)
+	},
+	"members": func(_ *rand.Rand, size int) []byte {
+		return bundleFile(string(listed(size, publicKey+`,"a":{`, `"%014x":{}`, `}`)), "", `{"sig":"MAA="}`)
+	},
+}
+
+// publicKey is how a bundle names the key testdata/trust/p256.pub.pem.
+var publicKey = fmt.Sprintf(`"publicKey":{"hint":%q}`, must(trust.Hint(must(trust.ReadPublicKey("../../testdata/trust/p256.pub.pem")).(*ecdsa.PublicKey))))
+
+// bundleFile makes a bundle of what is in its objects and strings.
+func bundleFile(material, payload, signatures string) []byte {
+	return fmt.Appendf(nil, `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{%s},`+
+		`"dsseEnvelope":{"payloadType":"application/vnd.in-toto+json","payload":"%s","signatures":[%s]}}`, material, payload, signatures)
+}
+
 func init() {
 	for kind, text := range configs {
 		hostile["config "+kind] = func(_ *rand.Rand, size int) []byte { return text(size / 3) } // of which at most 4 MiB are read
@@ -334,8 +375,22 @@ func beginMemory(a *arena) func(*round) {
 		}
 		verb = pick(r.Rand, writers)
 		r.within(kind+" "+verb, size, r.peak("verb", verb, path)-idleWriter, verbBound) // which map no file
+		r.bundle(pick(r.Rand, slices.Sorted(maps.Keys(bundles))), idleVerb)
 		r.claims(claimed(r))
 	}
+}
+
+// bundle has a model verified by a hostile bundle. An idle process takes so much.
+func (r *round) bundle(kind string, idle int64) {
+	b, path := bundles[kind](r.Rand, (3+r.IntN(8))<<20), filepath.Join(r.dir, "model.sig")
+	check(os.WriteFile(path, b, 0o666))
+	by := "--key ../../testdata/trust/p256.pub.pem"
+	if kind == "certificates" {
+		by = "--certificate-chain ../../testdata/trust/root.pem"
+	}
+	r.count("bundle "+kind, 1)
+	grown := r.peak("verb", "verify --signature "+path+" "+by, "../../testdata/trust/model") - idle
+	r.within("bundle "+kind, int64(len(b)), grown, verbBound)
 }
 
 // writers are verbs that write a model.
