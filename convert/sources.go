@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
@@ -40,9 +41,6 @@ func describeAPR2(md *layout.Metadata, from layout.Metadata) (own layout.Metadat
 	return nil
 }
 
-// apr2Prefix marks the keys of SafeTensors' __metadata__ that hold APR2 metadata, as JSON.
-const apr2Prefix = "apr2."
-
 // describeSafeTensors takes APR2 metadata out of from, if a conversion has put some there.
 func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	own, carried := takeCarried(from, layout.SafeTensors)
@@ -53,11 +51,11 @@ func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.
 // takeCarried divides the metadata of a file of format f into its own keys and the APR2 metadata that
 // a conversion has put there.
 func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
-	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2Prefix) }) {
+	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil
 	}
 	for key, value := range from.All() {
-		name, ok := strings.CutPrefix(key, apr2Prefix)
+		name, ok := strings.CutPrefix(key, apr2.CarriedPrefix)
 		text, isText := value.(string)
 		if ok && isText {
 			lim := (*layout.Limits)(nil).WithDefaults()
@@ -173,7 +171,7 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 // carriedAs returns the entry of __metadata__ that stands for one of APR2 metadata. The text is made as it is written.
 func carriedAs(key string, value any) (layout.Entry, error) {
 	_, err := layout.WriteJSON(nil, value)
-	return layout.Entry{Key: apr2Prefix + key, Value: layout.JSONText{Value: value}}, err
+	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: layout.JSONText{Value: value}}, err
 }
 
 // stringsOf divides md into strings and all other values.

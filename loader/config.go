@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -101,24 +102,14 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted adds what package convert keeps of a model's configuration in a SafeTensors or GGUF file:
-// strings apr2.KEY, each with JSON.
+// addConverted adds what package convert keeps of a model's configuration in a SafeTensors or GGUF file.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
-	var own layout.Metadata // as APR2 has it
-	for _, key := range []string{"architecture", "quantization"} {
-		text, _ := md.Get("apr2." + key)
-		s, ok := text.(string)
-		if !ok || len(s) > configBytes {
-			continue
-		}
-		object, err := jsontext.Parse([]byte(s), m.Format(), 0, "apr2."+key, m.opts.Limits.WithDefaults())
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.path, err)
-		}
-		if key == "architecture" {
-			c.objects = append(c.objects, object)
-		}
-		own.Set(key, object)
+	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), "architecture", "quantization")
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.path, err)
+	}
+	if object, ok := own.Get("architecture"); ok {
+		c.objects = append(c.objects, object.(layout.Metadata))
 	}
 	c.objects = append(c.objects, own)
 	return nil
