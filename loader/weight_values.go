@@ -70,21 +70,9 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 	}
 	g := dequant.Grouped(form.Grouped)
 	codes := t.codes()
-	var all []byte // of the codes, if the cache has them
-	var err error
-	inMemory := codes.inPlace()
-	if !inMemory {
-		if all, inMemory, err = codes.cached(); err != nil {
-			return codes.wrap(err)
-		}
-	}
-	if !inMemory && !g.Dense(first, n) {
-		// A part of these codes costs as much as all of them.
-		b, err := codes.kept(codes.ctx(), cache.Elements, Tensor.copyElements)
-		if err != nil {
-			return codes.wrap(err)
-		}
-		all, inMemory = b.Bytes, true
+	all, inMemory, err := codes.wholeCodes(&g, first, n)
+	if err != nil {
+		return codes.wrap(err)
 	}
 	s, whole, err := t.wholeScales(&g, first, n, inMemory)
 	if err != nil {
@@ -132,6 +120,22 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		first += uint64(len(dst))
 	}
 	return nil
+}
+
+// wholeCodes returns all codes if the cache has them, or if a part of them costs as much as all. inMemory reports whether
+// they need no reading.
+func (t Tensor) wholeCodes(g *dequant.Grouped, first, n uint64) (all []byte, inMemory bool, err error) {
+	if t.inPlace() {
+		return nil, true, nil
+	}
+	if all, inMemory, err = t.cached(); err != nil || inMemory || g.Dense(first, n) {
+		return all, inMemory, err
+	}
+	b, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
+	if err != nil {
+		return nil, false, err
+	}
+	return b.Bytes, true, nil
 }
 
 // expandBlocks makes values of blocks, which hold scales of their own, with one more for each matrix.
