@@ -96,7 +96,7 @@ func TestBound(t *testing.T) {
 	for _, tc := range []struct {
 		bound Bound
 		want  bool
-	}{{Bound{PerByte: 16}, true}, {Bound{PerByte: 16, Fixed: 1 << 21}, false}, {Bound{PerByte: 1 << 17}, false}, {Bound{Fixed: 1 << 19}, true}} {
+	}{{Bound{PerByte: 16}, true}, {Bound{PerByte: 16, Fixed: 1 << 21}, false}, {Bound{PerByte: 1 << 17}, false}, {Bound{Fixed: 1 << 18}, true}} {
 		fails(t, tc.want, fmt.Sprint(tc.bound), func(tb testing.TB) { tc.bound.Check(tb, "a megabyte", 16, take) })
 	}
 }

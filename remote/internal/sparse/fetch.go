@@ -166,6 +166,9 @@ func (f *File) wait(ctx context.Context, fl *flight) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if fl.panic != nil { // both at once
+		panic(fl.panic)
+	}
 	if fl.waiting--; fl.waiting == 0 {
 		fl.cancel(err)
 		f.forget(fl) // another read begins anew
@@ -194,7 +197,7 @@ func (f *File) launch(lo, hi int64) *flight {
 	return fl
 }
 
-// land fetches the chunks of fl, and ends it with the result.
+// land fetches the chunks of fl, and ends it with the result. It panics as the source has if no read waits for that.
 func (f *File) land(ctx context.Context, fl *flight) (keep func()) {
 	keep = func() {}
 	defer func() {
@@ -205,6 +208,9 @@ func (f *File) land(ctx context.Context, fl *flight) (keep func()) {
 		}
 		f.forget(fl)
 		close(fl.done)
+		if fl.panic != nil && fl.waiting == 0 {
+			panic(fl.panic)
+		}
 	}()
 	keep, fl.err = f.fetch(ctx, fl.lo, fl.hi)
 	return keep

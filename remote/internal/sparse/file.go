@@ -334,8 +334,8 @@ func (f *File) Has(off, n int64) bool {
 // Data returns the open file of the bytes. It stays the File's.
 func (f *File) Data() *os.File { return f.data }
 
-// Close ends all fetches and lets go of the files, which stay. A panic of Options.Full that no read waits for
-// reaches its caller.
+// Close ends all fetches and lets go of the files, which stay. A panic of Options.Fetch or Options.Full that no read
+// waits for reaches its caller.
 func (f *File) Close() (err error) {
 	f.end()
 	defer func() { err = f.closeFiles() }()

@@ -386,6 +386,27 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A panic of the source, once every read has left, is that of who closes the file.
+func TestSourcePanicsLate(t *testing.T) {
+	leave := make(chan context.CancelFunc, 1)
+	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Fetch: func(asked context.Context, _ []byte, _ int64) error {
+		(<-leave)()
+		<-asked.Done() // nobody waits any more
+		panic("source")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading, cancel := context.WithCancel(t.Context())
+	leave <- cancel
+	if _, err := f.ReadAtContext(reading, make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if panicked, _ := paralleltest.Ending(func() { f.Close() }); panicked != "source" {
+		t.Errorf("recovered %v", panicked)
+	}
+}
+
 // A panic of Full, once the read has its bytes, is that of who closes the file.
 func TestFullPanics(t *testing.T) {
 	o := newOrigin(odd)
