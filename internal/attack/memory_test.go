@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -391,6 +392,31 @@ func (r *round) bundle(kind string, idle int64) {
 	r.count("bundle "+kind, 1)
 	grown := r.peak("verb", "verify --signature "+path+" "+by, "../../testdata/trust/model") - idle
 	r.within("bundle "+kind, int64(len(b)), grown, verbBound)
+}
+
+// TestListing has 200,000 tensors listed and surveyed, in much less memory than Python's safetensors 0.8 takes to list
+// them with their types and shapes: 200 MB.
+func TestListing(t *testing.T) {
+	if buildSetting("-race") == "true" {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const tensors, most = 200_000, 120 << 20
+	text := []byte("{")
+	for i := range tensors {
+		text = fmt.Appendf(text, `"model.layers.%d.block_sparse_moe.experts.%d.down_proj.weight":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]},`,
+			i/1000, i%1000, 4*i, 4*i+4)
+	}
+	text[len(text)-1] = '}'
+	a := &arena{command: buildCommand(t)}
+	path := filepath.Join(t.TempDir(), "many.safetensors")
+	check(os.WriteFile(path, append(header(text), make([]byte, 4*tensors)...), 0o666))
+	for _, verb := range []string{"inspect", "stats"} {
+		took := a.peak("verb", verb, path)
+		t.Logf("%s: %.0f MB", verb, float64(took)/1e6)
+		if took > most {
+			t.Errorf("%s of %d tensors takes %d bytes, more than %d", verb, tensors, took, most)
+		}
+	}
 }
 
 // writers are verbs that write a model.
