@@ -196,10 +196,11 @@ func (p *Plan) checkTargets() error {
 			return err
 		}
 	}
-	p.Left = p.leftShards()
+	p.Left = p.leftShards(sources)
 	return nil
 }
 
+// sourceFiles describes the files that the model reads.
 func (p *Plan) sourceFiles() (sources []fs.FileInfo) {
 	for _, f := range p.model.Files() {
 		if info, err := os.Stat(f.Path); err == nil {
@@ -227,8 +228,7 @@ func (p *Plan) checkShards(sources []fs.FileInfo) error {
 
 // leftShards lists the files with names of the model's shards that are none. Another manifest may
 // lead to them, so only the user can say whether they may go.
-func (p *Plan) leftShards() (left []string) {
-	sources := p.sourceFiles()
+func (p *Plan) leftShards(sources []fs.FileInfo) (left []string) {
 	dir, whole := filepath.Split(p.whole)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {

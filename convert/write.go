@@ -58,7 +58,7 @@ func (w *writer) write() error {
 		return err
 	}
 	w.plan.Bytes = w.plan.size() + manifest
-	w.plan.Left = w.plan.leftShards() // another process may have written some since
+	w.plan.Left = w.plan.leftShards(w.plan.sourceFiles()) // another process may have written some since
 	w.progress.end()
 	return nil
 }
