@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -37,11 +35,9 @@ type Config struct {
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	powers map[string]bool
 
-	patterns     int    // regular expressions
-	instructions int    // of these
-	named        int    // that groups and overrides name
-	work         uint64 // their threads times bytes of the names that they were held against
-	last         answer
+	named   int      // that groups and overrides name
+	regular patterns // expressions
+	last    answer
 }
 
 // An answer is what a configuration says of one layer.
@@ -108,48 +104,20 @@ func (c *Config) override(path []byte) (p params, ok bool) {
 type group struct {
 	params
 	exact    map[string]bool
-	patterns []pattern
+	patterns []*regexp.Regexp
 }
 
-// A pattern is a regular expression, whose matcher follows at most so many threads at a time.
-type pattern struct {
-	*regexp.Regexp
-	threads uint64
-}
-
-// Bounds of a configuration's groups and regular expressions. Real ones have a dozen, of a hundred instructions
-// and a dozen threads each. An instruction takes memory, and a thread tens of nanoseconds for each byte of a name.
+// Bounds of a configuration's groups.
 const (
-	mostGroups       = 64
-	mostNames        = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
-	mostPatterns     = 64
-	mostPattern      = 1 << 10
-	mostInstructions = 1 << 13
-	mostWork         = 1 << 29
+	mostGroups = 64
+	mostNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// names reports whether g names the layer itself, rather than layers of its class.
-func (c *Config) names(g *group, layer []byte) bool {
-	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p pattern) bool {
-		c.work += p.threads * uint64(1+len(layer))
-		return c.work <= mostWork && p.Match(layer)
-	})
-}
-
-// exhausted returns an error once matching names of layers has cost too much: nothing is known then of the layer
-// that was asked for last, and of all others from now on.
-func (c *Config) exhausted() error {
-	if c.work <= mostWork {
-		return nil
-	}
-	return unsupported("so many layers are not held against the configuration's regular expressions")
-}
-
-// readGroup reads the parameters and targets of a config_group.
-func (c *Config) readGroup(o layout.Metadata) {
+// readGroup reads the parameters and targets of a config_group. It returns why it cannot tell which layers are meant.
+func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	w, ok := object(o, "weights")
 	if !ok {
-		return
+		return nil
 	}
 	g := group{params: readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
@@ -158,13 +126,19 @@ func (c *Config) readGroup(o layout.Metadata) {
 		for target := range list.All() {
 			target, _ := target.(string)
 			if text, ok := strings.CutPrefix(target, "re:"); ok {
-				g.patterns = append(g.patterns, c.pattern(text)...)
+				p, err := c.regular.compile(text)
+				if err != nil {
+					unread = err
+					break
+				}
+				g.patterns = append(g.patterns, p)
 			} else {
 				g.exact[target] = true
 			}
 		}
 	}
 	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
+	return unread
 }
 
 // isStrings reports whether all elements are strings.
@@ -193,72 +167,13 @@ func (c *Config) readDynamic(o layout.Metadata) {
 		if !ok || strings.HasPrefix(e.Key, "-:") {
 			continue
 		}
-		if p := c.pattern(strings.TrimPrefix(e.Key, "+:")); p != nil {
-			c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: p})
+		p, err := c.regular.compile(strings.TrimPrefix(e.Key, "+:"))
+		if err != nil { // which layers it names is not known
+			c.params.err = cmp.Or(c.params.err, err)
+			return
 		}
+		c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: []*regexp.Regexp{p}})
 	}
-}
-
-// pattern returns a regular expression that matches as Python's match does, from the start of the name, or nil.
-func (c *Config) pattern(text string) []pattern {
-	if len(text) > mostPattern || c.patterns >= mostPatterns {
-		return nil
-	}
-	c.patterns++
-	text = "^(?:" + text + ")"
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil
-	}
-	n := c.instructions + written(tree)
-	if n > mostInstructions {
-		return nil
-	}
-	c.instructions = n
-	program, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return nil
-	}
-	p, err := regexp.Compile(text)
-	if err != nil {
-		return nil
-	}
-	return []pattern{{p, threads(program)}}
-}
-
-// written returns the size of a regular expression whose repetitions are written out.
-func written(tree *syntax.Regexp) int {
-	n := 1 + len(tree.Rune)/2
-	for _, sub := range tree.Sub {
-		n += written(sub)
-	}
-	if tree.Op == syntax.OpRepeat {
-		n *= max(1, tree.Min, tree.Max) // 1000 at most, that of nested ones too
-	}
-	return n
-}
-
-// threads returns how many places of a program a matcher may be at after a character: all that take this one. Those beyond
-// ASCII count as one.
-func threads(program *syntax.Prog) uint64 {
-	var takes [unicode.MaxASCII + 2]uint64
-	branches := uint64(1)
-	for i := range program.Inst {
-		switch in := &program.Inst[i]; in.Op {
-		case syntax.InstAlt, syntax.InstAltMatch:
-			branches++
-		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
-			for r := range rune(unicode.MaxASCII + 1) {
-				if in.MatchRune(r) {
-					takes[r]++
-				}
-			}
-			if n := len(in.Rune); n == 0 || n == 1 || in.Rune[n-1] > unicode.MaxASCII {
-				takes[unicode.MaxASCII+1]++ // a single one may be in another case
-			}
-		}
-	}
-	return branches + slices.Max(takes[:])
 }
 
 // ask returns what is said of a layer. It remembers the last answer.
@@ -269,7 +184,7 @@ func (c *Config) ask(layer []byte) *answer {
 	}
 	a.layer, a.own, a.named = append(a.layer[:0], layer...), c.of(layer), a.named[:0]
 	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ {
-		if g := &c.groups[i]; c.names(g, layer) {
+		if g := &c.groups[i]; g.names(layer) {
 			a.named = append(a.named, g.params)
 		}
 	}
@@ -398,10 +313,14 @@ func (c *Config) readQuantization(q layout.Metadata) {
 		c.Err = unsupported("the configuration has %d groups, more than %d", len(groups), mostGroups)
 		return
 	}
+	var unread error
 	for _, e := range groups {
 		if g, ok := e.Value.(layout.Metadata); ok {
-			c.readGroup(g)
+			unread = cmp.Or(unread, c.readGroup(g))
 		}
+	}
+	if len(c.groups) > 1 { // a single one holds for all layers
+		c.params.err = cmp.Or(c.params.err, unread)
 	}
 	if !c.mayName(len(q)) {
 		return
@@ -456,7 +375,7 @@ func (c *Config) of(path []byte) params {
 	p := c.params
 	over, ok := c.override(path)
 	for i := 0; i < len(c.dynamic) && !ok; i++ {
-		if ok = c.names(&c.dynamic[i], path); ok {
+		if ok = c.dynamic[i].names(path); ok {
 			over = c.dynamic[i].params
 		}
 	}

@@ -726,7 +726,7 @@ func (t *Table) shape(w *weight, e *evidence) {
 	}
 	full := Weight{Name: t.nameOf(w), Parts: parts}
 	t.shaping = shaping{Table: t, w: &full, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
-	if err := cmp.Or(t.shaping.run(), t.conf.exhausted()); err != nil {
+	if err := t.shaping.run(); err != nil {
 		t.fail(w, err)
 		return
 	}

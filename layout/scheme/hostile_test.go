@@ -53,15 +53,24 @@ func TestHostilePatterns(t *testing.T) {
 	}
 }
 
-// TestHostileLayers: so many places of regular expressions, times so many bytes of names, would take a day.
+// TestHostileLayers: so many places of regular expressions, times so many bytes of names, would take a day. What a
+// configuration may ask for takes time in proportion to the names.
 func TestHostileLayers(t *testing.T) {
 	testmode.Sequential(t)
-	const layers = 40
-	for pattern, most := range map[string]int{".?": 7, "[^0]": 30, "é": 15} {
-		table := find(t, dynamic(7, pattern), gptq(layers, 10_000)...)
-		for i := range layers {
-			if err := table.Err(i); (err == nil) != (i < most) || err != nil && !strings.Contains(err.Error(), "regular expressions") {
-				t.Errorf("%s, layer %d: %v", pattern, i, err)
+	const places, text, expressions = "at more than 512 places at once", "more than 16384 bytes of regular expressions", "more than 64 regular expressions"
+	for _, c := range []struct {
+		n            int
+		pattern, why string
+	}{
+		{7, ".?", places}, {7, "[^0]?", places}, {7, "é*", places}, {2, "(a|0)*", places}, {7, "[^0]", ""}, {16, "a", ""},
+		{17, "a", text}, {65, strings.Repeat("too long to be repeated", 50), expressions}, {1, "x{100}", "more than 8192 instructions"},
+		{1, "(?!a)", "is none of RE2's syntax: which layers it names is not known"},
+	} {
+		config := dynamic(c.n, c.pattern)
+		table := find(t, config, gptq(2, 10_000)...)
+		for i := range 2 {
+			if err := table.Err(i); (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%d times %s, layer %d: %v", c.n, c.pattern, i, err)
 			}
 		}
 	}
@@ -74,6 +83,18 @@ func TestHostileLayers(t *testing.T) {
 	for i, w := range weights(find(t, config, gptq(60*384*3, 42)...)) {
 		if w.Err != nil {
 			t.Fatalf("layer %d: %v", i, w.Err)
+		}
+	}
+}
+
+// TestUnreadTargets: Python's regular expressions are more than Go's. A single group holds for all layers, whatever it names.
+func TestUnreadTargets(t *testing.T) {
+	const one = `"a":{"targets":["re:(?!lm_head).*"],"weights":{"num_bits":8}}`
+	for groups, want := range map[string]string{one: "", one + `,"b":{"targets":["c"],"weights":{"num_bits":8}}`: `(?!lm_head).*" is none of RE2's syntax`} {
+		table := find(t, `{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{`+groups+`}}}`,
+			stored{"a.weight", layout.F8_E4M3, []int{4, 4}, nil}, stored{"a.weight_scale", layout.F32, []int{1}, nil})
+		if err := table.Err(0); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", groups, err)
 		}
 	}
 }
