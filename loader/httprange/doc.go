@@ -34,7 +34,8 @@
 // is refused. In a browser, whose fetch follows redirects by rules of its own, every redirect
 // is refused if there are headers.
 //
-// Later requests go where the first was led, until that address is refused: signed ones expire.
+// Later requests go where the first was led, until that address is refused: signed ones expire. The
+// file's own address is then asked once more, after the first request too.
 //
 // Errors name the file by its [Reader.Name], without user, password and query. They quote a
 // server in short and printable words, without what the request may have kept secret.
@@ -44,7 +45,8 @@
 // A request that fails for a reason that may pass is repeated from the byte where it ended,
 // with growing pauses. Such reasons are a connection cut or silent, an answer cut short, 408,
 // 429 and 5xx. A read that gets fewer than 4 KiB in Options.Timeout, or by Options.Attempts
-// requests, is [ErrStalled] or the last request's error. Close ends all reads at once. A server
+// requests, is [ErrStalled] or the last request's error. Bytes that come again, since an answer
+// without ranges began anew, do not count. Close ends all reads at once. A server
 // that ignores ranges and would send the whole file is [ErrNoRanges], unless the file is no
-// larger than what Open asks for.
+// larger than what Open asks for. [Download] brings such a file.
 package httprange

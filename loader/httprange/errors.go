@@ -80,6 +80,9 @@ func passing(err error) bool {
 	if host, ok := errors.AsType[*net.DNSError](err); ok && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
+	if errors.As(err, new(*writeError)) {
+		return false
+	}
 	for _, lasting := range []error{ErrNoRanges, ErrChanged, ErrUnversioned, ErrResponse} {
 		if errors.Is(err, lasting) {
 			return false

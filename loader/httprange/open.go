@@ -244,15 +244,7 @@ func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r
 
 // Version returns what tells this version of the file from all others: its strong ETag, or else its date.
 // It is empty if the server's validator is not a StrongValidator.
-func (r *Reader) Version() string {
-	switch v := r.version(); {
-	case v.strongETag():
-		return v.etag
-	case v.strength == StrongValidator:
-		return v.modified
-	}
-	return ""
-}
+func (r *Reader) Version() string { return r.version().text() }
 
 // Validator returns how well the server tells this version of the file from others. A file
 // that came whole with Open is of one version in any case. With Options.Size it is NoValidator until

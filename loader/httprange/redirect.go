@@ -14,9 +14,10 @@ import (
 // request is made anew: no header goes from one to the next, nor an address as Referer.
 // Options.Header and Authorizer serve the address's own server, until a redirect leaves it.
 //
-// Later requests go where the first was led. Such an address may be signed, and expire: if it is
-// refused, the file's own address is asked again.
+// Later requests go where the first was led. Such an address may be signed, and expire, even before it is used: if it is
+// refused, the file's own address is asked again, once.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
+	home := &landing{r.url, true}
 	if at := r.landed.Load(); at != nil {
 		resp, err := r.followFrom(ctx, at, ask)
 		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
@@ -24,8 +25,14 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 		}
 		discard(resp)
 		r.landed.CompareAndSwap(at, nil)
+		return r.followFrom(ctx, home, ask)
 	}
-	return r.followFrom(ctx, &landing{r.url, true}, ask)
+	resp, err := r.followFrom(ctx, home, ask)
+	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusesAddress, resp.StatusCode) {
+		discard(resp)
+		return r.followFrom(ctx, home, ask)
+	}
+	return resp, err
 }
 
 // landing is an address that redirects have led to. home means that all were on the server of
@@ -90,7 +97,7 @@ func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.
 		}
 		next, err := redirection(resp, len(via))
 		if next == nil && err == nil {
-			if len(via) > 0 && resp.StatusCode == http.StatusPartialContent {
+			if len(via) > 0 && hasRange(resp) {
 				r.landed.Store(&landing{to, home})
 			}
 			return resp, nil

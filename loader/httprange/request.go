@@ -12,12 +12,17 @@ import (
 	"time"
 )
 
-// readPrefix sends the first request, which learns all there is to know of the file.
+// readPrefix sends the first request, which learns all there is to know of the file. If its answer is cut off, others
+// bring the rest of the prefix.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	most := r.opts.PrefixBytes
+	var missing *vector // of the prefix, once some of it has come that may stay
 	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
+		if missing != nil {
+			return r.complete(ctx, p, missing, int64(len(r.prefix)))
+		}
 		r.known.Store(nil) // of an attempt that failed
-		return r.exchange(ctx, p, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
+		return r.exchange(ctx, p, 0, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
 			rng, whole := whole(resp, most)
 			if !whole {
 				var err error
@@ -30,7 +35,13 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 				return err
 			}
 			r.prefix = make([]byte, min(rng.n, most))
-			return receive(body, newVector([][]byte{r.prefix}), rng.n)
+			v := newVector([][]byte{r.prefix})
+			err := receive(body, v, rng.n)
+			// A file that is all here is of one version, whatever the server says of that: see Validator.
+			if one := rng.n == rng.total && r.version().strength < StrongValidator; !whole && !one && v.n < rng.n {
+				missing = v
+			}
+			return err
 		})
 	})
 }
@@ -40,7 +51,7 @@ func (r *Reader) peek(ctx context.Context) error {
 	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
-		return r.exchange(ctx, p, head, func(resp *http.Response, body io.Reader) error {
+		return r.exchange(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
 				return refusal(resp)
@@ -67,10 +78,23 @@ func (r *Reader) learn(v version, rng byteRange) error {
 	return r.version().check(v)
 }
 
+// complete fills v, which ends at end, by as many requests as it takes.
+func (r *Reader) complete(ctx context.Context, p *patience, v *vector, end int64) error {
+	for v.n > 0 {
+		if err := r.request(ctx, p, v, end-v.n); err != nil {
+			return err
+		}
+		if v.n > 0 && p.requests > 0 {
+			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, v.n)
+		}
+	}
+	return nil
+}
+
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
 // which may be less.
 func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
-	return r.exchange(ctx, p, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
+	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusPreconditionFailed:
 			return ErrChanged
@@ -99,8 +123,8 @@ func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
 	}
 }
 
-// exchange sends a request that ask completes. answer looks at the response's head, and reads body.
-func (r *Reader) exchange(ctx context.Context, p *patience, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
+// exchange sends a request that ask completes, for what begins at off. answer looks at the response's head, and reads body.
+func (r *Reader) exchange(ctx context.Context, p *patience, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -112,7 +136,7 @@ func (r *Reader) exchange(ctx context.Context, p *patience, ask func(*http.Reque
 	})
 	if err == nil {
 		defer resp.Body.Close()
-		err = answer(resp, arriving{resp.Body, r, p, watch})
+		err = answer(resp, &arriving{resp.Body, off, r, p, watch})
 		if status := new(StatusError); errors.As(err, &status) {
 			r.addText(status, resp, watch)
 			return err
@@ -131,15 +155,17 @@ func (r *Reader) exchange(ctx context.Context, p *patience, ask func(*http.Reque
 // arriving is a body that is counted. Its watch begins anew with every progress.
 type arriving struct {
 	body  io.Reader
+	at    int64 // offset of the next byte
 	r     *Reader
 	p     *patience
 	watch *time.Timer
 }
 
-func (a arriving) Read(b []byte) (int, error) {
+func (a *arriving) Read(b []byte) (int, error) {
 	n, err := a.body.Read(b)
 	a.r.received.Add(int64(n))
-	if a.p.received(n) {
+	a.at += int64(n)
+	if a.p.received(a.at, n) {
 		a.watch.Reset(a.p.limit())
 	}
 	return n, err
@@ -171,27 +197,70 @@ func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte
 	if err != nil {
 		return nil, nil, fmt.Errorf("not an address: %w", withoutAddress(err))
 	}
-	r := newReader(u, opts)
-	r.begin(ctx)
-	defer r.Close()
 	var body []byte
 	var head http.Header
+	err = newReader(u, opts).get(ctx, func(resp *http.Response, arriving io.Reader) (err error) {
+		head = resp.Header
+		body, err = io.ReadAll(io.LimitReader(arriving, most+1))
+		if int64(len(body)) > most {
+			return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
+		}
+		return err
+	})
+	return body, head, err
+}
+
+// get asks for all of what the address answers with. answer reads the body, of each answer from its beginning.
+func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body io.Reader) error) error {
+	r.begin(ctx)
+	defer r.Close()
 	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
-	err = r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
-		return r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, arriving io.Reader) (err error) {
+	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
+		return r.exchange(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
 				return refusal(resp)
 			case encoding(resp) != "":
 				return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(encoding(resp)))
 			}
-			head = resp.Header
-			body, err = io.ReadAll(io.LimitReader(arriving, most+1))
-			if int64(len(body)) > most {
-				return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
-			}
-			return err
+			return answer(resp, body)
 		})
 	})
-	return body, head, err
 }
+
+// Download brings a file whole, from a server that answers no ranges. It calls begin with the file's size, and writes what
+// comes to its result. It does both again after an answer that was cut off. version is what Reader.Version returns.
+func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("not an address: %w", withoutAddress(err))
+	}
+	err = newReader(u, opts).get(ctx, func(resp *http.Response, body io.Reader) error {
+		if resp.ContentLength < 0 { // the end of the connection may be that of the file, or not
+			return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
+		}
+		version = versionOf(resp).text()
+		w, err := begin(resp.ContentLength)
+		if err != nil {
+			return &writeError{err}
+		}
+		_, err = io.Copy(writing{w}, body)
+		return err
+	})
+	return version, err
+}
+
+// writing is a writer whose errors are no server's: no other answer mends them.
+type writing struct{ io.Writer }
+
+func (w writing) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		err = &writeError{err}
+	}
+	return n, err
+}
+
+type writeError struct{ error }
+
+func (e *writeError) Unwrap() error { return e.error }

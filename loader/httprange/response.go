@@ -18,7 +18,9 @@ func partial(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 	case http.StatusOK:
-		return byteRange{}, ErrNoRanges
+		if !hasRange(resp) {
+			return byteRange{}, ErrNoRanges
+		}
 	default:
 		return byteRange{}, refusal(resp)
 	}
@@ -33,7 +35,15 @@ func partial(resp *http.Response) (byteRange, error) {
 	if !ok {
 		return byteRange{}, fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
 	}
+	if resp.StatusCode == http.StatusOK && resp.ContentLength != rng.n {
+		return byteRange{}, fmt.Errorf("%w: status 200 and Content-Range %s, with %d bytes", ErrResponse, quoted(text), resp.ContentLength)
+	}
 	return rng, nil
+}
+
+// hasRange reports whether resp says that it is a range: by its status or, as some servers and proxies do, beside status 200.
+func hasRange(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
 func refusal(resp *http.Response) *StatusError {
@@ -71,7 +81,7 @@ func (b byteRange) check(off, n int64) error {
 func whole(resp *http.Response, most int64) (byteRange, bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:
-		return byteRange{0, n, n}, 0 <= n && n <= most && encoding(resp) == ""
+		return byteRange{0, n, n}, 0 <= n && n <= most && encoding(resp) == "" && !hasRange(resp)
 	case http.StatusRequestedRangeNotSatisfiable:
 		return byteRange{}, resp.Header.Get("Content-Range") == "bytes */0"
 	}

@@ -18,19 +18,8 @@ const leastProgress = 4 << 10
 // fetch fills v from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
-	at := func() int64 { return end - v.n }
-	wrap := func(err error) error { return r.wrap(at(), err) }
-	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
-		for v.n > 0 {
-			if err := r.request(ctx, p, v, at()); err != nil {
-				return err
-			}
-			if v.n > 0 && p.requests > 0 {
-				return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, v.n)
-			}
-		}
-		return nil
-	})
+	wrap := func(err error) error { return r.wrap(end-v.n, err) }
+	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error { return r.complete(ctx, p, v, end) })
 }
 
 // insist calls try, when it is its turn, until it succeeds, fails for good, or patience ends.
@@ -74,6 +63,7 @@ type patience struct {
 	since    time.Time // of the last progress
 	requests int       // begun since then
 	bytes    int       // received since then
+	reached  int64     // the end of what has come, of all requests
 
 	silence *time.Timer // until Options.Silent is called, nil if nobody listens
 }
@@ -111,9 +101,12 @@ func (p *patience) left() time.Duration {
 // limit returns how long the request under way may go without progress.
 func (p *patience) limit() time.Duration { return min(p.reader.opts.Stall, p.left()) }
 
-// received reports whether n bytes more are progress.
-func (p *patience) received(n int) bool {
-	if p.bytes += n; p.bytes < leastProgress {
+// received reports whether n bytes more, which end at an offset, are progress. Those that have come before are none: an
+// answer that begins anew repeats them.
+func (p *patience) received(end int64, n int) bool {
+	fresh := min(int64(n), max(end-p.reached, 0))
+	p.reached = max(p.reached, end)
+	if p.bytes += int(fresh); p.bytes < leastProgress {
 		return false
 	}
 	p.since, p.requests, p.bytes = time.Now(), 0, 0

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -181,6 +182,13 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// asked returns the ranges that were asked for.
+func (s *server) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ranges)
+}
 
 // span is what a request asks for.
 func span(req *http.Request) (first, last int64) {

@@ -23,8 +23,8 @@ type StatusError struct {
 	// does not print. It leaves out what the request's address and Options.Header may keep
 	// secret. It is empty of a page for browsers, and if it says no more than the code.
 	Text string
-	// Elsewhere is the server that refused, if Options.Header was not sent to it because
-	// redirects had led to another one.
+	// Elsewhere is the server that refused, if redirects had led to it from another one:
+	// Options.Header was not sent to it.
 	Elsewhere string
 
 	after time.Duration // that the server asks to wait
@@ -69,7 +69,7 @@ const (
 
 // addText adds what the server says in resp.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
-	if r.withheld(resp.Request) {
+	if r.withheld(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
 	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {

@@ -57,6 +57,17 @@ func versionOf(resp *http.Response) version {
 // as a weak one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
+// text returns what Reader.Version does.
+func (v version) text() string {
+	switch {
+	case v.strongETag():
+		return v.etag
+	case v.strength == StrongValidator:
+		return v.modified
+	}
+	return ""
+}
+
 // condition makes the server refuse req if the file is not of this version. A weak ETag
 // must not be used for that (RFC 9110, section 13.1.1); it is only compared.
 func (v version) condition(req *http.Request) {
