@@ -19,7 +19,7 @@ var (
 	ErrUnsupported = errors.ErrUnsupported
 	ErrFormat      = errors.New("unknown format") // no format recognises the bytes
 
-	ErrKey      = errors.New("key missing or wrong") // of what is encrypted
+	ErrKey      = errors.New("no usable key") // to read what is encrypted, or to sign and verify
 	ErrNotFound = errors.New("not found")
 	ErrClosed   = fs.ErrClosed
 )

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 const fixtures = "../testdata/trust"
@@ -753,11 +754,14 @@ func TestKeys(t *testing.T) {
 			t.Error("a private key as a public one:", err)
 		}
 		if runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
-			if err := os.Chmod(path, 0o640); err != nil {
+			if err := os.Chmod(path, 0o604); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ReadPrivateKey(path); !errors.Is(err, ErrKey) {
+			if _, err := ReadPrivateKey(path); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "chmod") {
 				t.Error("others may read it:", err)
+			}
+			if _, err := ReadPrivateKey(PublicName(path)); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "a public key where") {
+				t.Error("a public key, which others may read:", err)
 			}
 		}
 	}
@@ -770,6 +774,50 @@ func TestKeys(t *testing.T) {
 		}
 		if _, err := ParsePublicKey([]byte(text)); !errors.Is(err, ErrKey) {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSecretModes has the modes that PostgreSQL takes for a private key (check_ssl_key_file_permissions), and
+// 0440, which Kubernetes makes of defaultMode 0400 or 0440 with an fsGroup.
+func TestSecretModes(t *testing.T) {
+	for _, c := range []struct {
+		mode       fs.FileMode
+		root, some bool // whether it is good if root owns the file, and if somebody else does
+	}{
+		{0o600, true, true}, {0o400, true, true}, {0o640, true, false}, {0o440, true, false}, {0o660, false, false}, {0o650, false, false},
+		{0o644, false, false}, {0o444, false, false}, {0o604, false, false}, {0o602, false, false}, {0o601, false, false},
+	} {
+		for _, root := range []bool{true, false} {
+			good := c.some
+			if root {
+				good = c.root
+			}
+			if err := checkMode(c.mode, root); (err == nil) != good || err != nil && !errors.Is(err, ErrKey) {
+				t.Errorf("mode %#o, of root: %t: %v", c.mode, root, err)
+			}
+		}
+	}
+	if runtime.GOOS == "windows" || runtime.GOARCH == "wasm" {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "k.key")
+	if err := errors.Join(os.WriteFile(path, make([]byte, 32), 0o600), os.Chmod(path, 0o440)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadKey(path); (err == nil) != (os.Getuid() == 0) {
+		t.Errorf("mode 0440 for the user %d: %v", os.Getuid(), err)
+	}
+	if err := os.Chmod(path, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	for what, read := range map[string]func() error{
+		"ReadKey":        func() error { _, err := ReadKey(path); return err },
+		"ReadSecret":     func() error { _, err := ReadSecret(path); return err },
+		"ReadPassphrase": func() error { _, err := ReadPassphrase(path); return err },
+	} {
+		if err := read(); !errors.Is(err, ErrKey) || !errors.Is(err, loader.ErrKey) || !strings.HasPrefix(err.Error(), path) {
+			t.Errorf("%s of a file that everybody reads: %v", what, err)
 		}
 	}
 }

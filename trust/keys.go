@@ -29,8 +29,9 @@ var (
 	ErrSignature = errors.New("signature not valid")
 	// ErrUnsigned means that a key was given, and the file or the model is not signed.
 	ErrUnsigned = errors.New("not signed")
-	// ErrKey means that a key cannot be used: its type, its form or its file's permissions are wrong.
-	ErrKey = errors.New("unusable key")
+	// ErrKey means that a key cannot be used: its type, its form or its file's permissions are wrong. It is
+	// also the loader's error for a model that needs another key, or none.
+	ErrKey = layout.ErrKey
 )
 
 // The types of keys, as the command calls them.
@@ -118,56 +119,73 @@ func Hint(key crypto.PublicKey) (string, error) {
 // keyBytes bounds a file of keys or certificates.
 const keyBytes = 1 << 20
 
-// ReadSecret reads a file that only its owner should read. One that others may read or change is
-// ErrKey, on systems that have such permissions. Symbolic links are followed.
+// ReadSecret reads a file that only its owner should read: of mode 0600 or less, or of 0640 or less if root
+// owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that have modes.
+// Symbolic links are followed.
 func ReadSecret(path string) ([]byte, error) {
+	text, private, err := read(path)
+	if err == nil && private != nil {
+		clear(text)
+		text, err = nil, inFile(path, private)
+	}
+	return text, err
+}
+
+// read reads a small file. private is the error of a file that is open to others.
+func read(path string) (text []byte, private, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
-		return nil, fmt.Errorf("%s: %w: others may read or change it (mode %#o): chmod 600", path, ErrKey, mode.Perm())
+	if info.Mode().IsRegular() && runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
+		private = checkMode(info.Mode().Perm(), ownedByRoot(info))
 	}
-	return readAll(f, path)
-}
-
-// readPublic reads a small file that is no secret.
-func readPublic(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, path)
-}
-
-func readAll(r io.Reader, path string) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, keyBytes+1))
-	if err == nil && len(b) > keyBytes {
+	text, err = io.ReadAll(io.LimitReader(f, keyBytes+1))
+	if err == nil && len(text) > keyBytes {
 		err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrKey, keyBytes)
 	}
-	return b, err
+	return text, private, err
+}
+
+// checkMode returns an error for the mode of a secret's file that lets others in. A group may read what root
+// owns: that is the rule of PostgreSQL.
+func checkMode(mode fs.FileMode, root bool) error {
+	others, fix := fs.FileMode(0o077), "chmod 600"
+	if root {
+		others, fix = 0o037, "chmod 600 or 640; defaultMode: 0440 of a Kubernetes secret"
+	}
+	if mode&others == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: others may read or change it (mode %#o): %s", ErrKey, mode, fix)
 }
 
 // ReadPrivateKey reads a private key in PEM. The errors are those of ReadSecret and ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
-	return parsed(path, ReadSecret, ParsePrivateKey)
+	return parsed(path, ParsePrivateKey, true)
 }
 
-// parsed reads the file at path, and clears the text once it is parsed. Errors name the file.
-func parsed[T any](path string, read func(string) ([]byte, error), parse func([]byte) (T, error)) (v T, err error) {
-	text, err := read(path)
+// parsed reads the file at path, and clears the text once it is parsed. It looks at the mode of a secret's file
+// last: a public key in its place is no secret. Errors name the file.
+func parsed[T any](path string, parse func([]byte) (T, error), secret bool) (v T, err error) {
+	text, private, err := read(path)
 	if err != nil {
 		return v, err
 	}
 	defer clear(text)
-	v, err = parse(text)
-	return v, inFile(path, err)
+	found, err := parse(text)
+	if err == nil && secret {
+		err = private
+	}
+	if err != nil {
+		return v, inFile(path, err)
+	}
+	return found, nil
 }
 
 // ParsePrivateKey reads the PEM text of a private key: PKCS#8 or SEC 1, not encrypted. Errors repeat
@@ -205,7 +223,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 
 // ReadPublicKey reads a public key in PEM.
 func ReadPublicKey(path string) (crypto.PublicKey, error) {
-	return parsed(path, readPublic, ParsePublicKey)
+	return parsed(path, ParsePublicKey, false)
 }
 
 // ParsePublicKey reads the PEM text of a public key.
@@ -257,7 +275,7 @@ func usable(key crypto.PublicKey) error {
 // ReadCertificates reads the certificates of the files, in PEM and in order.
 func ReadCertificates(paths ...string) (list []*x509.Certificate, err error) {
 	for _, path := range paths {
-		text, err := readPublic(path)
+		text, _, err := read(path)
 		if err != nil {
 			return nil, err
 		}

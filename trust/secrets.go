@@ -89,13 +89,13 @@ func withoutLineEnd(text []byte) []byte {
 
 // ReadKey reads a key file. The errors are those of ReadSecret and ParseKey.
 func ReadKey(path string) (sealed.Key, error) {
-	return parsed(path, ReadSecret, ParseKey)
+	return parsed(path, ParseKey, true)
 }
 
 // ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The errors are
 // those of ReadSecret and NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
-	return parsed(path, ReadSecret, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) })
+	return parsed(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) }, true)
 }
 
 // The names of environment variables that hold secrets.
