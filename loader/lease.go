@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +28,11 @@ type Lease struct {
 	warmed cache.Pins  // elements that only Warm has asked for
 	warm   atomic.Bool // warmed may hold some
 
-	ctx   context.Context // of the calls through it
-	stop  func()          // called at its end, or nil
-	files []file          // the model's with reads that end with ctx; nil if none differs
+	ctx  context.Context // of the calls through it
+	stop func()          // called at its end, or nil
+
+	mu    sync.Mutex
+	files map[int]*file // the model's with reads that end with ctx, of those that were asked for
 }
 
 // Acquire takes a lease, or returns ErrClosed. Every lease must be released.
@@ -52,7 +54,6 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	m.trace(l)
 	if ctx.Done() != nil {
 		l.ctx, l.stop = m.from.until(ctx)
-		l.files = m.filesDuring(l.ctx)
 	}
 	return l, nil
 }
@@ -69,13 +70,21 @@ func (m *Model) trace(l *Lease) {
 	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
-// filesDuring returns the model's files with reads that end with ctx, or nil if none can.
-func (m *Model) filesDuring(ctx context.Context) (bound []file) {
-	if !slices.ContainsFunc(m.files, func(f file) bool { return f.reader != nil }) {
-		return nil
+// file returns the model's file at a position, with reads that end with the context of l.
+func (l *Lease) file(i int) *file {
+	f := &l.model.files[i]
+	if f.reader == nil || l.ctx.Done() == nil {
+		return f
 	}
-	for i := range m.files {
-		bound = append(bound, *m.files[i].during(ctx))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	bound, ok := l.files[i]
+	if !ok {
+		if l.files == nil {
+			l.files = make(map[int]*file)
+		}
+		bound = f.during(l.ctx)
+		l.files[i] = bound
 	}
 	return bound
 }

@@ -3,7 +3,10 @@ package loader_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -310,4 +313,36 @@ func TestEndedContext(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLeaseOfManyFiles: a lease whose reads end with a context costs what its tensors need, however many files there are.
+func TestLeaseOfManyFiles(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	costs := func(files int) float64 {
+		var tensors []content
+		for i := range files {
+			tensors = append(tensors, random(fmt.Sprint("t", i), layout.F32, 4))
+		}
+		dir := t.TempDir()
+		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(put(t, dir, nil, apart(tensors)...)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		dst := make([]float32, 4)
+		return testing.AllocsPerRun(20, func() {
+			l, err := m.AcquireContext(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			if err := tensor(t, l, "t1").Dequantize(dst); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if few, many := costs(2), costs(64); many > few {
+		t.Errorf("%v allocations with 2 files, %v with 64", few, many)
+	}
 }

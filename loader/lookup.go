@@ -60,11 +60,11 @@ func (e *notFoundError) Unwrap() error { return ErrNotFound }
 // handle returns the handle of one of m's tensors as it is stored, or of the weight that has it as its codes: w is
 // one more than the weight's position, or 0.
 func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
-	files := m.files
-	if l != nil && l.files != nil {
-		files = l.files
+	f := &m.files[desc.File]
+	if l != nil {
+		f = l.file(int(desc.File))
 	}
-	return Tensor{desc, files[desc.File].of(desc), l, w}
+	return Tensor{desc, f.of(desc), l, w}
 }
 
 // weightOf returns one more than the position of the weight that stored tensor i is a part of, or 0. codes reports

@@ -152,16 +152,7 @@ func (t Tensor) stored() error {
 // part returns a stored tensor of the same model, through the same lease.
 func (t Tensor) part(i uint32) Tensor {
 	m := t.file.model
-	desc := &m.tensors[i]
-	p := Tensor{desc: desc, file: m.files[desc.File].of(desc), lease: t.lease}
-	switch l := t.lease; {
-	case l == nil:
-	case l.files != nil:
-		p.file = l.files[desc.File].of(desc)
-	default:
-		p.file = p.file.during(l.ctx)
-	}
-	return p
+	return m.handle(&m.tensors[i], 0, t.lease)
 }
 
 // codes returns the tensor that holds the codes of a logical one.

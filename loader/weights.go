@@ -22,7 +22,6 @@ func (m *Model) findWeights(ctx context.Context) error {
 		return nil
 	}
 	s := checkpoint{ctx, m, m.brief(ctx), m.opts.Limits.WithDefaults()}
-	s.lease.files = m.filesDuring(ctx)
 	defer s.lease.Release()
 	var table *scheme.Table
 	err := mmapio.Guard(func() (err error) {

@@ -86,11 +86,15 @@ func isPlain(name string) bool {
 func withoutParts(names []string, manifestOf func(name string) *manifest.File) []string {
 	parts := make(map[string]bool)
 	splits := make(map[string]bool)
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
 	for _, name := range names {
 		if set := setName(name); set != "" {
 			parts[name] = splits[set]
 			splits[set] = true
-		} else if whole := Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+manifest.IndexSuffix)) {
+		} else if whole := Whole(name); whole != "" && (there[whole] || there[whole+manifest.IndexSuffix]) {
 			parts[name] = true
 		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
 			if m := manifestOf(name); m != nil {
