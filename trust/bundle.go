@@ -312,27 +312,32 @@ func short(hint string) string {
 	return quote(hint)
 }
 
+// CertificateOptions say whose certificates VerifyCertificate trusts.
+type CertificateOptions struct {
+	// Roots are the certificates to which a chain must lead. Without any, nothing is trusted.
+	Roots []*x509.Certificate
+	// Identity, if set, must be a name of the signer's certificate: its subject in the form of RFC 2253
+	// ("CN=signer,O=Acme"), or an email address, DNS name, URI or IP address that it has. Names are compared as
+	// they are. Without it, every certificate below Roots is trusted that is for signing.
+	Identity string
+	// At is when all certificates must be valid. The zero time means now.
+	At time.Time
+}
+
 // VerifyCertificate checks the signature of a bundle ByCertificate. A chain must lead from the
-// signer's certificate to one of roots, all valid at the given time. The certificate must be one for
-// signing.
-func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*Statement, error) {
+// signer's certificate to one of opts.Roots. The key usage of the signer's certificate must have
+// digitalSignature. Each certificate of the chain that has an extended key usage must have codeSigning there.
+// Authorities may have anyExtendedKeyUsage instead.
+func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error) {
 	if err := b.by(ByCertificate); err != nil {
 		return nil, err
 	}
+	if opts == nil {
+		opts = new(CertificateOptions)
+	}
 	leaf := b.chain[0]
-	trusted, between := x509.NewCertPool(), x509.NewCertPool()
-	for _, c := range roots {
-		trusted.AddCert(c)
-	}
-	for _, c := range b.chain[1:] {
-		between.AddCert(c)
-	}
-	opts := x509.VerifyOptions{Roots: trusted, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	if _, err := leaf.Verify(opts); err != nil {
+	if err := opts.trusts(leaf, b.chain[1:]); err != nil {
 		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
-	}
-	if leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0 && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageCodeSigning) {
-		return nil, fmt.Errorf("%w: certificate of %s: it is not for signing", ErrSignature, quote(leaf.Subject.String()))
 	}
 	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
 	if !ok {
@@ -424,8 +429,14 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 		if !public.Equal(chain[0].PublicKey) {
 			return nil, fmt.Errorf("%w: the certificate is not one of this key", ErrKey)
 		}
+		if err := signsModels(chain); err != nil { // what nobody could verify is not written
+			return nil, fmt.Errorf("%w: certificate of %s: %w", ErrKey, quote(chain[0].Subject.String()), err)
+		}
 		var certificates []map[string][]byte
-		for _, c := range chain {
+		for i, c := range chain {
+			if i > 0 && c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil {
+				continue // a root, which Sigstore's format wants in no bundle
+			}
 			certificates = append(certificates, map[string][]byte{"rawBytes": c.Raw})
 		}
 		material["x509CertificateChain"] = map[string]any{"certificates": certificates}

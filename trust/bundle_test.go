@@ -5,13 +5,16 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -48,7 +51,7 @@ func statement(t testing.TB, name string) *Statement {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err = b.VerifyCertificate(roots, time.Now())
+		s, err = b.VerifyCertificate(&CertificateOptions{Roots: roots})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +165,7 @@ func TestSpecificationVectors(t *testing.T) {
 			case ByKey:
 				_, err = b.VerifyKey(key)
 			case ByCertificate:
-				_, err = b.VerifyCertificate(roots, time.Now())
+				_, err = b.VerifyCertificate(&CertificateOptions{Roots: roots})
 			}
 			if err != nil {
 				t.Errorf("%s: %v", rel, err)
@@ -196,7 +199,7 @@ func TestHistoricalBundles(t *testing.T) {
 			verify := func() (*Statement, error) { return b.VerifyKey(key) }
 			switch b.Method {
 			case ByCertificate:
-				verify = func() (*Statement, error) { return b.VerifyCertificate(roots, time.Now()) }
+				verify = func() (*Statement, error) { return b.VerifyCertificate(&CertificateOptions{Roots: roots}) }
 			case BySigstore: // which package keyless verifies
 				if _, err := verify(); !errors.Is(err, ErrSignature) {
 					t.Error(err)
@@ -296,12 +299,12 @@ func TestBundleCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, verify := range map[string]func() (*Statement, error){
-		"no root": func() (*Statement, error) { return b.VerifyCertificate(nil, time.Now()) },
+		"no root": func() (*Statement, error) { return b.VerifyCertificate(&CertificateOptions{}) },
 		"too early": func() (*Statement, error) {
-			return b.VerifyCertificate(roots, time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC))
+			return b.VerifyCertificate(&CertificateOptions{Roots: roots, At: time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)})
 		},
 		"too late": func() (*Statement, error) {
-			return b.VerifyCertificate(roots, time.Date(2125, 1, 1, 0, 0, 0, 0, time.UTC))
+			return b.VerifyCertificate(&CertificateOptions{Roots: roots, At: time.Date(2125, 1, 1, 0, 0, 0, 0, time.UTC)})
 		},
 		"as key": func() (*Statement, error) { return b.VerifyKey(b.Certificate().PublicKey) },
 	} {
@@ -311,6 +314,142 @@ func TestBundleCertificates(t *testing.T) {
 	}
 	if b.Certificate().Subject.CommonName != "signer" {
 		t.Error(b.Certificate().Subject)
+	}
+}
+
+// TestCertificatesForOthers has bundles of the reference client, which takes all whose certificates have
+// digitalSignature or codeSigning (testdata/trust/make_certificates.py). Only those for signing code sign models, and
+// those that are for nothing in particular.
+func TestCertificatesForOthers(t *testing.T) {
+	roots, err := ReadCertificates(fixtures + "/certificates/roots.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]string{ // why, or "" for those that are taken
+		"code": "", "plain": "", "code-and-server": "", "authority-any": "",
+		"server": "extended key usage", "client": "extended key usage", "ocsp": "extended key usage", "email": "extended key usage",
+		"time": "extended key usage", "other": "extended key usage", "any": "extended key usage",
+		"encipherment": "its key usage", "agreement": "its key usage", "no-key-usage": "no key usage", "nothing": "no key usage",
+		"authority-server": `"CN=authority,O=Acme\\, Inc." above it`, "authority-other": "above it", "root-server": `"CN=root of root-server`,
+	}
+	files, err := filepath.Glob(fixtures + "/certificates/*.sig")
+	if err != nil || len(files) != len(refused) {
+		t.Fatal(files, err)
+	}
+	for name, why := range refused {
+		b, err := ParseBundle(fixture(t, "certificates/"+name+".sig"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.VerifyCertificate(&CertificateOptions{Roots: roots})
+		switch {
+		case why == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case why == "":
+			if err := s.Verify(t.Context(), fixtures+"/model/a", nil); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "CN=signer,O=Acme"):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCertificateIdentity pins the signer. The subject is as OpenSSL prints it with -nameopt RFC2253.
+func TestCertificateIdentity(t *testing.T) {
+	roots, err := ReadCertificates(fixtures + "/certificates/roots.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ParseBundle(fixture(t, "certificates/code.sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for identity, good := range map[string]bool{
+		`CN=signer,O=Acme\, Inc.`: true, "models@acme.example": true, "models.acme.example": true, "https://acme.example/models": true,
+		"signer": false, "CN=signer": false, "acme.example": false, "Models@acme.example": false, "https://acme.example/": false,
+		`CN=authority,O=Acme\, Inc.`: false, "CN=other,O=Acme": false,
+	} {
+		_, err := b.VerifyCertificate(&CertificateOptions{Roots: roots, Identity: identity})
+		if (err == nil) != good || !good && (!errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), `"models@acme.example"`)) {
+			t.Errorf("%s: %v", identity, err)
+		}
+	}
+	// A name counts only if a root vouches for it.
+	if _, err := b.VerifyCertificate(&CertificateOptions{Identity: "models@acme.example"}); !errors.Is(err, ErrSignature) {
+		t.Error("without a root:", err)
+	}
+	if _, err := b.VerifyCertificate(nil); !errors.Is(err, ErrSignature) {
+		t.Error("without options:", err)
+	}
+}
+
+// TestSignCertificate signs by certificates that sign models, and by no others. A root stays out of the bundle.
+func TestSignCertificate(t *testing.T) {
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(usage x509.KeyUsage, extended []x509.ExtKeyUsage, parent *x509.Certificate, parentKey crypto.Signer, public crypto.PublicKey) *x509.Certificate {
+		t.Helper()
+		c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			KeyUsage: usage, ExtKeyUsage: extended, BasicConstraintsValid: true, IsCA: usage&x509.KeyUsageCertSign != 0}
+		if parent == nil {
+			c.Subject.CommonName, parent = "root", c
+		}
+		der, err := x509.CreateCertificate(rand.Reader, c, parent, public, parentKey)
+		if err == nil {
+			c, err = x509.ParseCertificate(der)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	rootKey, err := GenerateKey(P384)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := issue(x509.KeyUsageCertSign, nil, nil, rootKey, rootKey.Public())
+	code := issue(x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}, root, rootKey, key.Public())
+	server := issue(x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, root, rootKey, key.Public())
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(dir+"/f", []byte("f"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), dir, out, key, &SignOptions{Chain: []*x509.Certificate{server, root}}); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "codeSigning") {
+		t.Error("for servers:", err)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a bundle was written:", err)
+	}
+	if err := Sign(t.Context(), dir, out, key, &SignOptions{Chain: []*x509.Certificate{code, root}}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ParseBundle(text)
+	if err != nil || len(b.chain) != 1 {
+		t.Fatalf("%d certificates, %v", len(b.chain), err)
+	}
+	if _, err := b.VerifyCertificate(&CertificateOptions{Roots: []*x509.Certificate{root}}); err != nil {
+		t.Error(err)
+	}
+	// One that is its own root, for those who trust it alone.
+	own := issue(x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}, nil, key, key.Public())
+	if err := Sign(t.Context(), dir, out, key, &SignOptions{Chain: []*x509.Certificate{own}}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = os.ReadFile(out); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = ParseBundle(text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.VerifyCertificate(&CertificateOptions{Roots: []*x509.Certificate{own}}); err != nil {
+		t.Error(err)
 	}
 }
 

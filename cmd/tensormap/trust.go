@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/loader"
@@ -22,6 +21,7 @@ type trusting struct {
 	signature string
 	key       string
 	roots     []string
+	identity  string
 	digests   []string
 
 	signer string // who has signed what was opened, once that is verified
@@ -31,6 +31,7 @@ func (t *trusting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.signature, "signature", "", "read only what the bundle `FILE` vouches for (OpenSSF Model Signing)")
 	cmd.Flags().StringVar(&t.key, "key", "", "trust this public key, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&t.roots, "certificate-chain", nil, "trust bundles whose certificates lead to one in this PEM `FILE`")
+	cmd.Flags().StringVar(&t.identity, "certificate-identity", "", "trust only `WHO` of them: the subject, an email address, a DNS name or a URI")
 	cmd.Flags().StringArrayVar(&t.digests, "digest", nil, "read only a file of this `[NAME=]DIGEST`: sha256:HEX, sha512:HEX, or a hub's ETag")
 }
 
@@ -45,6 +46,8 @@ func (t *trusting) check() error {
 		return usageError{errors.New("--key and --certificate-chain exclude each other")}
 	case len(t.roots) > 0 && t.signature == "":
 		return usageError{errors.New("--certificate-chain needs --signature: the bundle to check")}
+	case t.identity != "" && len(t.roots) == 0:
+		return usageError{errors.New("--certificate-identity needs --certificate-chain: the roots to trust")}
 	}
 	return nil
 }
@@ -109,7 +112,7 @@ func (t *trusting) statement() (*trust.Statement, error) {
 		s, err = bundle.VerifyKey(key)
 		t.signer = keyName(key)
 	default:
-		if s, err = bundle.VerifyCertificate(roots, time.Now()); err == nil {
+		if s, err = bundle.VerifyCertificate(&trust.CertificateOptions{Roots: roots, Identity: t.identity}); err == nil {
 			t.signer = bundle.Certificate().Subject.String()
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"github.com/tensormap/tensormap/trust"
 )
@@ -109,7 +108,7 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		if s, err = b.VerifyCertificate(roots, time.Now()); err != nil {
+		if s, err = b.VerifyCertificate(&trust.CertificateOptions{Roots: roots}); err != nil {
 			return err
 		}
 	}
