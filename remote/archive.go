@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -140,7 +140,7 @@ func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
 	}
 	defer between.release()
 	var all []io.Reader
-	var placed []string
+	var placed []rooted.Path
 	at := int64(0)
 	for _, m := range a.members {
 		all = append(all, io.NewSectionReader(bound{ctx, between}, at, m.off-at))
@@ -168,7 +168,7 @@ func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
 		return nil
 	case errors.Is(err, layout.ErrChecksum):
 		for _, path := range placed {
-			err = errors.Join(err, os.Remove(path))
+			err = errors.Join(err, path.Remove())
 		}
 		return fmt.Errorf("archive %s: %w", a.layer.name, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -28,7 +29,8 @@ type CacheEntry struct {
 	Shared bool
 
 	part bool
-	lock string
+	at   rooted.Path // is Path
+	lock rooted.Path
 }
 
 // Complete reports whether all bytes are there.
@@ -38,26 +40,26 @@ func (e *CacheEntry) Complete() bool { return !e.part }
 // without an ecosystem's place, and those in huggingface_hub's cache. Of opts it uses CacheDir.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
-	dir, err := o.cacheDir()
+	dir, err := o.cache()
 	if err != nil {
 		return nil, err
 	}
-	list, err := blobsIn(filepath.Join(dir, "blobs"), linksIn(filepath.Join(dir, "snapshots")), func(e *CacheEntry) {
-		e.lock = filepath.Join(dir, "locks", filepath.Base(e.Path)+".lock")
-		if info, err := os.Stat(e.lock); err == nil {
+	list, err := blobsIn(dir.Join("blobs"), linksIn(dir.Join("snapshots").String()), func(e *CacheEntry) {
+		e.lock = dir.Join("locks", filepath.Base(e.Path)+".lock")
+		if info, err := os.Stat(e.lock.String()); err == nil {
 			e.Used = info.ModTime()
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{dir, filepath.Join(dir, "blobs", besideName)}
+	parts := []rooted.Path{dir, dir.Join("blobs", besideName)}
 	if store, err := ollamaStore(); err == nil {
-		parts = append(parts, filepath.Join(store, "blobs", besideName))
+		parts = append(parts, store.Join("blobs", besideName))
 	}
 	if h, err := newHub(o.HTTP); err == nil {
 		for _, repository := range h.repositories() {
-			parts = append(parts, filepath.Join(repository, "blobs", besideName))
+			parts = append(parts, repository.Join("blobs", besideName))
 		}
 		shared, err := h.entries()
 		if err != nil {
@@ -72,7 +74,7 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 		}
 		for _, i := range infos {
 			list = append(list, CacheEntry{Names: slices.DeleteFunc([]string{i.Name}, func(s string) bool { return s == "" }),
-				Path: sparse.DataPath(i.Path), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, part: true})
+				at: sparse.DataPath(i.Path), Path: sparse.DataPath(i.Path).String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, part: true})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
@@ -82,8 +84,8 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 // entries lists the complete files in the Hub's cache.
 func (h *hub) entries() (list []CacheEntry, err error) {
 	for _, dir := range h.repositories() {
-		names := linksIn(filepath.Join(dir, "snapshots"))
-		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(filepath.Base(dir), "models--"), "--", "/")
+		names := linksIn(dir.Join("snapshots").String())
+		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(dir.Name, "models--"), "--", "/")
 		for blob, of := range names {
 			for i, name := range of {
 				_, file, _ := strings.Cut(name, "/") // after the commit
@@ -91,7 +93,7 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 			}
 			names[blob] = slices.Compact(slices.Sorted(slices.Values(of)))
 		}
-		blobs, err := blobsIn(filepath.Join(dir, "blobs"), names, func(e *CacheEntry) { e.Shared = true })
+		blobs, err := blobsIn(dir.Join("blobs"), names, func(e *CacheEntry) { e.Shared = true })
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +103,11 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 }
 
 // repositories lists the folders of models in the Hub's cache.
-func (h *hub) repositories() (dirs []string) {
-	entries, _ := os.ReadDir(h.cache)
+func (h *hub) repositories() (dirs []rooted.Path) {
+	entries, _ := os.ReadDir(h.cache.String())
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "models--") {
-			dirs = append(dirs, filepath.Join(h.cache, e.Name()))
+			dirs = append(dirs, h.cache.Join(e.Name()))
 		}
 	}
 	return dirs
@@ -129,17 +131,18 @@ func linksIn(dir string) map[string][]string {
 }
 
 // blobsIn lists the files whose names are ids of content.
-func blobsIn(dir string, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
-	blobs, err := os.ReadDir(dir)
+func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
+	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for _, b := range blobs {
-		info, err := os.Stat(filepath.Join(dir, b.Name())) // repositories of the Hub may share a file by links
+		at := dir.Join(b.Name())
+		info, err := os.Stat(at.String()) // repositories of the Hub may share a file by links
 		if err != nil || !info.Mode().IsRegular() || !digestID.MatchString(strings.TrimPrefix(b.Name(), "v-")) {
 			continue
 		}
-		e := CacheEntry{Names: names[b.Name()], Path: filepath.Join(dir, b.Name()), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
+		e := CacheEntry{Names: names[b.Name()], at: at, Path: at.String(), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
 		complete(&e)
 		list = append(list, e)
 	}
@@ -190,7 +193,7 @@ func PruneCache(most int64, opts *Options) (*Pruned, error) {
 		if p.Left <= most {
 			break
 		}
-		gone, err := sparse.Discard(e.Path)
+		gone, err := sparse.Discard(e.at)
 		switch {
 		case err != nil:
 			return p, err
@@ -198,35 +201,36 @@ func PruneCache(most int64, opts *Options) (*Pruned, error) {
 			p.Held = append(p.Held, e)
 			continue
 		}
-		if e.lock != "" {
-			os.Remove(e.lock)
+		if e.lock.Name != "" {
+			e.lock.Remove()
 		}
 		p.Removed = append(p.Removed, e)
 		p.Left -= e.Disk
 	}
-	dir, err := opts.withDefaults().cacheDir()
+	dir, err := opts.withDefaults().cache()
 	if err == nil {
-		removeDangling(filepath.Join(dir, "snapshots"))
+		removeDangling(dir.Join("snapshots"))
 	}
 	return p, err
 }
 
 // removeDangling removes links under dir that lead nowhere, and folders that are then empty.
-func removeDangling(dir string) {
-	var folders []string
-	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+func removeDangling(dir rooted.Path) {
+	var folders []rooted.Path
+	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir.String(), path)
 		switch {
 		case err != nil:
 		case e.IsDir():
-			folders = append(folders, path)
+			folders = append(folders, dir.Join(name))
 		case e.Type() == fs.ModeSymlink:
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				os.Remove(path)
+				dir.Join(name).Remove()
 			}
 		}
 		return nil
 	})
 	for _, folder := range slices.Backward(folders) {
-		os.Remove(folder) // unless it has files
+		folder.Remove() // unless it has files
 	}
 }

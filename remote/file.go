@@ -193,7 +193,7 @@ func (f *file) ask(ctx context.Context) (Source, error) {
 func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.whole != nil:
-		return f.adopt(ctx, f.whole)
+		return f.adopt(ctx)
 	case f.id == "":
 		return fmt.Errorf("%w: the server does not tell its versions apart", loader.ErrUnsupported)
 	case f.part == nil:

@@ -21,6 +21,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -39,7 +40,7 @@ type folder struct {
 	all    bool
 	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
-	dir      string
+	dir      rooted.Path
 	filling  *filling // nil without Options.Fill
 	unpacked int64    // bytes of archives of configuration
 
@@ -49,11 +50,14 @@ type folder struct {
 
 // path returns where the file called name is, once it is complete.
 func (d *folder) path(name string) string {
-	if d.dir != "" {
-		return filepath.Join(d.dir, filepath.FromSlash(name))
+	if d.dir.Name != "" {
+		return d.below(name).String()
 	}
-	return d.objects[name].place.path
+	return d.objects[name].place.path.String()
 }
+
+// below returns the path that gives a complete file its name.
+func (d *folder) below(name string) rooted.Path { return d.dir.Join(filepath.FromSlash(name)) }
 
 // object returns the content of the file called name.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
@@ -145,16 +149,7 @@ func (d *folder) openContent(o object, name string) (f *file, err error) {
 	if d.opts.NoCache || o.id == "" {
 		return f, nil
 	}
-	var asked *atomic.Int64
-	if d.filling != nil { // which gives way to reads of all files
-		asked = &d.filling.asked
-	}
-	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
-	if err == nil || sparse.Unwritable(err) {
-		f.part, err = sparse.Open(filepath.Join(dir, o.partial()), sparse.Options{
-			Size: o.size, Identity: o.partial(), Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: asked,
-		})
-	}
+	f.part, err = d.partOf(o, f.fetch)
 	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill
 		d.opts.full(o.name)(err)
 		return f, nil
@@ -170,6 +165,21 @@ func (d *folder) openContent(o object, name string) (f *file, err error) {
 	return f, nil
 }
 
+// partOf opens the incomplete file of content whose bytes fetch brings.
+func (d *folder) partOf(o object, fetch sparse.Fetch) (*sparse.File, error) {
+	var asked *atomic.Int64
+	if d.filling != nil { // which gives way to reads of all files
+		asked = &d.filling.asked
+	}
+	dir, err := d.opts.partialDir(o.place.path.Parent())
+	if err != nil && !sparse.Unwritable(err) {
+		return nil, err
+	}
+	return sparse.Open(dir.Join(o.partial()), sparse.Options{
+		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.full(o.name), Asked: asked,
+	})
+}
+
 // openModel opens the folder's model.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.model(ctx)
@@ -183,7 +193,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.whole != nil && d.dir != "" && !f.place.own && d.hasSiblings(name) {
+	if f.whole != nil && d.dir.Name != "" && !f.place.own && d.hasSiblings(name) {
 		m, err := loader.Open(d.path(name), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			f.Close()

@@ -16,12 +16,13 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // hub is the Hugging Face Hub, and its cache on this machine.
 type hub struct {
 	endpoint *url.URL
-	cache    string // the folder of the repositories
+	cache    rooted.Path // the folder of the repositories
 	token    string
 	offline  bool
 	forgets  bool              // does not keep what the Hub tells
@@ -46,7 +47,7 @@ func newHub(o *httprange.Options) (*hub, error) {
 		}
 		home = filepath.Join(dir, "huggingface")
 	}
-	h.cache = env("HF_HUB_CACHE", env("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
+	h.cache.Dir = env("HF_HUB_CACHE", env("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
 	if h.token = env("HF_TOKEN", os.Getenv("HUGGING_FACE_HUB_TOKEN")); h.token == "" {
 		text, err := os.ReadFile(env("HF_TOKEN_PATH", filepath.Join(home, "token")))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -174,9 +175,9 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if commitID.MatchString(a.revision) {
 		return a.revision, nil
 	}
-	ref := filepath.Join(h.repository(a.repo), "refs", filepath.FromSlash(a.revision))
+	ref := h.repository(a.repo).Join("refs", filepath.FromSlash(a.revision))
 	if h.offline {
-		text, err := os.ReadFile(ref)
+		text, err := os.ReadFile(ref.String())
 		if id := strings.TrimSpace(string(text)); err == nil && commitID.MatchString(id) {
 			return id, nil
 		}
@@ -199,7 +200,7 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 }
 
 // keep writes what the Hub has told to its cache.
-func (h *hub) keep(path string, text []byte) error {
+func (h *hub) keep(path rooted.Path, text []byte) error {
 	if h.forgets {
 		return nil
 	}
@@ -231,11 +232,11 @@ type tree struct {
 
 // tree returns the files of a commit, which never change. It keeps the listing in the folder own. Offline,
 // huggingface_hub would refuse a snapshot with a listing in trees that lacks one of its files.
-func (h *hub) tree(ctx context.Context, repo, commit, own string) (map[string]entry, error) {
-	listing := filepath.Join(own, "listings", identity("hf://"+repo, commit)+".json")
+func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (map[string]entry, error) {
+	listing := own.Join("listings", identity("hf://"+repo, commit)+".json")
 	kept := tree{}
-	for _, path := range []string{listing, filepath.Join(h.repository(repo), "trees", commit+".json")} {
-		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
+	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
+		if text, err := os.ReadFile(path.String()); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
 			return kept.Files, nil
 		}
 	}
@@ -336,6 +337,6 @@ func eachElement[T any](text []byte, use func(T) error) error {
 }
 
 // repository returns the folder of a repository in the cache.
-func (h *hub) repository(repo string) string {
-	return filepath.Join(h.cache, "models--"+strings.ReplaceAll(repo, "/", "--"))
+func (h *hub) repository(repo string) rooted.Path {
+	return h.cache.Join("models--" + strings.ReplaceAll(repo, "/", "--"))
 }

@@ -14,11 +14,10 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -40,9 +39,9 @@ type object struct {
 
 // place is where an object lies once it is complete.
 type place struct {
-	path  string
+	path  rooted.Path
 	named string       // the path by the name that link gives: on systems without links the content is there; or ""
-	lock  string       // file to lock while the content moves to path, or ""
+	lock  rooted.Path  // file to lock while the content moves to path, or none
 	own   bool         // the place is tensormap's; the time of lock says when it was last used
 	link  func() error // gives the complete content its name beside others; or nil
 }
@@ -89,7 +88,7 @@ func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) err
 
 // find opens the object if it is complete in its place.
 func (o *object) find() (*os.File, error) {
-	f, err := os.Open(o.place.path)
+	f, err := os.Open(o.place.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
 		f, err = os.Open(o.place.named)
 	}
@@ -104,11 +103,10 @@ func (o *object) find() (*os.File, error) {
 		err = o.linked()
 	}
 	if err == nil && o.place.own {
-		if !sparse.Hold(f, o.place.path) {
-			err = &fs.PathError{Op: "open", Path: o.place.path, Err: fs.ErrNotExist}
+		if !sparse.Hold(f, f.Name()) {
+			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
-		now := time.Now()
-		os.Chtimes(o.place.lock, now, now)
+		o.place.lock.Touch()
 	}
 	if err != nil {
 		f.Close()
@@ -145,15 +143,15 @@ var errBusy = errors.New("another process has the lock")
 // put lets bring make the content at its place, under the place's lock, and names it. If the content is there
 // by then, it calls spare instead.
 func (o *object) put(ctx context.Context, waits bool, spare, bring func() error) error {
-	for _, path := range []string{o.place.path, o.place.lock} {
-		if path == "" {
+	for _, path := range []rooted.Path{o.place.path, o.place.lock} {
+		if path.Name == "" {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		if err := path.Parent().MkdirAll(); err != nil {
 			return err
 		}
 	}
-	if o.place.lock != "" {
+	if o.place.lock.Name != "" {
 		locking, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if !waits {
@@ -165,7 +163,7 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 		}
 		defer unlock()
 	}
-	if _, err := os.Stat(o.place.path); err == nil { // another process was first
+	if _, err := os.Stat(o.place.path.String()); err == nil { // another process was first
 		return errors.Join(spare(), o.linked())
 	}
 	if err := bring(); err != nil {
@@ -181,14 +179,14 @@ func (o *object) elsewhere(opts *Options) (*os.File, error) {
 	}
 	var paths []string
 	if own, err := opts.ownPlace(o.id); err == nil {
-		paths = append(paths, own.path)
+		paths = append(paths, own.path.String())
 	}
 	if store, err := ollamaStore(); err == nil {
-		paths = append(paths, filepath.Join(store, "blobs", "sha256-"+o.id))
+		paths = append(paths, store.Join("blobs", "sha256-"+o.id).String())
 	}
 	if h, err := newHub(new(httprange.Options)); err == nil {
 		for _, dir := range h.repositories() {
-			paths = append(paths, filepath.Join(dir, "blobs", o.id))
+			paths = append(paths, dir.Join("blobs", o.id).String())
 		}
 	}
 	for _, path := range paths {
@@ -206,25 +204,29 @@ func (o *object) elsewhere(opts *Options) (*os.File, error) {
 
 // adopt gives the content of a file in another cache its place here too, if its digest is right: by a link, or
 // as a copy on another file system.
-func (o *object) adopt(ctx context.Context, f *os.File) error {
-	if f.Name() == o.place.path || f.Name() == o.place.named {
+func (f *file) adopt(ctx context.Context) error {
+	if name := f.whole.Name(); name == f.place.path.String() || name == f.place.named {
 		return nil
 	}
-	return o.put(ctx, true, func() error { return nil }, func() error {
-		if err := o.check(ctx, io.NewSectionReader(f, 0, o.size)); err != nil {
-			return fmt.Errorf("%s: %w", f.Name(), err)
+	return f.put(ctx, true, func() error { return nil }, func() error {
+		if err := f.check(ctx, io.NewSectionReader(f.whole, 0, f.size)); err != nil {
+			return fmt.Errorf("%s: %w", f.whole.Name(), err)
 		}
-		if path, err := filepath.EvalSymlinks(f.Name()); err == nil && os.Link(path, o.place.path) == nil {
+		if path, err := filepath.EvalSymlinks(f.whole.Name()); err == nil && f.place.path.Link(path, f.whole) == nil {
 			return nil
 		}
-		out, err := atomicfile.Create(o.place.path)
+		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {
+			_, err := f.whole.ReadAt(p, off)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if _, err := io.Copy(out, io.NewSectionReader(f, 0, o.size)); err != nil {
-			return errors.Join(err, out.Abort())
+		defer part.Close()
+		if err := part.Fill(ctx, nil); err != nil {
+			return err
 		}
-		return out.Commit()
+		return part.Finish(f.place.path, func(r io.Reader) error { return f.check(ctx, r) })
 	})
 }
 
@@ -245,23 +247,29 @@ func (o *Options) cacheDir() (string, error) {
 
 // ownPlace returns the place of content that no other program's cache has one for.
 func (o *Options) ownPlace(id string) (place, error) {
+	cache, err := o.cache()
+	return place{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), own: true}, err
+}
+
+// cache returns the folder of what has no place in another program's cache.
+func (o *Options) cache() (rooted.Path, error) {
 	dir, err := o.cacheDir()
-	return place{path: filepath.Join(dir, "blobs", id), lock: filepath.Join(dir, "locks", id+".lock"), own: true}, err
+	return rooted.Path{Dir: dir}, err
 }
 
 // partialDir returns the folder of incomplete files whose final place is in the folder final, and
 // makes it.
-func (o *Options) partialDir(final string) (string, error) {
-	dir, err := o.cacheDir()
+func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
+	dir, err := o.cache()
 	if err == nil {
-		err = os.MkdirAll(dir, 0o777)
+		err = dir.MkdirAll()
 	}
 	if err == nil {
-		err = os.MkdirAll(final, 0o777)
+		err = final.MkdirAll()
 	}
-	if err == nil && !sameFileSystem(dir, final) {
-		dir = filepath.Join(final, besideName)
-		err = os.MkdirAll(dir, 0o777)
+	if err == nil && !sameFileSystem(dir.String(), final.String()) {
+		dir = final.Join(besideName)
+		err = dir.MkdirAll()
 	}
 	if _, swept := sweptDirs.LoadOrStore(dir, true); err == nil && !swept {
 		if err := sparse.Sweep(dir); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -97,10 +96,10 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 
 // newFolder returns a folder without files, whose revision names a snapshot in our own cache.
 func newFolder(o *Options, address, revision string) (*folder, error) {
-	cache, err := o.cacheDir()
+	cache, err := o.cache()
 	return &folder{
 		opts: o, address: address, objects: make(map[string]object),
-		dir: filepath.Join(cache, "snapshots", revision),
+		dir: cache.Join("snapshots", revision),
 		name: func(file string) string {
 			if file == "" {
 				return address
@@ -127,12 +126,8 @@ func (d *folder) add(name string, o object) error {
 	if err != nil {
 		return err
 	}
-	cache, err := d.opts.cacheDir()
-	if err != nil {
-		return err
-	}
 	at.path = cmp.Or(o.place.path, at.path)
-	at.link = func() error { return point(cache, d.path(name), at.path) }
+	at.link = func() error { return point(d.below(name), at.path) }
 	o.place = at
 	d.objects[name] = o
 	return nil

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -69,12 +70,12 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 }
 
 // ollamaStore returns the folder of Ollama's models.
-func ollamaStore() (string, error) {
+func ollamaStore() (rooted.Path, error) {
 	if dir := os.Getenv("OLLAMA_MODELS"); dir != "" {
-		return dir, nil
+		return rooted.Path{Dir: dir}, nil
 	}
 	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".ollama", "models"), err
+	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
 }
 
 const ollamaType = "application/vnd.ollama.image."
@@ -91,8 +92,8 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if b, ok := r.http.Authorizer.(*bearer); ok {
 		b.sign = signAsOllama
 	}
-	kept := filepath.Join(store, "manifests", a.host, a.namespace, a.name, a.tag)
-	m, err := keptManifest(kept)
+	kept := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
+	m, err := keptManifest(kept.String())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
 		m, err = r.manifest(ctx, a.tag)
 	}
@@ -186,7 +187,7 @@ func (m *registryManifest) ollamaText() []byte {
 
 // addLayers adds all layers and the configuration. Their place is the store. Models are GGUF files, or
 // SafeTensors files of one tensor or a few each, beside their configuration.
-func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m *registryManifest, store string) error {
+func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	for _, l := range m.Layers {
 		kind, known := strings.CutPrefix(l.MediaType, ollamaType)
@@ -224,8 +225,8 @@ func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m 
 }
 
 // inOllama returns the place of a layer in Ollama's store.
-func inOllama(store string, l descriptor) place {
-	return place{path: filepath.Join(store, "blobs", "sha256-"+l.hex())}
+func inOllama(store rooted.Path, l descriptor) place {
+	return place{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
 // nameTensors gives the tensors of older models their names: Ollama called each of them data in its

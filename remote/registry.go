@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // registry is one repository of a server that speaks the OCI distribution protocol, version 1.1.
@@ -151,24 +152,24 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 }
 
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
-	cache, err := r.opts.cacheDir()
+	cache, err := r.opts.cache()
 	if err != nil {
 		return nil, err
 	}
 	// No repository has an @ in its name: a file of one is no folder of another.
-	ref := filepath.Join(cache, "refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
+	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	digest := reference
 	if !sha256Digest.MatchString(digest) && r.offline {
-		text, err := os.ReadFile(ref)
+		text, err := os.ReadFile(ref.String())
 		if digest = string(text); err != nil || !sha256Digest.MatchString(digest) {
 			return nil, errOffline
 		}
 	}
-	kept := func(digest string) string {
-		return filepath.Join(cache, "manifests", strings.TrimPrefix(digest, "sha256:"))
+	kept := func(digest string) rooted.Path {
+		return cache.Join("manifests", strings.TrimPrefix(digest, "sha256:"))
 	}
 	if sha256Digest.MatchString(digest) {
-		if body, err := os.ReadFile(kept(digest)); err == nil && digestOf(body) == digest {
+		if body, err := os.ReadFile(kept(digest).String()); err == nil && digestOf(body) == digest {
 			return body, nil
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/contentid"
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // snapshot returns the files of a model at the commit that its revision stands for now.
@@ -22,14 +22,14 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	own, err := o.cacheDir()
+	own, err := o.cache()
 	if err != nil { // as without a home
-		own, h.forgets = filepath.Join(h.cache, besideName), true
+		own, h.forgets = h.cache.Join(besideName), true
 	}
 	repository := h.repository(a.repo)
 	files, err := h.tree(ctx, a.repo, commit, own)
 	if errors.Is(err, errOffline) {
-		if files = linkedFiles(filepath.Join(repository, "snapshots", commit)); len(files) > 0 {
+		if files = linkedFiles(repository.Join("snapshots", commit).String()); len(files) > 0 {
 			err = nil
 		}
 	}
@@ -38,7 +38,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	}
 	d := &folder{
 		opts: o, address: a.String(), file: a.file,
-		dir:     filepath.Join(repository, "snapshots", commit),
+		dir:     repository.Join("snapshots", commit),
 		objects: make(map[string]object, len(files)),
 		name: func(file string) string {
 			a := a
@@ -47,7 +47,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		},
 	}
 	for name, e := range files {
-		blob := filepath.Join(repository, "blobs", e.etag())
+		blob := repository.Join("blobs", e.etag())
 		d.objects[name] = object{
 			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.check,
 			connect: func(ctx context.Context) (Source, error) {
@@ -56,8 +56,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 			},
 			place: place{
 				path: blob, named: d.path(name),
-				lock: filepath.Join(h.cache, ".locks", filepath.Base(repository), e.etag()+".lock"),
-				link: func() error { return point(h.cache, d.path(name), blob) },
+				lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"),
+				link: func() error { return point(d.below(name), blob) },
 			},
 		}
 	}
@@ -107,25 +107,22 @@ func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) err
 	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
 }
 
-// point makes a name in a snapshot, at, lead to its content. Both are in the folder cache.
-func point(cache, at, blob string) error {
-	if _, err := os.Stat(at); err == nil {
+// point makes a name in a snapshot, at, lead to its content, unless it leads to some.
+func point(at, blob rooted.Path) error {
+	if _, err := os.Stat(at.String()); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
-		return err
+	tag := rooted.Path{Dir: at.Dir, Name: "CACHEDIR.TAG"} // as huggingface_hub does, for backup programs (bford.info/cachedir)
+	if _, err := os.Lstat(tag.String()); errors.Is(err, fs.ErrNotExist) {
+		if err := tag.Write([]byte("Signature: 8a477f597d28d172789f06886806bc55\n")); err != nil {
+			return err
+		}
 	}
-	if err := tagCache(cache); err != nil {
-		return err
-	}
-	target, err := filepath.Rel(filepath.Dir(at), blob)
+	target, err := filepath.Rel(at.Parent().String(), blob.String())
 	if err != nil {
 		return err
 	}
-	if err := os.Symlink(target, at); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return at.Symlink(target)
 }
 
 // check compares content with the etag.
@@ -142,35 +139,11 @@ func checkContent(ctx context.Context, r io.Reader, id string, size int64) error
 	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
 }
 
-// tagCache marks the cache's folder for backup programs (bford.info/cachedir), as huggingface_hub
-// does.
-func tagCache(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, "CACHEDIR.TAG"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("Signature: 8a477f597d28d172789f06886806bc55\n")
-	return errors.Join(err, f.Close())
-}
-
 // writeWhole writes a small file, which appears whole, and the folders that lead to it. A cache
 // that cannot be written to is read all the same.
-func writeWhole(path string, text []byte) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == string(text) {
+func writeWhole(path rooted.Path, text []byte) error {
+	if old, err := os.ReadFile(path.String()); err == nil && string(old) == string(text) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return unlessUnwritable(err)
-	}
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return unlessUnwritable(err)
-	}
-	if _, err := f.Write(text); err != nil {
-		return unlessUnwritable(errors.Join(err, f.Abort()))
-	}
-	return unlessUnwritable(f.Commit())
+	return unlessUnwritable(path.Write(text))
 }

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -105,7 +104,7 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 			return fail(err)
 		}
 	}
-	d.dir = filepath.Join(d.dir, "v-"+hex.EncodeToString(revision.Sum(nil)))
+	d.dir = d.dir.Join("v-" + hex.EncodeToString(revision.Sum(nil)))
 	return d, nil
 }
 
@@ -117,14 +116,14 @@ type listing struct {
 
 // list returns what the store has under a prefix, or offline what it had when it was last asked.
 func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
-	cache, err := o.cacheDir()
+	cache, err := o.cache()
 	if err != nil {
 		return nil, nil, err
 	}
-	kept := filepath.Join(cache, "listings", identity(s.Identity(prefix), "")+".json")
+	kept := cache.Join("listings", identity(s.Identity(prefix), "")+".json")
 	var l listing
 	if isOffline() {
-		if text, err := os.ReadFile(kept); err != nil || json.Unmarshal(text, &l) != nil {
+		if text, err := os.ReadFile(kept.String()); err != nil || json.Unmarshal(text, &l) != nil {
 			return nil, nil, errOffline
 		}
 		return l.Objects, l.Folders, nil

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // sameFileSystem reports whether a file can be renamed from folder a to folder b.
@@ -28,8 +30,8 @@ func sameFileSystem(a, b string) bool {
 }
 
 // lockFile locks the file at path, which stays, as huggingface_hub does while it downloads.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
+	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

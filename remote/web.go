@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"path"
@@ -16,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -33,7 +33,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		_, err := httprange.Open(ctx, address, o.HTTP) // which says why
 		return nil, err
 	}
-	cache, err := o.cacheDir()
+	cache, err := o.cache()
 	if err != nil { // as without a home
 		own := *o
 		own.NoCache, o = true, &own
@@ -49,7 +49,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		opts: o, address: httprange.NameOf(address), file: name, objects: make(map[string]object),
 		name:   func(file string) string { return httprange.NameOf(w.beside(file).String()) },
 		lookup: w.object,
-		dir:    filepath.Join(cache, "snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), keyOf(&beside)[:16]),
+		dir:    cache.Join("snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), keyOf(&beside)[:16]),
 	}
 	first, err := w.ask(ctx, name, u)
 	w.objects[name] = first
@@ -82,10 +82,10 @@ type known struct {
 
 // ask returns the content that the server has at u now. No byte comes of a version that is known.
 func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) {
-	cache, _ := w.opts.cacheDir()
-	record := filepath.Join(cache, "addresses", keyOf(u)+".json")
+	cache, _ := w.opts.cache()
+	record := cache.Join("addresses", keyOf(u)+".json")
 	var before known
-	text, err := os.ReadFile(record)
+	text, err := os.ReadFile(record.String())
 	seen := !w.opts.NoCache && err == nil && json.Unmarshal(text, &before) == nil && before.Version != "" && before.Size >= 0
 	if isOffline() {
 		if !seen {
@@ -146,27 +146,20 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 	}
 	o.id = identity(keyOf(u), now.Version)
 	o.place, _ = w.opts.ownPlace(o.id)
-	o.place.link = func() error { return relink(w.path(name), o.place.path) }
+	o.place.link = func() error { return relink(w.below(name), o.place.path) }
 	return o
 }
 
 // relink makes the symbolic link at path lead to target, whatever it led to.
-func relink(at, target string) error {
-	to, err := filepath.Rel(filepath.Dir(at), target)
+func relink(at, target rooted.Path) error {
+	to, err := filepath.Rel(at.Parent().String(), target.String())
 	if err != nil {
 		return err
 	}
-	if now, err := os.Readlink(at); err == nil && now == to {
+	if now, err := os.Readlink(at.String()); err == nil && now == to {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
-		return err
-	}
-	fresh := fmt.Sprintf("%s.%08x.new", at, rand.Uint32()) // another process may be here too
-	if err := os.Symlink(to, fresh); err != nil {
-		return err
-	}
-	return os.Rename(fresh, at)
+	return at.Symlink(to)
 }
 
 // keyOf returns the name of an address in the cache: of what identifies the file, without what opens it.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // ChunkBytes is the unit of what is there, and partBytes the most that one fetch brings.
@@ -67,8 +68,8 @@ type Options struct {
 // File is a file that fills as it is read. It is safe for concurrent use.
 type File struct {
 	opts  Options
-	path  string   // without suffix
-	data  *os.File // nil in memory only
+	path  rooted.Path // without suffix
+	data  *os.File    // nil in memory only
 	marks *os.File
 	there chunks
 
@@ -89,13 +90,18 @@ type File struct {
 }
 
 // DataPath returns the name of the bytes of the File called path.
-func DataPath(path string) string { return path + dataSuffix }
+func DataPath(path rooted.Path) rooted.Path {
+	return rooted.Path{Dir: path.Dir, Name: path.Name + dataSuffix}
+}
 
 // MapPath returns the name of the map.
-func MapPath(path string) string { return path + mapSuffix }
+func MapPath(path rooted.Path) rooted.Path {
+	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
+}
 
-// Open opens the file called path, or makes it without bytes. The directory must exist.
-func Open(path string, opts Options) (*File, error) {
+// Open opens the file called path, or makes it without bytes. The directory must exist. Links in place of its files are
+// rooted.ErrLink.
+func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > mostBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(mostBytes))
 	}
@@ -136,10 +142,10 @@ const mostTries = 10
 // openReadOnly opens files that are there, and cannot be written to.
 func (f *File) openReadOnly() (err error) {
 	f.full.Store(true)
-	if f.marks, err = os.Open(MapPath(f.path)); err != nil {
+	if f.marks, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
-	if f.data, err = os.Open(DataPath(f.path)); err != nil {
+	if f.data, err = DataPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
 	if have, err := f.current(); err != nil || !have {
@@ -159,7 +165,7 @@ func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 // openFiles opens both files, and reads the map. It begins them under a lock. held is false if they were
 // removed meanwhile.
 func (f *File) openFiles() (held bool, err error) {
-	if f.marks, err = os.OpenFile(MapPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+	if f.marks, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
 	}
 	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
@@ -167,10 +173,10 @@ func (f *File) openFiles() (held bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if f.data, err = os.OpenFile(DataPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+	if f.data, err = DataPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
 	}
-	if !Hold(f.data, DataPath(f.path)) || !named(f.marks, MapPath(f.path)) {
+	if !f.held() {
 		return false, nil
 	}
 	switch have, err := f.current(); {
@@ -180,11 +186,16 @@ func (f *File) openFiles() (held bool, err error) {
 		return false, ErrOther
 	case !have:
 		err := f.begin()
-		return Hold(f.data, DataPath(f.path)), err // again with others
+		return f.held(), err // again with others
 	}
-	now := time.Now()
-	os.Chtimes(MapPath(f.path), now, now) // for whoever looks for what was not used for long
+	MapPath(f.path).Touch() // for whoever looks for what was not used for long
 	return true, f.reload(0, f.there.n)
+}
+
+// held holds the bytes, and reports whether both files still have their names.
+func (f *File) held() bool {
+	hold(f.data)
+	return DataPath(f.path).Is(f.data) && MapPath(f.path).Is(f.marks)
 }
 
 // current reports whether the files are those of the File's identity and size.
@@ -358,7 +369,7 @@ func (f *File) closeFiles() error {
 //
 // If check fails with layout.ErrChecksum, the bytes are not what the identity names. Both files go then,
 // and reads fail with that error.
-func (f *File) Finish(final string, check func(io.Reader) error) error {
+func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
 	}
@@ -372,11 +383,11 @@ func (f *File) Finish(final string, check func(io.Reader) error) error {
 	if err := f.disk.commit(); err != nil {
 		return err
 	}
-	if err := os.Rename(DataPath(f.path), final); err != nil {
+	if err := DataPath(f.path).Rename(final); err != nil {
 		return err
 	}
 	f.finished.Store(true)
-	return unlessGone(os.Remove(MapPath(f.path)))
+	return MapPath(f.path).Remove()
 }
 
 // Finished reports whether the bytes have their final name.
@@ -389,6 +400,6 @@ func (f *File) Remove() error {
 }
 
 // Remove removes both files of the File called path.
-func Remove(path string) error {
-	return errors.Join(unlessGone(os.Remove(MapPath(path))), unlessGone(os.Remove(DataPath(path))))
+func Remove(path rooted.Path) error {
+	return errors.Join(MapPath(path).Remove(), DataPath(path).Remove())
 }

@@ -10,12 +10,10 @@ import (
 // unwritable are the errors of file systems that cannot be written to.
 var unwritable = []error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.EPERM}
 
-// Hold keeps Remove, of any process, from removing an open file until it is closed. It reports whether
-// path still leads to the file.
-func Hold(f *os.File, path string) bool {
+// hold keeps Discard, of any process, from removing an open file until it is closed.
+func hold(f *os.File) {
 	for syscall.Flock(int(f.Fd()), syscall.LOCK_SH) == syscall.EINTR {
 	}
-	return named(f, path)
 }
 
 // claim reports whether nobody holds the file, and keeps others from holding it until it is closed.

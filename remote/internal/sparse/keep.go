@@ -6,15 +6,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // Info describes a File that need not be open.
 type Info struct {
-	Path string // without suffix
-	Name string // as Options has it
+	Path rooted.Path // without suffix
+	Name string      // as Options has it
 	Size int64
 	Have int64     // bytes that the map claims
 	Disk int64     // bytes that the files take
@@ -25,8 +26,8 @@ type Info struct {
 const mostName = 64 << 10
 
 // List describes the Files in a directory. Other files are left out.
-func List(dir string) (list []Info, err error) {
-	files, err := os.ReadDir(dir)
+func List(dir rooted.Path) (list []Info, err error) {
+	files, err := os.ReadDir(dir.String())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -38,7 +39,7 @@ func List(dir string) (list []Info, err error) {
 		if !ok {
 			continue
 		}
-		info, err := stat(filepath.Join(dir, name))
+		info, err := stat(dir.Join(name))
 		switch {
 		case err == nil:
 			list = append(list, info)
@@ -49,17 +50,17 @@ func List(dir string) (list []Info, err error) {
 	return list, nil
 }
 
-func stat(path string) (info Info, err error) {
-	data, err := os.Stat(DataPath(path))
+func stat(path rooted.Path) (info Info, err error) {
+	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
 		return info, err
 	}
-	marks, err := os.Stat(MapPath(path))
+	marks, err := os.Stat(MapPath(path).String())
 	if err != nil {
 		return info, err
 	}
 	f := &File{opts: Options{Size: data.Size()}, there: newChunks(chunksOf(data.Size()))}
-	if f.marks, err = os.Open(MapPath(path)); err != nil {
+	if f.marks, err = MapPath(path).Open(os.O_RDONLY); err != nil {
 		return info, err
 	}
 	defer f.marks.Close()
@@ -79,41 +80,41 @@ func stat(path string) (info Info, err error) {
 }
 
 // Discard removes the file at path unless a process holds it. It reports whether the file is gone.
-func Discard(path string) (gone bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+func Discard(path rooted.Path) (gone bool, err error) {
+	f, err := path.Open(os.O_RDWR)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
 	}
 	defer f.Close()
-	if !claim(f) || !named(f, path) {
+	if !claim(f) || !path.Is(f) {
 		return false, nil
 	}
-	if base, ok := strings.CutSuffix(path, dataSuffix); ok {
-		if err := unlessGone(os.Remove(MapPath(base))); err != nil {
+	if base, ok := strings.CutSuffix(path.Name, dataSuffix); ok {
+		if err := MapPath(rooted.Path{Dir: path.Dir, Name: base}).Remove(); err != nil {
 			return false, err
 		}
 	}
-	return true, unlessGone(os.Remove(path))
+	return true, path.Remove()
 }
 
 // Sweep removes what processes that were killed have left in a directory: a map without bytes, and bytes
 // without a map.
-func Sweep(dir string) error {
-	entries, err := os.ReadDir(dir)
+func Sweep(dir rooted.Path) error {
+	entries, err := os.ReadDir(dir.String())
 	if err != nil {
 		return unlessGone(err)
 	}
 	var errs []error
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
+		path := dir.Join(e.Name())
 		info, err := e.Info()
 		if err != nil || time.Since(info.ModTime()) < sweepAge {
 			continue
 		}
-		if base, ok := strings.CutSuffix(path, mapSuffix); ok && missing(DataPath(base)) {
-			errs = append(errs, unlessGone(os.Remove(path)))
+		if base, ok := strings.CutSuffix(e.Name(), mapSuffix); ok && missing(DataPath(dir.Join(base))) {
+			errs = append(errs, path.Remove())
 		}
-		if base, ok := strings.CutSuffix(path, dataSuffix); ok && missing(MapPath(base)) {
+		if base, ok := strings.CutSuffix(e.Name(), dataSuffix); ok && missing(MapPath(dir.Join(base))) {
 			_, err := Discard(path)
 			errs = append(errs, err)
 		}
@@ -124,8 +125,8 @@ func Sweep(dir string) error {
 // sweepAge is how old a half of a File must be: another process may just be making the other.
 var sweepAge = time.Minute
 
-func missing(path string) bool {
-	_, err := os.Lstat(path)
+func missing(path rooted.Path) bool {
+	_, err := os.Lstat(path.String())
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -136,12 +137,14 @@ func unlessGone(err error) error {
 	return err
 }
 
-// named reports whether path leads to f.
-func named(f *os.File, path string) bool {
+// Hold keeps Discard, of any process, from removing an open file until it is closed. It reports whether path still leads
+// to the file.
+func Hold(f *os.File, path string) bool {
+	hold(f)
 	open, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(path) // a user may have moved it to another disk, behind a link
+	now, err := os.Stat(path) // a complete one may be behind a link
 	return err == nil && os.SameFile(open, now)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // origin is a source in memory that counts what it gives.
@@ -67,7 +67,10 @@ func (o *origin) most() (n int) {
 	return n
 }
 
-func open(t *testing.T, path string, o *origin) *File {
+// at returns the path of a file in a directory.
+func at(dir, name string) rooted.Path { return rooted.Path{Dir: dir, Name: name} }
+
+func open(t *testing.T, path rooted.Path, o *origin) *File {
 	t.Helper()
 	f, err := Open(path, Options{Size: int64(len(o.content)), Identity: "one", Fetch: o.fetch})
 	if err != nil {
@@ -80,7 +83,7 @@ func open(t *testing.T, path string, o *origin) *File {
 // A server says how long a file is: nothing is allocated on its word alone.
 func TestImpossibleSize(t *testing.T) {
 	for _, size := range []int64{-1, 1 << 62, 1<<63 - 1} {
-		if _, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: size}); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := Open(at(t.TempDir(), "f"), Options{Size: size}); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
@@ -89,7 +92,7 @@ func TestImpossibleSize(t *testing.T) {
 // Another size under the same name, as of a server that lies, leaves what is open alone.
 func TestOtherSize(t *testing.T) {
 	o := newOrigin(20 * ChunkBytes)
-	path := filepath.Join(t.TempDir(), "f")
+	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	read(t, f, o, 0, 20*ChunkBytes)
 	if other, err := Open(path, Options{Size: 10, Identity: "one", Fetch: o.fetch}); !errors.Is(err, ErrOther) {
@@ -122,7 +125,7 @@ const odd = 3*partBytes + 5*ChunkBytes + 123
 
 func TestReads(t *testing.T) {
 	o := newOrigin(odd)
-	path := filepath.Join(t.TempDir(), "f")
+	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	for range 200 {
 		off := rand.Int64N(odd)
@@ -148,7 +151,7 @@ func TestReads(t *testing.T) {
 
 func TestHeadComesAtOnce(t *testing.T) {
 	o := newOrigin(odd)
-	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f := open(t, at(t.TempDir(), "f"), o)
 	read(t, f, o, 0, 8)
 	read(t, f, o, 8, HeadBytes-8)
 	if n := o.calls.Load(); n != 1 {
@@ -162,7 +165,7 @@ func TestHeadComesAtOnce(t *testing.T) {
 // Small reads in order are few fetches, and bring at most a part more than was asked for. Others bring no more.
 func TestReadsAhead(t *testing.T) {
 	o := newOrigin(4 * partBytes)
-	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f := open(t, at(t.TempDir(), "f"), o)
 	const until = 3 * partBytes
 	for off := int64(0); off < until; off += ChunkBytes {
 		read(t, f, o, off, ChunkBytes)
@@ -171,7 +174,7 @@ func TestReadsAhead(t *testing.T) {
 		t.Errorf("%d fetches, %d bytes for %d", n, f.Have(), until)
 	}
 	o = newOrigin(4 * partBytes)
-	f = open(t, filepath.Join(t.TempDir(), "f"), o)
+	f = open(t, at(t.TempDir(), "f"), o)
 	for off := int64(partBytes); off < until; off += partBytes / 4 {
 		read(t, f, o, off, 100)
 	}
@@ -183,7 +186,7 @@ func TestReadsAhead(t *testing.T) {
 func TestEnds(t *testing.T) {
 	for _, size := range []int{0, 1, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1} {
 		o := newOrigin(size)
-		f := open(t, filepath.Join(t.TempDir(), "f"), o)
+		f := open(t, at(t.TempDir(), "f"), o)
 		got := make([]byte, size+1)
 		if n, err := f.ReadAt(got, 0); n != size || err != io.EOF {
 			t.Errorf("size %d: %d bytes, %v", size, n, err)
@@ -200,7 +203,7 @@ func TestEnds(t *testing.T) {
 // Every byte comes once, however many ask, by whatever File of the same path.
 func TestOnce(t *testing.T) {
 	o := newOrigin(odd)
-	path := filepath.Join(t.TempDir(), "f")
+	path := at(t.TempDir(), "f")
 	files := []*File{open(t, path, o), open(t, path, o)}
 	var group sync.WaitGroup
 	for i := range 64 {
@@ -227,7 +230,7 @@ func TestLeaving(t *testing.T) {
 		<-proceed
 		return nil
 	}
-	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f := open(t, at(t.TempDir(), "f"), o)
 	ctx, cancel := context.WithCancel(t.Context())
 	left, stayed := make(chan error), make(chan error)
 	go func() {
@@ -263,7 +266,7 @@ func TestSourceFails(t *testing.T) {
 	o := newOrigin(odd)
 	failure := errors.New("no")
 	o.before = func(off, _ int64) error { return failure }
-	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f := open(t, at(t.TempDir(), "f"), o)
 	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, failure) {
 		t.Error(err)
 	}
@@ -271,7 +274,7 @@ func TestSourceFails(t *testing.T) {
 	read(t, f, o, 0, odd)
 
 	o.before = func(int64, int64) error { panic("source") }
-	g := open(t, filepath.Join(t.TempDir(), "g"), o)
+	g := open(t, at(t.TempDir(), "g"), o)
 	defer func() {
 		if v := recover(); v != "source" {
 			t.Errorf("the source's panic became %v", v)
@@ -284,17 +287,17 @@ func TestSourceFails(t *testing.T) {
 
 // A file of another size or identity is begun anew, as is one whose map or bytes were cut.
 func TestBegunAnew(t *testing.T) {
-	for name, spoil := range map[string]func(path string, opts *Options) error{
-		"identity": func(_ string, o *Options) error { o.Identity = "two"; return nil },
-		"size":     func(_ string, o *Options) error { o.Size--; return nil },
-		"map cut":  func(path string, _ *Options) error { return os.Truncate(MapPath(path), 20) },
-		"map gone": func(path string, _ *Options) error { return os.Remove(MapPath(path)) },
-		"data cut": func(path string, _ *Options) error { return os.Truncate(DataPath(path), 20) },
-		"neither":  func(path string, _ *Options) error { return Remove(path) },
+	for name, spoil := range map[string]func(path rooted.Path, opts *Options) error{
+		"identity": func(_ rooted.Path, o *Options) error { o.Identity = "two"; return nil },
+		"size":     func(_ rooted.Path, o *Options) error { o.Size--; return nil },
+		"map cut":  func(path rooted.Path, _ *Options) error { return os.Truncate(MapPath(path).String(), 20) },
+		"map gone": func(path rooted.Path, _ *Options) error { return MapPath(path).Remove() },
+		"data cut": func(path rooted.Path, _ *Options) error { return os.Truncate(DataPath(path).String(), 20) },
+		"neither":  func(path rooted.Path, _ *Options) error { return Remove(path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOrigin(odd)
-			path := filepath.Join(t.TempDir(), "f")
+			path := at(t.TempDir(), "f")
 			f := open(t, path, o)
 			read(t, f, o, 0, odd)
 			f.Close()
@@ -318,7 +321,7 @@ func TestBegunAnew(t *testing.T) {
 // A chunk that is written and not yet marked is fetched again.
 func TestKilled(t *testing.T) {
 	o := newOrigin(odd)
-	path := filepath.Join(t.TempDir(), "f")
+	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	f.disk.sync = func() error { return errors.New("killed before") }
 	read(t, f, o, 0, odd)
@@ -335,18 +338,18 @@ func TestSweep(t *testing.T) {
 	defer func(age time.Duration) { sweepAge = age }(sweepAge)
 	dir := t.TempDir()
 	o := newOrigin(odd)
-	read(t, open(t, filepath.Join(dir, "both"), o), o, 0, 10)
-	held := open(t, filepath.Join(dir, "held"), o)
-	for _, half := range []string{MapPath(filepath.Join(dir, "a")), DataPath(filepath.Join(dir, "b")), filepath.Join(dir, "other")} {
-		if err := os.WriteFile(half, []byte("x"), 0o666); err != nil {
+	read(t, open(t, at(dir, "both"), o), o, 0, 10)
+	held := open(t, at(dir, "held"), o)
+	for _, half := range []rooted.Path{MapPath(at(dir, "a")), DataPath(at(dir, "b")), at(dir, "other")} {
+		if err := os.WriteFile(half.String(), []byte("x"), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Remove(MapPath(held.path)); err != nil {
+	if err := MapPath(held.path).Remove(); err != nil {
 		t.Fatal(err)
 	}
 	for _, wanted := range [][]string{{"a.map", "b.data", "both.data", "both.map", "held.data", "other"}, {"both.data", "both.map", "held.data", "other"}} {
-		if err := Sweep(dir); err != nil {
+		if err := Sweep(rooted.Path{Dir: dir}); err != nil {
 			t.Fatal(err)
 		}
 		var names []string
@@ -363,11 +366,11 @@ func TestSweep(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	o := newOrigin(odd)
-	path := filepath.Join(t.TempDir(), "f")
+	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	var said []error
 	f.opts.Full = func(err error) { said = append(said, err) }
-	readOnly, err := os.Open(DataPath(path))
+	readOnly, err := os.Open(DataPath(path).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +392,7 @@ func TestFullDisk(t *testing.T) {
 // A panic of the source, once every read has left, is that of who closes the file.
 func TestSourcePanicsLate(t *testing.T) {
 	leave := make(chan context.CancelFunc, 1)
-	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Fetch: func(asked context.Context, _ []byte, _ int64) error {
+	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Fetch: func(asked context.Context, _ []byte, _ int64) error {
 		(<-leave)()
 		<-asked.Done() // nobody waits any more
 		panic("source")
@@ -410,7 +413,7 @@ func TestSourcePanicsLate(t *testing.T) {
 // A panic of Full, once the read has its bytes, is that of who closes the file.
 func TestFullPanics(t *testing.T) {
 	o := newOrigin(odd)
-	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Fetch: o.fetch, Full: func(error) { panic("full") }})
+	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Fetch: o.fetch, Full: func(error) { panic("full") }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +430,7 @@ func TestFullPanics(t *testing.T) {
 func TestFill(t *testing.T) {
 	o := newOrigin(odd)
 	dir := t.TempDir()
-	f := open(t, filepath.Join(dir, "f"), o)
+	f := open(t, at(dir, "f"), o)
 	read(t, f, o, partBytes, 1)
 	last := int64(0)
 	err := f.Fill(t.Context(), func(have, size int64) {
@@ -440,11 +443,11 @@ func TestFill(t *testing.T) {
 		t.Errorf("%v; %d bytes, a chunk %d times", err, last, o.most())
 	}
 	f.running.Wait()
-	final := filepath.Join(dir, "final")
+	final := at(dir, "final")
 	if err := f.Finish(final, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(final)
+	got, err := os.ReadFile(final.String())
 	if err != nil || !bytes.Equal(got, o.content) {
 		t.Error("not the source's bytes", err)
 	}
@@ -461,7 +464,7 @@ func TestFillGivesWay(t *testing.T) { synctest.Test(t, testFillGivesWay) }
 func testFillGivesWay(t *testing.T) {
 	o := newOrigin(odd)
 	var asked atomic.Int64
-	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, Asked: &asked})
+	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, Asked: &asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -485,8 +488,8 @@ func testFillGivesWay(t *testing.T) {
 func TestFinishRefuses(t *testing.T) {
 	o := newOrigin(odd)
 	dir := t.TempDir()
-	f := open(t, filepath.Join(dir, "f"), o)
-	final := filepath.Join(dir, "final")
+	f := open(t, at(dir, "f"), o)
+	final := at(dir, "final")
 	if err := f.Finish(final, nil); err == nil {
 		t.Error("a file of holes was finished")
 	}
@@ -508,7 +511,7 @@ func TestFinishRefuses(t *testing.T) {
 func TestClosed(t *testing.T) {
 	o := newOrigin(odd)
 	begun := make(chan bool, 100)
-	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f := open(t, at(t.TempDir(), "f"), o)
 	f.opts.Fetch = func(ctx context.Context, _ []byte, _ int64) error {
 		begun <- true
 		<-ctx.Done()
@@ -531,7 +534,7 @@ func TestSizeIsAWord(t *testing.T) {
 	dir := t.TempDir()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	f, err := Open(filepath.Join(dir, "f"), Options{Size: 4 << 40, Name: "name", Fetch: newOrigin(10).fetch})
+	f, err := Open(at(dir, "f"), Options{Size: 4 << 40, Name: "name", Fetch: newOrigin(10).fetch})
 	if err != nil {
 		t.Skip(err) // a file system without files of this size
 	}
@@ -540,7 +543,7 @@ func TestSizeIsAWord(t *testing.T) {
 		t.Errorf("%d bytes are there", f.Have())
 	}
 	f.Close()
-	list, err := List(dir)
+	list, err := List(rooted.Path{Dir: dir})
 	runtime.ReadMemStats(&after)
 	if err != nil || len(list) != 1 || list[0].Name != "name" || list[0].Size != 4<<40 {
 		t.Errorf("%+v, %v", list, err)
