@@ -18,7 +18,7 @@ import (
 // divideAPR2 puts the tensors into files of at most Options.ShardBytes, in order, as many into each
 // as fit.
 func (p *Plan) divideAPR2() error {
-	md, err := newShardMetadata(p.Metadata)
+	md, err := newShardMetadata(p.Metadata, without(p.ofEach(object(p.Metadata, layout.SafeTensors.String())), "format"))
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func headDigest(f io.ReaderAt, size uint64) (string, error) {
 }
 
 // shardMetadata derives the metadata of shards from the model's. Manifests have all of it. A shard
-// has the keys that the format requires, and its own tensors' scales: these keep their values
-// wherever the shard goes.
+// has the keys that the format requires, those of a SafeTensors source that every shard has, and its own tensors'
+// scales: these keep their values wherever the shard goes.
 type shardMetadata struct {
 	common       layout.Metadata // to all shards
 	quantization layout.Metadata // without scales
@@ -112,13 +112,14 @@ type scaleTable struct {
 	entries map[string]any
 }
 
-func newShardMetadata(md layout.Metadata) (*shardMetadata, error) {
+func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization"))}
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
 		if v, ok := md.Get(key); ok {
 			s.common.Set(key, v)
 		}
 	}
+	setObject(&s.common, layout.SafeTensors.String(), safeTensors)
 	for _, key := range []string{"scales", "zero_points"} {
 		table := scaleTable{key, maps.Collect(object(s.quantization, key).All())}
 		if len(table.entries) > 0 {

@@ -95,6 +95,7 @@ type Plan struct {
 	Stale []string
 
 	stems     []string // how names begin beside codes that are kept and cannot be decoded
+	undecoded []string // the same of all codes that cannot be decoded and stay as they are
 	decoded   bool     // some quantized weight is written by its values
 	model     *loader.Model
 	lease     *loader.Lease // while it is planned
@@ -243,7 +244,9 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if err := p.decide(ctx, lease); err != nil {
 		return nil, err
 	}
-	p.describePlan()
+	if err := p.describePlan(); err != nil {
+		return nil, about(path, err)
+	}
 	p.findStale()
 	suffix := formats.Suffix(p.Format)
 	p.whole = withoutExt(path, suffix) + suffix

@@ -9,8 +9,8 @@
 //   - what Options.DType re-encodes. A quantized weight, as package scheme finds it, is one
 //     tensor then: its values are written under its name, as F32 if a type of blocks does not
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
-//     compression_config, and those of MLX and ModelOpt. Codes that cannot be decoded are
-//     a [PartError]
+//     compression_config, those of MLX, ModelOpt and Ollama, and ComfyUI's descriptions and mark.
+//     Codes that cannot be decoded are a [PartError]
 //   - a quantized weight in GGUF, whose readers know no codes and scales but those of ggml's blocks,
 //     and one whose codes the new format would expand as numbers. It becomes F32 as a whole, or as
 //     Options.DType says. GGUF refuses codes that cannot be decoded, unless Options.Keep has them
@@ -62,6 +62,9 @@
 //	                           GGUF, "bytes" for what is base64
 //	FORMAT_bytes               strings that are not UTF-8, in the shape of FORMAT with elements
 //	                           of arrays by position: in base64, where FORMAT has U+FFFD
+//
+// Codes that stay keep their method: what config.json or hf_quant_config.json beside the source says of it becomes
+// quantization_config in the architecture, whether Options.Config has these files or not.
 //
 // Integers keep all digits, floats are the shortest decimals that read back as the same float32
 // or float64; those that are not finite are "NaN", "Infinity" and "-Infinity". The payloads of

@@ -22,16 +22,20 @@ func requiredMetadata() layout.Metadata {
 }
 
 // describePlan adds what the caller and the plan say.
-func (p *Plan) describePlan() {
+func (p *Plan) describePlan() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, untyped(p.opts.Set))
 	}
+	p.describeLayers()
 	if p.unquantizes() {
 		p.Metadata = withoutMethod(p.Metadata)
+	} else if err := p.carryMethod(); err != nil {
+		return err
 	}
 	setQuantization(&p.Metadata, p.Tensors, p.method())
 	setOriginals(&p.Metadata, p.Tensors, p.target.scalars)
+	return nil
 }
 
 // setQuantization enters how the new file is quantized. Old scales of tensors that are re-encoded

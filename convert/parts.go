@@ -36,13 +36,19 @@ func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.E
 // sources yields the tensors that are written, in the order of the files: a quantized weight as one tensor if it
 // gets another encoding, else as the parts that it is stored as. These stay as they are, whatever Options.DType says.
 func (p *Plan) sources(lease *loader.Lease) iter.Seq2[loader.Tensor, bool] {
-	p.stems = nil
+	p.stems, p.undecoded = nil, nil
 	for w := range lease.Tensors() {
 		if !p.opts.writes(w.Name()) {
 			continue
 		}
-		if w.Problem() != nil && p.opts.keeps(w.Name()) {
-			p.stems = append(p.stems, w.Name()[:strings.LastIndexByte(w.Name(), '.')+1])
+		if w.Problem() != nil {
+			stem, keeps := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
+			if keeps {
+				p.stems = append(p.stems, stem)
+			}
+			if keeps || p.opts.DType == layout.Invalid && !p.target.weights {
+				p.undecoded = append(p.undecoded, stem)
+			}
 		}
 		if list := w.Parts(); list == nil {
 		} else if p.decodes(w, list) {
@@ -70,11 +76,23 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq2[loader.Tensor, bool] {
 				}
 				t, stays = w, false
 			}
+			if isMarker(t) && p.decoded {
+				if p.unquantizes() && !p.opts.keeps(t.Name()) {
+					continue
+				}
+				stays = true
+			}
 			if !yield(t, stays) {
 				return
 			}
 		}
 	}
+}
+
+// isMarker reports whether t is ComfyUI's mark of a file of scaled FP8: a tensor called scaled_fp8 of 0 or 2 elements, whose type
+// says that of the weights.
+func isMarker(t loader.Tensor) bool {
+	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
 // decodes reports whether the values of w are written, not its parts: Options.DType wants it, or the new format
@@ -96,7 +114,28 @@ func (to *target) expands(d layout.DType) bool {
 }
 
 // unquantizes reports whether the source has quantized weights and the new model none.
-func (p *Plan) unquantizes() bool { return p.decoded && len(p.Quantized) == 0 }
+func (p *Plan) unquantizes() bool { return p.decoded && len(p.Quantized)+len(p.undecoded) == 0 }
+
+// carryMethod enters what the files beside the model say about its quantization, unless Options.Config says it.
+// Otherwise a reader of the new file would have to guess.
+func (p *Plan) carryMethod() error {
+	said, problem := p.model.Quantization()
+	if problem != nil && saidIn(p.opts.Config).Says() { // by the caller, who knows better
+		return nil
+	}
+	if said != nil && !saidIn(p.Metadata).Says() {
+		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: said}})
+	}
+	if problem != nil && saidIn(p.Metadata).Err == nil {
+		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
+	}
+	return nil
+}
+
+// saidIn reads what metadata say about quantization.
+func saidIn(md layout.Metadata) *scheme.Config {
+	return scheme.ReadConfig(object(md, "architecture"), md)
+}
 
 func partOf(w loader.Tensor, parts []loader.Part) Part {
 	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
@@ -148,8 +187,8 @@ func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error 
 	return nil
 }
 
-// withoutMethod returns metadata that no longer say how the weights were quantized: the keys of transformers, MLX
-// and ModelOpt, at the top, in the architecture and in the configuration of a text model.
+// withoutMethod returns metadata without the keys by which transformers, MLX, ModelOpt and Ollama say how weights were quantized.
+// They stand at the top, in the architecture, in the configuration of a text model and among those of a SafeTensors file.
 func withoutMethod(md layout.Metadata) layout.Metadata {
 	out := make(layout.Metadata, 0, len(md))
 	for key, value := range md.All() {
@@ -171,8 +210,46 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 			value = own
 		case isObject && (key == "architecture" || key == "text_config"):
 			value = withoutMethod(inner)
+		case isObject && key == layout.SafeTensors.String():
+			value = slices.DeleteFunc(withoutMethod(inner), func(e layout.Entry) bool { return scheme.IsOllamas(e.Key) })
 		}
 		out = append(out, layout.Entry{Key: key, Value: value})
 	}
 	return out
+}
+
+// describeLayers leaves only those of ComfyUI's descriptions whose weights stay quantized.
+func (p *Plan) describeLayers() {
+	own := object(p.Metadata, layout.SafeTensors.String())
+	text := stringAt(own, scheme.Layers)
+	if text == "" || !p.decoded && p.opts.Only == nil {
+		return
+	}
+	stays := make(map[string]bool) // also by the ends of names: programs strip prefixes
+	add := func(layer string) {
+		for ok := true; ok; _, layer, ok = strings.Cut(layer, ".") {
+			stays[layer] = true
+		}
+	}
+	for _, part := range p.Quantized {
+		add(strings.TrimSuffix(part.Codes, ".weight"))
+	}
+	for _, stem := range p.undecoded {
+		add(strings.TrimSuffix(stem, "."))
+	}
+	v, err := parseJSON(text)
+	if err != nil {
+		return // as it is in the source
+	}
+	md, _ := v.(layout.Metadata)
+	layers := slices.DeleteFunc(slices.Clone(object(md, "layers")), func(e layout.Entry) bool { return !stays[e.Key] })
+	own, md = slices.Clone(own), slices.Clone(md)
+	md.Set("layers", layers)
+	if b, err := layout.EncodeJSON(md); err == nil {
+		own.Set(scheme.Layers, string(b))
+	}
+	if len(layers) == 0 {
+		own = without(own, scheme.Layers)
+	}
+	setObject(&p.Metadata, layout.SafeTensors.String(), own)
 }

@@ -86,10 +86,12 @@ func TestCheckpoints(t *testing.T) {
 // sameWeights: every tensor of the model has the same values in the copy, and none is refused anew.
 func sameWeights(t *testing.T, out, m *loader.Model, p *convert.Plan) {
 	t.Helper()
-	if out.Len() != m.Len() {
-		t.Errorf("%d tensors, want %d", out.Len(), m.Len())
-	}
+	marks := 0
 	for x := range m.Tensors() {
+		if x.Name() == "scaled_fp8" && len(p.Quantized) == 0 { // of ComfyUI, which would read floats as FP8
+			marks++
+			continue
+		}
 		y := tensor(t, out, x.Name())
 		if x.Problem() != nil {
 			if y.Problem() == nil {
@@ -103,6 +105,9 @@ func sameWeights(t *testing.T, out, m *loader.Model, p *convert.Plan) {
 		if logical := x.Scheme() != nil; logical && y.Scheme() == nil && slices.ContainsFunc(p.Quantized, func(q convert.Part) bool { return q.Codes == x.Name() }) {
 			t.Errorf("%s: is no weight any more", x.Name())
 		}
+	}
+	if out.Len() != m.Len()-marks {
+		t.Errorf("%d tensors, want %d", out.Len(), m.Len()-marks)
 	}
 }
 

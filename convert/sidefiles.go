@@ -38,6 +38,9 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		}
 		p := pathBeside(m.Files()[0].Path, side.name)
 		if md := m.ConfigFile(); md != nil && side.key == "" { // not a second time
+			if _, err := m.Quantization(); err != nil && scheme.ReadConfig(md).Err == nil { // it contradicts the model
+				return nil, nil, fmt.Errorf("%s: %w", p, err)
+			}
 			config.Merge(md)
 			read = append(read, p)
 			continue

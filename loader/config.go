@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
@@ -34,6 +35,8 @@ type Config struct {
 	path    string
 	file    layout.Metadata   // config.json, or nil
 	objects []layout.Metadata // in the order in which they are asked
+	beside  []layout.Metadata // those of config.json
+	carried []layout.Metadata // those that package convert keeps in a file of another format
 }
 
 // spellings lists the other names of a question in files that are not GGUF.
@@ -91,29 +94,33 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
+	c.beside = slices.Clip(c.objects)
 	if f, ok := m.files[0].layout.(layout.Configurer); ok {
 		c.objects = append(c.objects, f.Config(md))
 	}
 	if err := m.addConverted(c, md); err != nil {
 		return nil, err
 	}
-	c.objects = append(c.objects, md)
+	c.objects = append(append(c.objects, c.carried...), md)
 	m.config.Store(c)
 	return c, nil
 }
 
 // addConverted adds what package convert keeps of a model's configuration in a SafeTensors or GGUF file.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
-	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), "architecture", "quantization")
+	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.path, err)
 	}
 	if object, ok := own.Get("architecture"); ok {
-		c.objects = append(c.objects, object.(layout.Metadata))
+		c.carried = append(c.carried, object.(layout.Metadata))
 	}
-	c.objects = append(c.objects, own)
+	c.carried = append(c.carried, own)
 	return nil
 }
+
+// carriedKeys are the objects that package convert keeps, and that tell how weights are stored.
+var carriedKeys = []string{"architecture", "quantization", "safetensors"}
 
 // ReadBeside reads a file of at most most bytes that lies beside the model: in its directory, or as a sibling of
 // its reader. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are

@@ -104,7 +104,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 
 // What can be asked for ever.
 var (
-	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity", "ConfigFile"}
+	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity", "ConfigFile", "Quantization"}
 	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Unsealed", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "AsStored", "Expandable", "Slice"}
 )
 

@@ -41,6 +41,11 @@ type Model struct {
 	manifest *manifest.File // nil without one
 	metadata *parsed        // of the model, if it has a manifest
 	config   atomic.Value   // *Config, once it was read
+
+	quantization struct { // what opening found out about it
+		said layout.Metadata // beside the files
+		err  error
+	}
 }
 
 // file is one file of a model.

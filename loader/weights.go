@@ -1,14 +1,18 @@
 package loader
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
@@ -49,28 +53,89 @@ type checkpoint struct {
 	lim   layout.Limits
 }
 
-// Config reads what the files beside the model say about its quantization.
+// Config reads what the model's metadata and the files beside it say about its quantization.
 func (s *checkpoint) Config() (*scheme.Config, error) {
+	conf, err := s.config()
+	if err != nil {
+		if conf, err = refusedConfig(err); err != nil {
+			return nil, err
+		}
+	}
+	s.model.quantization.err = conf.Err
+	return conf, nil
+}
+
+func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
-	if m.Format() == layout.GGUF { // which has no such configuration, and long metadata
-		return scheme.ReadConfig(), nil
+	if m.Format() == layout.GGUF {
+		return m.configInGGUF(ctx)
 	}
 	c, err := m.configuration(ctx)
 	if err != nil {
-		return refusedConfig(err)
+		return nil, err
 	}
-	conf := scheme.ReadConfig(c.objects...)
-	if conf.Says() || m.Format() != layout.SafeTensors {
-		return conf, nil
+	beside := scheme.ReadConfig(c.beside...)
+	all := slices.Clip(c.objects)
+	if !beside.Says() && m.Format() == layout.SafeTensors {
+		md, err := m.objectBeside(ctx, "hf_quant_config.json") // of ModelOpt
+		if err != nil {
+			return nil, err
+		}
+		beside, all = scheme.ReadConfig(append(c.beside, md)...), append(all, md)
 	}
-	md, err := m.objectBeside(ctx, "hf_quant_config.json") // of ModelOpt
-	switch {
-	case err != nil:
-		return refusedConfig(err)
-	case md == nil:
-		return conf, nil
+	m.quantization.said = beside.Said()
+	conf := scheme.ReadConfig(all...)
+	conf.Err = cmp.Or(conf.Err, contradiction(beside.Said(), scheme.ReadConfig(c.carried...).Said()))
+	return conf, nil
+}
+
+// configInGGUF reads what a conversion has kept. GGUF has no such configuration of its own, and long metadata.
+func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
+	f := &m.files[0]
+	g := f.layout.(interface {
+		Get(in layout.Input, key string) (any, bool, error)
+	})
+	var md layout.Metadata
+	for _, key := range carriedKeys {
+		v, ok, err := g.Get(f.during(ctx).headFirst(), apr2.CarriedPrefix+key)
+		if err != nil {
+			return nil, &fileError{f.path, err}
+		}
+		if ok {
+			md.Set(apr2.CarriedPrefix+key, v)
+		}
 	}
-	return scheme.ReadConfig(append(slices.Clip(c.objects), md)...), nil
+	var c Config
+	if err := m.addConverted(&c, md); err != nil {
+		return nil, err
+	}
+	return scheme.ReadConfig(c.carried...), nil
+}
+
+// contradiction returns an error if the files beside a model and its own metadata both say how it is quantized, and not
+// the same.
+func contradiction(beside, own layout.Metadata) error {
+	if beside == nil || own == nil {
+		return nil
+	}
+	for _, e := range slices.Concat(beside, own) {
+		a, _ := beside.Get(e.Key)
+		b, _ := own.Get(e.Key)
+		there, err := layout.EncodeJSON(a)
+		here, err2 := layout.EncodeJSON(b)
+		if err := cmp.Or(err, err2); err != nil || !bytes.Equal(there, here) {
+			return fmt.Errorf("%w: the quantization in config.json and in the file's own metadata differ, in %s: %s and %s; "+
+				"without the files beside it the metadata count, and convert --metadata FILE replaces them", layout.ErrInvalid, e.Key, layout.Quote(there), layout.Quote(here))
+		}
+	}
+	return nil
+}
+
+// Quantization returns what the files beside the model, such as config.json, say about how its weights are quantized: an
+// object that config.json has under quantization_config. It is nil if they say nothing, or no tensor may be a part of a
+// quantized weight. The error tells why they cannot be relied on.
+func (m *Model) Quantization() (layout.Metadata, error) {
+	return m.quantization.said, m.quantization.err
 }
 
 // refusedConfig returns a configuration that cannot be relied on because of err, or err itself if it

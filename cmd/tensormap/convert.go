@@ -67,7 +67,7 @@ are none of the new ones stay, and are named. KB, MB and GB are powers of 1000;
 KiB, MiB and GiB of 1024.
 
 config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
-into the metadata; --no-side-files leaves them. --metadata FILE names another JSON object to
+into the metadata; --no-side-files leaves them, but for how weights are quantized that stay so. --metadata FILE names another JSON object to
 take instead of config.json. Its keys describe the architecture and go there, but for those that
 the format itself gives a place at the top (model_type, vocab, tokenizer_config, …).
 --metadata KEY=VALUE sets one key, and may be given more than once.

@@ -8,7 +8,7 @@ import (
 
 const splitLong = `Split writes a model to files of at most the given size and a manifest, OUT, as convert
 --shard-size does, with every tensor's bytes as they are: what is compressed stays compressed,
-nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. The name of OUT or
+nothing else is. What config.json beside it says of quantized weights goes into the metadata. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. The name of OUT or
 --format says the format, as for convert. For SafeTensors, OUT.index.json is what leads to the
 files, and what the format has no dtype for is as convert writes it.
 

@@ -27,15 +27,16 @@ func readLayer(md layout.Metadata) layer {
 	return layer{text(md, "format"), uint64(max(group, 0)), turned != nil && turned != false}
 }
 
-// readLayers reads the descriptions of layers in the header of a SafeTensors file. Err tells if they are no
-// JSON.
+// Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
+const Layers = "_quantization_metadata"
+
+// readLayers reads the descriptions of layers. Err tells if they are no JSON.
 func (c *Config) readLayers(o layout.Metadata) {
-	const key = "_quantization_metadata"
-	s := text(o, key)
+	s := text(o, Layers)
 	if s == "" {
 		return
 	}
-	md, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, key, (*layout.Limits)(nil).WithDefaults())
+	md, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, Layers, (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		c.Err = err
 		return

@@ -18,6 +18,7 @@ type Config struct {
 	// Err says that the configuration cannot be relied on. All weights are refused for it.
 	Err error
 
+	said     layout.Metadata  // the object that most of this was read from
 	method   string           // in lower case
 	params                    // for all weights
 	version  string           // of AWQ's layout, or of the release of compressed-tensors
@@ -219,18 +220,21 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 // Says reports whether the configuration mentions quantization.
 func (c *Config) Says() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
 
+// quantizationKeys have the objects that say how weights are quantized. The first one counts.
+var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
+
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
+	own, _ := object(o, "safetensors") // of a file that was converted
 	c.readLayers(o)
-	if own, ok := object(o, "safetensors"); ok { // of a file that was converted
-		c.readLayers(own)
-	}
-	for _, key := range []string{"quantization_config", "compression_config", "quantization"} {
+	c.readLayers(own)
+	for _, key := range quantizationKeys {
 		if q, ok := object(o, key); ok && !c.Says() {
 			c.readQuantization(q)
 		}
 	}
 	c.readOllama(o)
+	c.readOllama(own)
 }
 
 // ollamaTypes are Ollama's names of MLX's modes. A file says quant_type and group_size for all of its tensors, or NAME.quant_type and
@@ -286,6 +290,7 @@ func (c *Config) readOriginals(o layout.Metadata) {
 }
 
 func (c *Config) readQuantization(q layout.Metadata) {
+	c.said = q
 	c.method = strings.ToLower(text(q, "quant_method"))
 	if algo := strings.ToLower(text(q, "quant_algo")); algo != "" && c.method == "" {
 		c.method = "modelopt"
