@@ -216,6 +216,8 @@ func TestSideFiles(t *testing.T) {
 		`"tokenizer_config":{"do_lower_case":true},"generation_config":{"max_length":20}}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	put("generation_config.json", `{"temperature": Infinity}`) // as Python writes it
+	check(`{"model_type":"bert","n":1.0,"tokenizer_config":{"do_lower_case":true},"generation_config":{"temperature":"Infinity"}}`, 3)
 	put("generation_config.json", `{"max_length":20`)
 	if _, _, err := convert.SideFiles(t.Context(), model); err == nil || !strings.Contains(err.Error(), "generation_config.json: offset 16") {
 		t.Errorf("%v", err)

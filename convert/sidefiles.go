@@ -124,7 +124,7 @@ func ReadConfig(path string) (layout.Metadata, error) {
 
 // parseConfig parses the text of the file at path, which nobody else has.
 func parseConfig(path string, text []byte) (layout.Metadata, error) {
-	config, err := jsontext.Parse(mmapio.String(text), layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
+	config, err := jsontext.ParsePython(mmapio.String(text), layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
 		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)

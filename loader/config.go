@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -46,7 +47,7 @@ var spellings = map[string][]string{
 	"num_attention_heads":     {"n_head", "n_heads", "num_heads", "n_text_head"},
 	"num_key_value_heads":     {"n_kv_heads", "n_head_kv"},
 	"intermediate_size":       {"n_inner", "ffn_dim", "d_ff"},
-	"max_position_embeddings": {"n_positions", "n_ctx", "max_seq_len", "n_text_ctx"},
+	"max_position_embeddings": {"n_positions", "n_ctx", "max_seq_len", "n_text_ctx", "max_length", "max_sequence_length", "model_max_length"}, // llama.cpp's last ones
 	"vocab_size":              {"n_vocab"},
 	"rms_norm_eps":            {"norm_eps"},
 	"layer_norm_eps":          {"layer_norm_epsilon"},
@@ -165,7 +166,7 @@ func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata,
 	if err != nil {
 		return nil, err
 	}
-	object, err := jsontext.Parse(mmapio.String(text), layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
+	object, err := jsontext.ParsePython(mmapio.String(text), layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.path, err)
 	}
@@ -174,23 +175,33 @@ func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata,
 
 // Value returns the answer as the file has it; see [layout.Metadata] for the types.
 func (c *Config) Value(name string) (any, bool) {
-	for _, name := range append([]string{name}, spellings[name]...) {
-		for _, md := range c.objects {
-			if v, ok := md.Get(name); ok && v != nil {
-				return v, true
+	for v := range c.values(name) {
+		return v, true
+	}
+	return nil, false
+}
+
+// values yields all answers, the best first: those under other names may be of another type.
+func (c *Config) values(name string) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, name := range append([]string{name}, spellings[name]...) {
+			for _, md := range c.objects {
+				if v, ok := md.Get(name); ok && v != nil && !yield(v) {
+					return
+				}
 			}
 		}
-	}
-	if name == "vocab_size" {
+		if name != "vocab_size" {
+			return
+		}
 		for _, key := range []string{"vocab", "tokens"} {
 			if v, ok := c.Value(key); ok {
-				if n, ok := countStrings(v); ok {
-					return n, true
+				if n, ok := countStrings(v); ok && !yield(n) {
+					return
 				}
 			}
 		}
 	}
-	return nil, false
 }
 
 // countStrings returns the number of elements of a list of strings.
@@ -209,21 +220,24 @@ func countStrings(v any) (n int, ok bool) {
 	return n, true
 }
 
-// answer returns what convert makes of the value called name.
+// answer returns what convert makes of the first value called name that it takes.
 func answer[T any](c *Config, name, want string, convert func(v reflect.Value) (T, bool)) (answer T, err error) {
-	v, ok := c.Value(name)
-	if !ok {
-		return answer, fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
+	for v := range c.values(name) {
+		if converted, ok := convert(reflect.ValueOf(v)); ok {
+			return converted, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %s", c.path, name, layout.ErrInvalid, v, want)
+		}
 	}
-	converted, ok := convert(reflect.ValueOf(v))
-	if !ok {
-		return answer, fmt.Errorf("%s: configuration: %q: %w: a %T, want %s", c.path, name, layout.ErrInvalid, v, want)
+	if err == nil {
+		err = fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
 	}
-	return converted, nil
+	return answer, err
 }
 
-// Int returns an integer. The error is ErrNotFound, or layout.ErrInvalid if the value is something
-// else or out of range.
+// Int returns an integer: the first value under one of the names that is one and in range. The error is ErrNotFound, or
+// layout.ErrInvalid if there are only others.
 func (c *Config) Int(name string) (int, error) {
 	return answer(c, name, "an integer", func(v reflect.Value) (int, bool) {
 		switch {
@@ -239,11 +253,15 @@ func (c *Config) Int(name string) (int, error) {
 	})
 }
 
-// Float returns a number. The error is that of Int.
+// Float returns a number. "NaN", "Infinity" and "-Infinity" are numbers, as [layout.Metadata.MarshalJSON] writes them. The error
+// is that of Int.
 func (c *Config) Float(name string) (float64, error) {
 	return answer(c, name, "a number", func(v reflect.Value) (float64, bool) {
 		switch {
 		case v.Type() == reflect.TypeFor[json.Number]():
+			f, err := strconv.ParseFloat(v.String(), 64)
+			return f, err == nil
+		case v.Kind() == reflect.String && slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, v.String()):
 			f, err := strconv.ParseFloat(v.String(), 64)
 			return f, err == nil
 		case v.CanInt():

@@ -111,6 +111,22 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
+// TestConfigSpellings asks by one name for what files spell otherwise. The spellings of max_position_embeddings are those of
+// llama.cpp's convert_hf_to_gguf.py. A value of another type hides none of the next.
+func TestConfigSpellings(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"max_length":1}`: 1, `{"max_sequence_length":2}`: 2, `{"model_max_length":3}`: 3, `{"n_ctx":4,"max_length":5}`: 4,
+		`{"max_position_embeddings":null,"n_positions":"none","max_length":[1],"model_max_length":6}`: 6,
+		`{"max_position_embeddings":1e30,"text_config":{"max_position_embeddings":7}}`:                7,
+		`{"max_position_embeddings":Infinity,"max_length":8}`:                                         8,
+	} {
+		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: safeTensors([]content{random("x", layout.U8, 1)})}, "config.json": {Data: []byte(text)}}, "m", nil)
+		if n, err := config(t, opened(t, m, err)).Int("max_position_embeddings"); n != want || err != nil {
+			t.Errorf("%s: %d, want %d, %v", text, n, want, err)
+		}
+	}
+}
+
 // TestConfigDistrusted refuses files that are no configuration, and does not read large ones.
 func TestConfigDistrusted(t *testing.T) {
 	model := safeTensors([]content{random("x", layout.U8, 1)})

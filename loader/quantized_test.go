@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -53,6 +55,34 @@ func TestQuantizedCheckpoints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestQuantizedByPython: what Python's json writes for floats that JSON does not have, as Mamba-2's time_step_limit, does not
+// keep a configuration from being read.
+func TestQuantizedByPython(t *testing.T) {
+	for fixture, file := range map[string]string{"gptq-4bit": "config.json", "modelopt-nvfp4": "hf_quant_config.json"} {
+		dir := copyDir(t, filepath.Join(quantizedData, fixture))
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append([]byte(`{"time_step_limit": [0.0, Infinity], "a": NaN, "rope_theta": -Infinity, `), bytes.TrimPrefix(bytes.TrimSpace(text), []byte("{"))...)
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		m, want := openPath(t, modelIn(dir), nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
+		for x := range want.Tensors() {
+			if err := sameAsExpected(x, tensor(t, m, x.Name())); err != nil {
+				t.Errorf("%s: %v", fixture, err)
+			}
+		}
+		if theta, err := config(t, m).Float("rope_theta"); file == "config.json" && (!math.IsInf(theta, -1) || err != nil) {
+			t.Errorf("%s: %v, %v", fixture, theta, err)
+		}
+		if _, err := config(t, m).Int("rope_theta"); file == "config.json" && !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%s: %v", fixture, err)
+		}
 	}
 }
 

@@ -154,7 +154,7 @@ func FuzzManifest(b []byte) int {
 
 // FuzzJSON reads b as JSON, writes it and reads that again, for libFuzzer.
 func FuzzJSON(b []byte) int {
-	md, err := jsontext.Parse(b, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+	md, err := jsontext.ParsePython(b, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		return 0
 	}

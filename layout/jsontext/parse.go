@@ -19,13 +19,19 @@ import (
 // bytes of the text are layout.ErrLimit. So are more of the outermost object, which converting copies, than 16,384 and one
 // for every 96 bytes. No writer comes near that, not even with a vocabulary of a million tokens.
 func Parse[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	return parseObject(text, f, at, field, lim, false)
+	return parseObject(text, f, at, field, lim, false, false)
+}
+
+// ParsePython reads an object as Parse does, but a value may be NaN, Infinity or -Infinity, as Python's json writes floats.
+// It becomes the string that [layout.Metadata.MarshalJSON] writes for such a float.
+func ParsePython[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
+	return parseObject(text, f, at, field, lim, false, true)
 }
 
 // ParseLastWins reads an object as Parse does, but a key may occur twice. The last value counts,
 // in the place of the first.
 func ParseLastWins[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	return parseObject(text, f, at, field, lim, true)
+	return parseObject(text, f, at, field, lim, true, false)
 }
 
 // ParseValue reads any value as Parse reads an object, but if it is one, it may have as many members as one within.
@@ -49,12 +55,12 @@ func Check[T string | []byte](text T, f layout.Format, at uint64, field string, 
 	return s.checkObject()
 }
 
-func parseObject[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits, lastWins bool) (layout.Metadata, error) {
+func parseObject[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits, lastWins, python bool) (layout.Metadata, error) {
 	p, err := newParser(text, f, at, field, lim)
 	if err != nil {
 		return nil, err
 	}
-	p.lastWins = lastWins
+	p.lastWins, p.python = lastWins, python
 	if err := p.checkObject(); err != nil {
 		return nil, err
 	}
@@ -144,6 +150,9 @@ func (p *parser) value() any {
 		p.take("null")
 		return nil
 	}
+	if text, ok := p.notFinite(); ok {
+		return text
+	}
 	return json.Number(p.Number())
 }
 
@@ -195,7 +204,7 @@ func (p *parser) array() array {
 	return l
 }
 
-// distinct returns the text with the keys that last win.
+// distinct returns the text with the keys that last win, and with strings for numbers that JSON does not have.
 func (l array) distinct() string {
 	b := []byte{'['}
 	for e := range l.All() {
@@ -219,7 +228,7 @@ func (l array) MarshalJSON() ([]byte, error) { return layout.EncodeJSON(l) }
 // All yields the elements.
 func (l array) All() iter.Seq[any] {
 	return func(yield func(any) bool) {
-		p := parser{Scanner[string]{text: l.text, most: math.MaxUint64, lastWins: true, checked: true, groups: []extent{}}}
+		p := parser{Scanner[string]{text: l.text, most: math.MaxUint64, lastWins: true, python: true, checked: true, groups: []extent{}}}
 		for p.Open('[', ""); p.More(']') && yield(p.element()); {
 		}
 	}

@@ -329,6 +329,36 @@ func TestParseLastWins(t *testing.T) {
 	}
 }
 
+// TestParsePython reads what Python 3.11 writes: json.dumps({"time_step_limit": [0.0, inf], "a": nan, …}).
+func TestParsePython(t *testing.T) {
+	const text = `{"time_step_limit": [0.0, Infinity], "a": NaN, "o": {"b": -Infinity, "l": [[NaN, 1], {"a": Infinity, "s": "Infinity, [NaN]"}]}, "e": [1, 2]}`
+	md, err := jsontext.ParsePython(text, layout.Unknown, 0, "config.json", defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"time_step_limit":[0.0,"Infinity"],"a":"NaN","o":{"b":"-Infinity","l":[["NaN",1],{"a":"Infinity","s":"Infinity, [NaN]"}]},"e":[1,2]}`
+	if got, err := md.MarshalJSON(); err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	if a, _ := md.Get("a"); a != "NaN" {
+		t.Errorf("%#v", a)
+	}
+	v, _ := md.Get("time_step_limit")
+	if list, ok := layout.Slice[any](v); !ok || !slices.Equal(list, []any{json.Number("0.0"), "Infinity"}) || !json.Valid([]byte(v.(layout.List).String())) {
+		t.Errorf("%#v", v)
+	}
+	for _, text := range []string{`{"a":nan}`, `{"a":+Infinity}`, `{"a":Infinit}`, `{"a":NaNa}`, `{"a":--Infinity}`, `{"a":-NaN}`, `{NaN:1}`, `{"a":1,"a":NaN}`, `NaN`} {
+		if md, err := jsontext.ParsePython(text, layout.Unknown, 0, "config.json", defaults()); err == nil {
+			t.Errorf("%s: %v", text, md)
+		}
+	}
+	for _, text := range []string{`{"a":NaN}`, `{"a":[Infinity]}`, `{"a":-Infinity}`} { // in headers of formats
+		if md, err := parseJSON(text, defaults()); !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%s: %v, %v", text, md, err)
+		}
+	}
+}
+
 func TestParseValue(t *testing.T) {
 	for text, want := range map[string]any{
 		` 1.50 `: json.Number("1.50"), `"a\u00e9"`: "aé", `null`: nil, `true`: true, `[]`: []any{}, ` [ 1 ]`: []json.Number{"1"},
@@ -477,7 +507,7 @@ func asDecoded(v any) any {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		everything, ``, `{}`, `{"a":1,"a":2}`, `{"a":[1,{"b":[]}],"c":-1.5e+3}`, `{"a":[[[[1]]]]}`, `{"\ud800":"\ud800"}`, `{"\ud83d\ude00":["\\ud800","\ufffd"]}`,
-		`{"a":1}}`, "{\"a\":\"\u2028\"}", `[1]`, `{"a":01}`, `{"a":tru`,
+		`{"a":1}}`, "{\"a\":\"\u2028\"}", `[1]`, `{"a":01}`, `{"a":tru`, `{"a":[NaN,{"b":-Infinity}],"c":Infinity}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -492,6 +522,13 @@ func FuzzParse(f *testing.F) {
 			if object, ok := v.(map[string]any); ok && membersLeft(v) == members && depth <= int(lim.Depth) {
 				want = object
 			}
+		}
+		if loose, looseErr := jsontext.ParsePython(b, layout.APR2, jsonAt, "metadata", lim); looseErr == nil {
+			if text, err := loose.MarshalJSON(); err != nil || !json.Valid(text) {
+				t.Fatalf("%q was written as %q, %v", b, text, err)
+			}
+		} else if err == nil {
+			t.Fatalf("%q: %v", b, looseErr)
 		}
 		if want == nil {
 			var fe *layout.FormatError

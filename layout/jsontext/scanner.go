@@ -33,7 +33,8 @@ type Scanner[T string | []byte] struct {
 	depth, most uint64 // of the objects and arrays around the next byte
 	fresh       bool   // no member of the innermost one was read
 	lastWins    bool   // a key that occurs twice is no error
-	repeats     bool   // such a key was skipped
+	python      bool   // NaN, Infinity and -Infinity are numbers
+	repeats     bool   // such a key was skipped, or such a number: the text of an array cannot stay
 	checked     bool   // the text is part of one that was
 	object      bool   // all of the text is one object
 
@@ -297,6 +298,7 @@ func (s *Scanner[T]) skip() (members uint32) {
 	switch c := s.Next(); {
 	case c == '"':
 		s.raw()
+	case s.python && s.skipNotFinite():
 	case c == '-' || c-'0' <= 9:
 		s.Number()
 	case c == '{' || c == '[':
@@ -308,6 +310,22 @@ func (s *Scanner[T]) skip() (members uint32) {
 	return 0
 }
 
+// notFinite reads a number that Python writes and JSON does not have, if one comes next.
+func (s *Scanner[T]) notFinite() (text string, ok bool) {
+	for _, text := range [...]string{"NaN", "Infinity", "-Infinity"} {
+		if s.python && s.take(text) {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+func (s *Scanner[T]) skipNotFinite() bool {
+	_, ok := s.notFinite()
+	s.repeats = s.repeats || ok
+	return ok
+}
+
 // group tells of an object or array that was skipped.
 type group struct {
 	extent
@@ -317,7 +335,7 @@ type group struct {
 // extent is all that is kept of a group.
 type extent struct {
 	n   uint32 // members or elements
-	end uint32 // the next byte behind it; and in the highest bit, whether a key occurs twice in it, or in one within an array
+	end uint32 // the next byte behind it; and in the highest bit, whether a key occurs twice in it, or in one within an array, or whether numbers of Python's are in an array
 }
 
 // repeats is the highest bit of an extent's end.
