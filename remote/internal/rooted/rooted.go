@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// ErrLink says that a file to write is a link or has a second name, or that a link on the way to it leads out of the folder.
+// ErrLink says that a file to write is a link or has a second name. It also says that a link on the way to it leads out of
+// the folder.
 var ErrLink = errors.New("nothing is written through a link in a cache: remove the link")
 
 // Path is a file below a folder.
