@@ -33,7 +33,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 		return err
 	}
 	o := r.object(l, d.name("")+"@"+l.Digest, at)
-	f, err := d.openObject(o, "")
+	f, err := d.openObject(ctx, o, "")
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
 	if a.right.Load() {
 		return nil
 	}
-	between, err := a.openContent(a.layer, "")
+	between, err := a.openContent(ctx, a.layer, "")
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
 			continue
 		}
 		o := a.objects[m.name]
-		f, err := a.openContent(o, m.name)
+		f, err := a.openContent(ctx, o, m.name)
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,17 @@
 package remote_test
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )
 
@@ -30,6 +36,12 @@ func TestElsewhere(t *testing.T) {
 	}
 	m.Close()
 	<-m.Done()
+	linked := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--model", "blobs", hubtest.Digest(content))
+	if a, err := os.Stat(blob); err != nil {
+		t.Error(err)
+	} else if b, err := os.Stat(linked); err != nil || !os.SameFile(a, b) {
+		t.Errorf("the next process compares the digest again: %v", err)
+	}
 	pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -43,4 +55,51 @@ func TestElsewhere(t *testing.T) {
 	if _, err := os.Stat(blob); err != nil {
 		t.Error(err)
 	}
+}
+
+// What another repository's cache has under the name of a file is not that file before its digest is right: other programs take a
+// server's word for it.
+func TestElsewhereLies(t *testing.T) {
+	for _, nocache := range []bool{false, true} {
+		h := hubtest.New(t, sharded())
+		store := t.TempDir()
+		t.Setenv("OLLAMA_MODELS", store)
+		content := h.Files["model-00002-of-00004.safetensors"]
+		wrong := append(content[:len(content)-4:len(content)-4], 1, 2, 3, 4)
+		name := hubtest.Digest(content)
+		for _, blob := range []string{
+			filepath.Join(store, "blobs", "sha256-"+name),
+			filepath.Join(os.Getenv("HF_HOME"), "hub", "models--mallory--model", "blobs", name),
+		} {
+			writeAt(t, blob, wrong)
+		}
+		var log lockedBuffer
+		opts := &remote.Options{NoCache: nocache, Loader: &loader.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+		m, err := remote.Open(t.Context(), "hf://org/model", opts)
+		m = modeltest.Opened(t, m, err)
+		want(t, m, h, "w1")
+		m.Close()
+		<-m.Done()
+		if said := log.String(); strings.Count(said, "is not used") < 2 || !strings.Contains(said, "models--mallory--model") {
+			t.Error(said)
+		}
+		pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(pulled.Path, "model-00002-of-00004.safetensors")); err != nil || string(got) != string(content) {
+			t.Error("wrong bytes were pulled", err)
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
 }

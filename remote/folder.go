@@ -123,12 +123,12 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.openObject(o, name)
+	return d.openObject(ctx, o, name)
 }
 
 // openObject opens content, which the folder calls name. Content that has come whole gets its place meanwhile.
-func (d *folder) openObject(o object, name string) (*file, error) {
-	f, err := d.openContent(o, name)
+func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
+	f, err := d.openContent(ctx, o, name)
 	if err == nil && f.part != nil && f.part.Have() == o.size && o.size > mostAtClose {
 		f.settle()
 	}
@@ -136,15 +136,17 @@ func (d *folder) openObject(o object, name string) (*file, error) {
 }
 
 // openContent opens content, whole or in part. Its caller may release the file instead of closing it.
-func (d *folder) openContent(o object, name string) (f *file, err error) {
+func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
 	f = &file{folder: d, base: name, object: o, holding: d.opts.Loader.Trust != nil}
 	if f.whole, err = o.find(); err == nil {
 		return f, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if f.whole, err = o.elsewhere(d.opts); err == nil {
+	if f.whole, err = o.elsewhere(ctx, d.opts); err == nil {
 		return f, nil
+	} else if ctx.Err() != nil {
+		return nil, err
 	}
 	if d.opts.NoCache || o.id == "" {
 		return f, nil
@@ -250,7 +252,7 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 		if o.part.Finished() {
 			continue
 		}
-		f, err := d.openContent(o.object, o.base)
+		f, err := d.openContent(ctx, o.object, o.base)
 		if err != nil {
 			continue
 		}

@@ -1,13 +1,11 @@
 package remote_test
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -101,15 +99,4 @@ func TestOtherFileSystem(t *testing.T) {
 	if err != nil || !strings.HasPrefix(pulled.Path, disk) {
 		t.Errorf("%v, %v", pulled, err)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
 }

@@ -172,47 +172,85 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 	return o.linked()
 }
 
-// elsewhere opens the content in another cache of this machine that has it: ours, the Hub's, Ollama's.
-func (o *object) elsewhere(opts *Options) (*os.File, error) {
+// elsewhere opens the content in another cache of this machine that has it: ours, the Hub's, Ollama's. The names of the
+// others' files are those programs' word: digests are compared, once for each file.
+func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
 	}
-	var paths []string
-	if own, err := opts.ownPlace(o.id); err == nil {
-		paths = append(paths, own.path.String())
+	var paths []rooted.Path
+	own, err := opts.ownPlace(o.id)
+	if err == nil {
+		paths = append(paths, own.path)
 	}
 	if store, err := ollamaStore(); err == nil {
-		paths = append(paths, store.Join("blobs", "sha256-"+o.id).String())
+		paths = append(paths, store.Join("blobs", "sha256-"+o.id))
 	}
 	if h, err := newHub(new(httprange.Options)); err == nil {
 		for _, dir := range h.repositories() {
-			paths = append(paths, dir.Join("blobs", o.id).String())
+			paths = append(paths, dir.Join("blobs", o.id))
 		}
 	}
 	for _, path := range paths {
-		f, err := os.Open(path)
+		f, err := os.Open(path.String())
 		if err != nil {
 			continue
 		}
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == o.size {
-			return f, nil
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() && info.Size() == o.size {
+			if path == own.path {
+				return f, nil
+			}
+			if err = o.compare(ctx, f, info); err == nil {
+				if !opts.NoCache { // so that no other process compares it again
+					o.put(ctx, false, func() error { return nil }, func() error { return o.link(f) })
+				}
+				return f, nil
+			}
 		}
 		f.Close()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			opts.logger().Warn("file of another cache is not used", "file", path.String(), "reason", err)
+		}
 	}
 	return nil, fs.ErrNotExist
 }
 
-// adopt gives the content of a file in another cache its place here too, if its digest is right: by a link, or
-// as a copy on another file system.
+// compared has the files whose digests this process has found to be right, by digest.
+var compared sync.Map
+
+// compare makes sure of the digest of a file in another cache, unless it was compared as it is.
+func (o *object) compare(ctx context.Context, f *os.File, info fs.FileInfo) error {
+	if seen, ok := compared.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
+		return nil
+	}
+	err := o.check(ctx, io.NewSectionReader(f, 0, o.size))
+	if err == nil {
+		compared.Store(o.id, info)
+	}
+	return err
+}
+
+// link gives the file of another cache the object's place, by a second name.
+func (o *object) link(f *os.File) error {
+	path, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return err
+	}
+	return o.place.path.Link(path, f)
+}
+
+// adopt gives the content of a file that elsewhere has found its place here too: by a link, or as a copy on another file
+// system.
 func (f *file) adopt(ctx context.Context) error {
 	if name := f.whole.Name(); name == f.place.path.String() || name == f.place.named {
 		return nil
 	}
 	return f.put(ctx, true, func() error { return nil }, func() error {
-		if err := f.check(ctx, io.NewSectionReader(f.whole, 0, f.size)); err != nil {
-			return fmt.Errorf("%s: %w", f.whole.Name(), err)
-		}
-		if path, err := filepath.EvalSymlinks(f.whole.Name()); err == nil && f.place.path.Link(path, f.whole) == nil {
+		if f.link(f.whole) == nil {
 			return nil
 		}
 		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {

@@ -260,7 +260,7 @@ const mostHead = 1 << 20
 // renamed returns the SafeTensors file called file with tensor in place of data in its names.
 func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
-	f, err := d.openObject(o, file)
+	f, err := d.openObject(ctx, o, file)
 	if err != nil {
 		return object{}, err
 	}
@@ -312,7 +312,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 			return o.check(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
 		},
 		connect: func(ctx context.Context) (Source, error) {
-			f, err := d.openObject(o, file)
+			f, err := d.openObject(ctx, o, file)
 			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err
 		},
 	}, nil
