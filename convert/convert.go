@@ -42,7 +42,7 @@ type Options struct {
 	// All quantizes norms, biases and tensors of one dimension like any other. They are small, and
 	// models depend on them. Without All they stay as stored if DType is I8 or a type of blocks.
 	All bool
-	// PlainF8 takes the values of F8 tensors for weights if they have no scale. Otherwise
+	// PlainF8 takes the values of F8, F6 and F4 tensors for weights if they have no scale. Otherwise
 	// re-encoding them is a *PartError, as it is for codes that cannot be decoded.
 	PlainF8 bool
 	// Compress, if it is Fast or High, stores tensors as LZ4 blocks if that saves one part in 32

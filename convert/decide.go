@@ -105,7 +105,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buf
 			return err
 		}
 	}
-	t.fit(p.target)
+	t.fit(p)
 	if t.Reencoded {
 		if err := p.refuse(t.source); err != nil {
 			return err

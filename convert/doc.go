@@ -19,15 +19,17 @@
 //     values; APR_Q8 in APR2 int8 with its scale
 //   - integers with a scale in SafeTensors, and such with a scale of 0 in APR2. They become
 //     F32 as well
-//   - other types that the new format has no id for (in APR2 complex numbers, F4, F6, F8_E8M0,
-//     F8_…FNUZ, and what TSM has beyond numbers). Their bits stay, as unsigned integers of
+//   - floats that APR2 has no id for (F4, F6, F8_…FNUZ), which become F32 too. Codes that cannot be decoded
+//     keep their bits, as the next ones
+//   - other types that the new format has no id for (in APR2 complex numbers, F8_E8M0, and what TSM has
+//     beyond numbers). Their bits stay, as unsigned integers of
 //     their width or, if that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
 //     The types and shapes that they stand for are in the metadata.
 //   - tensors of more than 8 dimensions in APR2, or 4 in GGUF, which get the outermost ones as one,
 //     and scalars, which APR2 knows as [1]. Their shapes are in the metadata.
 //
 // GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
-// weights: F8 becomes F32, and only if Options.PlainF8 says that it holds weights.
+// weights: F8, F6 and F4 become F32, and only if Options.PlainF8 says that they hold weights.
 //
 // Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types that llama.cpp
 // takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for IQ4_XS. Rows that are no

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"io"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -74,6 +75,9 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 		return lost, n.flush()
 	}
+	if t.restored != nil && t.From != t.source.DType() {
+		return lost, t.restoredValues(buf.step(), encode)
+	}
 	for run, err := range t.source.Values(buf.rows(max(weights.row, 1))) {
 		if err == nil {
 			err = encode(run.Values)
@@ -83,6 +87,28 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 	}
 	return lost, nil
+}
+
+// restoredValues encodes the values of elements that the source stores as integers of the same bits, room for room.
+func (t *Tensor) restoredValues(room []float32, encode func(values []float32) error) error {
+	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
+	if err != nil {
+		return err
+	}
+	n, _ := layout.Elements(t.restored.shape)
+	_, size := codec.Span(0, min(n, uint64(len(room))))
+	src := make([]byte, size)
+	for first := uint64(0); first < n; first += uint64(len(room)) {
+		values := room[:min(n-first, uint64(len(room)))]
+		off, size := codec.Span(first, uint64(len(values)))
+		if _, err := t.source.ReadAt(src[:size], int64(off)); err != nil {
+			return err
+		}
+		if err := cmp.Or(codec.Expand(values, src[:size], first, dequant.AllCores), encode(values)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // narrower encodes the F64s written to it as float32s, a step at a time. It counts the values

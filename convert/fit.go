@@ -11,9 +11,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fit changes t into what a format can hold.
-func (t *Tensor) fit(to *target) {
-	from := t.To
+// fit changes t into what the plan's format can hold. Codes whose values are not known keep their bits, unless all tensors pass
+// for weights.
+func (t *Tensor) fit(p *Plan) {
+	from, to := t.To, p.target
 	switch {
 	case t.scaled && !to.scales:
 		t.Changed = to.name + " has no scales of integers, the values are the same"
@@ -22,7 +23,7 @@ func (t *Tensor) fit(to *target) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.holds(from):
-	case to.expands(from):
+	case to.expands(from) && (to.weights || t.restored == nil && p.refuse(t.source) == nil):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.scales || !t.scaledInts() {
 			t.expand()

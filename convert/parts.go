@@ -108,9 +108,11 @@ func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
 	return slices.ContainsFunc(parts, func(part loader.Part) bool { return to.expands(part.Tensor.DType()) })
 }
 
-// expands reports whether elements of type d become F32 in the format because it has no such type.
+// expands reports whether elements of type d become F32 in the format because it has no such type. F8_E8M0 is one of
+// scales, which stay beside their codes if these do.
 func (to *target) expands(d layout.DType) bool {
-	return !to.holds(d) && (d.Quantized() || to.weights && d.Kind() == layout.KindFloat) && dequant.Supported(d)
+	floats := d.Kind() == layout.KindFloat && (to.weights || d != layout.F8_E8M0)
+	return !to.holds(d) && (d.Quantized() || floats) && dequant.Supported(d)
 }
 
 // unquantizes reports whether the source has quantized weights and the new model none.

@@ -231,8 +231,7 @@ func TestChanged(t *testing.T) {
 		{layout.F32, []int{2, 3}, 0, 0, 6},
 		{layout.C64, []int{2, 3}, layout.U64, 0, 6},
 		{layout.F8_E8M0, []int{5}, layout.U8, 0, 5},
-		{layout.F8_E4M3FNUZ, []int{}, layout.U8, 0, 1},
-		{layout.F4, []int{3, 2}, layout.U8, 0, 3},
+		{layout.F4, []int{3, 2}, layout.U8, 0, 3}, // which may be codes, and stays as it is
 		{layout.F6_E2M3, []int{4, 4}, layout.U8, 0, 12},
 	}
 	for _, tt := range tests {
@@ -254,6 +253,44 @@ func TestChanged(t *testing.T) {
 		if a, b := asJSON(t, metadata(t, again)), asJSON(t, metadata(t, out)); a != b {
 			t.Errorf("%v: %s, want %s", tt.from, a, b)
 		}
+	}
+}
+
+// TestSmallFloats: APR2 and GGUF get the values of floats that they lack, by the tables of ml_dtypes 0.6.0, also from a file that has
+// their bits as integers.
+func TestSmallFloats(t *testing.T) {
+	powers := []float32{0.125, 0.25, 0.5, 1, 2, 4, 8, 16}
+	for _, tt := range []struct {
+		from layout.DType
+		data []byte
+		want []float32
+		bits bool // APR2 keeps those
+	}{
+		{layout.F8_E8M0, []byte{124, 125, 126, 127, 128, 129, 130, 131}, powers, true},
+		{layout.F4, []byte{0x10, 0x32, 0x54, 0xf6}, []float32{0, 0.5, 1, 1.5, 2, 3, 4, -6}, false},
+		{layout.F6_E2M3, []byte{0x41, 0xf8, 0xfd}, []float32{0.125, -0.125, 7.5, -7.5}, false},
+		{layout.F6_E3M2, []byte{0x41, 0xf8, 0xfd}, []float32{0.0625, -0.0625, 28, -28}, false},
+		{layout.F8_E4M3FNUZ, []byte{1, 0x40, 0x7f, 0xff}, []float32{0x1p-10, 1, 240, -240}, false},
+		{layout.F8_E5M2FNUZ, []byte{1, 0x40, 0x7f, 0xff}, []float32{0x1p-17, 1, 57344, -57344}, false},
+	} {
+		source := openBytes(t, safeTensors(0, "{}", content{"x", tt.from, []int{len(tt.want)}, tt.data}))
+		check := func(m *loader.Model, d layout.DType) {
+			t.Helper()
+			x := tensor(t, m, "x")
+			if got, err := x.Float32s(); err != nil || x.DType() != d || d == layout.F32 && !slices.Equal(got, tt.want) {
+				t.Errorf("%v as %v: %v, %v, want %v", tt.from, x.DType(), got, err, tt.want)
+			}
+		}
+		check(source, tt.from)
+		g, _ := toGGUF(t, source, nil)
+		check(g, layout.F32)
+		a, _ := toAPR2(t, source, nil)
+		check(a, map[bool]layout.DType{true: layout.U8, false: layout.F32}[tt.bits])
+		g, _ = toGGUF(t, a, nil)
+		check(g, layout.F32)
+		old := parse(t, fmt.Sprintf(`{"original_tensors":{"x":{"dtype":"%v","shape":[%d]}}}`, tt.from, len(tt.want)))
+		g, _ = toGGUF(t, openBytes(t, apr2File(t, old, content{"x", layout.U8, []int{len(tt.data)}, tt.data})), nil)
+		check(g, layout.F32)
 	}
 }
 

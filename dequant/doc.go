@@ -24,6 +24,11 @@
 //	F8_E4M3    1      1  x, without infinities                            OCP OFP8 v1.0
 //	F8_E5M2    1      1  x                                                OCP OFP8 v1.0
 //	F8_E8M0    1      1  2^(e-127); 255 is a NaN                          OCP MX v1.0
+//	F8_E4M3FNUZ 1     1  x, bias 8; 0x80 is the one NaN                   arXiv 2206.02915
+//	F8_E5M2FNUZ 1     1  x, bias 16; 0x80 is the one NaN                  arXiv 2206.02915
+//	F6_E2M3    4      3  x, the first code in the lowest bits             OCP MX v1.0
+//	F6_E3M2    4      3  x, the first code in the lowest bits             OCP MX v1.0
+//	F4         2      1  E2M1, the first code in the lower nibble         OCP MX v1.0
 //	I8         1      1  q                                                two's complement
 //	I16        1      2  q
 //	I32        1      4  q rounded
@@ -62,6 +67,9 @@
 //	Q2_0      64     18  (q-1)·d, q of 2 bits, neighbours in one byte     ggml dequantize_row_q2_0
 //	APR_Q4    32     18  (q-8)·d, neighbours in one byte                  aprender
 //	APR_Q8     1      1  q·d, d a binary32 before all elements            aprender
+//
+// OCP MX leaves the order of codes in bytes open. F4 and F6 have that of ONNX's raw_data, torch's
+// float4_e2m1fn_x2 and AMD's rocRoller.
 //
 // The scale that files with NVFP4 may keep apart, for a whole tensor, is not applied. APR_Q4's d
 // counts as 0 if it is infinite, NaN or below 2⁻¹⁴; its last block may be padded.

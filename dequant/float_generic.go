@@ -51,19 +51,41 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
+// smallFloats returns the values of codes of n bits: a sign, an exponent with a bias, and so many bits of mantissa. No
+// code is an infinity or a NaN.
+func smallFloats(n, mantissa, bias int) (t [256]float32) {
+	for b := range t {
+		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1
+		f := math.Float32frombits(magnitude<<(23-mantissa)) * float32(math.Ldexp(1, 127-bias))
+		t[b] = math.Float32frombits(math.Float32bits(f) | sign<<31)
+	}
+	return t
+}
+
 // e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. All bits but the sign set are a
 // NaN.
 var e4m3Floats = func() (t [256]float32) {
-	for b := range t {
-		x := uint32(b&0x7f) << 20
-		f := math.Float32bits(math.Float32frombits(x) * 0x1p120)
-		if b&0x7f == 0x7f {
-			f = x | 0x7f800000
-		}
-		t[b] = math.Float32frombits(f | uint32(b&0x80)<<24)
-	}
+	t = smallFloats(8, 3, 7)
+	t[0x7f], t[0xff] = math.Float32frombits(0x7ff00000), math.Float32frombits(0xfff00000)
 	return t
 }()
+
+// The floats of 8 bits without −0 and infinities have one NaN, in the place of −0. Their bias is one more.
+var (
+	e4m3fnuzFloats = unsignedZero(smallFloats(8, 3, 8))
+	e5m2fnuzFloats = unsignedZero(smallFloats(8, 2, 16))
+)
+
+func unsignedZero(t [256]float32) [256]float32 {
+	t[0x80] = math.Float32frombits(0x7fc00000)
+	return t
+}
+
+// Every code of OCP MX's floats of 6 bits is a number.
+var (
+	e2m3Floats = smallFloats(6, 3, 1)
+	e3m2Floats = smallFloats(6, 2, 3)
+)
 
 // e5m2Floats are the values of OFP8's E5M2, the upper half of a binary16.
 var e5m2Floats = func() (t [256]float32) {
@@ -85,6 +107,33 @@ var e8m0Floats = func() (t [256]float32) {
 func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
 func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
 func f8e8m0Generic(dst []float32, src []byte) { lookup(dst, src, &e8m0Floats) }
+
+func f8e4m3fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e4m3fnuzFloats) }
+func f8e5m2fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e5m2fnuzFloats) }
+
+func f6e2m3Generic(dst []float32, src []byte) { lookup6(dst, src, &e2m3Floats) }
+func f6e3m2Generic(dst []float32, src []byte) { lookup6(dst, src, &e3m2Floats) }
+
+// lookup6 expands four codes of 6 bits from three bytes, the first from the lowest bits.
+func lookup6(dst []float32, src []byte, values *[256]float32) {
+	for len(src) >= 3 && len(dst) >= 4 {
+		w := uint32(src[0]) | uint32(src[1])<<8 | uint32(src[2])<<16
+		dst[0] = values[w&63]
+		dst[1] = values[w>>6&63]
+		dst[2] = values[w>>12&63]
+		dst[3] = values[w>>18]
+		dst, src = dst[4:], src[3:]
+	}
+}
+
+// f4Generic expands two codes from a byte, the first from the lower nibble.
+func f4Generic(dst []float32, src []byte) {
+	for len(src) >= 1 && len(dst) >= 2 {
+		dst[0] = e2m1Floats[src[0]&15]
+		dst[1] = e2m1Floats[src[0]>>4]
+		dst, src = dst[2:], src[1:]
+	}
+}
 
 // lookup expands a type of one byte by a table of all its values.
 func lookup(dst []float32, src []byte, values *[256]float32) {

@@ -23,6 +23,12 @@ var generic = impl{
 		layout.F8_E4M3: {run: f8e4m3Generic},
 		layout.F8_E5M2: {run: f8e5m2Generic},
 		layout.F8_E8M0: {run: f8e8m0Generic},
+		layout.F6_E2M3: {run: f6e2m3Generic},
+		layout.F6_E3M2: {run: f6e3m2Generic},
+		layout.F4:      {run: f4Generic},
+
+		layout.F8_E4M3FNUZ: {run: f8e4m3fnuzGeneric},
+		layout.F8_E5M2FNUZ: {run: f8e5m2fnuzGeneric},
 
 		layout.Q4_0:   {run: q4_0Generic},
 		layout.Q4_1:   {run: q4_1Generic},

@@ -43,7 +43,7 @@ func toFloats(b []byte) []float32 {
 	return f
 }
 
-func TestGoldenExpand(t *testing.T) { goldenExpand(t, ".gold", 28) }
+func TestGoldenExpand(t *testing.T) { goldenExpand(t, ".gold", 34) }
 
 // TestExpandAsGGML and TestQuantizeAsGGML read the files that ggml's own C has made
 // (testdata/README.md). bench/peers compares many more blocks where a C compiler is at hand.

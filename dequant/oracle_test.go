@@ -44,6 +44,12 @@ var oracles = map[layout.DType]oracle{
 		return float32(math.Ldexp(1, int(b[0])-127))
 	},
 
+	layout.F8_E4M3FNUZ: func(b []byte, _ int) float32 { return fnuz(b[0], 3, 8) },
+	layout.F8_E5M2FNUZ: func(b []byte, _ int) float32 { return fnuz(b[0], 2, 16) },
+	layout.F6_E2M3:     func(b []byte, i int) float32 { return small(sixBits(b, i), 3, 1) },
+	layout.F6_E3M2:     func(b []byte, i int) float32 { return small(sixBits(b, i), 2, 3) },
+	layout.F4:          func(b []byte, i int) float32 { return small(int(b[0])>>(4*i)&15<<2, 3, 1) }, // E2M1 is E2M3 with two bits less
+
 	layout.Q4_0: func(b []byte, i int) float32 { return mul(float32(nibble(b[2:], i)-8), half(b)) },
 	layout.Q4_1: func(b []byte, i int) float32 {
 		return add(mul(float32(nibble(b[4:], i)), half(b)), half(b[2:]))
@@ -198,6 +204,42 @@ func e4m3(b byte) float32 {
 		v = math.Ldexp(frac/8, -6)
 	}
 	return float32(math.Copysign(v, float64(int(0)-int(sign))+0.5))
+}
+
+// small is the value of a code of six bits: a sign, an exponent, and a mantissa of so many bits. None is special.
+func small(code, mantissa, bias int) float32 {
+	exp, frac := code&31>>mantissa, math.Ldexp(float64(code&(1<<mantissa-1)), -mantissa)
+	v := math.Ldexp(1+frac, exp-bias)
+	if exp == 0 {
+		v = math.Ldexp(frac, 1-bias)
+	}
+	if code&32 != 0 {
+		v = math.Copysign(v, -1)
+	}
+	return float32(v)
+}
+
+func sixBits(b []byte, i int) (code int) {
+	for k := range 6 {
+		code |= bit(b, 6*i+k) << k
+	}
+	return code
+}
+
+// fnuz is the value of a float of 8 bits that has one NaN in the place of −0 (arXiv 2206.02915).
+func fnuz(b byte, mantissa, bias int) float32 {
+	exp, frac := int(b&0x7f)>>mantissa, math.Ldexp(float64(int(b)&(1<<mantissa-1)), -mantissa)
+	v := math.Ldexp(1+frac, exp-bias)
+	if exp == 0 {
+		v = math.Ldexp(frac, 1-bias)
+	}
+	switch {
+	case b == 0x80:
+		v = math.NaN()
+	case b > 0x80:
+		v = -v
+	}
+	return float32(v)
 }
 
 func bigInt(v int64) float32 {

@@ -18,7 +18,11 @@ func (t Tensor) Expandable() error {
 		}
 	}
 	if !t.logical() && !dequant.Supported(t.desc.DType) {
-		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
+		why := ""
+		if t.desc.DType.Kind() == layout.KindComplex {
+			why = ": complex numbers are two each"
+		}
+		return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, t.desc.DType, why)
 	}
 	return t.readable()
 }

@@ -219,7 +219,7 @@ func TestStaleConfigWarning(t *testing.T) {
 func TestPlainF8(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)
 	out := filepath.Join(t.TempDir(), "out.apr")
-	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": unsupported operation: F8_E4M3 without a scale`, "not re-encoded; --plain-f8 takes F8 for weights, --keep GLOB")
+	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": unsupported operation: F8_E4M3 without a scale`, "not re-encoded; --plain-f8 takes F8_E4M3 for weights, --keep GLOB")
 	empty(t, filepath.Dir(out))
 	done(t, "convert", file, out)
 	done(t, "convert", file, out, "--dtype", "f32", "--plain-f8")

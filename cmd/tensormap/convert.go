@@ -47,11 +47,11 @@ it, or would spoil it, it becomes F32. Without --dtype, and for weights that a -
 parts are copied bit for bit; GGUF, whose readers would take codes for numbers, gets the weight as F32.
 A config.json beside OUT is not ours to change: a warning says if it claims the old method. Codes that are not decoded (Marlin, EXL2, EXL3, AQLM, VPTQ, QuIP#,
 HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are copied too; --dtype and GGUF
-refuse them unless --keep names them. It also refuses F8 tensors without a scale: --plain-f8 says
-that these hold weights.
+refuse them unless --keep names them. It also refuses F8, F6 and F4 tensors without a scale:
+--plain-f8 says that these hold weights.
 
 Tensors of a dtype that the new format lacks are written as another one, without loss. Numbers
-become F32 if that holds them exactly, as it does those of quantized blocks. Otherwise their
+become F32 if that holds them exactly, as it does those of quantized blocks and small floats. Otherwise their
 bits become unsigned integers, with dtype and shape in the metadata. The end tells this too.
 
 --compress stores tensors as LZ4 blocks where that makes them at least 3% smaller, which for
@@ -77,7 +77,7 @@ what their model card says; all else is kept as JSON under apr2.KEY. --metadata 
 the type (u8 to u64, i8 to i64, f32, f64, bool, string) of a key that is new. Names of tensors stay as
 they are: llama.cpp knows those of its own converter alone, and no mapping is guessed. It wants names of
 at most 63 bytes. Integers without a sign, complex numbers and such keep their bits as I8 to I64, with
-dtype and shape in the metadata; F8 becomes F32, under --plain-f8 if it has no scale. --byte-order big
+dtype and shape in the metadata; F8, F6 and F4 become F32, under --plain-f8 if they have no scale. --byte-order big
 writes for machines of that order, as gguf-py's converter does; every verb reads such files.
 
 --sign signs an APR2 file, or its shards and manifest. --encrypt KEYFILE encrypts its tensors with a key, which is
@@ -136,7 +136,7 @@ func convertCommand() *cobra.Command {
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	opts.format.addTo(cmd)
 	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
-	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
+	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8, F6 and F4 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
 	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", opts.filter.Set)
 	complete(cmd, "filter", completeFilter)

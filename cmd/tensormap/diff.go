@@ -38,7 +38,7 @@ for dimensions of 1 with --tolerance. --metadata compares the metadata too.
   differing how many values are not equal
   lost      those with NaN or an infinity on one side: not in the other columns
 
-Types without values, such as F4, are compared as bytes only. A quantized weight is
+Types without values, such as C64, are compared as bytes only. A quantized weight is
 compared by what it stands for: against its original, that is the error of quantizing.
 
 --json writes one JSON object: a, b, metadata (with --metadata: key, a, b), tensors, differ

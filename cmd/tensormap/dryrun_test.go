@@ -182,7 +182,7 @@ func TestConvertSays(t *testing.T) {
 	r := tensormap("convert", file, filepath.Join(t.TempDir(), "out.apr"))
 	for _, want := range []string{
 		"written as U64: 2 tensors (APR2 has no C64, the bits are the same): a, b\n",
-		"written as U8: 1 tensor (APR2 has no F4, the bits are the same): c\n",
+		"written as F32: 1 tensor (APR2 has no F4, the values are the same): c\n",
 	} {
 		if r.status != exitDone || !strings.Contains(r.stderr, want) {
 			t.Errorf("no %q in %+v", want, r)

@@ -18,7 +18,7 @@ const statsLong = `Stats goes through the values of all tensors: least, greatest
 (of the population), how many are zero, NaN or infinite, and a histogram. NaNs and
 infinities are counted, and left out of all the rest. Values are what the elements stand
 for, in float32 (F64 and integers of 32 and 64 bits: in float64). A type without values,
-such as F4, has a line that says so. A quantized weight has the values that it stands for.
+such as C64, has a line that says so. A quantized weight has the values that it stands for.
 
 A histogram has bins of equal width from the least to the greatest finite value; each has
 its lower edge, the last one both. A value on its own looks like a thin line ▁, an empty

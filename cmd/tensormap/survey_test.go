@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 	if r.status != exitDone || !note.MatchString(r.stderr) {
 		t.Fatalf("status %d\n%s", r.status, r.stderr)
 	}
-	got := strings.Join(lines(r.stdout, "NAME", "nans", "allnan", "constant", "edges", "bool", "f4"), "\n")
+	got := strings.Join(lines(r.stdout, "NAME", "nans", "allnan", "constant", "edges", "bool", "c64"), "\n")
 	want := strings.TrimSpace(`
 NAME DTYPE SHAPE MIN MAX MEAN STD ZEROS NAN +INF -INF HISTOGRAM
 nans F32 4 1 1 1 0 0 3 0 0 █
@@ -45,7 +45,7 @@ allnan F32 3 – – – – 0 3 0 0
 constant F32 2×5 0.1 0.1 0.1 0 0 0 0 0 █
 edges F32 51 0 16 8 4.899 3 0 0 0 ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄█
 bool BOOL 33 0 1 0.3333 0.4714 22 0 0 0 █ ▄
-f4 F4 16 – – – – – – – – no values, only bytes`)
+c64 C64 1 – – – – – – – – no values, only bytes`)
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -55,7 +55,7 @@ f4 F4 16 – – – – – – – – no values, only bytes`)
 }
 
 func TestStatsJSON(t *testing.T) {
-	out := done(t, "stats", surveyA, "--json", "--bins", "2", "--filter", "{nans,scalar,allnan,f64,f4}", "-j", "1")
+	out := done(t, "stats", surveyA, "--json", "--bins", "2", "--filter", "{nans,scalar,allnan,f64,c64}", "-j", "1")
 	want := `{
   "file": "` + surveyA + `",
   "bins": 2,
@@ -64,7 +64,7 @@ func TestStatsJSON(t *testing.T) {
     {"name":"allnan","dtype":"F32","shape":[3],"elements":3,"stats":{"finite":0,"zeros":0,"nan":3,"pos_inf":0,"neg_inf":0,"min":null,"max":null,"mean":null,"std":null}},
     {"name":"scalar","dtype":"F32","shape":[],"elements":1,"stats":{"finite":1,"zeros":0,"nan":0,"pos_inf":0,"neg_inf":0,"min":-2.5,"max":-2.5,"mean":-2.5,"std":0,"histogram":[1]}},
     {"name":"f64","dtype":"F64","shape":[5],"elements":5,"stats":{"finite":3,"zeros":0,"nan":1,"pos_inf":1,"neg_inf":0,"min":-1e-300,"max":1e+300,"mean":3.3333333333333335e+299,"std":"Infinity","histogram":[2,1]}},
-    {"name":"f4","dtype":"F4","shape":[16],"elements":16,"stats":null}
+    {"name":"c64","dtype":"C64","shape":[1],"elements":1,"stats":null}
   ]
 }
 `
@@ -169,7 +169,7 @@ func TestHash(t *testing.T) {
 		t.Errorf("%s", both)
 	}
 	r := tensormap("hash", surveyA)
-	if got := lines(r.stdout, *want.Digests["half"].Values, want.Digests["f4"].Stored, want.TotalValues); len(got) != 3 {
+	if got := lines(r.stdout, *want.Digests["half"].Values, want.Digests["c64"].Stored, want.TotalValues); len(got) != 3 {
 		t.Errorf("%s", r.stdout)
 	}
 	if !strings.Contains(r.stderr, "6 tensors of values that are no float32s: digests of the stored elements\n") {
@@ -249,7 +249,7 @@ func TestDiff(t *testing.T) {
 		t.Fatalf("status %d\n%s", r.status, r.stderr)
 	}
 	oneLine(t, r.stderr, surveyA+" and "+surveyB+" differ: 31 tensors: 15 identical, 14 differ, 1 only in A, 1 only in B")
-	got := strings.Join(lines(r.stdout, "NAME", "odd", "scalar", "zeros", "u8", "ids", "f4", "extreme", "new", "31"), "\n")
+	got := strings.Join(lines(r.stdout, "NAME", "odd", "scalar", "zeros", "u8", "ids", "c64", "extreme", "new", "31"), "\n")
 	want := strings.TrimSpace(`
 NAME DIFFERENCE MAX ABS AT MAX REL RMSE COSINE DIFFERING LOST
 odd values 1 [100] ODD 3 2
@@ -258,7 +258,7 @@ zeros equal values, other bits 0 – 0 0 1.000000 0 0
 extreme only in A – – – – – – –
 u8 U8 → F32, equal values 0 – 0 0 1.000000 0 0
 ids 1×512 → 512, values 1 [0, 300] 0.003322 0.04419 1.000000 1 0
-f4 bytes – – – – – – –
+c64 bytes – – – – – – –
 new only in B – – – – – – –
 31 tensors: 15 identical, 14 differ, 1 only in A, 1 only in B`)
 	got = regexp.MustCompile(`\[100\] \S+ \S+ \S+`).ReplaceAllString(got, "[100] ODD")
@@ -280,7 +280,7 @@ func TestDiffTolerance(t *testing.T) {
 	quiet("2 tensors: 2 within 1", "--filter", "{ids,normal}", "--tolerance=1")
 	for _, args := range [][]string{
 		{"--filter", "ids", "--tolerance", "0.999"}, {"--filter", "odd", "--tolerance", "inf"}, {"--filter", "u8"}, {"--filter", "zeros"},
-		{"--filter", "new", "--tolerance", "inf"}, {"--filter", "extreme", "--tolerance", "inf"}, {"--filter", "f4", "--tolerance", "inf"},
+		{"--filter", "new", "--tolerance", "inf"}, {"--filter", "extreme", "--tolerance", "inf"}, {"--filter", "c64", "--tolerance", "inf"},
 		{"--filter", "edges", "--tolerance", "inf"},
 	} {
 		r := tensormap(append([]string{"diff", surveyA, surveyB}, args...)...)
@@ -297,14 +297,14 @@ func TestDiffTolerance(t *testing.T) {
 }
 
 func TestDiffJSON(t *testing.T) {
-	r := tensormap("diff", surveyA, surveyB, "--json", "--filter", "{ids,allnan,new,f4}")
+	r := tensormap("diff", surveyA, surveyB, "--json", "--filter", "{ids,allnan,new,c64}")
 	want := `{
   "a": "` + surveyA + `",
   "b": "` + surveyB + `",
   "tensors": [
     {"name":"allnan","differs":true,"a":{"dtype":"F32","shape":[3]},"b":{"dtype":"F32","shape":[3]},"same_elements":false,"values":{"differing":1,"lost":1,"lost_at":[1],"max_abs":0,"max_rel":0,"rmse":0,"cosine":null}},
     {"name":"ids","differs":true,"a":{"dtype":"I64","shape":[1,512]},"b":{"dtype":"I64","shape":[512]},"same_elements":false,"values":{"differing":1,"lost":0,"max_abs":1,"max_abs_at":[0,300],"max_rel":0.0033222591362126247,"max_rel_at":[0,300],"rmse":0.04419417382415922,"cosine":COSINE}},
-    {"name":"f4","differs":true,"a":{"dtype":"F4","shape":[16]},"b":{"dtype":"F4","shape":[16]},"same_elements":false,"values":null},
+    {"name":"c64","differs":true,"a":{"dtype":"C64","shape":[1]},"b":{"dtype":"C64","shape":[1]},"same_elements":false,"values":null},
     {"name":"new","differs":true,"a":null,"b":{"dtype":"F32","shape":[2]},"same_elements":false,"values":null}
   ],
   "differ": true,

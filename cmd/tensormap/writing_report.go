@@ -125,7 +125,7 @@ func withAdvice(err error, o *convert.Options) error {
 	case !errors.As(err, &part):
 		return err
 	case part.DType.Kind() == layout.KindFloat:
-		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
+		return fmt.Errorf("%w; --plain-f8 takes %v for weights, --keep GLOB copies tensors as they are", err, part.DType)
 	case o.Format == layout.GGUF:
 		return fmt.Errorf("%w; --keep GLOB copies tensors as they are", err)
 	}

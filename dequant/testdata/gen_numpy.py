@@ -5,7 +5,7 @@
     python gen_numpy.py
 
 <TYPE>.gold is as gen_gguf.py has it: u32 n, n bytes of blocks, then the float32 values. For
-the OFP8 types these are all 256 codes, which ml_dtypes converts; for Q8_1 they are random blocks.
+floats of 8 bits or fewer these are all codes, which ml_dtypes converts; for Q8_1 they are random blocks.
 
 <TYPE>.scaled holds u32 n, n bytes of input, then the float32 values scale * (q - zero). The
 input is records of a float32 scale, an int64 zero point and 256 integers q. Little-endian.
@@ -28,6 +28,13 @@ rng = np.random.default_rng(20261121)
 def ofp8(name, dtype):
     codes = np.arange(256, dtype=np.uint8)
     write(name + ".gold", codes.tobytes(), codes.view(dtype).astype("<f4").tobytes())
+
+
+def small(name, dtype, bits):
+    """Every code in every place of a block. ml_dtypes has a code in each byte; here they lie without gaps, the first in the lowest bits."""
+    codes = np.concatenate([np.roll(np.arange(1 << bits, dtype=np.uint8), k) for k in range(4)])
+    packed = np.packbits((codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1, bitorder="little")
+    write(name + ".gold", packed.tobytes(), codes.view(dtype).astype("<f4").tobytes())
 
 
 def q8_1():
@@ -64,6 +71,12 @@ def write(name, head, tail):
 
 ofp8("F8_E4M3", ml_dtypes.float8_e4m3fn)
 ofp8("F8_E5M2", ml_dtypes.float8_e5m2)
+ofp8("F8_E8M0", ml_dtypes.float8_e8m0fnu)
+ofp8("F8_E4M3FNUZ", ml_dtypes.float8_e4m3fnuz)
+ofp8("F8_E5M2FNUZ", ml_dtypes.float8_e5m2fnuz)
+small("F6_E2M3", ml_dtypes.float6_e2m3fn, 6)
+small("F6_E3M2", ml_dtypes.float6_e3m2fn, 6)
+small("F4", ml_dtypes.float4_e2m1fn, 4)
 q8_1()
 for bits in (8, 16, 32, 64):
     scaled(bits)

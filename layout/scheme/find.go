@@ -303,7 +303,7 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 }
 
 // kind is a set of types that codes have.
-type kind uint8
+type kind uint16
 
 const (
 	float8 kind = 1 << iota
@@ -314,13 +314,19 @@ const (
 	shorts      // I16
 	longs       // I64
 	blocks      // NVFP4
+	float4      // F4, whose shape counts codes
+	float6      // F6_E2M3, F6_E3M2
 
 	kindBits = iota
+
+	// lonely are types whose values mean nothing without a scale.
+	lonely = float4 | float6 | float8
 )
 
 var kinds = [256]kind{
 	layout.F8_E4M3: float8, layout.F8_E5M2: float8, layout.F8_E4M3FNUZ: float8, layout.F8_E5M2FNUZ: float8,
 	layout.U8: bytes8, layout.I8: ints8, layout.I32: words, layout.U32: uwords, layout.I16: shorts, layout.I64: longs, layout.NVFP4: blocks,
+	layout.F4: float4, layout.F6_E2M3: float6, layout.F6_E3M2: float6,
 }
 
 // finder finds the weights of one checkpoint.
@@ -431,7 +437,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return nil
 		}
 	}
-	if k == float8 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks")) { // .qweight too
+	if k&lonely != 0 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks")) { // .qweight too
 		f.alone = append(f.alone, i)
 	}
 	return nil
@@ -502,7 +508,7 @@ func (f *finder) leftOver() error {
 		t := &f.tensors[i]
 		switch {
 		case f.Of != nil && f.Of[i] != 0:
-		case kinds[t.DType] != float8:
+		case kinds[t.DType]&lonely == 0:
 			conf, err := f.configuration()
 			if err != nil {
 				return err
@@ -517,6 +523,8 @@ func (f *finder) leftOver() error {
 			if why[t.DType] = cmp.Or(why[t.DType], f.refused); why[t.DType] == 0 {
 				why[t.DType] = f.note(finding{err: misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)})
 			}
+		case kinds[t.DType] != float8 && f.companionOf(t.Name) != nil:
+			f.reject(i, unsupported("%v beside %s, which does not tell its scales", t.DType, layout.Quote(f.companionOf(t.Name))))
 		case len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"):
 			left = append(left, i)
 			if why[t.DType] == 0 {
@@ -755,7 +763,7 @@ func (t *Table) alike(a, b []Part, c *convention) bool {
 
 // suspects returns the conventions that codes of kind k may follow.
 func (f *finder) suspects(k kind) []suspect {
-	list := &f.may[bits.TrailingZeros8(uint8(k))]
+	list := &f.may[bits.TrailingZeros16(uint16(k))]
 	if *list == nil {
 		*list = []suspect{}
 		for i := range conventions {

@@ -402,10 +402,31 @@ func (s *shaping) nvfp4Packed() error { return s.nvfp4(layout.CodeE2M1, Divides)
 func (s *shaping) nvfp4ModelOpt() error { return s.nvfp4(layout.CodeE2M1Plus, Multiplies) }
 
 func (s *shaping) nvfp4(code layout.Code, g Global) error {
-	if err := s.nibbles(code, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
+	if err := s.pairs(code, 16, layout.F8_E4M3); err != nil {
 		return err
 	}
 	return s.global(g)
+}
+
+// nvfp4Alone finds the form of F4 with scales that are floats of 8 bits, and no scale of these.
+func (s *shaping) nvfp4Alone() error {
+	if s.part(GlobalScale) != nil {
+		return unsupported("F4 with the scale %s and the scale %s of scales", s.name(Scale), s.name(GlobalScale))
+	}
+	return s.pairs(layout.CodeE2M1, 16, layout.F8_E4M3)
+}
+
+// pairs finds what nibbles does, by the shape of the tensor of codes. F4 counts its codes, other types count bytes.
+func (s *shaping) pairs(code layout.Code, group uint64, scaleType layout.DType) error {
+	codes := s.part(Codes)
+	shape := s.dims(codes)
+	if n := len(shape) - 1; codes.DType == layout.F4 && n >= 0 {
+		if shape[n]%2 != 0 {
+			return misfit("codes %s with rows of %d, which fill no bytes", s.name(Codes), shape[n])
+		}
+		shape[n] /= 2
+	}
+	return s.nibbles(code, shape, group, scaleType)
 }
 
 func (s *shaping) nvfp4GGUF() error {
@@ -425,7 +446,7 @@ func (s *shaping) nvfp4GGUF() error {
 }
 
 func (s *shaping) mxfp4Packed() error {
-	return s.nibbles(layout.CodeE2M1, s.dims(s.part(Codes)), 32, layout.F8_E8M0)
+	return s.pairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
 func (s *shaping) mxfp4Blocks() error {

@@ -37,7 +37,7 @@ class T:
         self.values = values
         self.dtype = dtype or NAMES[values.dtype.str[1:]]
         self.raw = values.tobytes() if raw is None else raw
-        self.shape = [2 * len(raw)] if values is None else list(values.shape)
+        self.shape = [len(raw) // 8] if values is None else list(values.shape)
 
 
 def f32(*v):
@@ -86,7 +86,7 @@ def model_a():
         "u64": T(np.array([2**63, 2**24, 3], "<u8")),
         "f64": T(np.array([1e300, -1e-300, np.nan, np.inf, 0.1])),
         "f64exact": T(np.array([0.5, -0.25, 2.0**100, np.nan])),
-        "f4": T(None, "F4", bytes(range(8))),
+        "c64": T(None, "C64", bytes(range(8))),
     }
 
 
@@ -112,7 +112,7 @@ def model_b(a):
     b["i8"] = T(a["u8"].values.reshape(256).view("<i1"))
     b["allnan"] = T(np.array([np.nan, 1, np.nan], "<f4"))
     b["constant"] = T(np.zeros((2, 5), "<f4"))
-    b["f4"] = T(None, "F4", bytes(8))
+    b["c64"] = T(None, "C64", bytes(8))
     del b["extreme"]
     b["new"] = f32(1, 2)
     return b
