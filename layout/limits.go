@@ -13,7 +13,7 @@ type Limits struct {
 	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
 	Rank        uint64 // dimensions of one tensor: 64
 	Depth       uint64 // nesting of JSON: 64
-	Argon2KiB   uint64 // memory that deriving a key from a passphrase may take, in KiB: 262,144
+	Argon2KiB   uint64 // memory that deriving a key from a passphrase may take, in KiB: 262,144. Memory times passes may be four times that
 
 	expected *expected // what is known of the file's tensors, or nil: see Roster
 }

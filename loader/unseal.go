@@ -22,6 +22,7 @@ type keyring struct {
 
 	mu      sync.Mutex
 	secrets map[string]Secret
+	of      *sealed.Encryption // of the first file, which is authentic before another is opened
 }
 
 func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
@@ -100,7 +101,16 @@ func (k *keyring) cipher(ctx context.Context, e *sealed.Encryption) (*sealed.Cip
 	if err != nil {
 		return nil, err
 	}
-	return e.Cipher(secret)
+	k.mu.Lock()
+	if k.of == nil {
+		k.of = e
+	}
+	of := k.of
+	k.mu.Unlock()
+	if !e.SameSecret(of) { // no key is derived as a shard alone says
+		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
+	}
+	return e.Cipher(ctx, secret)
 }
 
 func wrongKey(f layout.Format) error {

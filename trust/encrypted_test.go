@@ -675,12 +675,12 @@ func TestSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := p.Key(&sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1})
+		k, err := p.Key(t.Context(), &sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Wipe()
-		if _, err := p.Key(&sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}); !errors.Is(err, layout.ErrKey) {
+		if _, err := p.Key(t.Context(), &sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}); !errors.Is(err, layout.ErrKey) {
 			t.Errorf("wiped: %v", err)
 		}
 		return k

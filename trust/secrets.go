@@ -2,13 +2,13 @@ package trust
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"sync"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/sealed"
 	"golang.org/x/crypto/argon2"
@@ -19,45 +19,123 @@ import (
 type Passphrase struct {
 	mu      sync.Mutex
 	text    []byte
-	derived map[sealed.Argon2][]byte
+	derived map[sealed.Argon2]*derivation
+	argon2  func(text, salt []byte, time, memoryKiB uint32, threads uint8, size uint32) []byte
 }
+
+// derivation is a key that is being derived, or was.
+type derivation struct {
+	done chan struct{} // closed once key is there
+	key  []byte
+}
+
+// deriving has room for the derivations that run at a time in this process. Nothing can interrupt one.
+var deriving = make(chan struct{}, 4)
+
+// mostDerived is how many keys a passphrase keeps. Files of strangers may each have parameters of their own.
+const mostDerived = 64
 
 // NewPassphrase returns the secret that text is; its bytes count as they are. An empty one is ErrKey.
 func NewPassphrase(text []byte) (*Passphrase, error) {
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%w: an empty passphrase", ErrKey)
 	}
-	return &Passphrase{text: bytes.Clone(text), derived: make(map[sealed.Argon2][]byte)}, nil
+	return &Passphrase{text: bytes.Clone(text), derived: make(map[sealed.Argon2]*derivation), argon2: argon2.IDKey}, nil
 }
 
 // Key returns a copy of the derived key. Deriving takes as much memory and time as the parameters say, which the
-// reader of the file has bounded. Files that were sealed with a key are layout.ErrKey.
-func (p *Passphrase) Key(a *sealed.Argon2) ([]byte, error) {
+// reader of the file has bounded. Others wait only for a derivation of the same parameters, or if four
+// are running in the process. Key returns when ctx ends; a derivation that was begun goes on in the
+// background, and its key serves the next call. Files that were sealed with a key are ErrKey.
+func (p *Passphrase) Key(ctx context.Context, a *sealed.Argon2) ([]byte, error) {
 	if a == nil {
-		return nil, fmt.Errorf("%w: the files were sealed with a key, not with a passphrase", layout.ErrKey)
+		return nil, fmt.Errorf("%w: the files were sealed with a key, not with a passphrase", ErrKey)
+	}
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	for {
+		d, err := p.derivation(ctx, *a)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-d.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		p.mu.Lock()
+		key, is := bytes.Clone(d.key), p.derived[*a] == d
+		p.mu.Unlock()
+		if is { // else it was wiped, or had to make room
+			return key, nil
+		}
+	}
+}
+
+// derivation returns the derivation for the parameters. It begins one as soon as there is room for it.
+func (p *Passphrase) derivation(ctx context.Context, a sealed.Argon2) (*derivation, error) {
+	p.mu.Lock()
+	d, err := p.known(a)
+	p.mu.Unlock()
+	if err = cmp.Or(err, context.Cause(ctx)); d != nil || err != nil {
+		return d, err
+	}
+	select {
+	case deriving <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if d, err := p.known(a); d != nil || err != nil {
+		<-deriving
+		return d, err
+	}
+	for other, d := range p.derived {
+		if len(p.derived) >= mostDerived && d.key != nil {
+			clear(d.key)
+			delete(p.derived, other)
+		}
+	}
+	d = &derivation{done: make(chan struct{})}
+	p.derived[a] = d
+	go p.derive(d, a, bytes.Clone(p.text))
+	return d, nil
+}
+
+// known returns the derivation for the parameters, if one was begun. The caller holds p.mu.
+func (p *Passphrase) known(a sealed.Argon2) (*derivation, error) {
 	if p.text == nil {
-		return nil, fmt.Errorf("%w: the passphrase was wiped", layout.ErrKey)
+		return nil, fmt.Errorf("%w: the passphrase was wiped", ErrKey)
 	}
-	key := p.derived[*a]
-	if key == nil {
-		key = argon2.IDKey(p.text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, sealed.KeySize)
-		p.derived[*a] = key
+	return p.derived[a], nil
+}
+
+// derive makes the key of d, unless the passphrase is wiped before it is there.
+func (p *Passphrase) derive(d *derivation, a sealed.Argon2, text []byte) {
+	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, sealed.KeySize)
+	clear(text)
+	p.mu.Lock()
+	if p.derived[a] == d {
+		d.key = key
+	} else {
+		clear(key)
 	}
-	return bytes.Clone(key), nil
+	p.mu.Unlock()
+	<-deriving
+	close(d.done)
 }
 
 // Wipe clears the passphrase and the keys derived from it. Models that are open are not affected. Go may have
-// left copies elsewhere, on stacks and in the state of ciphers.
+// left copies elsewhere, on stacks and in the state of ciphers. A derivation that runs clears its copy at its end.
 func (p *Passphrase) Wipe() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.text)
 	p.text = nil
-	for a, key := range p.derived {
-		clear(key)
+	for a, d := range p.derived {
+		clear(d.key)
 		delete(p.derived, a)
 	}
 }

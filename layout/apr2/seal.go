@@ -2,6 +2,7 @@ package apr2
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"iter"
 
@@ -30,7 +31,7 @@ func (s *Sealer) begin(block uint64) (*sealed.Encryption, *sealed.Cipher, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := e.Cipher(s.Secret)
+	c, err := e.Cipher(context.Background(), s.Secret) // the parameters are the caller's own
 	return e, c, err
 }
 

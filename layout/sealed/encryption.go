@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -74,12 +75,28 @@ func NewArgon2() *Argon2 {
 // mostPasses is the most time and threads of Argon2id.
 const mostPasses = 16
 
+// mostWork is how many times a derivation may pass over as much memory as the reader's limit allows. So
+// the default limit, 256 MiB, allows 4 passes over all of it, and 16 over 64 MiB.
+const mostWork = 4
+
+// Check returns an error for parameters that no file may have.
+func (a *Argon2) Check() error {
+	if a.Time < 1 || a.Time > mostPasses || a.Threads < 1 || a.Threads > mostPasses || a.MemoryKiB < 8*uint32(a.Threads) {
+		return fmt.Errorf("%w: argon2 with time %d, %d KiB and %d threads: time and threads are 1 to %d, and a thread has 8 KiB or more",
+			layout.ErrLimit, a.Time, a.MemoryKiB, a.Threads, mostPasses)
+	}
+	return nil
+}
+
 // NewEncryption returns the object for a file, or for a manifest if block is 0, with a salt of its own.
 func NewEncryption(block uint64, argon2 *Argon2, keyID string) (*Encryption, error) {
 	e := &Encryption{BlockSize: block, Salt: make([]byte, 32), KDF: HKDF, Argon2: argon2, KeyID: keyID}
 	rand.Read(e.Salt)
 	if argon2 != nil {
 		e.KDF = Argon2id
+		if err := argon2.Check(); err != nil { // or nobody could read the file
+			return nil, err
+		}
 	}
 	switch {
 	case block != 0 && !blockOK(block):
@@ -185,6 +202,9 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 		js.Fail(memoryAt, layout.ErrLimit, "argon2.memory_kib is %d, not %d to %d", memory, least, lim.Argon2KiB)
 	}
 	a.MemoryKiB = uint32(memory)
+	if work := uint64(a.Time) * memory; (work+mostWork-1)/mostWork > lim.Argon2KiB {
+		js.Fail(memoryAt, layout.ErrLimit, "argon2.time %d times memory_kib %d is more than %d times %d", a.Time, memory, mostWork, lim.Argon2KiB)
+	}
 }
 
 // StoredBytes returns how many bytes n bytes of content take when they are sealed in blocks.
@@ -206,15 +226,16 @@ func ContentBytes(n, block uint64) (content uint64, ok bool) {
 // Secret opens what was sealed with it: a [Key], or a passphrase of package trust.
 type Secret interface {
 	// Key returns a copy of the key from which the keys of files are derived. argon2 is nil if the files
-	// were sealed with a key. The other kind of secret is layout.ErrKey.
-	Key(argon2 *Argon2) ([]byte, error)
+	// were sealed with a key. The other kind of secret is layout.ErrKey. The parameters are those of a file
+	// that nobody has authenticated yet: without the key that cannot be done.
+	Key(ctx context.Context, argon2 *Argon2) ([]byte, error)
 }
 
 // Key is a secret of 32 bytes.
 type Key []byte
 
 // Key returns a copy of k.
-func (k Key) Key(argon2 *Argon2) ([]byte, error) {
+func (k Key) Key(_ context.Context, argon2 *Argon2) ([]byte, error) {
 	switch {
 	case argon2 != nil:
 		return nil, fmt.Errorf("%w: the files were sealed with a passphrase, not with a key", layout.ErrKey)
@@ -227,9 +248,9 @@ func (k Key) Key(argon2 *Argon2) ([]byte, error) {
 // Cipher seals and opens the blocks of one file. It is safe for concurrent use.
 type Cipher struct{ AEAD cipher.AEAD }
 
-// Cipher derives the file's key from secret.
-func (e *Encryption) Cipher(secret Secret) (*Cipher, error) {
-	key, err := secret.Key(e.Argon2)
+// Cipher derives the file's key from secret. It returns when ctx ends.
+func (e *Encryption) Cipher(ctx context.Context, secret Secret) (*Cipher, error) {
+	key, err := secret.Key(ctx, e.Argon2)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,8 @@ func TestParseEncryption(t *testing.T) {
 		{`"time":3`, `"time":17`, "argon2.time", layout.ErrLimit},
 		{`"threads":4`, `"threads":17`, "argon2.threads", layout.ErrLimit},
 		{`"threads":4`, `"threads":"4"`, "integer", layout.ErrInvalid},
+		{`"time":3,"memory_kib":65536`, `"time":5,"memory_kib":262144`, "argon2.time 5 times", layout.ErrLimit},
+		{`"time":3,"memory_kib":65536`, `"time":16,"memory_kib":65537`, "argon2.time 16 times", layout.ErrLimit},
 		{`"memory_kib":65536`, `"memory_kib":31`, "argon2.memory_kib", layout.ErrLimit},
 		{`"memory_kib":65536`, `"memory_kib":262145`, "argon2.memory_kib", layout.ErrLimit},
 		{`"memory_kib":65536`, `"memory_kib":4294967296`, "argon2.memory_kib", layout.ErrLimit},
@@ -101,7 +103,7 @@ func TestCipher(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Salt = make([]byte, 32)
-		c, err := e.Cipher(Key(bytes.Repeat([]byte{key}, KeySize)))
+		c, err := e.Cipher(t.Context(), Key(bytes.Repeat([]byte{key}, KeySize)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +151,7 @@ func FuzzEncryption(f *testing.F) {
 				t.Fatalf("%+v", a)
 			}
 			sum := sha256.Sum256(text)
-			c, err := (&Encryption{Salt: e.Salt}).Cipher(Key(sum[:]))
+			c, err := (&Encryption{Salt: e.Salt}).Cipher(t.Context(), Key(sum[:]))
 			if err != nil {
 				t.Fatal(err)
 			}
