@@ -3,5 +3,5 @@ package remote
 // MostAtClose is mostAtClose, for tests to lower.
 var MostAtClose = &mostAtClose
 
-// MostFiles is mostFiles, for tests to lower.
-var MostFiles = &mostFiles
+// MostNames is mostNames, for tests to lower.
+var MostNames = &mostNames

@@ -43,6 +43,7 @@ type folder struct {
 	dir      rooted.Path
 	filling  *filling // nil without Options.Fill
 	unpacked int64    // bytes of archives of configuration
+	taken    names    // by what layers and archives list
 
 	mu    sync.Mutex
 	begun []*file // incomplete files whose beginning was in the cache

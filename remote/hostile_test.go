@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,5 +239,69 @@ func TestOneContent(t *testing.T) {
 	hubtest.New(t, files)
 	if err := refused(t, "hf://org/model"); !errors.Is(err, layout.ErrDuplicate) || !strings.Contains(err.Error(), "are one file") {
 		t.Error(err)
+	}
+}
+
+// TestEndlessListing: names of files are a server's word too. Those of all pages of a listing have one bound, whatever lists them.
+func TestEndlessListing(t *testing.T) {
+	defer func(most int) { *remote.MostNames = most }(*remote.MostNames)
+	*remote.MostNames = 1 << 20
+	long := strings.Repeat("x", 10_000)
+	var sent atomic.Int64
+	serve := func(text func(page, file int) string, before, between string, after func(page int) string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "/revision/") {
+				fmt.Fprintf(w, `{"sha":"%040x"}`, 1)
+				return
+			}
+			page, _ := strconv.Atoi(r.FormValue("continuation-token"))
+			w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?continuation-token=%d>; rel="next"`, r.Host, r.URL.Path, page+1))
+			files := make([]string, 20)
+			for i := range files {
+				files[i] = text(page, i)
+			}
+			n, _ := fmt.Fprint(w, before, strings.Join(files, between), after(page))
+			sent.Add(int64(n))
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	for source, start := range map[string]func() (address string){
+		"hub": func() string {
+			t.Setenv("HF_ENDPOINT", serve(func(page, i int) string {
+				return fmt.Sprintf(`{"type":"file","path":"%d-%d-%s","size":1,"oid":"%040x"}`, page, i, long, 1)
+			}, "[", ",", func(int) string { return "]" }).URL)
+			return "hf://org/model"
+		},
+		"bucket": func() string {
+			t.Setenv("AWS_ENDPOINT_URL", serve(func(page, i int) string {
+				return fmt.Sprintf(`<Contents><Key>%d-%d-%s</Key><Size>1</Size><ETag>"1"</ETag></Contents>`, page, i, long)
+			}, "<ListBucketResult>", "", func(page int) string {
+				return fmt.Sprintf("<IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken></ListBucketResult>", page+1)
+			}).URL)
+			return "s3://bucket/"
+		},
+		"archives": func() string {
+			var b bytes.Buffer
+			w := tar.NewWriter(&b)
+			for i := range 200 {
+				if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint(i, long)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.Close()
+			return newRegistry(t, layer{weightTar, "", b.Bytes()}).address("oci")
+		},
+	} {
+		t.Run(source, func(t *testing.T) {
+			newCaches(t)
+			sent.Store(0)
+			if err := refused(t, start()); !errors.Is(err, httprange.ErrResponse) || !strings.Contains(err.Error(), "names") || len(err.Error()) > 1000 {
+				t.Errorf("%.1000v", err)
+			}
+			if n := sent.Load(); n > 2<<20 {
+				t.Errorf("%d bytes came", n)
+			}
+		})
 	}
 }

@@ -241,13 +241,14 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 		}
 	}
 	kept = tree{1, make(map[string]entry)}
+	var taken names
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
 		if pages == mostPages {
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
 		}
 		var err error
-		if address, err = h.ask(ctx, address, &page{kept.Files}); err != nil {
+		if address, err = h.ask(ctx, address, &page{kept.Files, &taken}); err != nil {
 			return nil, err
 		}
 	}
@@ -258,13 +259,35 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	return kept.Files, h.keep(listing, text)
 }
 
-// mostPages and mostFiles bound a listing.
+// mostPages bounds a listing.
 const mostPages = 1000
 
-var mostFiles = 1 << 20
+// mostNames bounds what the names in a listing take, in bytes: of all its pages, whatever its source.
+var mostNames = 64 << 20
+
+// leastName is what a file counts for beside its texts: what is made of it takes more than that.
+const leastName = 256
+
+// names counts what the files of a listing have taken of mostNames.
+type names int
+
+// take counts a file.
+func (n *names) take(texts ...string) error {
+	*n += leastName
+	for _, text := range texts {
+		*n += names(len(text))
+	}
+	if int(*n) > mostNames {
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, mostNames, leastName)
+	}
+	return nil
+}
 
 // page is one of a listing as the API sends it.
-type page struct{ files map[string]entry }
+type page struct {
+	files map[string]entry
+	taken *names
+}
 
 // UnmarshalJSON adds the files of a page.
 func (p *page) UnmarshalJSON(text []byte) error {
@@ -287,9 +310,10 @@ func (p *page) UnmarshalJSON(text []byte) error {
 		if f.LFS != nil {
 			e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
 		}
-		if p.files[f.Path] = e; len(p.files) > mostFiles {
-			return fmt.Errorf("a listing of more than %d files", mostFiles)
+		if err := p.taken.take(f.Path, e.BlobID, e.LFSSHA256, e.XetHash); err != nil {
+			return err
 		}
+		p.files[f.Path] = e
 		return e.plausible(f.Path)
 	})
 }

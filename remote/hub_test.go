@@ -444,20 +444,6 @@ func TestHostileListing(t *testing.T) {
 	}
 }
 
-// A listing is the server's word too: it takes no more memory than so many files.
-func TestEndlessListing(t *testing.T) {
-	defer func(most int) { *remote.MostFiles = most }(*remote.MostFiles)
-	*remote.MostFiles = 4
-	h := hubtest.New(t, sharded())
-	h.PageSize = 2
-	if _, err := remote.Open(t.Context(), "hf://org/model", nil); !errors.Is(err, httprange.ErrResponse) {
-		t.Error(err)
-	}
-	if requests := h.Take(); len(requests) > 4 {
-		t.Errorf("%d requests", len(requests))
-	}
-}
-
 // An address that is none may hold a password all the same.
 func TestUserInAddress(t *testing.T) {
 	for _, address := range []string{"oci://me:secret@host/model:v1", "ollama://me:secret@host/a/b", "s3://KEY:secret@bucket/key"} {

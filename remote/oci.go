@@ -111,7 +111,7 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 
 // add adds a file whose content has a place of our own, but for a path that it has already.
 func (d *folder) add(name string, o object) error {
-	if err := checkName(name); err != nil {
+	if err := cmp.Or(checkName(name), d.taken.take(name)); err != nil {
 		return err
 	}
 	if old, ok := d.objects[name]; ok && old.id != o.id {

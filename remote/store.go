@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/httprange"
 )
 
 // Store is a bucket of objects that another package speaks to. S3 is one of this package; remote/blob,
@@ -128,9 +127,10 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 		}
 		return l.Objects, l.Folders, nil
 	}
+	var taken names
 	for object, err := range s.List(ctx, prefix) {
-		if err == nil && len(l.Objects)+len(l.Folders) == mostFiles {
-			err = fmt.Errorf("%w: a listing of more than %d objects", httprange.ErrResponse, mostFiles)
+		if err == nil {
+			err = taken.take(object.Name, object.Version)
 		}
 		if err != nil {
 			return nil, nil, err
