@@ -104,10 +104,10 @@ func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t la
 		}
 		a.members = append(a.members, member{name, off, h.Size})
 		return d.add(name, object{
-			size: h.Size, id: identity(layer.origin+" sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)),
+			size: h.Size, id: identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)), origin: layer.origin,
 			check: func(ctx context.Context, r io.Reader) error { return a.check(ctx, name, r) },
-			connect: func(ctx context.Context) (Source, error) {
-				s, err := layer.connect(ctx)
+			connect: func(ctx context.Context, version string) (Source, error) {
+				s, err := layer.connect(ctx, version)
 				return part{s, off, h.Size}, err
 			},
 		})
@@ -218,6 +218,9 @@ type part struct {
 	Source
 	off, size int64
 }
+
+// Version returns that of the other source.
+func (p part) Version() string { return versionOf(p.Source) }
 
 // ReadAt implements io.ReaderAt.
 func (p part) ReadAt(b []byte, off int64) (int, error) {

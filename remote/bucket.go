@@ -207,7 +207,5 @@ func (b *bucket) explain(err error) error {
 
 // Connect returns the source of an object. It asks for nothing yet.
 func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
-	o := b.http
-	o.ETag = of.Version
-	return openSource(ctx, b.url(key), o, of.Size, b.explain)
+	return openSource(ctx, b.url(key), b.http, of.Size, of.Version, b.explain)
 }

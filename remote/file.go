@@ -180,13 +180,38 @@ func (f *file) ask(ctx context.Context) (Source, error) {
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	if f.source == nil {
-		source, err := f.connect(ctx)
+		version := ""
+		if f.part != nil {
+			version = f.part.Version()
+		}
+		source, err := f.connect(ctx, version)
 		if err != nil {
 			return nil, err
 		}
 		f.source = source
 	}
 	return f.source, nil
+}
+
+// Version returns what tells the version of the bytes that the file has, or will have, from others: see versionOf.
+func (f *file) Version() string {
+	switch {
+	case f.whole != nil:
+		return wholeVersion
+	case f.part != nil:
+		return f.part.Version()
+	}
+	return f.sourceVersion()
+}
+
+// wholeVersion is that of content whose digest is compared.
+const wholeVersion = "whole"
+
+// sourceVersion returns what the server says of the version that it sends.
+func (f *file) sourceVersion() string {
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	return versionOf(f.source)
 }
 
 // fill brings all that is missing, and gives the file its final place.
@@ -250,8 +275,8 @@ func (f *file) Close() (err error) {
 		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.doubtful.Load() {
 			err = f.part.Remove()
 		} else if whole && f.object.size <= mostAtClose {
-			if err = f.move(context.Background(), f, false); errors.Is(err, errBusy) {
-				err = nil // huggingface_hub has it for as long as it downloads
+			if err = f.move(context.Background(), f, false); errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOther) {
+				err = nil // huggingface_hub has it for as long as it downloads, or another process brings it
 			} else if err != nil {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}

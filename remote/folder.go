@@ -152,8 +152,11 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	if d.opts.NoCache || o.id == "" {
 		return f, nil
 	}
-	f.part, err = d.partOf(o, f.fetch)
+	f.part, err = d.partOf(o, f.fetch, f.sourceVersion)
 	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill
+		if d.opts.fresh {
+			return nil, fmt.Errorf("%s: %w", o.name, err)
+		}
 		d.opts.full(o.name)(err)
 		return f, nil
 	}
@@ -168,8 +171,12 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	return f, nil
 }
 
-// partOf opens the incomplete file of content whose bytes fetch brings.
-func (d *folder) partOf(o object, fetch sparse.Fetch) (*sparse.File, error) {
+// partOf opens the incomplete file of content whose bytes fetch brings. version tells which version they are of, unless the
+// content's id does.
+func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
+	if o.origin == "" {
+		version = nil
+	}
 	var asked *atomic.Int64
 	if d.filling != nil { // which gives way to reads of all files
 		asked = &d.filling.asked
@@ -179,7 +186,7 @@ func (d *folder) partOf(o object, fetch sparse.Fetch) (*sparse.File, error) {
 		return nil, err
 	}
 	return sparse.Open(dir.Join(o.partial()), sparse.Options{
-		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.full(o.name), Asked: asked,
+		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.full(o.name), Asked: asked, Version: version,
 	})
 }
 
@@ -233,11 +240,12 @@ func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error)
 	return m, err
 }
 
-// twice calls read. If what it read is malformed, and the cache has other bytes than the server, twice calls it
-// once more.
+// twice calls read. If the cache had another version than the server, or another process has begun anew, twice calls it once
+// more. It also does so if what it read is malformed, and the cache has other bytes than the server.
 func (d *folder) twice(ctx context.Context, read func() error) error {
 	err := read()
-	if (errors.As(err, new(*layout.FormatError)) || errors.Is(err, tar.ErrHeader)) && d.removeWrong(ctx) {
+	malformed := errors.As(err, new(*layout.FormatError)) || errors.Is(err, tar.ErrHeader)
+	if malformed && d.removeWrong(ctx) || errors.Is(err, mmapio.ErrChanged) || errors.Is(err, sparse.ErrOther) {
 		return read()
 	}
 	return err
@@ -263,9 +271,9 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 			if err == nil {
 				err = errors.Join(source.ReadVector(ctx, [][]byte{now}, 0), f.part.ReadVector(ctx, [][]byte{kept}, 0))
 			}
-			if err == nil && !bytes.Equal(kept, now) {
+			if err == nil && !bytes.Equal(kept, now) || errors.Is(err, mmapio.ErrChanged) {
 				d.opts.logger().Warn("incomplete file in the cache is not what its server has", "file", f.Name())
-				removed = f.part.Remove() == nil || removed
+				removed = f.part.Drop() == nil || removed
 			}
 		}
 		f.release()
@@ -343,29 +351,39 @@ func (d *folder) fill(ctx context.Context, model string, names []string, progres
 		total += o.size
 	}
 	for _, name := range names {
-		f, err := d.open(ctx, name)
-		if err != nil {
-			return err
-		}
-		if by := d.opts.Loader.Trust; by != nil {
-			err = loader.KeepVerified(ctx, besideModel(model, name), f, uint64(f.Size()), by)
-		}
-		if err == nil {
-			err = f.fill(ctx, func(have, _ int64) {
+		var size int64
+		err := d.twice(ctx, func() (err error) {
+			size, err = d.fillOne(ctx, model, name, func(have, _ int64) {
 				if progress != nil {
 					progress(before+have, total)
 				}
 			})
-		}
-		f.Close()
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name(name), err)
 		}
-		if before += f.Size(); progress != nil {
+		if before += size; progress != nil {
 			progress(before, total)
 		}
 	}
 	return nil
+}
+
+// fillOne does what fill does, for one file, and returns its size.
+func (d *folder) fillOne(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if by := d.opts.Loader.Trust; by != nil {
+		err = loader.KeepVerified(ctx, besideModel(model, name), f, uint64(f.Size()), by)
+	}
+	if err == nil {
+		err = f.fill(ctx, progress)
+	}
+	return f.Size(), err
 }
 
 // besideModel returns the name of a file from the folder of the model on.

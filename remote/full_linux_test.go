@@ -2,7 +2,6 @@ package remote_test
 
 import (
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -55,8 +54,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	m.Close()
 	<-m.Done()
-	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err == nil || !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "no room") && !errors.Is(err, fs.ErrPermission) {
-		t.Error(err)
+	log = lockedBuffer{}
+	opts := &remote.Options{Loader: &loader.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+	if _, err := remote.Pull(t.Context(), "hf://org/model", opts); !errors.Is(err, syscall.ENOSPC) || log.String() != "" {
+		t.Errorf("%v, after %q", err, log.String())
 	}
 	// What is there is right.
 	m = open(t, "hf://org/model")
@@ -73,6 +74,9 @@ func TestFullFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, open(t, "hf://org/model"), h, "w0", "w3")
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
 }
 
 // Incomplete files lie beside their final place if that is on another file system. The cache lists and prunes them.

@@ -148,6 +148,8 @@ func (h *hub) explain(err error) error {
 	}
 	var means string
 	switch code := status.Header.Get("X-Error-Code"); {
+	case status.Elsewhere != "" && errors.Is(err, fs.ErrPermission):
+		means = "the storage refuses the address that the Hub has signed"
 	case code == "GatedRepo":
 		means = "the model is gated: ask for access on its page, and set HF_TOKEN"
 	case code == "RepoNotFound" && h.token == "":

@@ -143,7 +143,7 @@ func claimed(t *testing.T, byID map[string][]byte, complete map[string]bool) (ch
 			continue // killed before it began, or while it got its final name
 		}
 		const chunk = 64 << 10
-		name := marks[min(len(marks), 64+(len(data)+chunk-1)/chunk):]
+		name, version, versioned := bytes.Cut(marks[min(len(marks), 64+(len(data)+chunk-1)/chunk):], []byte{0})
 		content, ok := byID[string(name)]
 		if !ok || len(content) != len(data) {
 			t.Fatalf("%s, %q, has %d bytes", base, name, len(data))
@@ -152,7 +152,9 @@ func claimed(t *testing.T, byID map[string][]byte, complete map[string]bool) (ch
 			if marks[64+i] != 1 {
 				continue
 			}
-			chunks++
+			if chunks++; !versioned || !bytes.HasSuffix(version, []byte("\x00")) {
+				t.Errorf("%s: a chunk is claimed, but not its version: %q", base, version)
+			}
 			if end := min(len(data), (i+1)*chunk); !bytes.Equal(data[i*chunk:end], content[i*chunk:end]) {
 				t.Errorf("%s: chunk %d is claimed and has other bytes", base, i)
 			}

@@ -32,8 +32,9 @@ type object struct {
 	// check reads the content, and compares it with its digest. It is nil if there is none.
 	check func(ctx context.Context, r io.Reader) error
 	// connect returns the source. It is called when bytes are missing, and need not ask for any. ctx bounds what
-	// it asks, not the reads of the source.
-	connect func(ctx context.Context) (Source, error)
+	// it asks, not the reads of the source. With an origin, these are of the version, which versionOf has told of a
+	// source before, if that is not "".
+	connect func(ctx context.Context, version string) (Source, error)
 	place   place
 }
 
@@ -256,7 +257,7 @@ func (f *file) adopt(ctx context.Context) error {
 		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {
 			_, err := f.whole.ReadAt(p, off)
 			return err
-		})
+		}, func() string { return wholeVersion })
 		if err != nil {
 			return err
 		}

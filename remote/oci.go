@@ -15,6 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // ociAddress is an artifact in a registry.
@@ -85,7 +86,12 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.addLayers(ctx, d, m.Layers); err == nil {
+	if m.isOllama() {
+		err = r.addOllama(ctx, d, m, rooted.Path{})
+	} else {
+		err = r.addLayers(ctx, d, m.Layers)
+	}
+	if err == nil {
 		err = d.addIndex(ctx)
 	}
 	if err != nil {

@@ -107,7 +107,7 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = a.addLayers(ctx, r, d, m, store); err == nil {
+	if err = r.addOllama(ctx, d, m, store); err == nil {
 		err = d.addIndex(ctx)
 	}
 	if err != nil {
@@ -185,9 +185,14 @@ func (m *registryManifest) ollamaText() []byte {
 	return text
 }
 
-// addLayers adds all layers and the configuration. Their place is the store. Models are GGUF files, or
-// SafeTensors files of one tensor or a few each, beside their configuration.
-func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m *registryManifest, store rooted.Path) error {
+// isOllama reports whether the layers are those of a model of Ollama.
+func (m *registryManifest) isOllama() bool {
+	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
+}
+
+// addOllama adds all layers and the configuration. Their place is the store, or our own cache if that is none. Models are GGUF
+// files, or SafeTensors files of one tensor or a few each, beside their configuration.
+func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	for _, l := range m.Layers {
 		kind, known := strings.CutPrefix(l.MediaType, ollamaType)
@@ -224,8 +229,11 @@ func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m 
 	return d.nameTensors(ctx, tensors)
 }
 
-// inOllama returns the place of a layer in Ollama's store.
+// inOllama returns the place of a layer in Ollama's store, or none without a store.
 func inOllama(store rooted.Path, l descriptor) place {
+	if store.Dir == "" {
+		return place{}
+	}
 	return place{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
@@ -311,7 +319,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 			}
 			return o.check(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
 		},
-		connect: func(ctx context.Context) (Source, error) {
+		connect: func(ctx context.Context, _ string) (Source, error) {
 			f, err := d.openObject(ctx, o, file)
 			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err
 		},
@@ -336,6 +344,9 @@ func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error 
 	}
 	return nil
 }
+
+// Version returns that of what follows the text.
+func (j joined) Version() string { return versionOf(j.rest) }
 
 // Close closes what follows the text.
 func (j joined) Close() error { return j.rest.Close() }

@@ -50,10 +50,12 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// full returns a function that warns that the disk has no room for more of the file.
+// full returns a function that warns that the disk has no room for more of the file. Pull fails of that, and says so once.
 func (o *Options) full(name string) func(error) {
 	return func(err error) {
-		o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
+		if !o.fresh {
+			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
+		}
 	}
 }
 

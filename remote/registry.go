@@ -62,6 +62,9 @@ func (r *registry) address(kind, reference string) string {
 
 // explain adds what a refusal means.
 func (r *registry) explain(err error) error {
+	if status := new(httprange.StatusError); errors.As(err, &status) && status.Elsewhere != "" {
+		return err // of the storage, which has seen no credentials
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w (%s)", err, r.refused)
 	}
@@ -221,8 +224,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), origin: r.host, check: sha256Check(d.hex()), place: at,
-		connect: func(ctx context.Context) (Source, error) {
-			return openSource(ctx, r.address("blobs", d.Digest), r.http, d.Size, r.explain)
+		connect: func(ctx context.Context, version string) (Source, error) {
+			return openSource(ctx, r.address("blobs", d.Digest), r.http, d.Size, version, r.explain)
 		},
 	}
 }

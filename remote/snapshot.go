@@ -50,9 +50,9 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		blob := repository.Join("blobs", e.etag())
 		d.objects[name] = object{
 			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.check,
-			connect: func(ctx context.Context) (Source, error) {
+			connect: func(ctx context.Context, version string) (Source, error) {
 				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
-				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, h.explain)
+				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, version, h.explain)
 			},
 			place: place{
 				path: blob, named: d.path(name),
@@ -90,12 +90,12 @@ type explained struct {
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address. It asks for nothing yet.
-func openSource(ctx context.Context, address string, o httprange.Options, size int64, explain func(error) error) (Source, error) {
+// openSource returns the source of size bytes at an address, of a version if that is known. It asks for nothing yet.
+func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
 	}
-	o.Size = size
+	o.Size, o.Version = size, version
 	r, err := httprange.Open(ctx, address, &o)
 	if err != nil {
 		return nil, explain(err)

@@ -113,7 +113,7 @@ func textObject(content []byte) object {
 	hex := digestOf(content)[len("sha256:"):]
 	return object{
 		size: int64(len(content)), id: hex, check: sha256Check(hex),
-		connect: func(context.Context) (Source, error) { return text(content), nil },
+		connect: func(context.Context, string) (Source, error) { return text(content), nil },
 	}
 }
 

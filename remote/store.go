@@ -49,6 +49,14 @@ type Source interface {
 	io.Closer
 }
 
+// versionOf returns what tells the bytes that a source sends from those of other versions of its file, or "" if nothing does.
+func versionOf(s Source) string {
+	if v, ok := s.(interface{ Version() string }); ok {
+		return v.Version()
+	}
+	return ""
+}
+
 // OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
 func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
 	d, err := inStore(ctx, s, key, opts.withDefaults())
@@ -153,7 +161,7 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 
 // stored returns content that its version tells from other content at the key.
 func stored(s Store, key string, of StoredObject) object {
-	o := object{size: of.Size, connect: func(ctx context.Context) (Source, error) {
+	o := object{size: of.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {
 			return nil, errOffline
 		}

@@ -124,7 +124,7 @@ func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Re
 // is not kept. Offline r is nil.
 func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object {
 	var begun atomic.Bool
-	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context) (Source, error) {
+	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		switch {
 		case r == nil:
 			return nil, errOffline

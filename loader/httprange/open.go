@@ -39,9 +39,9 @@ type Options struct {
 	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
 	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
 	Size int64
-	// ETag, with Size, is the strong ETag of the version that the caller knows. Every request is for
+	// Version, with Size, is what the Version of another Reader has told, or a strong ETag. Every request is for
 	// that version.
-	ETag string
+	Version string
 	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have its bytes. A
 	// server that refuses that is asked for the beginning as well.
 	Peek bool
@@ -154,7 +154,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	}
 	r := newReader(u, opts)
 	if r.size = max(r.opts.Size, 0); r.size > 0 {
-		if known := (version{etag: r.opts.ETag, strength: StrongValidator}); known.strongETag() {
+		if known := parseVersion(r.opts.Version); known.strength == StrongValidator {
 			r.known.Store(&known)
 		}
 		r.begin(context.WithoutCancel(ctx))
@@ -242,7 +242,7 @@ func (r *Reader) Size() int64 { return r.size }
 // bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
 
-// Version returns what tells this version of the file from all others: its strong ETag, or else its date.
+// Version returns what tells this version of the file from all others: its strong ETag, or else its date, with the weak one.
 // It is empty if the server's validator is not a StrongValidator.
 func (r *Reader) Version() string { return r.version().text() }
 

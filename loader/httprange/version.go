@@ -63,9 +63,21 @@ func (v version) text() string {
 	case v.strongETag():
 		return v.etag
 	case v.strength == StrongValidator:
-		return v.modified
+		return strings.TrimSuffix(v.modified+"\n"+v.etag, "\n")
 	}
 	return ""
+}
+
+// parseVersion reads what text has returned.
+func parseVersion(text string) version {
+	v := version{etag: text, strength: StrongValidator}
+	if !v.strongETag() {
+		v.modified, v.etag, _ = strings.Cut(text, "\n")
+		if _, err := http.ParseTime(v.modified); err != nil {
+			v.strength = NoValidator
+		}
+	}
+	return v
 }
 
 // condition makes the server refuse req if the file is not of this version. A weak ETag

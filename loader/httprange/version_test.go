@@ -151,7 +151,7 @@ func TestKnownETag(t *testing.T) {
 	content := bytes.Repeat([]byte("tensor"), 1000)
 	s := serve(t, content)
 	for etag, good := range map[string]bool{`"v1"`: true, `"v0"`: false} {
-		r, err := httprange.Open(t.Context(), s.URL, &httprange.Options{Size: int64(len(content)), ETag: etag})
+		r, err := httprange.Open(t.Context(), s.URL, &httprange.Options{Size: int64(len(content)), Version: etag})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,23 +11,31 @@
 //
 //	offset  size  field
 //	0       8     "TMSPARSE"
-//	8       4     version, 1
+//	8       4     version, 2
 //	12      4     chunk size in bytes, 65536
 //	16      8     size of the file in bytes
 //	24      32    SHA-256 of the file's identity
 //	56      8     zero
 //
-// The file's name for people follows, up to the map's end.
+// The file's name for people follows, up to the map's end or a zero byte. Behind that is the version of the bytes, as their
+// source tells it, and another zero byte.
 //
 // Integers are little-endian. A byte of the map is written after the bytes of its chunk are on disk:
 // a process may be killed, or the machine stop, at any moment. Chunks that were under way are then
 // fetched again.
 //
+// # Versions
+//
+// The identity need not tell versions apart: a digest is a server's word until all bytes have come. Options.Version does.
+// The first bytes that come decide the version, for all processes. It is in the map before any chunk is claimed, and later
+// fetches are for that version. If the source has another one, the fetch is mmapio.ErrChanged, and the next Open begins anew.
+// Bytes of a source that tells no version serve the File that has fetched them, and no later one.
+//
 // # Several processes
 //
 // Processes share a file. A fetch locks its chunks, and looks at the map again before it asks the
 // source. On Linux these are locks of ranges that end with the process. Where the system has no
-// such locks, two processes may fetch the same bytes; they write the same ones.
+// such locks, two processes may fetch the same bytes. Both may then begin a file in the same moment, with two versions.
 //
 // A fetch is shared by all reads of this process that want one of its chunks, and ends when none is left. The
 // loader's cache of expanded tensors and its verified chunks share by name, not by range: a fetch here overlaps

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -16,7 +17,7 @@ import (
 )
 
 // errFull ends a fetch whose bytes the disk has no room for.
-var errFull = errors.New("the disk has no room for more")
+var errFull = errors.New("the cache takes no more")
 
 // Bring writes the n bytes at off to the data file, unless they are there. kept is false if the disk is
 // full and some of them are not there. It ends with ctx.
@@ -35,7 +36,7 @@ func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 	if from == hi {
 		return true, nil
 	}
-	if f.full.Load() {
+	if f.full.Load() != nil {
 		return false, nil
 	}
 	f.asked.Add(1)
@@ -249,7 +250,7 @@ func (f *File) fetch(ctx context.Context, lo, hi int64) (keep func(), err error)
 func (f *File) fetchRun(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes
 	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
-	if err := f.opts.Fetch(ctx, b, off); err != nil {
+	if err := f.get(ctx, b, off); err != nil {
 		return err
 	}
 	if _, err := f.data.WriteAt(b, off); err != nil {
@@ -263,10 +264,10 @@ func (f *File) fetchRun(ctx context.Context, buf *[partBytes]byte, from, to int6
 
 // noRoom makes the file keep nothing more.
 func (f *File) noRoom(err error) error {
-	if f.full.CompareAndSwap(false, true) && f.opts.Full != nil {
+	if f.full.CompareAndSwap(nil, &err) && f.opts.Full != nil {
 		f.opts.Full(err)
 	}
-	return errFull
+	return fmt.Errorf("%w: %w", errFull, *f.full.Load())
 }
 
 // mark makes the chunks of [lo, hi) that are there durable, and says so in the map.
@@ -277,7 +278,7 @@ func (f *File) mark(lo, hi int64) {
 			there = append(there, i)
 		}
 	}
-	if len(there) == 0 {
+	if len(there) == 0 || !f.believed() {
 		return
 	}
 	err := f.disk.commit()
@@ -327,6 +328,9 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		}
 	}
 	report()
+	if why := f.full.Load(); why != nil && f.Have() < f.opts.Size {
+		return fmt.Errorf("%w: %w", errFull, *why)
+	}
 	giveWay := func() {
 		for end := time.Now().Add(giveWayMost); f.asked.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
 			time.Sleep(giveWayStep)

@@ -1,6 +1,7 @@
 package sparse
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -27,7 +28,7 @@ const (
 	partChunks  = 64
 	partBytes   = partChunks * ChunkBytes
 	headerBytes = 64
-	version     = 1
+	version     = 2
 	magic       = "TMSPARSE"
 	mapSuffix   = ".map"
 	dataSuffix  = ".data"
@@ -57,6 +58,9 @@ type Options struct {
 	Name string
 	// Fetch brings bytes. It is called concurrently.
 	Fetch Fetch
+	// Version, if set, is called after Fetch, and tells the version of the source from others that Identity does not. Bytes of
+	// several versions do not mix, in no process. Those of a source that has none, "", are not kept for the next one.
+	Version func() string
 	// Parallel is how many fetches one read may have under way; 0 means 8.
 	Parallel int
 	// Asked, if set, counts the reads of several Files that wait for bytes: Fill of each gives way to all.
@@ -82,7 +86,10 @@ type File struct {
 	streams []stream          // the latest last
 
 	disk committer
-	full atomic.Bool
+	full atomic.Pointer[error] // why nothing more is kept
+
+	version atomic.Pointer[string] // of the bytes that are there; nil before there are any
+	header  sync.Mutex             // held with the lock of the map's header, which another goroutine would share
 
 	finished atomic.Bool
 	wrong    atomic.Pointer[error] // of the check of all bytes
@@ -117,7 +124,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 		if Unwritable(err) {
 			f.closeFiles()
 			f.data, f.marks = nil, nil
-			if f.openReadOnly() == nil {
+			if f.openReadOnly(err) == nil {
 				return f, nil
 			}
 		}
@@ -139,9 +146,9 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // mostTries is how often Open tries to begin files that others have open, or remove.
 const mostTries = 10
 
-// openReadOnly opens files that are there, and cannot be written to.
-func (f *File) openReadOnly() (err error) {
-	f.full.Store(true)
+// openReadOnly opens files that are there, and cannot be written to, which is why.
+func (f *File) openReadOnly(why error) (err error) {
+	f.full.Store(&why)
 	if f.marks, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
@@ -165,6 +172,7 @@ func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 // openFiles opens both files, and reads the map. It begins them under a lock. held is false if they were
 // removed meanwhile.
 func (f *File) openFiles() (held bool, err error) {
+	f.version.Store(nil)
 	if f.marks, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
 	}
@@ -205,18 +213,24 @@ func (f *File) current() (bool, error) {
 		return false, err
 	}
 	info, err := f.data.Stat()
-	return err == nil && string(have) == string(f.header()) && info.Size() == f.opts.Size, err
+	if err != nil || string(have) != string(f.head()) || info.Size() != f.opts.Size {
+		return false, err
+	}
+	unknown := false // what is there: the system may have stopped before the version was on disk
+	err = f.eachMark(0, f.there.n, func(int64, []byte) { unknown = unknown || !f.believed() })
+	return err == nil && !unknown, err
 }
 
 // begin makes both files those of a File without bytes. The header comes last.
 func (f *File) begin() error {
+	f.version.Store(nil)
 	for _, step := range []func() error{
 		func() error { return f.marks.Truncate(0) },
 		func() error { return f.data.Truncate(0) },
 		func() error { return f.data.Truncate(f.opts.Size) },
 		func() error { return f.marks.Truncate(headerBytes + f.there.n) },
 		func() error { _, err := f.marks.WriteAt([]byte(f.opts.Name), headerBytes+f.there.n); return err },
-		func() error { _, err := f.marks.WriteAt(f.header(), 0); return err },
+		func() error { _, err := f.marks.WriteAt(f.head(), 0); return err },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -225,7 +239,7 @@ func (f *File) begin() error {
 	return nil
 }
 
-func (f *File) header() []byte {
+func (f *File) head() []byte {
 	b := make([]byte, 0, headerBytes)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint32(b, version)
@@ -238,6 +252,20 @@ func (f *File) header() []byte {
 
 // reload reads the map's bytes of chunks [lo, hi), and notes those that are there.
 func (f *File) reload(lo, hi int64) error {
+	return f.eachMark(lo, hi, func(at int64, marks []byte) {
+		if !f.believed() {
+			return
+		}
+		for i, b := range marks {
+			if b == 1 {
+				f.there.add(at + int64(i))
+			}
+		}
+	})
+}
+
+// eachMark calls use with parts of the map that say that some of the chunks [lo, hi) are there.
+func (f *File) eachMark(lo, hi int64, use func(at int64, marks []byte)) error {
 	const step = 1 << 16
 	buf := make([]byte, min(step, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
@@ -245,10 +273,8 @@ func (f *File) reload(lo, hi int64) error {
 		if _, err := f.marks.ReadAt(buf, headerBytes+lo); err != nil {
 			return err
 		}
-		for i, b := range buf {
-			if b == 1 {
-				f.there.add(lo + int64(i))
-			}
+		if bytes.IndexByte(buf, 1) >= 0 {
+			use(lo, buf)
 		}
 	}
 	return nil
@@ -314,7 +340,7 @@ func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 		if kept {
 			_, err = f.data.ReadAt(b, off)
 		} else {
-			err = f.opts.Fetch(ctx, b, off)
+			err = f.get(ctx, b, off)
 		}
 		if err != nil {
 			return err
@@ -383,20 +409,42 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if err := f.disk.commit(); err != nil {
 		return err
 	}
-	if err := DataPath(f.path).Rename(final); err != nil {
+	return f.whileNamed(func() error {
+		if err := DataPath(f.path).Rename(final); err != nil {
+			return err
+		}
+		f.finished.Store(true)
+		return MapPath(f.path).Remove()
+	})
+}
+
+// whileNamed calls change if both files have their names, which nobody takes or gives meanwhile. Others may have begun anew
+// under these names: that is ErrOther.
+func (f *File) whileNamed(change func() error) error {
+	f.header.Lock()
+	defer f.header.Unlock()
+	unlock, err := lockRange(context.Background(), f.marks, 0, headerBytes)
+	if err != nil {
 		return err
 	}
-	f.finished.Store(true)
-	return MapPath(f.path).Remove()
+	defer unlock()
+	if !DataPath(f.path).Is(f.data) || !MapPath(f.path).Is(f.marks) {
+		return fmt.Errorf("%s: %w", f.path, ErrOther)
+	}
+	return change()
 }
 
 // Finished reports whether the bytes have their final name.
 func (f *File) Finished() bool { return f.finished.Load() }
 
-// Remove removes both files. The File goes on reading.
+// Remove removes both files, unless their names are others' by now. The File goes on reading.
 func (f *File) Remove() error {
 	f.finished.Store(true)
-	return Remove(f.path)
+	err := f.whileNamed(func() error { return Remove(f.path) })
+	if errors.Is(err, ErrOther) {
+		return nil
+	}
+	return err
 }
 
 // Remove removes both files of the File called path.

@@ -22,7 +22,7 @@ type Info struct {
 	Used time.Time // when it was last opened
 }
 
-// mostName bounds what is read of a name.
+// mostName bounds what is read of a name and a version.
 const mostName = 64 << 10
 
 // List describes the Files in a directory. Other files are left out.
@@ -74,8 +74,8 @@ func stat(path rooted.Path) (info Info, err error) {
 	if err := f.reload(0, f.there.n); err != nil {
 		return info, err
 	}
-	name, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, mostName))
-	info = Info{Path: path, Name: string(name), Size: data.Size(), Have: f.Have(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
+	name, _, err := f.tail()
+	info = Info{Path: path, Name: name, Size: data.Size(), Have: f.Have(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
 	return info, err
 }
 

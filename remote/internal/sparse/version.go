@@ -1,0 +1,116 @@
+package sparse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// mostVersion bounds what is kept of a version: a server may say anything.
+const mostVersion = 1 << 10
+
+// Version returns the version of the bytes that are there, or "" if none is known.
+func (f *File) Version() string {
+	if v := f.version.Load(); v != nil {
+		return *v
+	}
+	return ""
+}
+
+// get fills p with the source's bytes from off on, if they are of the version of those that are there. If not, the next
+// Open begins anew.
+func (f *File) get(ctx context.Context, p []byte, off int64) error {
+	err := f.opts.Fetch(ctx, p, off)
+	if f.opts.Version == nil {
+		return err
+	}
+	if err == nil {
+		err = f.pin(f.opts.Version())
+	}
+	if errors.Is(err, mmapio.ErrChanged) {
+		if dropped := f.Drop(); dropped != nil {
+			return fmt.Errorf("%w; the cache has another version, which cannot be removed: %w", err, dropped)
+		}
+		return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
+	}
+	return err
+}
+
+// pin makes sure that the version of the source, now, is that of the bytes that are there. If there are none yet, it becomes
+// theirs, for all processes. Bytes without a version are for this File alone.
+func (f *File) pin(now string) error {
+	if len(now) > mostVersion || strings.ContainsRune(now, 0) {
+		now = ""
+	}
+	f.header.Lock()
+	defer f.header.Unlock()
+	if f.version.Load() == nil {
+		kept, err := f.agree(now)
+		if f.life.Err() != nil {
+			return fs.ErrClosed
+		}
+		if err != nil {
+			f.noRoom(err)
+		}
+		f.version.Store(&kept)
+	}
+	if kept := f.Version(); kept != now {
+		return fmt.Errorf("%w: it has version %q now, and had %q", mmapio.ErrChanged, now, kept)
+	}
+	return nil
+}
+
+// agree returns the version that the map has. If it has none, agree writes now.
+func (f *File) agree(now string) (kept string, err error) {
+	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
+	if err != nil {
+		return now, err
+	}
+	defer unlock()
+	name, kept, err := f.tail()
+	if err != nil || kept != "" || now == "" {
+		return kept, err
+	}
+	if _, err := f.marks.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.there.n+int64(len(name))); err != nil {
+		return now, err
+	}
+	_, kept, err = f.tail() // where nothing is locked, another process may have been here
+	return kept, err
+}
+
+// tail returns what follows the marks in the map.
+func (f *File) tail() (name, version string, err error) {
+	text, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, mostName))
+	parts := strings.Split(string(text), "\x00")
+	if len(parts) == 3 && parts[2] == "" {
+		version = parts[1]
+	}
+	return parts[0], version, err
+}
+
+// believed reports whether chunks that the map claims are of the version of this File's source. A File that has no bytes yet
+// will ask for that version.
+func (f *File) believed() bool {
+	if f.opts.Version == nil {
+		return true
+	}
+	if f.version.Load() == nil {
+		if _, kept, err := f.tail(); err == nil && kept != "" {
+			f.version.CompareAndSwap(nil, &kept)
+		}
+	}
+	return f.Version() != ""
+}
+
+// Drop makes the next Open begin anew, in any process. The File goes on reading what is there.
+func (f *File) Drop() error {
+	if _, err := f.marks.WriteAt(make([]byte, len(magic)), 0); err != nil { // for systems that do not remove open files
+		return err
+	}
+	return f.Remove()
+}
