@@ -28,6 +28,10 @@ type Options struct {
 	// Stored shows the tensors of a quantized checkpoint as the files have them. Otherwise a weight that is
 	// stored as codes, scales and more is one logical tensor: see [Tensor.Scheme].
 	Stored bool
+	// IgnorePart, if set, says which tensors beside a quantized weight are left out, by their names. A tensor there that
+	// is neither a known part nor known to be harmless makes the weight an error: it may change the values. IgnorePart is
+	// how a program goes on that knows better.
+	IgnorePart func(tensor string) bool
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
 	// systems where a page fault may hang or kill. A file that has shrunk is then
 	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
@@ -52,7 +56,7 @@ type Options struct {
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets
-	// them at level Error of models that could not be unmapped. Panics in callbacks whose caller
+	// them at level Warn of a quantization configuration that names layers which the model does not have, and at level Error of models that could not be unmapped. Panics in callbacks whose caller
 	// had left are told at this level too (see the package's documentation).
 	Logger *slog.Logger
 	// Hooks are called on events that a server counts.

@@ -307,17 +307,22 @@ func TestConfigOfHeader(t *testing.T) {
 		modeltest.Tensor{Name: "a.weight", DType: layout.U8, Shape: []int{128, 32}, Data: make([]byte, 128*32)},
 		modeltest.Tensor{Name: "a.weight_scale", DType: layout.F8_E4M3, Shape: []int{128, 4}, Data: make([]byte, 128*4)},
 		modeltest.Tensor{Name: "a.weight_scale_2", DType: layout.F32, Data: make([]byte, 4)})
-	for _, beside := range []string{"", "hf_quant_config.json"} {
+	for _, name := range []string{"", "hf_quant_config.json"} {
 		path := modeltest.Write(t, "model.safetensors", file)
-		if beside != "" {
-			if err := os.WriteFile(filepath.Join(filepath.Dir(path), beside), []byte(`{"quantization":{"quant_algo":"NVFP4"}}`), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if name != "" {
+			beside(t, path, name, `{"quantization":{"quant_algo":"NVFP4"}}`)
 		}
 		m := openPath(t, path, nil)
 		if err := tensor(t, m, "a.weight").Problem(); err == nil || !strings.Contains(err.Error(), `ComfyUI's format "nvfp4"`) {
-			t.Errorf("beside %q: %v", beside, err)
+			t.Errorf("beside %q: %v", name, err)
 		}
+	}
+}
+
+// beside writes a file into the directory of another.
+func beside(t *testing.T, path, name, text string) {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -340,7 +345,11 @@ func TestRefusedWeights(t *testing.T) {
 		"a format of int8 tiles": {[]content{random("i.weight", layout.I8, 4, 4), random("i.SCB", layout.F32, 4), {"i.weight_format", layout.U8, nil, []byte{2}}}, "i.weight", "tiles of format 2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := openBytes(t, safeTensors(tt.tensors), nil)
+			path := modeltest.Write(t, "memory", safeTensors(tt.tensors))
+			if tt.tensor == "q.weight" {
+				beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","sym":false}}`)
+			}
+			m := openPath(t, path, nil)
 			x := tensor(t, m, tt.tensor)
 			if (x.Problem() == nil) != tt.opens {
 				t.Errorf("%v", x.Problem())

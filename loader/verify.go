@@ -322,6 +322,10 @@ func (v *verifier) quantized() error {
 			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
 		}
 	}
+	if v.model.schemes.Len() > 0 && v.model.schemes.Unmatched > 0 {
+		n := v.model.schemes.Unmatched
+		lists[0].Warn(0, "quantized", nil, "the configuration has parameters of %d layers that the model does not have, such as %s", n, layout.Quote([]byte(v.model.schemes.UnmatchedPath)))
+	}
 	for i := range v.model.tensors {
 		t := &v.model.tensors[i]
 		if v.mayBeCodes(i) {

@@ -424,8 +424,20 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 	if err != nil {
 		return part.wrap(err)
 	}
-	for i := 0; w.OneMore && i < len(stored); i++ { // a stored field of all ones is 0
-		stored[i] = float32((int(stored[i]) + 1) & (1<<w.Code.Bits() - 1))
+	switch middle := float32(uint(1) << (w.Code.Bits() - 1)); {
+	case w.Symmetric:
+		for i, z := range stored {
+			if z != stored[0] || z != middle && z != middle-1 {
+				return part.wrap(fmt.Errorf("%w: zero point %d is %v, and codes of %d bits that are symmetric (the configuration's sym: true, or none) have %v, or %v less one, everywhere", layout.ErrInvalid, i, z, w.Code.Bits(), middle, middle))
+			}
+		}
+		for i := range stored {
+			stored[i] = middle
+		}
+	case w.OneMore:
+		for i, z := range stored { // a stored field of all ones is 0
+			stored[i] = float32((int(z) + 1) & (1<<w.Code.Bits() - 1))
+		}
 	}
 	for i := 0; across && i < len(stored); i += max(rows*groups, 1) {
 		dequant.Transpose(offsets[i:], stored[i:], groups, rows)
@@ -499,6 +511,11 @@ func (t Tensor) groupIndex(g *dequant.Grouped) (index []int32, zeros bool, err e
 func (t Tensor) checkParts() (zeros bool, err error) {
 	if err := t.checkContents(); err != nil {
 		return false, err
+	}
+	if t.Scheme().Symmetric { // which the zero points may contradict
+		if _, err := t.makeScales(); err != nil {
+			return false, err
+		}
 	}
 	g := dequant.Grouped(t.Scheme().Grouped)
 	_, zeros, err = t.groupIndex(&g)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -40,6 +41,9 @@ func (m *Model) findWeights(ctx context.Context) error {
 			return err
 		}
 		table.Complete()
+	}
+	if table.Unmatched > 0 {
+		m.log(slog.LevelWarn, "the quantization configuration names layers that the model does not have", "layers", table.Unmatched, "first", table.UnmatchedPath)
 	}
 	m.schemes, m.weights = table, sync.OnceValue(func() []weight { return make([]weight, table.Len()) })
 	return nil
@@ -77,11 +81,17 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	beside := scheme.ReadConfig(c.beside...)
 	all := slices.Clip(c.objects)
 	if !beside.Says() && m.Format() == layout.SafeTensors {
-		md, err := m.objectBeside(ctx, "hf_quant_config.json") // of ModelOpt
-		if err != nil {
-			return nil, err
+		for _, file := range scheme.Files {
+			md, err := m.objectBeside(ctx, file.Name)
+			if err != nil {
+				return nil, err
+			}
+			if md != nil {
+				md = file.Object(md)
+				beside, all = scheme.ReadConfig(append(c.beside, md)...), append(all, md)
+				break
+			}
 		}
-		beside, all = scheme.ReadConfig(append(c.beside, md)...), append(all, md)
 	}
 	m.quantization.said = beside.Said()
 	conf := scheme.ReadConfig(all...)
@@ -168,6 +178,12 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 		return nil
 	}
 	return dequant.Grouped(f.Grouped).Check()
+}
+
+// Ignored reports what Options.IgnorePart says.
+func (s *checkpoint) Ignored(name []byte) bool {
+	ignore := s.model.opts.IgnorePart
+	return ignore != nil && ignore(string(name))
 }
 
 // asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.

@@ -62,6 +62,8 @@ func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
 
 func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
+func (c checkpoint) Ignored([]byte) bool { return false }
+
 func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if !c.later {
 		clear(p[copy(p, c.contents[tensor]):])

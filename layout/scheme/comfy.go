@@ -1,7 +1,9 @@
 package scheme
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -20,6 +22,10 @@ type layer struct {
 var comfyFormats = []string{
 	"float8_e4m3fn", "float8_e4m3fn_rowwise", "float8_e4m3fn_blockwise", "float8_e5m2", "int8_tensorwise", "int8_blockwise",
 }
+
+// comfyPrefixes begin the names of a diffusion model's tensors inside a checkpoint. ComfyUI strips the one that a file has
+// before it looks for descriptions. Source: its comfy/model_detection.py, unet_prefix_from_state_dict.
+var comfyPrefixes = []string{"", "model.diffusion_model.", "model.model.", "net.", "model."}
 
 func readLayer(md layout.Metadata) layer {
 	group, _ := integer(md, "group_size")
@@ -49,10 +55,56 @@ func (c *Config) readLayers(o layout.Metadata) {
 	}
 }
 
+// description returns what the header says of the layer at a path.
+func (c *Config) description(path []byte) (d layer, ok bool) {
+	for _, prefix := range comfyPrefixes {
+		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
+			if d, ok = c.layers[string(rest)]; ok {
+				return d, true
+			}
+		}
+	}
+	return d, false
+}
+
+// described refuses what the header's descriptions and the tensors do not agree about: a layer that is described and is not
+// quantized, or not there.
+func (f *finder) described() error {
+	if f.Of == nil {
+		return nil
+	}
+	conf, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	missing := ""
+	for path := range conf.layers {
+		codes, ok := uint32(0), f.source.Ignored([]byte(path))
+		if ok {
+			continue
+		}
+		for _, prefix := range comfyPrefixes {
+			if codes, ok = f.lookup([]byte(prefix+path), string(weightEnd)); ok {
+				break
+			}
+		}
+		switch {
+		case !ok && (missing == "" || path < missing):
+			missing = path
+		case ok && f.Of[codes] == 0:
+			f.reject(codes, misfit("%v, and _quantization_metadata describes it as quantized", f.tensors[codes].DType))
+		}
+	}
+	for i := 0; missing != "" && i < len(f.weights); i++ {
+		f.fail(&f.weights[i], misfit("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
+	}
+	return nil
+}
+
 // takeDescription takes the parameters of ComfyUI's description, if there is one, and refuses what is stored in another
 // way than others store it.
 func (s *shaping) takeDescription() error {
-	d, ok := s.conf.layers[string(s.layer)]
+	d, ok := s.conf.description(s.layer)
 	if t := s.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
 		lim := s.limits
 		lim.Depth = min(lim.Depth, 8)
@@ -60,15 +112,23 @@ func (s *shaping) takeDescription() error {
 		if err != nil {
 			return err
 		}
-		d, ok = readLayer(md), true
+		own := readLayer(md)
+		if ok && own != d {
+			return misfit("comfy_quant %s and _quantization_metadata describe the layer differently", s.name(QuantState))
+		}
+		d, ok = own, true
 	}
 	switch {
+	case !ok && len(s.conf.layers) > 0:
+		return misfit("_quantization_metadata describes other layers, and not this one")
 	case !ok:
 		return nil
 	case d.turned:
 		return unsupported("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
 	case !slices.Contains(comfyFormats, d.format):
 		return unsupported("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
+	case strings.HasPrefix(d.format, "int8") != (s.c.scheme == IntQuantized):
+		return misfit("codes of %s, which ComfyUI's description calls %s", s.c.scheme, d.format)
 	case d.group > 0:
 		s.block = [2]uint64{d.group, d.group}
 	}

@@ -18,21 +18,19 @@ type Config struct {
 	// Err says that the configuration cannot be relied on. All weights are refused for it.
 	Err error
 
-	said     layout.Metadata  // the object that most of this was read from
-	method   string           // in lower case
-	params                    // for all weights
-	version  string           // of AWQ's layout, or of the release of compressed-tensors
-	v2       bool             // GPTQ's zero points are stored as they are
-	planes   bool             // GPTQ's codes are stored as bit planes
-	layout   string           // GPTQ's format, if it is none that is known
-	actOrder bool             // GPTQ's groups are said not to be consecutive
-	linear   string           // BitNet's class of layers
-	online   bool             // BitNet's weights are quantized when they are used
-	groups   []group          // of compressed-tensors
-	all      []params         // of groups
-	dynamic  []group          // of GPTQModel: overrides; the first that names a layer counts
-	over     []override       // MLX: of layers, by path; the last of a path counts
-	layers   map[string]layer // of ComfyUI's files, by path
+	said    layout.Metadata // the object that most of this was read from
+	method  string          // in lower case
+	params                  // for all weights
+	version string          // of AWQ's layout, or of the release of compressed-tensors
+	gptq    gptqConfig
+	linear  string           // BitNet's class of layers
+	online  bool             // BitNet's weights are quantized when they are used
+	groups  []group          // of compressed-tensors
+	all     []params         // of groups
+	dynamic []group          // of GPTQModel: overrides; the first that names a layer counts
+	over    []override       // MLX: of layers, by path; the last of a path counts
+	astray  []astray         // overrides that name no layer, one for the same parameters
+	layers  map[string]layer // of ComfyUI's files, by path
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	powers map[string]bool
 
@@ -53,12 +51,23 @@ type params struct {
 	bits, group uint64
 	whole       bool // the group is a whole row
 	strategy    string
-	format      string // of compressed-tensors, or MLX's mode
+	format      string   // the value of the method's second key: format, mode, quant_algo or data_type
+	kind        string   // int or float, of compressed-tensors' codes
+	symmetric   answered // GPTQ's zero points are all in the middle
 	block       [2]uint64
 	plain       bool // not quantized
 	asymmetric  bool // there are zero points
 	err         error
 }
+
+// answered is what a configuration answers to a question of yes or no.
+type answered uint8
+
+const (
+	unsaid answered = iota
+	yes
+	no
+)
 
 // An override is what a configuration says of the layer at a path. There may be as many as the file has room for: parameters are made
 // of it when they are asked for.
@@ -89,16 +98,26 @@ func (c *Config) override(path []byte) (p params, ok bool) {
 	if after == 0 || c.over[after-1].path != string(path) {
 		return p, false
 	}
-	switch says := c.over[after-1].says.(type) {
+	return c.parameters(&c.over[after-1]), true
+}
+
+// parameters returns what an override says.
+func (c *Config) parameters(o *override) (p params) {
+	switch says := o.says.(type) {
 	case layout.Metadata:
-		p = readParams(says)
-		p.format = text(says, "mode")
+		p = c.readParams(says)
 	case ollamaSays:
 		p, _ = says.params()
 	case bool:
 		p.plain = true
 	}
-	return p, true
+	return p
+}
+
+// astray is an override whose path is that of no layer.
+type astray struct {
+	path string
+	params
 }
 
 // group is the parameters of the layers that targets name.
@@ -120,7 +139,7 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	if !ok {
 		return nil
 	}
-	g := group{params: readParams(w), exact: make(map[string]bool)}
+	g := group{params: c.readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
 	if list, ok := targets.(layout.List); ok && isStrings(list) && c.mayName(list.Len()) {
@@ -164,17 +183,30 @@ func (c *Config) mayName(n int) bool {
 // quantized.
 func (c *Config) readDynamic(o layout.Metadata) {
 	for _, e := range o {
-		over, ok := e.Value.(layout.Metadata)
-		if !ok || strings.HasPrefix(e.Key, "-:") {
-			continue
+		if over, ok := e.Value.(layout.Metadata); ok && !strings.HasPrefix(e.Key, "-:") {
+			c.addPattern(strings.TrimPrefix(e.Key, "+:"), over)
 		}
-		p, err := c.regular.compile(strings.TrimPrefix(e.Key, "+:"))
-		if err != nil { // which layers it names is not known
-			c.params.err = cmp.Or(c.params.err, err)
-			return
-		}
-		c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: []*regexp.Regexp{p}})
 	}
+}
+
+// readPatterns reads what an object of auto-round says of the layers in whose paths its keys, regular expressions, match.
+func (c *Config) readPatterns(o layout.Metadata) {
+	for _, e := range o {
+		if over, ok := e.Value.(layout.Metadata); ok && strings.ContainsAny(e.Key, `*^$|()[]?+\`) {
+			c.addPattern(".*(?:"+e.Key+")", over)
+		}
+	}
+}
+
+// addPattern adds what an object says of the layers that a regular expression names. If this cannot be read, nobody knows
+// which layers these are.
+func (c *Config) addPattern(text string, says layout.Metadata) {
+	p, err := c.regular.compile(text)
+	if err != nil {
+		c.params.err = cmp.Or(c.params.err, err)
+		return
+	}
+	c.dynamic = append(c.dynamic, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
 }
 
 // ask returns what is said of a layer. It remembers the last answer.
@@ -192,17 +224,26 @@ func (c *Config) ask(layer []byte) *answer {
 	return a
 }
 
-// decodable are the methods whose weights are decoded, and undecodable those that are known.
-var (
-	decodable = []string{
-		"", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4", "modelopt_mixed", "compressed-tensors", "awq", "gptq", "auto-round", "auto_round", "intel/auto-round",
-		"bitsandbytes", "mxfp4", "mxfp8", "nvfp4", "hqq", "bitnet", "mlx", "deepseek_fp8", "deepseek_v4_fp8",
+// A File is a file of JSON that lies beside a checkpoint whose config.json says nothing of its quantization.
+type File struct {
+	Name   string
+	method string // of a file whose object is that of quantization_config
+}
+
+// Files lists the files beside a checkpoint, in the order in which they are asked for: those of ModelOpt, of AutoGPTQ and
+// GPTQModel, and of old releases of AutoAWQ.
+var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}}
+
+// Object returns what config.json would say, from the object in the file.
+func (f File) Object(md layout.Metadata) layout.Metadata {
+	if f.method == "" {
+		return md
 	}
-	undecodable = []string{
-		"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
-		"quark", "gptq_marlin", "awq_marlin", "sinq", "fouroversix", "svdquant",
+	if text(md, "quant_method") == "" {
+		md = append(slices.Clip(md), layout.Entry{Key: "quant_method", Value: f.method})
 	}
-)
+	return layout.Metadata{{Key: "quantization_config", Value: md}}
+}
 
 // ReadConfig finds what objects say: those of config.json and the like, the outermost first.
 func ReadConfig(objects ...layout.Metadata) *Config {
@@ -230,7 +271,7 @@ func (c *Config) read(o layout.Metadata) {
 	c.readLayers(own)
 	for _, key := range quantizationKeys {
 		if q, ok := object(o, key); ok && !c.Says() {
-			c.readQuantization(q)
+			c.readQuantization(key, q)
 		}
 	}
 	c.readOllama(o)
@@ -289,29 +330,45 @@ func (c *Config) readOriginals(o layout.Metadata) {
 	}
 }
 
-func (c *Config) readQuantization(q layout.Metadata) {
-	c.said = q
+// readQuantization reads the object that describes a quantization, which key names.
+func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.method = strings.ToLower(text(q, "quant_method"))
-	if algo := strings.ToLower(text(q, "quant_algo")); algo != "" && c.method == "" {
+	c.method = cmp.Or(methodNames[c.method], c.method)
+	if _, said := q.Get("quant_algo"); said && c.method == "" {
 		c.method = "modelopt"
 	}
-	c.params = readParams(q)
-	if c.method == "" && c.bits != 0 {
+	switch {
+	case c.method != "":
+	case isMLX(q):
 		c.method = "mlx"
+	case key == "quantization": // an object of APR2 is called so too
+		return
+	default:
+		c.Err = misfit("the configuration's %s has no quant_method", key)
+		return
 	}
-	c.params.format = text(q, "format", "mode")
-	c.version = strings.ToLower(text(q, "version"))
-	packing := text(q, "packing_format")
-	checkpoint := strings.ToLower(text(q, "checkpoint_format", "format"))
-	c.planes = checkpoint == "gptq_p"
-	c.v2 = c.planes || checkpoint == "gptq_v2" || strings.Contains(packing, "gptq_v2")
-	if c.method == "gptq" && !slices.Contains([]string{"", "gptq", "gptq_v2", "gptq_p"}, checkpoint) {
-		c.layout = checkpoint
+	c.said, c.params = q, c.readParams(q)
+	switch c.method {
+	case "mlx":
+		c.readOverrides(q)
+	case "modelopt":
+		layers, _ := object(q, "quantized_layers")
+		c.readOverrides(layers)
+	case "auto-round":
+		layers, _ := object(q, "extra_config")
+		c.readOverrides(layers)
+		c.readPatterns(layers)
+	case "compressed-tensors":
+		if c.version = text(q, "version"); c.version != "" && !release.MatchString(c.version) {
+			c.Err = misfit("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(c.version)))
+			return
+		}
+	case "awq":
+		c.version = strings.ToLower(text(q, "version"))
 	}
+	c.gptq = readGPTQ(q)
 	dynamic, _ := object(q, "dynamic")
 	c.readDynamic(dynamic)
-	act, _ := q.Get("desc_act")
-	c.actOrder = act == true
 	c.linear, c.online = text(q, "linear_class"), text(q, "quantization_mode") == "online"
 	groups, _ := object(q, "config_groups")
 	if len(groups) > mostGroups {
@@ -327,6 +384,26 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	if len(c.groups) > 1 { // a single one holds for all layers
 		c.params.err = cmp.Or(c.params.err, unread)
 	}
+}
+
+// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key of the other
+// methods.
+func isMLX(q layout.Metadata) bool {
+	for _, key := range []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"} {
+		if _, ok := q.Get(key); ok {
+			return false
+		}
+	}
+	_, bits := q.Get("bits")
+	_, group := q.Get("group_size")
+	return bits && group
+}
+
+// release is the beginning of the name of a release.
+var release = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
+
+// readOverrides reads what an object says of the layers whose paths are its keys.
+func (c *Config) readOverrides(q layout.Metadata) {
 	if !c.mayName(len(q)) {
 		return
 	}
@@ -338,7 +415,8 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	}
 }
 
-func readParams(q layout.Metadata) (p params) {
+// readParams reads what an object says of one layer or of all.
+func (c *Config) readParams(q layout.Metadata) (p params) {
 	for _, key := range []string{"bits", "w_bit", "num_bits", "weight_bits", "group_size", "q_group_size"} {
 		if v, ok := q.Get(key); ok && v != nil {
 			if _, ok := integer(q, key); !ok {
@@ -361,15 +439,30 @@ func readParams(q layout.Metadata) (p params) {
 	default:
 		p.group = uint64(group)
 	}
-	p.strategy = text(q, "strategy")
+	p.strategy, p.kind, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(details[c.method].key, "mode")))
 	symmetric, _ := q.Get("symmetric")
 	p.asymmetric = symmetric == false
+	if sym, ok := q.Get("sym"); ok && sym != nil {
+		switch sym {
+		case true:
+			p.symmetric = yes
+		case false:
+			p.symmetric = no
+		default:
+			p.err = misfit("the configuration says sym of %v, neither true nor false", sym)
+		}
+	}
 	for _, key := range []string{"weight_block_size", "block_structure"} {
-		v, _ := q.Get(key)
-		if sides, ok := v.(layout.List); ok && sides.Len() == 2 {
-			if list, ok := layout.Slice[json.Number](v); ok {
-				p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
-			}
+		sides, ok := q.Get(key)
+		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" {
+			continue
+		}
+		list, _ := layout.Slice[json.Number](sides)
+		if len(list) == 2 {
+			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
+		}
+		if p.block[0] == 0 || p.block[1] == 0 {
+			p.err = misfit("the configuration's %s is %v, not two sizes", key, sides)
 		}
 	}
 	return p
@@ -387,13 +480,13 @@ func (c *Config) of(path []byte) params {
 	if !ok {
 		return p
 	}
-	if over.plain {
+	if over.plain || c.method == "mlx" && ok { // whose overrides inherit nothing
 		return over
 	}
 	if over.group != 0 || over.whole {
 		p.group, p.whole = over.group, over.whole
 	}
-	p.bits, p.format, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.err, p.err)
+	p.bits, p.format, p.symmetric, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
 	return p
 }
 
@@ -411,7 +504,7 @@ func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:
 		return c.Err
-	case slices.Contains(decodable, c.method):
+	case methods[c.method] != nil:
 		return nil
 	case slices.Contains(undecodable, c.method):
 		return unsupported("quantized by %s, which is not decoded", c.method)

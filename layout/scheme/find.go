@@ -23,6 +23,10 @@ type Table struct {
 	// puts their bytes into Contents, in the same order, and they must not change until Complete returns.
 	Wants    []uint32
 	Contents [][]byte
+	// Unmatched counts the layers that the configuration has parameters for and the checkpoint does not have.
+	// UnmatchedPath is the first of them.
+	Unmatched     int
+	UnmatchedPath string
 
 	weights []weight
 	parts   []Part    // of all weights
@@ -268,6 +272,9 @@ type Source interface {
 	Content(tensor uint32, p []byte) (bool, error)
 	// Decodable returns why the source has no values for a form, or nil.
 	Decodable(f *Form) error
+	// Ignored reports whether a tensor, or a layer that a configuration names, is to be left out: the caller knows
+	// that no weight needs it.
+	Ignored(name []byte) bool
 }
 
 // Find finds the quantized weights among the tensors of a checkpoint, which names finds. The error is
@@ -279,9 +286,7 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 	for i := range tensors {
 		k := kinds[tensors[i].DType]
 		if k == 0 {
-			if hasSuffix(tensors[i].Name, unpackedScale) && (f.Of == nil || f.Of[i] == 0) {
-				f.scales = append(f.scales, uint32(i))
-			}
+			f.unusual(uint32(i))
 			continue
 		}
 		if err := f.tensor(uint32(i), k); err != nil {
@@ -294,6 +299,10 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 	if err := f.leftOver(); err != nil {
 		return nil, err
 	}
+	if err := f.described(); err != nil {
+		return nil, err
+	}
+	f.strangers()
 	if len(f.Wants) > 0 {
 		f.Contents = make([][]byte, len(f.Wants))
 	} else if len(f.weights) > 0 {
@@ -338,6 +347,7 @@ type finder struct {
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
 	scales  []uint32 // tensors called X.weight_scale, whose weight may be no codes
+	ends    []string // of the names of codes, behind the name of their weight or layer
 	// All that tells about one weight, its contents too, and the memory that they lie in.
 	evidence evidence
 	contents [][]byte
@@ -361,16 +371,44 @@ func (f *finder) configuration() (_ *Config, err error) {
 		if err := f.conf.refusal(); err != nil {
 			f.refused = f.note(finding{err: err})
 		}
+		f.overridden()
 	}
 	return f.conf, nil
+}
+
+// overridden notes the paths for which the configuration has parameters and the checkpoint no layer.
+func (f *finder) overridden() {
+	for i := range f.conf.over {
+		o := &f.conf.over[i]
+		path := []byte(o.path)
+		here := slices.ContainsFunc([]string{".weight", "", ".qweight", ".weight_packed"}, func(end string) bool {
+			_, ok := f.lookup(path, end)
+			return ok
+		})
+		if here || f.source.Ignored(path) {
+			continue
+		}
+		if f.Unmatched++; f.Unmatched == 1 {
+			f.UnmatchedPath = o.path
+		}
+		if p := f.conf.parameters(o); !p.plain && len(f.conf.astray) < mostGroups && !slices.ContainsFunc(f.conf.astray, func(q astray) bool { return q.params == p }) {
+			f.conf.astray = append(f.conf.astray, astray{o.path, p})
+		}
+	}
 }
 
 // A hint remembers where the last lookup of a name's end began and ended, and how far that lay behind the lookup before.
 type hint struct{ from, to, step uint32 }
 
-// find returns the tensor called stem and end, which belongs to tensor from. Most files have each weight with its
-// parts, or all parts of a kind together, so a hint tells where the next one is. Otherwise the name is looked up.
+// find returns the tensor called stem and end, which belongs to tensor from, unless it is to be left out.
 func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
+	i, ok := f.guess(from, stem, end)
+	return i, ok && !f.source.Ignored(f.tensors[i].Name)
+}
+
+// guess finds a tensor by its name. Most files have each weight with its parts, or all parts of a kind together, so a
+// hint tells where the next one is. Otherwise the name is looked up.
+func (f *finder) guess(from uint32, stem []byte, end string) (uint32, bool) {
 	h := &f.near[0]
 	if n := len(end); n > 1 { // two ends that share a hint cost lookups
 		h = &f.near[(16*uint(end[n-2])+uint(n))%uint(len(f.near))]
@@ -433,13 +471,28 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return f.add(c, i, s, stem, end)
 		}
 		if c.sure {
-			f.reject(i, misfit("codes of %s without their scale %s", c.scheme, layout.Quote(append(slices.Clone(stem), c.scales[0]...))))
-			return nil
+			return f.withoutScale(c, i, stem)
 		}
 	}
 	if k&lonely != 0 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks")) { // .qweight too
 		f.alone = append(f.alone, i)
 	}
+	return nil
+}
+
+// withoutScale rejects codes whose name is that of a convention, and which have no scale.
+func (f *finder) withoutScale(c *suspect, codes uint32, stem []byte) error {
+	conf, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	scheme := c.scheme
+	if scheme == GPTQ { // whose parts have the names of AWQ's
+		if scheme = "awq or gptq"; conf.method == AWQ || conf.method == GPTQ {
+			scheme = conf.method
+		}
+	}
+	f.reject(codes, misfit("codes of %s without their scale %s", scheme, layout.Quote(append(slices.Clone(stem), c.scales[0]...))))
 	return nil
 }
 
@@ -470,6 +523,23 @@ func (f *finder) scaleOf(c *suspect, codes uint32, stem []byte) (tensor uint32, 
 	return 0, 0, false, nil
 }
 
+// unusual notes a tensor whose name may be that of codes or scales, although its type is none that codes have.
+func (f *finder) unusual(i uint32) {
+	t := &f.tensors[i]
+	if hasSuffix(t.Name, unpackedScale) && (f.Of == nil || f.Of[i] == 0) {
+		f.scales = append(f.scales, i)
+		return
+	}
+	for _, ends := range [...]struct{ codes, scale string }{{".qweight", ".scales"}, {".weight_packed", ".weight_scale"}, {".W_q", ".scale"}} {
+		if !hasSuffix(t.Name, ends.codes) {
+			continue
+		}
+		if s, ok := f.lookup(t.Name[:len(t.Name)-len(ends.codes)], ends.scale); ok {
+			f.reject(i, misfit("codes of type %v beside the scale %s: no scheme has them", t.DType, layout.Quote(f.tensors[s].Name)))
+		}
+	}
+}
+
 // unpackedScale ends the name of a scale beside a weight of floats, which BitNet's layers multiply by it.
 const unpackedScale = ".weight_scale"
 
@@ -490,10 +560,13 @@ func (f *finder) unpacked() error {
 		if err != nil {
 			return err
 		}
-		if conf.method == "bitnet" || f.refused != 0 {
+		switch {
+		case conf.method == "bitnet" || f.refused != 0:
 			if err := f.add(&suspect{convention: &unpackedBitNet}, codes, i, stem, 0); err != nil {
 				return err
 			}
+		case !conf.Says() && !f.source.Ignored(name):
+			f.reject(codes, unsupported("floats beside the scale %s without a configuration (config.json) that says what it does", layout.Quote(name)))
 		}
 	}
 	return nil
@@ -628,6 +701,9 @@ func (f *finder) add(c *suspect, codes, scale uint32, stem []byte, end uint8) er
 	first := len(f.parts)
 	f.parts = append(f.parts, Part{Codes, codes}, Part{c.role, scale})
 	layer := bytes.TrimSuffix(stem, weightEnd)
+	name := f.tensors[codes].Name
+	f.noteEnd(name[len(stem):])
+	f.noteEnd(name[len(layer):])
 	for i := range c.others {
 		o := &c.others[i]
 		base := stem

@@ -17,6 +17,7 @@ type shaping struct {
 	evidence
 	full  []uint64 // the weight's shape
 	sizes []uint64 // memory for shapes
+	used  uint16   // a bit for each role of parts that were asked for
 	params
 }
 
@@ -33,11 +34,16 @@ func (s *shaping) run() error {
 	if err := s.takeDescription(); err != nil {
 		return err
 	}
-	if s.conf.method == "bitnet" && s.c.scheme != BitNet {
-		return unsupported("codes of %s in a checkpoint of bitnet", s.c.scheme)
-	}
 	if err := s.c.form(s); err != nil {
 		return err
+	}
+	if err := s.recognize(); err != nil {
+		return err
+	}
+	for _, p := range s.w.Parts {
+		if !slices.Contains(s.full, 0) && s.used>>p.Role&1 == 0 && p.Role != InputScale && p.Role != Setting {
+			return misfit("%v %s beside codes of %s, which have none", p.Role, s.name(p.Role), s.w.Scheme)
+		}
 	}
 	if n, ok := elements(s.full); !ok || n > 1<<60 {
 		return misfit("shape %v has too many elements", s.full)
@@ -87,6 +93,7 @@ const mostDim = 1 << 48
 
 // part returns the tensor that has a role, or nil.
 func (s *shaping) part(r Role) *layout.Tensor {
+	s.used |= 1 << r
 	if i, ok := s.w.Part(r); ok {
 		return &s.tensors[i]
 	}
@@ -445,7 +452,11 @@ func (s *shaping) nvfp4GGUF() error {
 	return nil
 }
 
+// mxfp4Packed finds the form of codes whose parts MXINT4 of auto-round has too: the configuration tells them apart.
 func (s *shaping) mxfp4Packed() error {
+	if s.conf.method == "" && s.c.codes == "_packed" && s.part(Codes).DType != layout.F4 {
+		return unsupported("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
+	}
 	return s.pairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
@@ -484,9 +495,16 @@ func (s *shaping) mlx() error {
 	if s.plain {
 		s.params = s.conf.params // the companions are there all the same
 	}
-	if bias := s.part(Bias); bias != nil {
+	mode := cmp.Or(s.format, "affine")
+	if s.conf.method == "" {
+		return misfit("bits and group size stand in no configuration")
+	}
+	if bias := s.part(Bias); mode == "affine" {
 		if s.bits == 0 && s.group == 0 {
 			return misfit("bits and group size stand in no configuration")
+		}
+		if bias == nil {
+			return misfit("codes of mode affine without biases")
 		}
 		s.group, s.bits = cmp.Or(s.group, 64), cmp.Or(s.bits, 4)
 		if !slices.Contains([]uint64{2, 3, 4, 5, 6, 8}, s.bits) {
@@ -495,15 +513,27 @@ func (s *shaping) mlx() error {
 		if scaleKinds[scale.DType]&floats == 0 || bias.DType.Kind() != layout.KindFloat || !slices.Equal(s.dims(bias), s.dims(scale)) {
 			return misfit("bias %s of %v %v does not fit the scale's, %v %v", s.name(Bias), bias.DType, s.dims(bias), scale.DType, s.dims(scale))
 		}
+		for _, a := range s.conf.astray {
+			bits, group := cmp.Or(a.bits, 4), cmp.Or(a.group, 64)
+			if cmp.Or(a.format, "affine") == "affine" && (bits != s.bits || group != s.group) && words*32%bits == 0 && words*32/bits == groups*group {
+				return misfit("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", s.name(Codes), s.bits, s.group, bits, group, layout.Quote([]byte(a.path)))
+			}
+		}
 		w.Code, w.Bias, w.Zero, w.ScaleType = layout.Code(s.bits), true, Direct, scale.DType
 	} else {
-		i := slices.IndexFunc(mlxModes, func(m mlxMode) bool {
-			return (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.code.Bits())
-		})
+		i := slices.IndexFunc(mlxModes, func(m mlxMode) bool { return mode == m.name })
 		if i < 0 {
-			return misfit("scales of shape %v fit codes of shape %v in no mode without biases (mode %q)", s.dims(scale), s.dims(codes), s.format)
+			return unsupported("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
 		}
 		m := &mlxModes[i]
+		switch {
+		case bias != nil:
+			return misfit("biases %s beside codes of mode %s, which has none", s.name(Bias), mode)
+		case s.bits != 0 && s.bits != uint64(m.code.Bits()), s.group != 0 && s.group != m.group:
+			return misfit("codes of mode %s in groups of %d with %d bits", mode, s.group, s.bits)
+		case words*32 != groups*m.group*uint64(m.code.Bits()):
+			return misfit("scales of shape %v do not fit codes of shape %v in mode %s", s.dims(scale), s.dims(codes), mode)
+		}
 		if scale.DType != layout.U8 && scale.DType != m.scale {
 			return misfit("scale %s of type %v", s.name(Scale), scale.DType)
 		}
@@ -516,142 +546,6 @@ func (s *shaping) mlx() error {
 	}
 	w.Scale, w.GroupRows, w.GroupCols, w.RowBytes = Direct, 1, s.group, words*4
 	return s.matrix(widened(s.dims(codes), cols))
-}
-
-// qweight tells AWQ and GPTQ apart, which name their parts alike: AWQ packs rows of the weight into
-// words, GPTQ columns.
-func (s *shaping) qweight() error {
-	codes, scale, zero := s.part(Codes), s.part(Scale), s.part(ZeroPoint)
-	switch {
-	case s.conf.version == "gemv_fast" || s.conf.version == "llm-awq" || s.conf.version == "marlin":
-		return unsupported("awq %s is not decoded", s.conf.version)
-	case s.conf.layout != "":
-		return unsupported("gptq in the format %s, which is not known", layout.Quote([]byte(s.conf.layout)))
-	case len(s.dims(codes)) != 2 || len(s.dims(scale)) != 2:
-		return misfit("codes of shape %v and scale %s of shape %v are no matrices", s.dims(codes), s.name(Scale), s.dims(scale))
-	case zero == nil:
-		return misfit("codes without zero points (.qzeros)")
-	case len(s.dims(zero)) != 2 || zero.DType != layout.I32:
-		return misfit("zero points %s of %v %v are no matrix of words", s.name(ZeroPoint), zero.DType, s.dims(zero))
-	case s.dims(codes)[1] == s.dims(scale)[1] && (s.dims(codes)[1] > 0 || s.conf.method != "awq"): // both have none
-		return s.gptq(codes, scale, zero)
-	case s.dims(scale)[1] == 8*s.dims(codes)[1]:
-		return s.awqGemm(codes, scale, zero)
-	case s.dims(scale)[0] == s.dims(codes)[0]:
-		return s.awqGemv(codes, scale, zero)
-	}
-	return misfit("scale %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
-}
-
-func (s *shaping) awq(shape []uint64) error {
-	w := s.w
-	if s.bits != 0 && s.bits != 4 {
-		return unsupported("awq of %d bits", s.bits)
-	}
-	w.Scheme, w.Code, w.GroupRows, w.ScaleType = AWQ, 4, 1, s.part(Scale).DType
-	return s.matrix(shape)
-}
-
-func (s *shaping) awqGemm(codes, scale, zero *layout.Tensor) (err error) {
-	w := s.w
-	if !slices.Equal(s.dims(zero), []uint64{s.dims(scale)[0], s.dims(codes)[1]}) {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
-	}
-	if err := s.awq([]uint64{s.dims(scale)[1], s.dims(codes)[0]}); err != nil {
-		return err
-	}
-	w.Pack, w.Scale, w.Zero = layout.PackAWQ, Transposed, PackedAWQ
-	return s.columns(s.dims(scale)[0])
-}
-
-func (s *shaping) awqGemv(codes, scale, zero *layout.Tensor) error {
-	w := s.w
-	if s.dims(zero)[0] != s.dims(codes)[0] || s.dims(scale)[1] != 8*s.dims(zero)[1] {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
-	}
-	if err := s.awq([]uint64{s.dims(codes)[0], 8 * s.dims(codes)[1]}); err != nil {
-		return err
-	}
-	if s.group == 0 && !s.whole {
-		s.group = 128
-	}
-	s.group = cmp.Or(s.group, w.Cols, 1)
-	if s.group < 128 && s.group != 64 && s.group != 32 && s.group < w.Cols {
-		return misfit("awq gemv in groups of %d", s.group)
-	}
-	// Zero points fill whole words, and these come in units that depend on the group.
-	unit := uint64(1)
-	switch s.group {
-	case 64:
-		unit = 2
-	case 32:
-		unit = 4
-	}
-	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, s.group), 8), unit) * unit
-	if s.dims(zero)[1] != want {
-		return misfit("zero points %s of %d words a row, not %d, for %d columns in groups of %d", s.name(ZeroPoint), s.dims(zero)[1], want, w.Cols, s.group)
-	}
-	w.Scale, w.Zero, w.GroupCols, w.ScaleCols, w.RowBytes = Direct, PackedRows, s.group, s.dims(scale)[1], 4*s.dims(codes)[1]
-	return nil
-}
-
-// columns finds the group of columns of a weight whose scales lie transposed.
-func (s *shaping) columns(groups uint64) (err error) {
-	w := s.w
-	if s.whole && groups != 1 && w.Cols > 0 {
-		return misfit("scale %s has %d groups, and the configuration wants one", s.name(Scale), groups)
-	}
-	if groups == 0 && w.Cols == 0 {
-		return nil
-	}
-	w.ScaleCols = groups
-	if w.GroupCols, err = s.groupOf(w.Cols, groups); err != nil && s.part(GroupIndex) != nil && groups > 0 && groups <= w.Cols {
-		w.GroupCols, w.IgnoreZeroIndex, err = ceilDiv(w.Cols, groups), false, nil // the index tells
-	}
-	return err
-}
-
-func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
-	w, out := s.w, s.dims(scale)[1]
-	rows, groups := s.dims(codes)[0], s.dims(scale)[0]
-	in, indexed := uint64(0), s.part(GroupIndex) != nil
-	if indexed {
-		in = s.elementsOf(GroupIndex)
-	}
-	planes := s.conf.planes || 5 <= s.bits && s.bits <= 7 // which have no other form
-	var b uint64
-	for _, bits := range []uint64{s.bits, 4, 8, 2, 3, 5, 6, 7} {
-		if bits < 2 || bits > 8 || bits >= 5 && bits <= 7 && !planes || s.dims(zero)[1] != ceilDiv(out*bits, 32) || s.dims(zero)[0] != groups {
-			continue
-		}
-		if indexed && rows == ceilDiv(in*bits, 32) || !indexed && rows*32%bits == 0 {
-			b = bits
-			break
-		}
-	}
-	switch {
-	case b == 0:
-		return misfit("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", s.dims(codes), s.dims(zero), s.dims(scale), in, s.name(GroupIndex))
-	case s.bits != 0 && s.bits != b && len(s.conf.over) == 0:
-		return misfit("codes %s have %d bits, and %d by the configuration", s.name(Codes), b, s.bits)
-	case !indexed:
-		in = rows * 32 / b
-	}
-	if err := s.matrix([]uint64{out, in}); err != nil {
-		return err
-	}
-	w.Scheme, w.Code, w.GroupRows, w.ScaleType = GPTQ, layout.Code(b), 1, scale.DType
-	w.Pack, w.Scale, w.Zero, w.OneMore, w.IgnoreZeroIndex = layout.PackGPTQ, Transposed, PackedGPTQ, !s.conf.v2, !s.conf.actOrder
-	if planes && 32%b != 0 { // the others have one plane
-		if out%32 != 0 || in%32 != 0 {
-			return misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
-		}
-		w.Pack, w.Zero, w.OneMore = layout.PackPlanes, PackedPlanes, false
-	}
-	if err := s.index(); err != nil {
-		return err
-	}
-	return s.columns(groups)
 }
 
 // bitnet finds the form of ternary codes, four rows to one of bytes. The configuration alone tells them from other

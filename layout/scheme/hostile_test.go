@@ -140,13 +140,13 @@ func TestManyNames(t *testing.T) {
 		return strings.Join(list, ",")
 	}
 	for config, ok := range map[string]bool{
-		`"config_groups":{"a":{"weights":{},"targets":[` + names(most-3, `"%x"`) + `]}}`:                                                            true,
-		`"config_groups":{"a":{"weights":{},"targets":[` + names(most+1, `"%x"`) + `]}}`:                                                            false,
-		`"config_groups":{"a":{"weights":{},"targets":[` + names(most/2, `"%x"`) + `]},"b":{"weights":{},"targets":[` + names(most, `"%x"`) + `]}}`: false,
-		names(most-3, `"%016x":{}`): true,
-		names(most+1, `"%016x":{}`): false,
+		`"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{},"targets":[` + names(most-3, `"%x"`) + `]}}`:                                                            true,
+		`"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{},"targets":[` + names(most+1, `"%x"`) + `]}}`:                                                            false,
+		`"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{},"targets":[` + names(most/2, `"%x"`) + `]},"b":{"weights":{},"targets":[` + names(most, `"%x"`) + `]}}`: false,
+		`"bits":8,"group_size":32,` + names(most-3, `"%016x":{}`):                                                                                                                       true,
+		`"bits":8,"group_size":32,` + names(most+1, `"%016x":{}`):                                                                                                                       false,
 	} {
-		text := `{"quantization_config":{"quant_method":"fp8",` + config + `}}`
+		text := `{"quantization_config":{` + config + `}}`
 		table := find(t, text, stored{"a.weight", layout.F8_E4M3, []int{4, 4}, nil}, stored{"a.weight_scale", layout.F32, []int{1}, nil})
 		if err := table.Err(0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "layers, more than 131072") {
 			t.Errorf("%.60s: %v", text, err)

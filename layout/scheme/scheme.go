@@ -74,6 +74,9 @@ type Form struct {
 	Reciprocal bool
 	// OneMore says that zero points are stored less one.
 	OneMore bool
+	// Symmetric says that the zero point of every group is 2^(bits−1). All stored ones must be this number, or all
+	// must be one less: programs disagree about OneMore.
+	Symmetric bool
 	// IgnoreZeroIndex says that a group index of nothing but zeros means consecutive groups.
 	IgnoreZeroIndex bool
 	// UnsetIndex says that a group index of nothing but −1 was never set, and means consecutive groups.

@@ -1,0 +1,114 @@
+package scheme
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A weight is decoded only if its scheme, which names, types and shapes tell, goes with what the configuration says
+// of the writer. docs/quantized.md has these tables with their sources.
+
+// methods lists the values of quant_method whose weights are decoded, and the schemes that their writers use.
+// Without a configuration the schemes remain whose parts say all by themselves.
+var methods = map[string][]string{
+	"":                   {FP8, IntQuantized, PackQuantized, NVFP4, MXFP4, AWQ, BnbNF4, BnbFP4, BnbInt8, HQQ},
+	"auto-round":         {GPTQ, AWQ, FP8, NVFP4, MXFP4},
+	"awq":                {AWQ},
+	"bitnet":             {BitNet},
+	"bitsandbytes":       {BnbNF4, BnbFP4, BnbInt8},
+	"compressed-tensors": {IntQuantized, PackQuantized, FP8, NVFP4, MXFP4},
+	"deepseek_fp8":       {FP8, MXFP4},
+	"deepseek_v4_fp8":    {FP8, MXFP4},
+	"fbgemm_fp8":         {FP8},
+	"fp8":                {FP8, MXFP4},
+	"gptq":               {GPTQ},
+	"hqq":                {HQQ},
+	"mlx":                {MLXAffine, FP8, NVFP4, MXFP4},
+	"modelopt":           {FP8, NVFP4},
+	"mxfp4":              {MXFP4},
+	"mxfp8":              {FP8},
+	"nvfp4":              {NVFP4},
+}
+
+// methodNames are other names of methods.
+var methodNames = map[string]string{
+	"auto_round": "auto-round", "intel/auto-round": "auto-round",
+	"modelopt_fp4": "modelopt", "modelopt_fp8": "modelopt", "modelopt_mixed": "modelopt",
+}
+
+// undecodable are methods that are known and not decoded.
+var undecodable = []string{
+	"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
+	"quark", "gptq_marlin", "awq_marlin", "sinq", "fouroversix", "svdquant",
+}
+
+// details lists for the methods with a second key the values of this key that are known, and their schemes. Source of
+// each: compressed-tensors 0.20.0 config/base.py; ModelOpt 0.47.0 export/model_config.py; auto-round 0.16.1 schemes.py.
+var details = map[string]struct {
+	key     string
+	schemes map[string][]string
+}{
+	"compressed-tensors": {"format", map[string][]string{
+		"":                     {IntQuantized, PackQuantized, FP8, NVFP4},
+		"mixed-precision":      {IntQuantized, PackQuantized, FP8, NVFP4, MXFP4},
+		"float-quantized":      {FP8},
+		"int-quantized":        {IntQuantized},
+		"mxfp4-pack-quantized": {MXFP4},
+		"mxfp8-quantized":      {FP8},
+		"naive-quantized":      {IntQuantized, FP8},
+		"nvfp4-pack-quantized": {NVFP4},
+		"pack-quantized":       {PackQuantized},
+	}},
+	"modelopt": {"quant_algo", map[string][]string{
+		"":                          {FP8, NVFP4},
+		"mixed_precision":           {FP8, NVFP4},
+		"fp8":                       {FP8},
+		"fp8_pb_real":               {FP8},
+		"fp8_pb_wo":                 {FP8},
+		"fp8_per_channel_per_token": {FP8},
+		"mxfp8":                     {FP8},
+		"nvfp4":                     {NVFP4},
+		"nvfp4_awq":                 {NVFP4},
+		"w4a16_nvfp4":               {NVFP4},
+	}},
+	"auto-round": {"data_type", map[string][]string{
+		"":      {GPTQ, AWQ},
+		"int":   {GPTQ, AWQ},
+		"fp":    {FP8},
+		"fp8":   {FP8},
+		"mx_fp": {MXFP4, FP8},
+		"nv_fp": {NVFP4},
+	}},
+}
+
+// integerSchemes are those of compressed-tensors whose codes are integers (type: int); the others have floats.
+var integerSchemes = []string{IntQuantized, PackQuantized}
+
+// recognize returns why the configuration does not go with the scheme that was found, or nil.
+func (s *shaping) recognize() error {
+	c, found := s.conf, s.w.Scheme
+	if !slices.Contains(methods[c.method], found) {
+		if c.method == "" {
+			return unsupported("codes of %s without a configuration (config.json) that says how they are stored", found)
+		}
+		return misfit("codes of %s in a checkpoint of %s (quant_method)", found, c.method)
+	}
+	d, ok := details[c.method]
+	if !ok {
+		return nil
+	}
+	var value string
+	for _, p := range s.candidates() {
+		value = cmp.Or(p.format, s.params.format)
+		schemes, known := d.schemes[value]
+		switch {
+		case !known:
+			return unsupported("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(value)), d.key)
+		case slices.Contains(schemes, found) && (p.kind == "" || (p.kind == "int") == slices.Contains(integerSchemes, found)):
+			return nil
+		}
+	}
+	return misfit("codes of %s in a checkpoint of %s %s (%s, type)", found, c.method, layout.Quote([]byte(value)), d.key)
+}
