@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -64,6 +65,9 @@ func safeTensorsWith(phase int, metadata string, tensors []content) []byte {
 	}
 	return modeltest.SafeTensorsAt(phase, metadata, list...)
 }
+
+// describedBy is the metadata of a file that carries the object of a quantization_config, as conversions write it.
+func describedBy(object string) string { return fmt.Sprintf(`{"apr2.quantization":%q}`, object) }
 
 var requiredKeys = layout.Metadata{
 	{Key: "apr_version", Value: "2.0.0"},

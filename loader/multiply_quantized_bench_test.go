@@ -34,7 +34,11 @@ func BenchmarkQuantizedMatVec(b *testing.B) {
 				}
 			}
 		}
-		w := tensor(b, openBytes(b, safeTensors(c.of), nil), "a.weight")
+		metadata := ""
+		if c.name == "gptq" {
+			metadata = describedBy(`{"quant_method":"gptq","sym":false}`)
+		}
+		w := tensor(b, openBytes(b, safeTensorsWith(0, metadata, c.of), nil), "a.weight")
 		x, dst, row := make([]float32, cols), make([]float32, rows), make([]float32, 16*cols)
 		for i := range x {
 			x[i] = float32(rand.NormFloat64())

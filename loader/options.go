@@ -56,7 +56,7 @@ type Options struct {
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets
-	// them at level Warn of a quantization configuration that names layers which the model does not have, and at level Error of models that could not be unmapped. Panics in callbacks whose caller
+	// them at level Warn of layers that a quantization configuration names and the model lacks. It gets them at level Error of models that could not be unmapped. Panics in callbacks whose caller
 	// had left are told at this level too (see the package's documentation).
 	Logger *slog.Logger
 	// Hooks are called on events that a server counts.

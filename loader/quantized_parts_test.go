@@ -419,9 +419,9 @@ func TestZeroGroupIndex(t *testing.T) {
 		tensors []content
 		says    string
 	}{
-		{`{}`, two, "taken for consecutive groups, without desc_act"},
-		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true}}`, two, "taken as it is"},
-		{`{}`, one, ""},
+		{`{"quantization_config":{"quant_method":"gptq","sym":false}}`, two, "taken for consecutive groups, without desc_act"},
+		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true,"sym":false}}`, two, "taken as it is"},
+		{`{"quantization_config":{"quant_method":"gptq","sym":false}}`, one, ""},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "model.safetensors")

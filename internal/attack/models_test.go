@@ -257,7 +257,7 @@ func quantizedModel(rng *rand.Rand) []byte {
 	for i := range fp8.Data {
 		fp8.Data[i] &^= 0x40 // no NaN
 	}
-	index := codes("c.g_idx", layout.I32, cols)
+	index := codes("c.weight_g_idx", layout.I32, cols)
 	for i := range cols {
 		binary.LittleEndian.PutUint32(index.Data[4*i:], uint32(rng.IntN(groups)))
 	}
@@ -265,7 +265,7 @@ func quantizedModel(rng *rand.Rand) []byte {
 	return modeltest.SafeTensors(
 		fp8, scales("a.weight_scale_inv", layout.F32, rows/128, cols/128),
 		codes("b.qweight", layout.I32, cols, rows/8), codes("b.qzeros", layout.I32, groups, rows/8), scales("b.scales", layout.F16, groups, rows),
-		codes("c.qweight", layout.I32, cols/8, rows), codes("c.qzeros", layout.I32, groups, rows/8), scales("c.scales", layout.F16, groups, rows), index,
+		codes("c.weight", layout.I8, rows, cols), scales("c.weight_scale", layout.F32, rows, groups), index,
 		codes("d.weight", layout.U8, rows*cols/2, 1), scales("d.weight.absmax", layout.F32, rows*cols/64),
 		modeltest.Tensor{Name: "d.weight.quant_state.bitsandbytes__nf4", DType: layout.U8, Shape: []int{len(state)}, Data: state},
 		scales("norm.weight", layout.F32, cols))

@@ -515,7 +515,7 @@ func (s *shaping) mlx() error {
 		}
 		for _, a := range s.conf.astray {
 			bits, group := cmp.Or(a.bits, 4), cmp.Or(a.group, 64)
-			if cmp.Or(a.format, "affine") == "affine" && (bits != s.bits || group != s.group) && words*32%bits == 0 && words*32/bits == groups*group {
+			if cmp.Or(a.format, "affine") == "affine" && words > 0 && (bits != s.bits || group != s.group) && words*32%bits == 0 && words*32/bits == groups*group {
 				return misfit("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", s.name(Codes), s.bits, s.group, bits, group, layout.Quote([]byte(a.path)))
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// What GPTQ's parts mean depends on who wrote them, and the tensors do not tell. Sources: GPTQModel 7.7.0
+// The writer decides what GPTQ's parts mean, and the tensors do not tell. Sources: GPTQModel 7.7.0
 // (nn_modules/qlinear/__init__.py, utils/planar_packing.py), AutoGPTQ 0.7.1 (quantization/config.py),
 // auto-round 0.16.1 (export/export_to_autoround/export.py, inference/backend.py and convert_model.py).
 
