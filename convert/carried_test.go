@@ -275,7 +275,7 @@ func TestMarkOfScaledFP8(t *testing.T) {
 func TestDescriptionsGoWithTheirCodes(t *testing.T) {
 	const comfy = `{"format":"pt","_quantization_metadata":"{\"format_version\":\"1.0\",\"layers\":{\"a\":{\"format\":\"float8_e4m3fn\"},\"b\":{\"format\":\"float8_e4m3fn\"}}}"}`
 	described := open(t, write(t, safeTensors(0, comfy,
-		counting("x.a.weight", layout.F8_E4M3, 8, 32), counting("x.a.weight_scale", layout.F32),
+		counting("model.diffusion_model.a.weight", layout.F8_E4M3, 8, 32), counting("model.diffusion_model.a.weight_scale", layout.F32),
 		counting("b.weight", layout.F8_E4M3, 8, 32), counting("b.weight_scale", layout.F32))), &loader.Options{})
 	const ollama = `{"format":"pt","quant_type":"int4","group_size":"64","a.weight.quant_type":"int4","a.weight.group_size":"64"}`
 	own := open(t, write(t, safeTensors(0, ollama,
@@ -296,7 +296,7 @@ func TestDescriptionsGoWithTheirCodes(t *testing.T) {
 		if suffix == ".gguf" {
 			continue
 		}
-		for kept, gone := range map[string]string{"b": "a", "x.a": "b"} {
+		for kept, gone := range map[string]string{"b": "a", "model.diffusion_model.a": "b"} {
 			out, _ := copied(t, described, suffix, convert.Options{DType: layout.F16, Keep: func(name string) bool { return name == kept+".weight" }})
 			text := asJSON(t, metadata(t, out))
 			if !strings.Contains(text, `\"`+strings.TrimPrefix(kept, "x.")+`\":{`) || strings.Contains(text, `\"`+gone+`\":{`) {

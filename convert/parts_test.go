@@ -30,7 +30,11 @@ func TestParts(t *testing.T) {
 		"scales":   {"fp8", "a.weight", []int{8, 8}, []content{counting("a.weight_scale", layout.BF16, 8, 1), counting("a.weight", layout.F8_E4M3, 8, 8)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := open(t, write(t, safeTensors(0, "{}", append([]content{norm}, tt.parts...)...)), &loader.Options{})
+			metadata := "{}"
+			if name == "mlx" {
+				metadata = `{"apr2.quantization":"{\"quant_method\":\"mlx\",\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}"}`
+			}
+			m := open(t, write(t, safeTensors(0, metadata, append([]content{norm}, tt.parts...)...)), &loader.Options{})
 			want := values(t, tensor(t, m, "a.weight"))
 			for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
 				out, p := toAPR2(t, m, &convert.Options{DType: d})
