@@ -299,7 +299,7 @@ func TestDescriptionsGoWithTheirCodes(t *testing.T) {
 		for kept, gone := range map[string]string{"b": "a", "model.diffusion_model.a": "b"} {
 			out, _ := copied(t, described, suffix, convert.Options{DType: layout.F16, Keep: func(name string) bool { return name == kept+".weight" }})
 			text := asJSON(t, metadata(t, out))
-			if !strings.Contains(text, `\"`+strings.TrimPrefix(kept, "x.")+`\":{`) || strings.Contains(text, `\"`+gone+`\":{`) {
+			if !strings.Contains(text, `\"`+strings.TrimPrefix(kept, "model.diffusion_model.")+`\":{`) || strings.Contains(text, `\"`+gone+`\":{`) {
 				t.Errorf("%s with the codes of %s: %s", suffix, kept, text)
 			}
 			if got, want := values(t, tensor(t, out, kept+".weight")), values(t, tensor(t, described, kept+".weight")); !sameBits(got, want) {

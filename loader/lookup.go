@@ -67,6 +67,12 @@ func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
 	return Tensor{desc, f.of(desc), l, w}
 }
 
+// part returns a stored tensor of the same model, through the same lease.
+func (t Tensor) part(i uint32) Tensor {
+	m := t.file.model
+	return m.handle(&m.tensors[i], 0, t.lease)
+}
+
 // weightOf returns one more than the position of the weight that stored tensor i is a part of, or 0. codes reports
 // that the tensor has its codes.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {

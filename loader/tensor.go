@@ -149,12 +149,6 @@ func (t Tensor) stored() error {
 		ErrUnsupported, w.Scheme, strings.Join(names, ", "))
 }
 
-// part returns a stored tensor of the same model, through the same lease.
-func (t Tensor) part(i uint32) Tensor {
-	m := t.file.model
-	return m.handle(&m.tensors[i], 0, t.lease)
-}
-
 // codes returns the tensor that holds the codes of a logical one.
 func (t Tensor) codes() Tensor {
 	t.weight = 0

@@ -334,8 +334,10 @@ type group struct {
 
 // extent is all that is kept of a group.
 type extent struct {
-	n   uint32 // members or elements
-	end uint32 // the next byte behind it; and in the highest bit, whether a key occurs twice in it, or in one within an array, or whether numbers of Python's are in an array
+	n uint32 // members or elements
+	// end is the next byte behind it. The highest bit is set if a key occurs twice in it, or in an object within an
+	// array, or if an array has numbers of Python's.
+	end uint32
 }
 
 // repeats is the highest bit of an extent's end.
