@@ -823,6 +823,61 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
+// TestSignPlantedLink has links where Sign and WriteKey write by default. Nothing is written where they lead.
+func TestSignPlantedLink(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOARCH == "wasm" {
+		t.Skip("no links")
+	}
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, outside := t.TempDir(), t.TempDir()
+	victim, missing := outside+"/authorized_keys", outside+"/missing"
+	if err := errors.Join(os.WriteFile(dir+"/f", []byte("f"), 0o666), os.WriteFile(victim, []byte("keys"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{victim, missing} {
+		for _, c := range []struct {
+			write func() error
+			link  string
+		}{
+			{func() error { return Sign(t.Context(), dir, dir+"/model.sig", key, nil) }, dir + "/model.sig"},
+			{func() error { return Sign(t.Context(), dir+"/f", dir+"/f.sig", key, nil) }, dir + "/f.sig"},
+			{func() error { return Sign(t.Context(), dir, dir+"/model.sig", key, &SignOptions{Ignore: []string{".atomicfile.lock"}}) }, dir + "/.atomicfile.lock"},
+			{func() error { return WriteKey(dir+"/k.pem", key) }, dir + "/k.pem"},
+			{func() error { return WriteKey(dir+"/k.pem", key) }, dir + "/k.pub.pem"},
+		} {
+			if err := os.Symlink(target, c.link); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.write(); err == nil {
+				t.Errorf("%s to %s: written", c.link, target)
+			}
+			if b, err := os.ReadFile(victim); string(b) != "keys" {
+				t.Fatalf("%s has changed its target: %q, %v", c.link, b, err)
+			}
+			if _, err := os.Lstat(missing); !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("%s has made its target: %v", c.link, err)
+			}
+			if err := os.Remove(c.link); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, err := os.ReadDir(dir); len(left) != 1 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+	// A link elsewhere was named on purpose, as /dev/stdout is.
+	if err := os.Symlink(missing, outside+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), dir, outside+"/link", key, nil); err != nil {
+		t.Error(err)
+	}
+	Verified(t, missing, key)
+}
+
 // TestVerifySnapshot verifies a snapshot of the Hugging Face cache, which is links.
 func TestVerifySnapshot(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOARCH == "wasm" {

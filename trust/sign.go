@@ -39,7 +39,8 @@ type SignOptions struct {
 }
 
 // Sign signs the files below the directory at root, or one file, and writes the bundle to path. A
-// bundle inside the directory is itself not signed. Of git's files at the top none are.
+// bundle inside the directory is itself not signed. Of git's files at the top none are. In the model's
+// directory path must be no symbolic link: whoever may write there could have planted it.
 func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignOptions) error {
 	if opts == nil {
 		opts = &SignOptions{}
@@ -85,7 +86,11 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if err != nil {
 		return err
 	}
-	out, err := atomicfile.Create(path)
+	create := atomicfile.Create
+	if relativeTo(dirOf(root), path) != "" {
+		create = atomicfile.CreateUnlinked
+	}
+	out, err := create(path)
 	if err != nil {
 		return err
 	}
@@ -94,6 +99,14 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 		return err
 	}
 	return out.Commit()
+}
+
+// dirOf returns the directory of the model at root: root itself, or that of the file.
+func dirOf(root string) string {
+	if info, err := os.Stat(root); err == nil && !info.IsDir() {
+		return filepath.Dir(root)
+	}
+	return root
 }
 
 // digestFiles computes the digests of files and of their chunks, several files at a time.

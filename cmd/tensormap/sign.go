@@ -21,7 +21,7 @@ verify and every verb that reads check it with --signature and --key.
 
 The bundle is called model.sig and lies in the directory, or beside the file, unless -o says
 otherwise. It is not signed itself, and neither are .git, .gitattributes, .github and .gitignore at
-the top. A symbolic link is an error.
+the top. A symbolic link is an error, as the bundle's own name too.
 
 A reader hashes a chunk before it trusts a byte of it. --chunk-size makes chunks smaller: the first row of
 a tensor is read sooner, and the bundle is larger.

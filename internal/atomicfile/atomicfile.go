@@ -14,6 +14,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -68,6 +69,28 @@ func create(path string) (*File, error) {
 	}
 	f, err := temporaries.create(target, old)
 	return &File{f: f, path: path, target: target}, err
+}
+
+// CreateUnlinked does what Create does, in a directory that others may write to: it refuses a path that is a
+// symbolic link. A link that is planted later is replaced by the file, and its target is left alone.
+func CreateUnlinked(path string) (*File, error) {
+	old, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		old, err = nil, nil
+	case err == nil && old.Mode()&fs.ModeSymlink != 0:
+		err = errors.New("it is a symbolic link, which is not followed here: remove it, or write elsewhere")
+	case err == nil && !old.Mode().IsRegular():
+		err = fmt.Errorf("it is there and no regular file, but %v", old.Mode().Type())
+	}
+	if err != nil {
+		return nil, about(path, err)
+	}
+	f, err := temporaries.create(path, old)
+	if err != nil {
+		return nil, about(path, err)
+	}
+	return &File{f: f, path: path, target: path}, nil
 }
 
 // Remove returns a file without content: once it is committed along with others, path stands

@@ -43,9 +43,9 @@ func removeStale(name string) {
 // tryLock opens the file called name, makes it if need be, and holds it. The error is errHeld
 // if another has it.
 func tryLock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.Open(name) // left by another user
+		f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) // left by another user
 	}
 	if err != nil {
 		return nil, err
