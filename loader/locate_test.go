@@ -32,6 +32,8 @@ func TestOpenDirectory(t *testing.T) {
 		{"an index of a variant", map[string][]byte{"x.safetensors.index.fp16.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "x.safetensors.index.fp16.json", ""},
 		{"one called model", map[string][]byte{"adapter_model.safetensors": nil, "model.safetensors": one, "model.fp16.safetensors": nil}, "model.safetensors", ""},
 		{"an index called model", map[string][]byte{"consolidated.safetensors": nil, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "model.safetensors.index.json", ""},
+		{"one beside its index", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "model.safetensors", ""},
+		{"one beside an index without its shards", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index}, "model.safetensors", ""},
 		{"one beside hidden ones", map[string][]byte{"a.safetensors": one, "._a.safetensors": nil, ".safetensors": nil}, "a.safetensors", ""},
 		{"a damaged file", map[string][]byte{"a.gguf": []byte("GGUF")}, "", "a.gguf: gguf: "},
 		{"nothing", nil, "", "is a directory with no model in it, that is, no file called *.apr, "},

@@ -25,6 +25,30 @@ func pulledRepo(t *testing.T) (h *hubtest.Hub, repository string) {
 	return h, filepath.Dir(filepath.Dir(pulled.Path))
 }
 
+// A repository's model is chosen as a folder's: model.safetensors before its index, as transformers 4.57.6 does for both
+// (modeling_utils.py, _get_resolved_checkpoint_files).
+func TestChoosesAlike(t *testing.T) {
+	files := sharded()
+	files["model.safetensors"] = oneFile()
+	hubtest.New(t, files)
+	dir := t.TempDir()
+	for name, b := range files {
+		writeAt(t, filepath.Join(dir, filepath.FromSlash(name)), b)
+	}
+	for _, address := range []string{"hf://org/model", dir} {
+		if m := open(t, address); filepath.Base(m.Path()) != "model.safetensors" || len(m.Files()) != 1 {
+			t.Errorf("%s opens %s", address, m.Path())
+		}
+	}
+	pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := open(t, pulled.Path); filepath.Base(m.Path()) != "model.safetensors" {
+		t.Errorf("what was pulled opens %s", m.Path())
+	}
+}
+
 // Weights that are in the cache alone do not hide the configuration beside them.
 func TestConfigIsMissing(t *testing.T) {
 	h := hubtest.New(t, map[string][]byte{"model.safetensors": oneFile(), "config.json": []byte(`{"hidden_size": 64}`)})

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"golang.org/x/crypto/ssh"
 )
@@ -194,6 +196,7 @@ func (m *registryManifest) isOllama() bool {
 // files, or SafeTensors files of one tensor or a few each, beside their configuration.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
+	var models []string
 	for _, l := range m.Layers {
 		kind, known := strings.CutPrefix(l.MediaType, ollamaType)
 		name := kind
@@ -214,8 +217,11 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		if old, ok := d.objects[name]; ok && old.id != l.hex() {
 			name = "sha256-" + l.hex() + "." + name // licenses are often several
 		}
-		if kind == "model" || kind == "tensor" {
+		switch {
+		case kind == "tensor":
 			d.choice = append(d.choice, name)
+		case kind == "model" && !slices.Contains(models, name):
+			models = append(models, name)
 		}
 		if err := d.add(name, r.object(l, "", inOllama(store, l))); err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
@@ -226,7 +232,63 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 			return err
 		}
 	}
-	return d.nameTensors(ctx, tensors)
+	if err := d.nameTensors(ctx, tensors); err != nil {
+		return err
+	}
+	return d.nameModels(ctx, models)
+}
+
+// nameModels adds the GGUF files called names to the choice. If they are the parts of a split, they get the names by which
+// parts find each other: Ollama keeps none.
+func (d *folder) nameModels(ctx context.Context, names []string) error {
+	d.choice = append(d.choice, names...)
+	if len(names) < 2 {
+		return nil
+	}
+	parts := make(map[string]string)
+	for _, name := range names {
+		var part string
+		err := d.twice(ctx, func() (err error) {
+			part, err = d.partName(ctx, name)
+			return err
+		})
+		switch {
+		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", parts[part] != "":
+			return nil // models apart, or what is none
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		parts[part] = name
+	}
+	d.choice = d.choice[:len(d.choice)-len(names)]
+	for part, name := range parts {
+		o := d.objects[name]
+		delete(d.objects, name)
+		d.choice = append(d.choice, part)
+		if err := d.add(part, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partName returns the name that a file has as a part of a split, or "" for a file that is whole.
+func (d *folder) partName(ctx context.Context, name string) (string, error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	decoded, err := formats.Decode(mmapio.FromReaderAt(bound{ctx, f}, f.Size()), d.opts.Loader.Limits)
+	if err != nil {
+		return "", err
+	}
+	if s, ok := decoded.(layout.Splitter); ok {
+		if no, count, _, ok := s.Split(); ok {
+			return fmt.Sprintf("model-%05d-of-%05d.gguf", no+1, count), nil
+		}
+	}
+	return "", nil
 }
 
 // inOllama returns the place of a layer in Ollama's store, or none without a store.

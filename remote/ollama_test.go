@@ -49,13 +49,19 @@ func writeAt(t *testing.T, path string, content []byte) {
 // ollamaModel writes a model of tensors to a new store of Ollama's.
 func ollamaModel(t *testing.T, name string, blobs ...[]byte) {
 	t.Helper()
+	ollamaLayers(t, name, "tensor", blobs...)
+}
+
+// ollamaLayers writes a model of layers of one kind to a new store of Ollama's.
+func ollamaLayers(t *testing.T, name, kind string, blobs ...[]byte) {
+	t.Helper()
 	store := t.TempDir()
 	t.Setenv("OLLAMA_MODELS", store)
 	var layers []string
 	for i, b := range blobs {
 		digest := hubtest.Digest(b)
 		writeAt(t, filepath.Join(store, "blobs", "sha256-"+digest), b)
-		layers = append(layers, fmt.Sprintf(`{"mediaType":"application/vnd.ollama.image.tensor","digest":"sha256:%s","size":%d,"name":"%d"}`, digest, len(b), i))
+		layers = append(layers, fmt.Sprintf(`{"mediaType":"application/vnd.ollama.image.%s","digest":"sha256:%s","size":%d,"name":"%d"}`, kind, digest, len(b), i))
 	}
 	text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","layers":[%s]}`, strings.Join(layers, ","))
 	writeAt(t, filepath.Join(store, "manifests", "registry.ollama.ai", "library", name, "latest"), []byte(text))
@@ -140,4 +146,40 @@ func TestOllamaTwice(t *testing.T) {
 			m.Close()
 		}
 	}
+}
+
+// TestOllamaSplit: the parts of a GGUF split, as several layers in any order, are one model.
+func TestOllamaSplit(t *testing.T) {
+	hubtest.New(t, nil) // for an empty cache
+	var parts [][]byte
+	for _, i := range []int{2, 0, 1} {
+		b, err := os.ReadFile(fmt.Sprintf("../testdata/gguf/split-%05d-of-00003.gguf", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, b)
+	}
+	want, err := loader.Open("../testdata/gguf/split-00001-of-00003.gguf", nil)
+	modeltest.Opened(t, want, err)
+	ollamaLayers(t, "split", "model", append(parts, parts[1])...) // a layer may come twice
+	m := open(t, "ollama://split")
+	if m.Len() != want.Len() || m.Len() == 0 {
+		t.Errorf("%d tensors, not %d", m.Len(), want.Len())
+	}
+	for x := range want.Tensors() {
+		a, err := x.Bytes()
+		if err != nil || !slices.Equal(a, bytesOf(t, m, x.Name())) {
+			t.Errorf("%s: %v", x.Name(), err)
+		}
+	}
+	ollamaLayers(t, "two", "model", parts[:2]...)
+	if _, err := remote.Open(t.Context(), "ollama://two", nil); err == nil || !strings.Contains(err.Error(), "part 2 of 3") {
+		t.Error(err)
+	}
+	whole, err := os.ReadFile("../testdata/gguf/align256.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ollamaLayers(t, "beside", "model", whole, []byte("an importance matrix"))
+	open(t, "ollama://beside")
 }

@@ -17,7 +17,8 @@ var ErrNoModel = errors.New("no model in it")
 
 // Choose returns the name of the one model among files that lie side by side. It ignores files
 // that no format has a suffix for, hidden ones, and parts of another model in the list. Among several it
-// takes the one called model, as Python's transformers do.
+// takes the one called model, and model.safetensors before its index, as Python's transformers do. The order of files does
+// not matter.
 //
 // manifestOf returns the manifest in the file called name, or nil. It is asked if several names
 // remain.
@@ -26,8 +27,12 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		return name == "" || name[0] == '.' || !isIndex(name) && !slices.Contains(suffixes, suffix(name))
 	})
+	slices.Sort(names)
 	if len(names) > 1 {
 		names = withoutParts(names, manifestOf)
+	}
+	if whole := "model" + formats.Suffix(layout.SafeTensors); slices.Contains(names, whole) {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == whole+manifest.IndexSuffix })
 	}
 	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
 		names = plain
