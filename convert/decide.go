@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -36,6 +37,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	if f := p.model.Format(); CanWrite(f) {
 		known = originalsOf(p.Metadata)
 	}
+	known.comfy = comfyShapes(object(p.Metadata, ggufKey))
 	var aliases map[string]bool
 	if p.opts.NoAliases {
 		aliases = aliasesOf(p.model)
@@ -104,6 +106,9 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buf
 		if err := t.requantize(ctx, p, buf); err != nil {
 			return err
 		}
+	}
+	if shape := known.comfy[t.Name]; shape != nil && t.reshaped(p, shape) {
+		t.Shape = slices.Clone(shape)
 	}
 	t.fit(p)
 	if t.Reencoded {

@@ -26,7 +26,8 @@
 //     their width or, if that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
 //     The types and shapes that they stand for are in the metadata.
 //   - tensors of more than 8 dimensions in APR2, or 4 in GGUF, which get the outermost ones as one,
-//     and scalars, which APR2 knows as [1]. Their shapes are in the metadata.
+//     and scalars, which APR2 knows as [1]. Their shapes are in the metadata, in GGUF also under
+//     comfy.gguf.orig_shape.NAME. That key of a source gives blocks their shape once they become plain numbers.
 //
 // GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
 // weights: F8, F6 and F4 become F32, and only if Options.PlainF8 says that they hold weights.
@@ -78,7 +79,7 @@
 // string, but that goes into the index again if there is one, with a new total_size. Converted
 // back, all are what they were before, and so are tensors in original_tensors.
 //
-// In GGUF, gguf is the file's own keys with their types, but for how a model was split. All else that does
+// In GGUF, gguf is the file's own keys with their types, but for how a model was split and alignments that are not written. All else that does
 // not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
 //
 //	general.architecture       model_type

@@ -32,7 +32,7 @@ func (t *Tensor) fit(p *Plan) {
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
 		t.standIn(to.integers)
 	}
-	t.fold(to.dims)
+	t.fold(to)
 }
 
 // expand makes float32s of the values. Package dequant expands every type that it knows to these.
@@ -69,8 +69,9 @@ func (t *Tensor) standIn(integers map[int]layout.DType) {
 	t.bits, t.To = t.To, d
 }
 
-// fold joins the outermost dimensions to one if there are more than dims. Rows stay as they are.
-func (t *Tensor) fold(dims int) {
+// fold joins the outermost dimensions to one if there are more than the format has. Rows stay as they are.
+func (t *Tensor) fold(to *target) {
+	dims := to.dims
 	if len(t.Shape) <= dims {
 		return
 	}
@@ -80,6 +81,10 @@ func (t *Tensor) fold(dims int) {
 		n = 0 // an inner dimension is 0
 	}
 	t.Shape = append([]int{int(n)}, inner...)
+	if t.Changed != "" {
+		t.Changed += "; "
+	}
+	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, dims)
 }
 
 // original describes a tensor whose file cannot: the type that integers stand for, or Invalid,
@@ -138,11 +143,12 @@ func (t *Tensor) describeOriginal() (md layout.Metadata) {
 type originals struct {
 	list  layout.Metadata
 	names *layout.Names
+	comfy map[string][]int // what ComfyUI-GGUF says of the shapes of blocks
 }
 
 func originalsOf(md layout.Metadata) originals {
 	list := object(md, originalsKey)
-	all := originals{list, layout.NewNames(len(list))}
+	all := originals{list: list, names: layout.NewNames(len(list))}
 	for i := range list {
 		p := all.names.Probe(layout.HashName(list[i].Key))
 		for _, ok := p.Next(); ok; _, ok = p.Next() {

@@ -43,7 +43,53 @@ const (
 	keyQuantization = "general.quantization_version"
 	keyAlignment    = "general.alignment"
 	keyTokens       = "tokenizer.ggml.tokens"
+	keyShape        = "comfy.gguf.orig_shape." // and the name of a tensor: its shape, for ComfyUI-GGUF and package gguf
 )
+
+// comfyShapes returns the shapes that a GGUF source has under keyShape, by name of tensor.
+func comfyShapes(md layout.Metadata) (shapes map[string][]int) {
+	for _, e := range md {
+		name, ok := strings.CutPrefix(e.Key, keyShape)
+		dims, isList := e.Value.([]int32)
+		if !ok || !isList || slices.ContainsFunc(dims, func(n int32) bool { return n < 0 }) {
+			continue
+		}
+		if shapes == nil {
+			shapes = make(map[string][]int)
+		}
+		for _, n := range dims {
+			shapes[name] = append(shapes[name], int(n))
+		}
+	}
+	return shapes
+}
+
+// reshaped reports whether blocks become plain numbers, whose rows may have any length, so that t can have the shape. It has as many
+// elements.
+func (t *Tensor) reshaped(p *Plan, shape []int) bool {
+	n, ok := layout.Elements(shape)
+	plain := !t.To.Quantized() || p.target.expands(t.To)
+	return ok && n == t.source.Elements() && t.From.Quantized() && plain
+}
+
+// setShapes enters the shapes of tensors whose outermost dimensions were joined.
+func (p *Plan) setShapes(out *layout.Metadata) {
+	var shapes layout.Metadata
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		shape := t.FromShape()
+		large := func(n int) bool { return n > math.MaxInt32 }
+		if len(shape) <= p.target.dims || t.bits != layout.Invalid || slices.ContainsFunc(shape, large) {
+			continue
+		}
+		dims := make([]int32, len(shape))
+		for i, n := range shape {
+			dims[i] = int32(n)
+		}
+		shapes = append(shapes, layout.Entry{Key: keyShape + t.Name, Value: dims})
+	}
+	out.Merge(shapes)
+}
 
 // ggufMetadata returns the keys of the new file: those of a GGUF source with their types, what the
 // source says otherwise, and as apr2.KEY what is left of APR2 metadata.
@@ -59,6 +105,12 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 		md = without(md, ggufKey, ggufKey+"_types", ggufKey+"_bytes")
 	}
 	out = withoutSplit(out)
+	if align, ok := out.Get(keyAlignment); ok {
+		if n, ok := align.(uint32); ok && !gguf.Aligns(uint64(n)) {
+			out = without(out, keyAlignment) // of the source's places, which are not kept
+		}
+	}
+	p.setShapes(&out)
 	describeForGGUF(&out, md)
 	p.setFileType(&out)
 	if err := p.opts.set(&out); err != nil {

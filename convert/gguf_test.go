@@ -247,3 +247,47 @@ func TestSplitBeside(t *testing.T) {
 		t.Errorf("%q, want %q", p.Left, others)
 	}
 }
+
+// TestGGUFShapes: five dimensions are joined to four with a word, and the key of ComfyUI-GGUF gives them back. Its shapes of blocks
+// that fill no rows hold once these are plain numbers.
+func TestGGUFShapes(t *testing.T) {
+	shape := []int{2, 3, 1, 2, 2}
+	m := openBytes(t, safeTensors(8, `{}`, counting("patch.weight", layout.F16, shape...)))
+	path := filepath.Join(t.TempDir(), "out.gguf")
+	p, err := convert.Write(context.Background(), m, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := p.Tensors[0]; !slices.Equal(x.Shape, []int{6, 1, 2, 2}) || x.Changed != "GGUF has at most 4 dimensions, the outermost are joined" {
+		t.Errorf("%v: %q", x.Shape, x.Changed)
+	}
+	out := open(t, path, nil)
+	if x := tensor(t, out, "patch.weight"); !slices.Equal(x.Shape(), shape) {
+		t.Errorf("read as %v", x.Shape())
+	}
+	if v, _ := metadata(t, out).Get("comfy.gguf.orig_shape.patch.weight"); !reflect.DeepEqual(v, []int32{2, 3, 1, 2, 2}) {
+		t.Errorf("key %v", v)
+	}
+	sameValues(t, out, m)
+
+	comfy := open(t, "../testdata/gguf/comfy.gguf", nil)
+	safe, _ := toSafeTensors(t, comfy, nil)
+	sameValues(t, safe, comfy)
+	if x := tensor(t, safe, "odd.weight"); !slices.Equal(x.Shape(), []int{16, 4, 2, 4}) { // what gen_gguf.py has put into the key
+		t.Errorf("odd.weight %v", x.Shape())
+	}
+	back, _ := toGGUF(t, comfy, nil)
+	sameTensors(t, back, comfy)
+}
+
+// TestGGUFAlignment: what ggml's documentation does not allow is read, and not carried over.
+func TestGGUFAlignment(t *testing.T) {
+	for _, align := range []int{1, 2, 4, 8192} {
+		m := open(t, fmt.Sprintf("../testdata/gguf/align%d.gguf", align), nil)
+		out, _ := toGGUF(t, m, nil)
+		sameValues(t, out, m)
+		if a := out.Files()[0].Layout.Index().Align; a != 32 {
+			t.Errorf("%d became %d", align, a)
+		}
+	}
+}

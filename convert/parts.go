@@ -184,7 +184,7 @@ func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error 
 	if t.Kept != "" { // F32 then
 		t.Changed, t.Kept = t.Kept, ""
 	}
-	t.fold(p.target.dims)
+	t.fold(p.target)
 	t.Bytes, _ = t.To.Size(t.Shape)
 	return nil
 }

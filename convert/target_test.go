@@ -178,7 +178,7 @@ func TestAllFormatsGGUF(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, f := range report.Findings {
-			if text := fmt.Sprint(f); !strings.Contains(text, "UTF-8") && !strings.Contains(text, "is not ASCII") { // the source's text
+			if text := fmt.Sprint(f); !strings.Contains(text, "UTF-8") && !strings.Contains(text, "is not ASCII") && !strings.Contains(text, "no whole blocks") { // the source's
 				t.Errorf("%s: %s", name, text)
 			}
 		}
@@ -350,7 +350,7 @@ func TestManyDimensions(t *testing.T) {
 		out, r := toAPR2(t, source, nil)
 		sameValues(t, out, source)
 		x := tensor(t, out, "x")
-		if len(x.Shape()) != 8 || !slices.Equal(x.Shape()[1:], shape[len(shape)-7:]) || len(changed(r)) != 0 {
+		if len(x.Shape()) != 8 || !slices.Equal(x.Shape()[1:], shape[len(shape)-7:]) || len(changed(r)) != 1 || changed(r)[0].Changed != "APR2 has at most 8 dimensions, the outermost are joined" {
 			t.Errorf("%v: shape %v, %+v", shape, x.Shape(), changed(r))
 		}
 		path := filepath.Join(t.TempDir(), "x.safetensors")

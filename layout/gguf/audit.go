@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -16,7 +17,7 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{findings.New(layout.GGUF), f}
 	a.keys(in)
-	a.names()
+	a.tensors()
 	a.order()
 	a.gaps()
 	return a.All()
@@ -41,6 +42,9 @@ func (a *audit) keys(in layout.Input) {
 		}
 		v, _, err := a.file.Get(in, string(key))
 		a.Fail(err)
+		if list, ok := v.(*Array); ok && list.Type() == TypeArray {
+			a.warn(at, "value", "key %s: an array of arrays, which ggml refuses", layout.Quote(key))
+		}
 		if n, bad := badText(v); bad > 0 {
 			a.warn(at, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
@@ -65,10 +69,24 @@ func badText(v any) (n, bad int) {
 	return n, bad
 }
 
-func (a *audit) names() {
-	for _, t := range a.file.index.Tensors {
-		if len(t.Name) == mostName {
-			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer", layout.Quote(t.Name), mostName)
+// tensors warns of names and ranks that ggml refuses, and of shapes in the metadata that no tensor can have.
+func (a *audit) tensors() {
+	align := a.file.index.Align
+	if align < leastAlign || align > mostAlign {
+		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, leastAlign, mostAlign)
+	}
+	for i := range a.file.index.Tensors {
+		t := &a.file.index.Tensors[i]
+		if len(t.Name) >= mostName {
+			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), mostName)
+		}
+		original := a.file.originals.shapeOf(&a.file.keys, t.Name)
+		switch {
+		case original == nil && len(t.Shape) > mostDims:
+			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), mostDims)
+		case original != nil && !slices.Equal(original, t.Shape):
+			a.warn(t.Offset, "dimensions", "tensor %s: stored as %v, and %s says %v, which has other elements or no whole blocks of %v in a row",
+				layout.Quote(t.Name), t.Shape, keyOriginal, original, t.DType)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type File struct {
 	keys  keys
 	split split
 	data  uint64 // where the tensors' offsets count from
+
+	originals originals
 }
 
 var (
@@ -72,6 +74,7 @@ type decoder struct {
 	kvCount     uint64
 	align       uint64
 	infosAt     uint64 // where the tensor infos begin
+	inner       uint64 // arrays in arrays
 }
 
 // limited replaces an error of a truncated file by ErrLimit if lim, not the file, ended the header.
@@ -169,18 +172,21 @@ func (d *decoder) info() info {
 		return info{}
 	}
 	name := w.uint(b)
-	if name > mostName {
-		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, mostName)
+	if name > d.lim.NameBytes {
+		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, d.lim.NameBytes)
 		return info{}
 	}
 	dimsAt := w.bytes + name
+	if name > mostName {
+		b = d.Peek("name", dimsAt+4)
+	}
 	if uint64(len(b)) < dimsAt+4 {
 		d.Take("n_dimensions", dimsAt+4) // which fails
 		return info{}
 	}
 	dims := uint64(w.u32(b[dimsAt:]))
-	if dims > mostDims {
-		d.Fail(at+dimsAt, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(b[w.bytes:dimsAt]), dims, mostDims)
+	if dims > d.lim.Rank {
+		d.Fail(at+dimsAt, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(b[w.bytes:dimsAt]), dims, d.lim.Rank)
 		return info{}
 	}
 	return info{d.Take("dimensions", w.smallestInfo()+name+dims*w.bytes), name}
@@ -240,6 +246,10 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 		return tensorErrorf(typeAt, "type", layout.ErrUnsupported, t.Name, "%s", unknownType(id))
 	}
 	t.DType = dtype
+	if original := d.file.originals.of(&d.file.keys, t); original != nil {
+		t.Shape = b.Dims(len(original))
+		copy(t.Shape, original)
+	}
 	size, err := dtype.Size(t.Shape)
 	if err != nil {
 		return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%v", err)

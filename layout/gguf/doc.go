@@ -7,7 +7,7 @@
 //	24     …        metadata_kv: string key, u32 value_type, value
 //	       …        tensor_infos: string name, u32 n_dimensions, u64[n_dimensions] dimensions,
 //	                u32 type, u64 offset
-//	       0–4095   padding to a multiple of general.alignment
+//	       …        padding to a multiple of general.alignment
 //	D      …        tensor_data; the offset of a tensor counts from D
 //
 // A string is a u64 length and that many bytes. A value is, by its type,
@@ -31,14 +31,17 @@
 // https://github.com/ggml-org/ggml, docs/gguf.md, and ggml's own reader, src/gguf.cpp.
 // Where they differ, or say nothing:
 //
-//   - Alignments are powers of two from 8 to 4096. docs/gguf.md wants a multiple of 8, ggml
-//     a power of two.
+//   - Alignments are powers of two, as for ggml. docs/gguf.md wants a multiple of 8; Audit warns of others and
+//     of more than 4096. NewWriter writes 8 to 4096.
 //   - Tensors are aligned, lie in the file and do not overlap. ggml also wants each to begin at
 //     the padded end of the one before it. [File.Audit] warns of others.
 //   - The padding behind the last tensor may be missing, as some writers leave it out.
-//   - Arrays of arrays are refused, as by ggml. docs/gguf.md allows them.
-//   - Names of tensors have up to 64 bytes, as in docs/gguf.md; ggml wants fewer than 64.
+//   - Arrays of arrays are read, as docs/gguf.md allows. ggml refuses them, and Audit warns.
+//   - Names of tensors have as many bytes as layout.Limits allows, and so do dimensions. docs/gguf.md wants 64 and 4, ggml fewer
+//     than 64. Audit warns of more, and NewWriter refuses them. stable-diffusion.cpp has names of up to 127 bytes, ComfyUI-GGUF
+//     tensors of five dimensions.
+//   - The key comfy.gguf.orig_shape.NAME of ComfyUI-GGUF gives the tensor its shape, if that has as many elements and its rows hold
+//     whole blocks. Otherwise the tensor keeps the stored shape, and Audit warns.
 //   - Keys are UTF-8, without NUL bytes and not empty. docs/gguf.md wants ASCII, and Audit
 //     warns of others.
-//   - Big-endian files are refused.
 package gguf

@@ -18,10 +18,10 @@ import (
 )
 
 // MostName is the most bytes that the name of a tensor may have for ggml to read it. Decode takes
-// one more.
+// more.
 const MostName = mostName - 1
 
-// MostDims is the most dimensions of a tensor.
+// MostDims is the most dimensions of a tensor for ggml to read it. Decode takes more.
 const MostDims = mostDims
 
 // Holds reports whether tensors may have type d: whether ggml numbers it.
@@ -50,8 +50,8 @@ type Options struct {
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
-// It refuses what Decode would refuse, dtypes that ggml does not number, and names of more than
-// MostName bytes.
+// It refuses what Decode would refuse, and dtypes that ggml does not number. Names have up to MostName bytes, shapes
+// MostDims dimensions, and alignments are from 8 to 4096.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
 	big := opts != nil && opts.BigEndian
 	plan := &headPlan{tensors: tensors, metadata: metadata, align: alignmentOf(metadata), big: big, count: tensorwriter.Count(tensors)}
@@ -76,6 +76,11 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 func InfoSize(t *layout.Tensor, align uint64) uint64 {
 	size, _ := t.DType.Size(t.Shape)
 	return width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape)) + padded(min(size, math.MaxInt64), align)
+}
+
+// Aligns reports whether files may be written with this alignment.
+func Aligns(align uint64) bool {
+	return align >= leastAlign && align <= mostAlign && align&(align-1) == 0
 }
 
 // alignmentOf returns the alignment that metadata asks for. Decode checks the value.
@@ -103,6 +108,9 @@ type headPlan struct {
 func (h *headPlan) measure() error {
 	lim := (*layout.Limits)(nil).WithDefaults()
 	h.check = layout.NewChecker(layout.GGUF, uint64(h.count), "offset", lim)
+	if !Aligns(h.align) {
+		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", h.align, leastAlign, mostAlign)
+	}
 	e, err := h.encode(nil)
 	if err != nil {
 		return err

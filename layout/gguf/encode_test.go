@@ -85,6 +85,7 @@ func TestWriterRefuses(t *testing.T) {
 		"any":              {nil, key("k", []any{}), layout.ErrUnsupported},
 		"object":           {nil, key("k", layout.Metadata{}), layout.ErrUnsupported},
 		"alignment":        {nil, key("general.alignment", uint32(8192)), layout.ErrInvalid},
+		"alignment of 4":   {nil, key("general.alignment", uint32(4)), layout.ErrInvalid},
 		"alignment of 48":  {nil, key("general.alignment", uint32(48)), layout.ErrInvalid},
 		"alignment's type": {nil, key("general.alignment", uint64(64)), layout.ErrInvalid},
 	} {

@@ -18,14 +18,19 @@ const (
 	atTensorCount = 8
 
 	defaultAlign = 32
-	leastAlign   = 8
-	mostAlign    = 4096
 
+	// ggml and docs/gguf.md both take these. More is read, with a finding, and not written.
+	leastAlign = 8
+	mostAlign  = 4096
 	mostDims   = 4
-	mostName   = 64
+	mostName   = 64 // ggml takes fewer
+
 	mostKey    = 1<<16 - 1
 	mostString = 1 << 30 // bytes
 	mostArray  = 1 << 30 // elements
+
+	// arrayBytes is how many bytes a file has for each of its arrays in arrays, beyond some. They take more memory than theirs.
+	arrayBytes = 96
 )
 
 // width is the size in bytes of counts and lengths, and the byte order of these and all other numbers.
@@ -77,7 +82,7 @@ func (w width) smallestKV() uint64 { return w.bytes + 4 + 1 }
 // smallestInfo returns the fewest bytes of a tensor info.
 func (w width) smallestInfo() uint64 { return w.bytes + 4 + 4 + 8 }
 
-// largestInfo returns the most bytes of a tensor info.
+// largestInfo returns the most bytes of a tensor info that ggml reads.
 func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*w.bytes }
 
 // Type is the type of a metadata value, numbered as in the file.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func checkPromises(t testing.TB, f *File, _ layout.Bytes, got *layouttest.Answer
 		t.Errorf("checksums %v", got.Checksums)
 	}
 	ix := f.Index()
-	if a := ix.Align; a < 8 || a > 4096 || a&(a-1) != 0 {
+	if a := ix.Align; a == 0 || a&(a-1) != 0 {
 		t.Errorf("alignment %d", a)
 	}
 	header := uint64(0)
@@ -35,7 +36,7 @@ func checkPromises(t testing.TB, f *File, _ layout.Bytes, got *layouttest.Answer
 		header += s.Size
 	}
 	for i, x := range ix.Tensors {
-		if x.Encoding != layout.Raw && !(x.Encoding == layout.Swapped && len(ix.Flags) == 1) || x.Alias || len(x.Shape) > 4 || x.Offset%8 != 0 || x.Offset < header {
+		if x.Encoding != layout.Raw && !(x.Encoding == layout.Swapped && len(ix.Flags) == 1) || x.Alias || x.Offset%ix.Align != 0 || x.Offset < header {
 			t.Errorf("tensor %d behind a header of %d bytes: %+v", i, header, x)
 		}
 	}
@@ -127,6 +128,24 @@ func TestAllocations(t *testing.T) {
 	a.strings("empty", make([]string, n)...)
 	files["empty strings"] = a.b
 	files["no tensors where many are claimed"] = append([]byte("GGUF\x03\x00\x00\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), make([]byte, 24<<16)...)
+	a = assembler{}
+	a.header(0, 1)
+	a.array("arrays", TypeArray, n)
+	for range n {
+		a.u32(uint32(TypeUint8))
+		a.u64(0)
+	}
+	files["arrays of nothing"] = a.b
+	a = assembler{}
+	a.header(n, n)
+	for i := range n {
+		a.array(fmt.Sprintf(keyOriginal+"%04x", i), TypeInt32, 1)
+		a.u32(1)
+	}
+	for i := range n {
+		a.tensor(fmt.Sprintf("%04x", i), 0, 0, 0)
+	}
+	files["shapes"] = a.data(0)
 	b, fields := small()
 	for _, f := range fields {
 		c := bytes.Clone(b)
@@ -204,6 +223,98 @@ func TestLimits(t *testing.T) {
 		_, err := Decode(b, &c.lim)
 		if c.fine != (err == nil) || err != nil && !errors.Is(err, layout.ErrLimit) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLongNames: a name may have what Limits.NameBytes says, in bytes.
+func TestLongNames(t *testing.T) {
+	for _, tt := range []struct {
+		size, most uint64
+		fine       bool
+	}{{64, 0, true}, {65, 0, true}, {65_535, 0, true}, {65_536, 0, false}, {100, 100, true}, {101, 100, false}, {70_000, 80_000, true}} {
+		var a assembler
+		a.header(1, 0)
+		a.tensor(strings.Repeat("n", int(tt.size)), 0, 0, 2)
+		_, err := Decode(layout.Bytes(a.data(8)), &layout.Limits{NameBytes: tt.most})
+		if tt.fine != (err == nil) || err != nil && !errors.Is(err, layout.ErrLimit) {
+			t.Errorf("%d bytes of %d: %v", tt.size, tt.most, err)
+		}
+	}
+}
+
+// TestNested: arrays of arrays come out as they were put in, whatever the file claims about their lengths afterwards.
+func TestNested(t *testing.T) {
+	in := format.Read(t, "large")
+	f := format.MustDecode(t, in)
+	v, ok, err := f.Get(in, "arrays.2")
+	a, isArray := v.(*Array)
+	if !ok || err != nil || !isArray || a.Type() != TypeArray || a.Len() != 1 {
+		t.Fatalf("%v, %t, %v", v, ok, err)
+	}
+	if got, want := a.Values(), []any{[]any{[]bool{true}, []bool{false, true}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	off, _ := f.keys.value(f.keys.find("arrays.0"))
+	for _, at := range []uint64{4, 12, 16} { // lengths and a type
+		for _, b := range []byte{0, 1, 8, 9, 99, 0xff} {
+			changed := layout.Bytes(bytes.Clone(in))
+			changed[off+at] = b
+			format.Again(t, f, changed)
+			format.Use(t, changed)
+		}
+	}
+}
+
+// TestManyNested: a file of little but arrays in arrays takes more memory than its size, and is refused.
+func TestManyNested(t *testing.T) {
+	const n = 80_000
+	var a assembler
+	a.header(0, 1)
+	a.array("arrays", TypeArray, n)
+	for range n {
+		a.u32(uint32(TypeUint8))
+		a.u64(0)
+	}
+	if _, err := Decode(layout.Bytes(a.b), nil); !errors.Is(err, layout.ErrLimit) || !strings.Contains(err.Error(), `key "arrays"`) {
+		t.Error(err)
+	}
+}
+
+// TestOriginalShapes: a shape in the metadata counts if it fits, and says nothing otherwise.
+func TestOriginalShapes(t *testing.T) {
+	for _, tt := range []struct {
+		typ     Type
+		dims    []uint64
+		want    []int
+		warning bool
+	}{
+		{TypeInt32, []uint64{2, 1, 3}, []int{2, 1, 3}, false},
+		{TypeInt64, []uint64{1, 1, 1, 1, 6}, []int{1, 1, 1, 1, 6}, false},
+		{TypeInt32, []uint64{6}, []int{6}, false},
+		{TypeInt32, []uint64{2, 4}, []int{2, 3}, true},
+		{TypeInt32, []uint64{1<<32 - 2, 1<<32 - 3}, []int{2, 3}, false}, // negative
+		{TypeInt64, []uint64{1 << 63, 0}, []int{2, 3}, false},
+		{TypeInt64, []uint64{1 << 62, 8, 0, 1}, []int{2, 3}, true},
+		{TypeFloat32, []uint64{2, 3}, []int{2, 3}, false},
+		{TypeInt32, slices.Repeat([]uint64{1}, 65), []int{2, 3}, false},
+	} {
+		var a assembler
+		a.header(1, 1)
+		a.array(keyOriginal+"x", tt.typ, len(tt.dims))
+		for _, n := range tt.dims {
+			if types[tt.typ].size == 4 {
+				a.b = binary.LittleEndian.AppendUint32(a.b, uint32(n))
+			} else {
+				a.b = binary.LittleEndian.AppendUint64(a.b, n)
+			}
+		}
+		a.tensor("x", 0, 0, 3, 2)
+		in := layout.Bytes(a.data(24))
+		f := format.MustDecode(t, in)
+		found := f.Audit(in)
+		if got := f.Index().Tensors[0].Shape; !slices.Equal(got, tt.want) || len(found) > 0 != tt.warning {
+			t.Errorf("%v %v: %v, want %v; %v", tt.typ, tt.dims, got, tt.want, found)
 		}
 	}
 }

@@ -69,6 +69,7 @@ func (d *decoder) metadata() {
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
+		d.original(key, typ)
 		value := d.value(key, typ, typeAt)
 		if d.Err() != nil {
 			return
@@ -122,7 +123,7 @@ func (d *decoder) value(key []byte, typ Type, typeAt uint64) []byte {
 	case typ == TypeString:
 		d.stepString(key)
 	case typ == TypeArray:
-		d.stepArray(key)
+		d.stepArray(key, 1)
 	case typ >= numTypes:
 		d.Fail(typeAt, "value_type", layout.ErrInvalid, "key %s: there is no type %d", layout.Quote(key), uint32(typ))
 	default:
@@ -146,8 +147,8 @@ func (d *decoder) stepString(key []byte) {
 	}
 }
 
-// stepArray steps over an array.
-func (d *decoder) stepArray(key []byte) {
+// stepArray steps over an array, at some depth of nesting.
+func (d *decoder) stepArray(key []byte, depth uint64) {
 	at := d.Offset()
 	elem := Type(d.u32("value"))
 	countAt := d.Offset()
@@ -155,8 +156,8 @@ func (d *decoder) stepArray(key []byte) {
 	size := d.file.width.elementSize(elem)
 	switch {
 	case d.Err() != nil:
-	case elem == TypeArray:
-		d.Fail(at, "value", layout.ErrUnsupported, "key %s: an array of arrays", layout.Quote(key))
+	case elem == TypeArray && depth >= d.lim.Depth:
+		d.Fail(at, "value", layout.ErrLimit, "key %s: arrays in arrays, deeper than %d", layout.Quote(key), d.lim.Depth)
 	case elem >= numTypes:
 		d.Fail(at, "value", layout.ErrInvalid, "key %s: an array of type %d, which there is not", layout.Quote(key), uint32(elem))
 	case n > d.Left()/size:
@@ -166,6 +167,13 @@ func (d *decoder) stepArray(key []byte) {
 		d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d elements, more than %d", layout.Quote(key), n, mostArray)
 	case elem == TypeString:
 		d.stepStrings(key, n)
+	case elem == TypeArray:
+		if d.inner += n; layout.TooDense(d.inner, d.size, arrayBytes) {
+			d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d arrays in arrays in a file of %d bytes, fewer than %d for each", layout.Quote(key), d.inner, d.size, arrayBytes)
+		}
+		for ; n > 0 && d.Err() == nil; n-- {
+			d.stepArray(key, depth+1)
+		}
 	default:
 		d.step("value", n*size)
 	}
@@ -173,7 +181,10 @@ func (d *decoder) stepArray(key []byte) {
 
 // elementSize returns the fewest bytes that an element of an array takes.
 func (w width) elementSize(t Type) uint64 {
-	if t >= numTypes || types[t].size == 0 {
+	switch {
+	case t == TypeArray:
+		return 4 + w.bytes // its type and its length
+	case t >= numTypes || types[t].size == 0:
 		return w.bytes // a string's length
 	}
 	return types[t].size

@@ -75,6 +75,13 @@ func (f *File) read(i int, b []byte) (any, error) {
 func (f *File) array(i int, b []byte) (any, error) {
 	w := f.width
 	head := 4 + w.bytes
+	if Type(w.u32(b)) == TypeArray {
+		list, rest, ok := w.nested(b, mostDepth)
+		if !ok || len(rest) > 0 {
+			return nil, f.changed(i)
+		}
+		return &Array{typ: TypeArray, n: len(list), width: w, inner: list}, nil
+	}
 	elem, n := Type(w.u32(b)), w.uint(b[4:])
 	data := b[head:]
 	a := &Array{typ: elem, n: int(n), width: w}
@@ -97,6 +104,54 @@ func (f *File) array(i int, b []byte) (any, error) {
 	return a, nil
 }
 
+// mostDepth bounds arrays in arrays, whatever the limits of opening were.
+const mostDepth = 1 << 10
+
+// nested makes values of the array of arrays that b begins with. It reports false for what Decode would not have passed, and for a
+// bool that is none.
+func (w width) nested(b []byte, depth int) (list []any, rest []byte, ok bool) {
+	head := int(4 + w.bytes)
+	n := w.uint(b[4:])
+	rest = b[head:]
+	if depth == 0 || n > uint64(len(rest)/head) {
+		return nil, nil, false
+	}
+	list = make([]any, 0, min(n, 16))
+	for range n {
+		if len(rest) < head {
+			return nil, nil, false
+		}
+		var v any
+		if elem := Type(w.u32(rest)); elem == TypeArray {
+			v, rest, ok = w.nested(rest, depth-1)
+		} else {
+			v, rest, ok = w.flat(elem, w.uint(rest[4:]), rest[head:])
+		}
+		if !ok {
+			return nil, nil, false
+		}
+		list = append(list, v)
+	}
+	return list, rest, true
+}
+
+// flat makes a slice of n elements that b begins with.
+func (w width) flat(elem Type, n uint64, b []byte) (list any, rest []byte, ok bool) {
+	if elem >= numTypes || n > uint64(len(b))/w.elementSize(elem) {
+		return nil, nil, false
+	}
+	if elem == TypeString {
+		size, count := skipOneByOne(b, n, w)
+		a := &Array{typ: elem, n: int(n), width: w, text: string(b[:size])}
+		return a.Values(), b[size:], count == n
+	}
+	size := n * types[elem].size
+	if elem == TypeBool && slices.ContainsFunc(b[:size], func(c byte) bool { return c > 1 }) {
+		return nil, nil, false
+	}
+	return types[elem].all(b[:size], int(n), w.order()), b[size:], true
+}
+
 func (f *File) changed(i int) error {
 	return f.valueErrorf(i, 0, "other bytes than when the file was opened")
 }
@@ -115,7 +170,8 @@ type Array struct {
 	n     int
 	width width
 	text  string // of an array of strings: all of them, with their lengths
-	data  []byte // of any other
+	data  []byte // of numbers and bools
+	inner []any  // of arrays: what Values makes of each
 }
 
 // Len returns the number of elements.
@@ -161,9 +217,13 @@ func (a *Array) first(text string) (s, rest string, ok bool) {
 }
 
 // Values returns a slice of all elements: []uint8, []int8, … []float64, []bool or []string,
-// as Type says.
+// as Type says. Of arrays it is an []any of such slices.
 func (a *Array) Values() any {
-	if a.typ != TypeString {
+	switch a.typ {
+	case TypeArray:
+		return a.inner
+	case TypeString:
+	default:
 		return types[a.typ].all(a.data, a.n, a.width.order())
 	}
 	list := make([]string, 0, a.n)

@@ -39,8 +39,8 @@ func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 func (s special) apply(d *decoder) {
 	if a, ok := s[keyAlignment]; ok {
 		d.align = a.value
-		if a.value < leastAlign || a.value > mostAlign || a.value&(a.value-1) != 0 {
-			d.Fail(a.off, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", a.value, leastAlign, mostAlign)
+		if a.value == 0 || a.value&(a.value-1) != 0 {
+			d.Fail(a.off, keyAlignment, layout.ErrInvalid, "%d is no power of two", a.value)
 		}
 	}
 	count := s[keySplitCount]

@@ -33,6 +33,8 @@ logging.disable()  # GGUFWriter warns of what is meant here
 # another size than ggml.
 OWN_TYPES = {"Q8_1": (9, 32, 36), "Q2_0": (42, 64, 18)}
 
+NATURAL = {"F16": 2, "BF16": 2, "I16": 2, "F32": 4, "I32": 4, "F64": 8, "I64": 8}  # alignment of numbers; blocks are bytes
+
 MOST_HEX = 64  # values up to which f32_hex is written; f32_sha256 from there on
 
 
@@ -100,7 +102,7 @@ def floats(dtype, b):
 
 def describe_tensor(name, dtype, shape, offset, data):
     t = {"name": name, "dtype": dtype, "shape": [int(n) for n in shape], "offset": int(offset),
-         "stored": len(data), "raw": len(data), "encoding": "raw", "zero_copy": True,
+         "stored": len(data), "raw": len(data), "encoding": "raw", "zero_copy": offset % NATURAL.get(dtype, 1) == 0,
          "stored_sha256": sha(data), "raw_sha256": sha(data)}
     f = floats(dtype, data)
     if len(f) <= 4 * MOST_HEX:
@@ -187,12 +189,16 @@ def splits():
 
 # --- what GGUFWriter writes
 
-def written(name, fill, arch="test", **options):
+def written(name, fill, arch="test", findings=(), metadata={}, shapes={}, **options):
+    """metadata and shapes are what GGUFReader does not tell: it flattens arrays of arrays."""
     path = name + ".gguf"
     w = gguf.GGUFWriter(path, arch, **options)
     fill(w)
     write(w)
-    save(name + ".json", description(path, 3, *read_back(path)))
+    md, tensors = read_back(path)
+    for t in tensors:
+        t["shape"] = shapes.get(t["name"], t["shape"])
+    save(name + ".json", description(path, 3, {**md, **metadata}, tensors, findings))
 
 
 def sane_scales(blocks, q):
@@ -288,6 +294,31 @@ def aligned(to):
         w.add_tensor("b", np.arange(5, dtype=np.float64))
         w.add_tensor("c", np.arange(2, dtype=np.int16))
     return fill
+
+
+LONG = "model.diffusion_model." + "transformer_blocks.0." * 4 + "weight"  # stable-diffusion.cpp has room for 127 bytes
+ARRAYS = [[1, 2, 3], [4]], [["a", ""], ["b"]], [[[True], [False, True]]]
+COMFY = {"conv.weight": [2, 3, 4, 5, 6], "odd.weight": [16, 4, 2, 4], "rows.weight": [2, 1, 32]}
+
+
+def large(w):
+    """What ggml refuses and others write: a long name, five dimensions, arrays of arrays."""
+    for i, v in enumerate(ARRAYS):
+        w.add_key_value(f"arrays.{i}", v, V.ARRAY)
+    w.add_uint8("after", 7)
+    w.add_tensor(LONG, np.arange(6, dtype=np.float32).reshape(2, 3))
+    w.add_tensor("patch.weight", np.arange(2 * 3 * 1 * 2 * 2, dtype=np.float16).reshape(2, 3, 1, 2, 2))
+
+
+def comfy(w):
+    """Tensors whose shape stands in the metadata, as ComfyUI-GGUF's convert.py writes them. One has rows that are no whole blocks."""
+    rng = np.random.default_rng(8)
+    for name, shape in COMFY.items():
+        w.add_array(f"comfy.gguf.orig_shape.{name}", shape)
+    w.add_tensor("conv.weight", np.arange(720, dtype=np.float32).reshape(6, 120))
+    w.add_tensor("odd.weight", gguf.quants.quantize(rng.standard_normal((2, 256)).astype(np.float32), Q.Q8_0), raw_dtype=Q.Q8_0)
+    w.add_tensor("rows.weight", gguf.quants.quantize(rng.standard_normal((64,)).astype(np.float32), Q.Q8_0), raw_dtype=Q.Q8_0)
+    w.add_tensor("other.weight", np.ones(2, np.float32))
 
 
 def llama(w):
@@ -491,19 +522,20 @@ def damaged():
     refused_at("nulkey", kv("a\0b", V.BOOL, True), "kv", 1, "key")
     refused_at("duplicatekey", kv("first", V.BOOL, False), "kv", 1, "key")
     refused_at("valuetype", kv("k", 13, None, raw=b"\0" * 8), "kv", 1, "value_type")
-    refused_at("nested", kv("k", V.ARRAY, None, raw=u32(V.ARRAY) + u64(1) + u32(V.UINT8) + u64(1) + b"\1"), "kv", 1, "value")
+    refused_at("nested", kv("k", V.ARRAY, None, raw=u32(V.ARRAY) + u64(1) + u32(V.UINT8) + u64(2**63) + b"\1"), "kv", 1, "value", plus=16)
+    refused_at("deep", kv("k", V.ARRAY, None, raw=(u32(V.ARRAY) + u64(1)) * 64 + u32(V.UINT8) + u64(0)), "kv", 1, "value", plus=12 * 63)
     refused_at("elementtype", kv("k", V.ARRAY, None, raw=u32(99) + u64(1) + b"\1"), "kv", 1, "value")
     refused_at("arraylength", kv("k", V.ARRAY, None, raw=u32(V.UINT64) + u64(2**61 + 1)), "kv", 1, "value", plus=4)
     refused_at("stringlength", kv("k", V.STRING, None, raw=u64(2**64 - 8)), "kv", 1, "value")
     refused_at("stringinarray", kv("k", V.ARRAY, None, raw=u32(V.STRING) + u64(2, 1) + b"x" + u64(2**63)), "kv", 1, "value", plus=21)
-    for name, v in {"alignment0": 0, "alignment4": 4, "alignment24": 24, "alignment8192": 8192}.items():  # CVE-2025-0317: 0
+    for name, v in {"alignment0": 0, "alignment24": 24}.items():  # CVE-2025-0317: 0
         refused_at(name, kv("general.alignment", V.UINT32, v), "kv", 1, "value", field="general.alignment")
     refused_at("alignmenttype", kv("general.alignment", V.UINT64, 32), "kv", 1, "value_type", field="general.alignment")
     refused_at("splitno", kv("split.no", V.UINT16, 2).kv("split.count", V.UINT16, 2).kv("split.tensors.count", V.INT32, 1),
                "kv", 1, "value", field="split.no")
-    refused_at("namelength", Hand().tensor("n" * 65, "F32", (2,), one), "tensor", 0, "name")
+    refused_at("namelength", Hand().tensor("n" * 65536, "F32", (2,), one), "tensor", 0, "name")
     refused_at("duplicatename", plain().tensor("a", "F32", (2,), one), "tensor", 1, "name")
-    refused_at("rank", Hand().tensor("a", "F32", (2,), one, dims=[2, 1, 1, 1, 1]), "tensor", 0, "n_dimensions")
+    refused_at("rank", Hand().tensor("a", "F32", (2,), one, dims=[2] + [1] * 64), "tensor", 0, "n_dimensions")
     refused_at("dimensions", Hand().tensor("a", "F32", (2,), one, dims=[2**33, 2**33]), "tensor", 0, "dimensions")
     refused_at("negative", Hand().tensor("a", "F32", (2,), one, dims=[2**64 - 1, 0]), "tensor", 0, "dimensions")
     refused_at("block", Hand().tensor("a", "Q4_0", (33,), one), "tensor", 0, "dimensions")
@@ -529,8 +561,11 @@ if __name__ == "__main__":
     written("types", types)
     written("values", values)
     written("shapes", shapes)
-    for to in (8, 256, 4096):
-        written(f"align{to}", aligned(to))
+    for to in (1, 2, 4, 8, 256, 4096, 8192):
+        written(f"align{to}", aligned(to), findings=[] if 8 <= to <= 4096 else ["general.alignment"])
+    written("large", large, findings=["value"] * len(ARRAYS) + ["name", "n_dimensions"],
+            metadata={f"arrays.{i}": v for i, v in enumerate(ARRAYS)})
+    written("comfy", comfy, findings=["dimensions"], shapes={name: shape for name, shape in COMFY.items() if name != "odd.weight"})
     written("llama", llama, arch="llama")
     written("vocabulary", vocabulary)
     written("blocks", blocks)
