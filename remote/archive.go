@@ -68,7 +68,7 @@ func (d *folder) unpack(content []byte, compression string) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: an archive compressed by %s", loader.ErrUnsupported, compression)
+		return fmt.Errorf("%w: an archive compressed by %.80q", loader.ErrUnsupported, compression)
 	}
 	limited := &io.LimitedReader{R: archive, N: mostSettings - d.unpacked}
 	err := eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {

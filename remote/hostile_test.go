@@ -305,3 +305,40 @@ func TestEndlessListing(t *testing.T) {
 		})
 	}
 }
+
+// TestControlCharacters: names from afar with characters that control a terminal are refused, and no error has them.
+func TestControlCharacters(t *testing.T) {
+	model := modeltest.SafeTensors(modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{1000}, Data: make([]byte, 1000)})
+	for _, char := range []string{"\x1b", "\n", "\r", "\x7f", "\u009b", "\u202e", "\u2066", "\u2028"} {
+		name := "a" + char + "[2Jz.safetensors"
+		for source, start := range map[string]func() (address string){
+			"hub": func() string {
+				hubtest.New(t, map[string][]byte{name: model})
+				return "hf://org/model"
+			},
+			"layer": func() string { return newRegistry(t, layer{weightLayer, name, model}).address("oci") },
+			"archive": func() string {
+				return newRegistry(t, layer{weightTar, "", tarOf(t, tar.Header{Name: name}, model)}).address("oci")
+			},
+			"compression": func() string { return newRegistry(t, layer{configTar + "+" + char, "", model}).address("oci") },
+			"weights":     func() string { return newRegistry(t, layer{weightTar + "+" + char, "", model}).address("oci") },
+			"ollama": func() string {
+				return newRegistry(t, layer{"application/vnd.ollama.image.json", name, model}, layer{tensorLayer, "b", model}).address("ollama")
+			},
+			"media type": func() string {
+				return newRegistry(t, layer{"application/vnd.ollama.image." + name, "", model}, layer{tensorLayer, "b", model}).address("ollama")
+			},
+		} {
+			address := start()
+			newCaches(t)
+			err := refused(t, address)
+			quoted := strconv.QuoteToGraphic(char)
+			if text := fmt.Sprint(err); strings.Contains(text, char) || !strings.Contains(text, quoted[1:len(quoted)-1]) {
+				t.Errorf("%s: %q", source, text)
+			}
+			if _, err := remote.Pull(t.Context(), address, nil); err == nil {
+				t.Errorf("%s: pulled", source)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -332,10 +333,19 @@ func unlessUnwritable(err error) error {
 	return err
 }
 
-// checkName makes sure that the name of a file in a folder leads out of no folder.
+// checkName makes sure that the name of a file in a folder leads out of no folder, and is safe to print.
 func checkName(name string) error {
+	if strings.ContainsFunc(name, controls) {
+		return fmt.Errorf("%.80q, the name of a file, has control characters", name)
+	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") || !filepath.IsLocal(filepath.FromSlash(name)) {
 		return fmt.Errorf("%.80q is no name of a file in a repository", name)
 	}
 	return nil
+}
+
+// controls reports whether a terminal may do something else than show the character: what controls it, the direction of
+// text, or its lines.
+func controls(c rune) bool {
+	return unicode.In(c, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }

@@ -235,7 +235,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 		case t.role == ignored:
 			continue
 		case t.tar && t.compression != "" && t.role == weights:
-			err = fmt.Errorf("%w: weights in a compressed archive (%s) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
+			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.tar:
 			err = d.twice(ctx, func() error { return r.addArchive(ctx, d, l, t) })
 		case name == "" && t.role == weights:
