@@ -1,28 +1,25 @@
 package remote
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
 // bearer adds to requests what a registry's challenge asks for (distribution-spec, "Token
 // Authentication"): a token for one repository, or user and password. It is safe for concurrent use.
 type bearer struct {
 	host, repo string
-	http       httprange.Options // of requests to the server of tokens
+	http       httprange.Options // its Client sends requests to the server of tokens
 	credential func(ctx context.Context, host string) (auth.Credential, error)
 	// sign, if set, returns the Authorization of a request for a token at the registry's own address, which has no
 	// credentials then. It adds to the query.
@@ -74,142 +71,90 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	return true, nil
 }
 
-// answer returns the header that meets a challenge, or "" if there is none.
+// answer returns the header that meets a challenge, or "" if there is none. oras-go's client asks for the token.
 func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
 		return "", fmt.Errorf("credentials for %s: %w", b.host, err)
 	}
+	t := &tokens{bearer: b, registry: resp.Request.URL.String()}
 	for _, challenge := range resp.Header.Values("WWW-Authenticate") {
-		scheme, params := parseChallenge(challenge)
-		switch {
-		case scheme == "bearer" && credential.AccessToken != "":
-			return "Bearer " + credential.AccessToken, nil
-		case scheme == "bearer":
-			token, err := b.token(ctx, params, credential)
-			if err != nil {
-				return "", fmt.Errorf("token for %s: %w", b.host, err)
-			}
-			return "Bearer " + token, nil
-		case scheme == "basic" && credential.Password != "":
-			return basic(credential).Get("Authorization"), nil
-		}
-	}
-	return "", nil
-}
-
-func basic(c auth.Credential) http.Header {
-	req := &http.Request{Header: make(http.Header)}
-	if c.Username != "" || c.Password != "" {
-		req.SetBasicAuth(c.Username, c.Password)
-	}
-	return req.Header
-}
-
-// parseChallenge reads a WWW-Authenticate header with one challenge (RFC 9110, section 11.6.1).
-func parseChallenge(text string) (scheme string, params map[string]string) {
-	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	params = make(map[string]string)
-	for rest != "" {
-		name, after, ok := strings.Cut(rest, "=")
-		if !ok {
+		scheme, _, _ := strings.Cut(challenge, " ")
+		if strings.EqualFold(scheme, "bearer") || strings.EqualFold(scheme, "basic") {
+			t.challenge = challenge
 			break
 		}
-		var value string
-		if after, quoted := strings.CutPrefix(after, `"`); quoted {
-			value, rest, _ = strings.Cut(after, `"`)
-			_, rest, _ = strings.Cut(rest, ",")
-		} else {
-			value, rest, _ = strings.Cut(after, ",")
-		}
-		params[strings.ToLower(strings.Trim(name, " ,"))] = strings.TrimSpace(value)
 	}
-	return strings.ToLower(scheme), params
-}
-
-// token asks the server that a challenge names for a token to read the repository.
-func (b *bearer) token(ctx context.Context, params map[string]string, c auth.Credential) (string, error) {
-	realm, err := url.Parse(params["realm"])
-	if err != nil || realm.Host == "" || realm.User != nil || realm.Scheme != "https" && (realm.Scheme != "http" || !isLoopback(b.host)) {
-		return "", fmt.Errorf("%w: a challenge whose realm is no https address", httprange.ErrResponse)
+	if !strings.Contains(t.challenge, "scope=") {
+		ctx = auth.AppendScopesForHost(ctx, b.host, auth.ScopeRepository(b.repo, auth.ActionPull))
 	}
-	ask := realm.Query()
-	if params["service"] != "" {
-		ask.Set("service", params["service"])
+	client := auth.Client{
+		Client: &http.Client{Transport: t}, ClientID: "tensormap",
+		Credential: func(context.Context, string) (auth.Credential, error) { return credential, nil },
 	}
-	ask.Set("scope", cmp.Or(params["scope"], "repository:"+b.repo+":pull"))
-	var body []byte
-	if c.RefreshToken != "" {
-		body, err = b.exchange(ctx, realm, ask, c)
-	} else {
-		if c.Username != "" {
-			ask.Set("account", c.Username)
-		}
-		o := b.http
-		o.Header = basic(c)
-		if b.sign != nil && c == auth.EmptyCredential && realm.Host == b.host {
-			signature, err := b.sign(realm, ask)
-			if err != nil {
-				return "", err
-			}
-			if signature != "" {
-				o.Header.Set("Authorization", signature)
-			}
-		}
-		realm.RawQuery = ask.Encode()
-		body, _, err = httprange.Get(ctx, realm.String(), mostToken, &o)
-	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.registry, nil)
 	if err != nil {
 		return "", err
 	}
-	var answer struct {
-		Token       string `json:"token"`
-		AccessToken string `json:"access_token"`
+	_, err = client.Do(req) // whose answers have no bodies
+	switch refusal := new(errcode.ErrorResponse); {
+	case errors.Is(err, auth.ErrBasicCredentialNotFound):
+		return "", nil
+	case errors.As(err, &refusal):
+		err = &httprange.StatusError{Code: refusal.StatusCode}
+	case t.failed != nil:
+		err = t.failed
+	case err != nil:
+		err = fmt.Errorf("%w: %w", httprange.ErrResponse, err)
+	case strings.ContainsFunc(t.header, func(c rune) bool { return c < ' ' || c > '~' }):
+		err = fmt.Errorf("%w: no token", httprange.ErrResponse)
+	default:
+		return t.header, nil
 	}
-	if json.Unmarshal(body, &answer) != nil {
-		return "", fmt.Errorf("%w: no JSON", httprange.ErrResponse)
-	}
-	token := cmp.Or(answer.Token, answer.AccessToken)
-	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", fmt.Errorf("%w: no token", httprange.ErrResponse)
-	}
-	return token, nil
+	return "", fmt.Errorf("token for %s: %w", b.host, err)
 }
 
-// mostToken bounds an answer with a token.
-const mostToken = 1 << 20
+// tokens is the transport of a client that answers a challenge which has come: the client hears it instead of the registry, and
+// what it answers is kept. Other requests go to the server of tokens.
+type tokens struct {
+	*bearer
+	registry, challenge string
 
-// exchange turns the refresh token that docker login has kept into an access token (RFC 6749,
-// section 6).
-func (b *bearer) exchange(ctx context.Context, realm *url.URL, form url.Values, c auth.Credential) ([]byte, error) {
-	form.Set("grant_type", "refresh_token")
-	form.Set("refresh_token", c.RefreshToken)
-	form.Set("client_id", "tensormap")
-	timeout := b.http.Timeout
-	if timeout <= 0 {
-		timeout = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.Scheme+"://"+realm.Host+realm.EscapedPath(), strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if b.http.Client != nil {
-		client.Transport = b.http.Client.Transport
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		if failed := new(url.Error); errors.As(err, &failed) { // without the address
-			err = failed.Err
+	header string
+	failed error // of the network, or of sign
+}
+
+// RoundTrip implements http.RoundTripper. No secret goes to another machine without TLS, wherever the registry is.
+func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.String() == t.registry {
+		t.header = req.Header.Get("Authorization")
+		resp := &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), Body: http.NoBody, Request: req}
+		if t.header == "" {
+			resp.StatusCode = http.StatusUnauthorized
+			resp.Header.Set("WWW-Authenticate", t.challenge)
 		}
-		return nil, err
+		return resp, nil
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, &httprange.StatusError{Code: resp.StatusCode, Header: resp.Header}
+	if req.URL.Scheme != "https" && !isLoopback(req.URL.Host) || req.URL.User != nil {
+		return nil, errors.New("the server of tokens has no https address")
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, mostToken))
+	if t.sign != nil && req.Method == http.MethodGet && req.URL.Host == t.host && req.Header.Get("Authorization") == "" {
+		req = req.Clone(req.Context())
+		query := req.URL.Query()
+		signature, err := t.sign(req.URL, query)
+		if err != nil {
+			t.failed = err
+			return nil, err
+		}
+		if req.URL.RawQuery = query.Encode(); signature != "" {
+			req.Header.Set("Authorization", signature)
+		}
+	}
+	transport := http.DefaultTransport
+	if t.bearer.http.Client != nil && t.bearer.http.Client.Transport != nil {
+		transport = t.bearer.http.Client.Transport
+	}
+	resp, err := transport.RoundTrip(req)
+	t.failed = err
+	return resp, err
 }
