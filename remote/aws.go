@@ -8,7 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,20 +80,67 @@ type awsSigner struct {
 func newSigner(env *awsEnvironment) *awsSigner {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
 	if onAmazon(env) {
-		providers = append(providers, &credentials.IAM{})
+		providers = append(providers, newRole())
 	}
 	return &awsSigner{env: env, chain: credentials.NewChainCredentials(providers)}
 }
 
+// machineRole is the machine's own credentials, or a container's.
+type machineRole struct {
+	credentials.IAM
+	metadata string // address of the machine's metadata, "" in a container
+}
+
+// containerRole are the variables that give a container its role.
+var containerRole = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+
+// inContainer reports whether a container has a role.
+func inContainer() bool {
+	return slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" })
+}
+
+func newRole() *machineRole {
+	if inContainer() {
+		return &machineRole{}
+	}
+	at := env("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
+	return &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}, at}
+}
+
+// silent has the addresses of metadata where nobody has answered, and when that was.
+var silent sync.Map
+
+// RetrieveWithCredContext implements credentials.Provider. Where nobody has answered it does not ask again for a while.
+func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if r.metadata == "" {
+		return r.IAM.RetrieveWithCredContext(cc)
+	}
+	if since, ok := silent.Load(r.metadata); ok && time.Since(since.(time.Time)) < silence {
+		return credentials.Value{}, errSilent
+	}
+	asked := *cc
+	ctx, cancel := context.WithTimeout(cc.Context, metadataTimeout)
+	defer cancel()
+	asked.Context = ctx
+	v, err := r.IAM.RetrieveWithCredContext(&asked)
+	if nobody := errors.As(err, new(*url.Error)) || ctx.Err() != nil; nobody && err != nil && cc.Context.Err() == nil {
+		silent.Store(r.metadata, time.Now())
+	}
+	return v, err
+}
+
+// silence is how long metadata that did not answer are not asked for again, and metadataTimeout how long they have to answer.
+const (
+	silence         = 10 * time.Minute
+	metadataTimeout = 3 * time.Second
+)
+
+var errSilent = errors.New("the machine has no metadata")
+
 // onAmazon reports whether a machine's own role may have credentials: it has no reason to ask the
 // network for them if the endpoint is another one's.
 func onAmazon(e *awsEnvironment) bool {
-	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
-		if os.Getenv(name) != "" {
-			return true
-		}
-	}
-	return e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
+	return inContainer() || e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 }
 
 // credentialsTimeout bounds the wait for the credentials of a role.

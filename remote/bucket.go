@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 
@@ -203,6 +204,29 @@ func (b *bucket) explain(err error) error {
 		return fmt.Errorf("%w (%s)", err, means)
 	}
 	return err
+}
+
+// Stat returns what the server says of one key, for which credentials need no right to list the bucket.
+func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
+	ask := func() (*httprange.Reader, error) {
+		o := b.http
+		o.Peek = true
+		return httprange.Open(ctx, b.url(key), &o)
+	}
+	r, err := ask()
+	if region := b.otherRegion(err); region != "" {
+		b.env.region = region
+		r, err = ask()
+	}
+	if err != nil {
+		return StoredObject{}, b.explain(err)
+	}
+	defer r.Close()
+	found := StoredObject{Name: path.Base(key), Size: r.Size(), Version: r.Version()}
+	if !strings.HasPrefix(found.Version, `"`) { // a date
+		found.Version = ""
+	}
+	return found, nil
 }
 
 // Connect returns the source of an object. It asks for nothing yet.

@@ -44,7 +44,7 @@
 // that. Redirects to storage go without.
 //
 // A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role provide.
-// AWS_ENDPOINT_URL and AWS_REGION are read as Amazon's programs do.
+// AWS_ENDPOINT_URL, AWS_REGION and AWS_EC2_METADATA_DISABLED are read as Amazon's programs do.
 //
 // # Offline
 //

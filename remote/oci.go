@@ -117,26 +117,37 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 
 // add adds a file whose content has a place of our own, but for a path that it has already.
 func (d *folder) add(name string, o object) error {
-	if err := cmp.Or(checkName(name), d.taken.take(name)); err != nil {
+	o, err := d.placed(name, o)
+	if err == nil {
+		err = d.taken.take(name)
+	}
+	if err != nil {
 		return err
 	}
 	if old, ok := d.objects[name]; ok && old.id != o.id {
 		return fmt.Errorf("two files called %s", name)
 	}
+	d.objects[name] = o
+	return nil
+}
+
+// placed returns content as the file called name, with the place that add gives it.
+func (d *folder) placed(name string, o object) (object, error) {
+	if err := checkName(name); err != nil {
+		return o, err
+	}
 	o.name = d.name(name)
 	if o.id == "" { // nothing of it is kept
-		d.objects[name] = o
-		return nil
+		return o, nil
 	}
 	at, err := d.opts.ownPlace(o.id)
 	if err != nil {
-		return err
+		return o, err
 	}
 	at.path = cmp.Or(o.place.path, at.path)
 	at.link = func() error { return point(d.below(name), at.path) }
 	o.place = at
-	d.objects[name] = o
-	return nil
+	return o, nil
 }
 
 // choosePlatform returns the manifest of a model in an index: the only one, or the one for this

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -82,6 +83,13 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
 	found, folders, err := list(ctx, s, dir, o)
+	if one, ok := s.(stater); ok && file != "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errOffline)) {
+		d, unlisted := inUnlisted(ctx, one, key, o)
+		if unlisted == nil {
+			return d, nil
+		}
+		return fail(err)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -115,48 +123,104 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	return d, nil
 }
 
+// stater is a Store that knows of one object without a listing, for which credentials may have no right.
+type stater interface {
+	Store
+	Stat(ctx context.Context, key string) (StoredObject, error)
+}
+
+// inUnlisted returns the object that key names, and those beside it as they are asked for.
+func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder, error) {
+	dir, file := path.Split(key)
+	var d *folder
+	stat := func(ctx context.Context, name string) (object, error) {
+		l, err := recall(s.Identity(dir+name), "object", o, func(l *listing) error {
+			of, err := s.Stat(ctx, dir+name)
+			l.Objects = []StoredObject{of}
+			return err
+		})
+		if err == nil && len(l.Objects) != 1 {
+			err = errOffline
+		}
+		if err != nil {
+			return object{}, err
+		}
+		of := l.Objects[0]
+		if d == nil {
+			if d, err = newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), identity(s.Identity(key), of.Version)); err != nil {
+				return object{}, err
+			}
+		}
+		found, err := d.placed(name, stored(s, dir+name, of))
+		if found.id != "" {
+			found.place.link = func() error { return relink(d.below(name), found.place.path) }
+		}
+		return found, err
+	}
+	first, err := stat(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	d.file, d.objects[file] = file, first
+	d.lookup = func(ctx context.Context, name string) (object, error) {
+		found, err := stat(ctx, name)
+		if errors.Is(err, fs.ErrPermission) { // S3's answer without the right to list, for GetObject of no key too
+			err = &fs.PathError{Op: "open", Path: d.name(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
+		}
+		return found, err
+	}
+	return d, nil
+}
+
 // listing is what a store has said of a prefix.
 type listing struct {
 	Objects []StoredObject `json:"objects"`
 	Folders []string       `json:"folders"`
 }
 
-// list returns what the store has under a prefix, or offline what it had when it was last asked.
+// list returns what the store has under a prefix.
 func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
+	l, err := recall(s.Identity(prefix), "", o, func(l *listing) error {
+		var taken names
+		for object, err := range s.List(ctx, prefix) {
+			if err == nil {
+				err = taken.take(object.Name, object.Version)
+			}
+			if err != nil {
+				return err
+			}
+			if folder, ok := strings.CutSuffix(object.Name, "/"); ok {
+				l.Folders = append(l.Folders, folder)
+			} else {
+				l.Objects = append(l.Objects, object)
+			}
+		}
+		return nil
+	})
+	return l.Objects, l.Folders, err
+}
+
+// recall returns what ask says of a place in a store, or offline what it said when the store was last asked.
+func recall(place, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {
-		return nil, nil, err
+		return l, err
 	}
-	kept := cache.Join("listings", identity(s.Identity(prefix), "")+".json")
-	var l listing
+	kept := cache.Join("listings", identity(place, kind)+".json")
 	if isOffline() {
 		if text, err := os.ReadFile(kept.String()); err != nil || json.Unmarshal(text, &l) != nil {
-			return nil, nil, errOffline
+			return l, errOffline
 		}
-		return l.Objects, l.Folders, nil
+		return l, nil
 	}
-	var taken names
-	for object, err := range s.List(ctx, prefix) {
-		if err == nil {
-			err = taken.take(object.Name, object.Version)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if folder, ok := strings.CutSuffix(object.Name, "/"); ok {
-			l.Folders = append(l.Folders, folder)
-		} else {
-			l.Objects = append(l.Objects, object)
-		}
-	}
-	if o.NoCache {
-		return l.Objects, l.Folders, nil
+	if err := ask(&l); err != nil || o.NoCache {
+		return l, err
 	}
 	text, err := json.Marshal(l)
 	if err == nil {
 		err = writeWhole(kept, text)
 	}
-	return l.Objects, l.Folders, err
+	return l, err
 }
 
 // stored returns content that its version tells from other content at the key.
