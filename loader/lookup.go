@@ -57,22 +57,6 @@ func (e *notFoundError) Error() string {
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// handle returns the handle of one of m's tensors as it is stored, or of the weight that has it as its codes: w is
-// one more than the weight's position, or 0.
-func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
-	f := &m.files[desc.File]
-	if l != nil {
-		f = l.file(int(desc.File))
-	}
-	return Tensor{desc, f.of(desc), l, w}
-}
-
-// part returns a stored tensor of the same model, through the same lease.
-func (t Tensor) part(i uint32) Tensor {
-	m := t.file.model
-	return m.handle(&m.tensors[i], 0, t.lease)
-}
-
 // weightOf returns one more than the position of the weight that stored tensor i is a part of, or 0. codes reports
 // that the tensor has its codes.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {

@@ -149,6 +149,22 @@ func (t Tensor) stored() error {
 		ErrUnsupported, w.Scheme, strings.Join(names, ", "))
 }
 
+// handle returns the handle of one of m's tensors as it is stored, or of the weight that has it as its codes: w is
+// one more than the weight's position, or 0.
+func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
+	f := &m.files[desc.File]
+	if l != nil {
+		f = l.file(int(desc.File))
+	}
+	return Tensor{desc, f.of(desc), l, w}
+}
+
+// part returns a stored tensor of the same model, through the same lease.
+func (t Tensor) part(i uint32) Tensor {
+	m := t.file.model
+	return m.handle(&m.tensors[i], 0, t.lease)
+}
+
 // codes returns the tensor that holds the codes of a logical one.
 func (t Tensor) codes() Tensor {
 	t.weight = 0

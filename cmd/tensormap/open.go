@@ -31,6 +31,7 @@ type opener struct {
 	headers []string // lines to send with requests; they may be secrets: no message repeats them
 	timeout timeout
 	noCache bool
+	ignore  glob.Patterns    // parts beside quantized weights
 	stderr  func() io.Writer // of the verb
 }
 
@@ -39,6 +40,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trusting.addTo(cmd)
 	if !o.copies {
 		o.unlocking.addTo(cmd, o.writes)
+		cmd.Flags().Func("ignore-part", "leave out tensors beside quantized weights that match `GLOB`, although they may change values", o.ignore.Set)
 	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
@@ -53,6 +55,9 @@ func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.trusting.apply(&opts); err != nil {
 		return nil, err
+	}
+	if len(o.ignore) > 0 {
+		opts.IgnorePart = o.ignore.Match
 	}
 	return o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
 		if isAddress(name) {

@@ -335,8 +335,8 @@ type group struct {
 // extent is all that is kept of a group.
 type extent struct {
 	n uint32 // members or elements
-	// end is the next byte behind it. The highest bit is set if a key occurs twice in it, or in an object within an
-	// array, or if an array has numbers of Python's.
+	// end is the next byte behind it. The highest bit is set if a key occurs twice, in it or within an array. It is set
+	// too if an array has numbers of Python's.
 	end uint32
 }
 

@@ -29,6 +29,12 @@ var defaults = (*layout.Limits)(nil).WithDefaults()
 // find finds the weights among tensors, with config.json.
 func find(t testing.TB, config string, tensors ...stored) *scheme.Table {
 	t.Helper()
+	return findWithout(t, "", config, tensors...)
+}
+
+// findWithout does what find does, and leaves out the tensor or layer that is called ignored.
+func findWithout(t testing.TB, ignored, config string, tensors ...stored) *scheme.Table {
+	t.Helper()
 	var list []layout.Tensor
 	names := layout.NewNames(len(tensors))
 	for i, s := range tensors {
@@ -43,14 +49,14 @@ func find(t testing.TB, config string, tensors ...stored) *scheme.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors})
+	table, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors, ignored})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(table.Wants) > 0 {
 		t.Fatal("asked for contents that are at hand")
 	}
-	later, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), nil})
+	later, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), nil, ignored})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +93,14 @@ func told(table *scheme.Table) string {
 type checkpoint struct {
 	config  *scheme.Config
 	tensors []stored
+	ignored string
 }
 
 func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
 
 func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
-func (c checkpoint) Ignored([]byte) bool { return false }
+func (c checkpoint) Ignored(name []byte) bool { return string(name) == c.ignored }
 
 func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if c.tensors == nil {
