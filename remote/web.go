@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path"
@@ -78,6 +80,7 @@ func (w *web) object(ctx context.Context, name string) (object, error) {
 type known struct {
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
+	Whole   bool   `json:"whole,omitempty"` // it came whole: the server answered no ranges
 }
 
 // ask returns the content that the server has at u now. No byte comes of a version that is known.
@@ -94,20 +97,113 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		return w.at(name, u, before, nil), nil
 	}
 	r, err := w.connect(ctx, u, seen)
+	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) { // all of it will be asked for
+		r.Close()
+		r, err = w.connect(ctx, u, false)
+	}
+	if errors.Is(err, httprange.ErrNoRanges) {
+		if w.opts.fresh && !w.opts.NoCache {
+			return w.download(ctx, name, u, record)
+		}
+		err = fmt.Errorf("%w, and the file is read by them: pull brings it whole", err)
+	}
 	if err != nil {
 		return object{}, err
 	}
-	now := known{r.Size(), r.Version()}
-	if !w.opts.NoCache && now.Version != "" && now != before {
-		if text, err = json.Marshal(now); err == nil {
-			err = writeWhole(record, text)
-		}
+	now := known{r.Size(), r.Version(), before.Whole}
+	o := w.at(name, u, now, r)
+	if w.opts.fresh && !w.opts.NoCache && (now.Whole || now.Version == "") { // one answer is of one version
+		f, err := o.find()
 		if err != nil {
+			r.Close()
+			return w.download(ctx, name, u, record)
+		}
+		f.Close()
+	}
+	if !w.opts.NoCache && now != before {
+		if err := keepKnown(record, now); err != nil {
 			r.Close()
 			return object{}, err
 		}
 	}
-	return w.at(name, u, now, r), nil
+	return o, nil
+}
+
+// keepKnown writes what was seen, if its version is known.
+func keepKnown(record rooted.Path, now known) error {
+	if now.Version == "" {
+		return nil
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return writeWhole(record, text)
+}
+
+// download brings all of a file from a server that answers no ranges, and gives it its place. Without a version it is
+// known by its SHA-256, and comes again the next time.
+func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
+	id := identity(keyOf(u), "")
+	at, err := w.opts.ownPlace(id)
+	if err != nil {
+		return o, err
+	}
+	dir, err := w.opts.partialDir(at.path.Parent())
+	if err == nil {
+		err = at.lock.Parent().MkdirAll()
+	}
+	if err != nil {
+		return o, err
+	}
+	unlock, err := lockFile(ctx, at.lock)
+	if err != nil {
+		return o, err
+	}
+	defer unlock()
+	part := sparse.DataPath(dir.Join(id)) // without a map: what a process that is killed leaves is swept
+	f, err := part.Open(os.O_RDWR | os.O_CREATE)
+	if err != nil {
+		return o, err
+	}
+	defer f.Close()
+	defer part.Remove() // unless it has its place by then
+	sparse.Hold(f, part.String())
+	digest := sha256.New()
+	now := known{Whole: true}
+	now.Version, err = httprange.Download(ctx, u.String(), func(size int64) (io.Writer, error) {
+		digest.Reset()
+		now.Size = size
+		_, err := f.Seek(0, io.SeekStart)
+		return io.MultiWriter(f, digest, &told{w.opts.Progress, 0, size}), errors.Join(err, f.Truncate(0))
+	}, w.opts.HTTP)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return o, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), err)
+	}
+	if o = w.at(name, u, now, nil); o.id == "" {
+		w.keepAs(&o, hex.EncodeToString(digest.Sum(nil)), name)
+	}
+	err = o.put(ctx, true, part.Remove, func() error { return part.Rename(o.place.path) })
+	if err == nil {
+		err = keepKnown(record, now)
+	}
+	return o, err
+}
+
+// told tells somebody how much was written to it.
+type told struct {
+	progress   func(have, total int64)
+	have, size int64
+}
+
+func (t *told) Write(b []byte) (int, error) {
+	if t.have += int64(len(b)); t.progress != nil {
+		t.progress(t.have, t.size)
+	}
+	return len(b), nil
 }
 
 // connect returns a reader of what is at u. peek asks for nothing of it.
@@ -135,7 +231,7 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 		if err != nil {
 			return nil, err
 		}
-		if (known{again.Size(), again.Version()}) != now {
+		if again.Size() != now.Size || again.Version() != now.Version {
 			again.Close()
 			return nil, fmt.Errorf("%s: %w", again.Name(), httprange.ErrChanged)
 		}
@@ -144,10 +240,16 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 	if now.Version == "" {
 		return o
 	}
-	o.id = identity(keyOf(u), now.Version)
-	o.place, _ = w.opts.ownPlace(o.id)
-	o.place.link = func() error { return relink(w.below(name), o.place.path) }
+	w.keepAs(&o, identity(keyOf(u), now.Version), name)
 	return o
+}
+
+// keepAs gives content its place, which name leads to.
+func (w *web) keepAs(o *object, id, name string) {
+	o.id = id
+	o.place, _ = w.opts.ownPlace(id)
+	at := o.place.path
+	o.place.link = func() error { return relink(w.below(name), at) }
 }
 
 // relink makes the symbolic link at path lead to target, whatever it led to.

@@ -92,7 +92,7 @@ func (r *Reader) complete(ctx context.Context, p *patience, v *vector, end int64
 }
 
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
-// which may be less.
+// which may be less. Of a small file it may be all.
 func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
 	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
@@ -101,15 +101,28 @@ func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64)
 		case http.StatusRequestedRangeNotSatisfiable:
 			return fmt.Errorf("%w: it has become shorter", ErrChanged)
 		}
-		rng, err := partial(resp)
-		if err != nil {
-			return err
+		rng, small := whole(resp, r.opts.PrefixBytes)
+		if !small {
+			var err error
+			if rng, err = partial(resp); err != nil {
+				return err
+			}
 		}
 		if rng.total != r.size {
 			return fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
-		if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(off, v.n)); err != nil {
+		err := r.learn(versionOf(resp), rng)
+		if !small {
+			err = cmp.Or(err, rng.check(off, v.n))
+		}
+		if err != nil {
 			return err
+		}
+		if small {
+			if _, err := io.CopyN(io.Discard, body, off); err != nil {
+				return err
+			}
+			rng.n = min(v.n, rng.n-off)
 		}
 		return receive(body, v, rng.n)
 	})
