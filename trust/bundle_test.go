@@ -844,7 +844,9 @@ func TestSignPlantedLink(t *testing.T) {
 		}{
 			{func() error { return Sign(t.Context(), dir, dir+"/model.sig", key, nil) }, dir + "/model.sig"},
 			{func() error { return Sign(t.Context(), dir+"/f", dir+"/f.sig", key, nil) }, dir + "/f.sig"},
-			{func() error { return Sign(t.Context(), dir, dir+"/model.sig", key, &SignOptions{Ignore: []string{".atomicfile.lock"}}) }, dir + "/.atomicfile.lock"},
+			{func() error {
+				return Sign(t.Context(), dir, dir+"/model.sig", key, &SignOptions{Ignore: []string{".atomicfile.lock"}})
+			}, dir + "/.atomicfile.lock"},
 			{func() error { return WriteKey(dir+"/k.pem", key) }, dir + "/k.pem"},
 			{func() error { return WriteKey(dir+"/k.pem", key) }, dir + "/k.pub.pem"},
 		} {
@@ -876,6 +878,85 @@ func TestSignPlantedLink(t *testing.T) {
 		t.Error(err)
 	}
 	Verified(t, missing, key)
+}
+
+// TestIgnoredPaths leaves out git's files at the top, which bundles before release 1.1 of the reference client do
+// not mention, and what the caller names. What is signed is compared all the same.
+func TestIgnoredPaths(t *testing.T) {
+	s := statement(t, "old")
+	if len(s.IgnorePaths) != 0 {
+		t.Fatal(s.IgnorePaths)
+	}
+	dir := filepath.Join(t.TempDir(), "other")
+	if err := os.CopyFS(dir, os.DirFS(fixtures+"/model")); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".git/objects/x", ".gitignore", ".gitattributes", ".github/workflows/x.yml"} {
+		put(name, "git")
+	}
+	if err := s.Verify(t.Context(), dir, nil); err != nil {
+		t.Error(err)
+	}
+	put("sub/.gitignore", "not at the top")
+	put("more/deep/x", "more")
+	for _, c := range []struct {
+		ignore []string
+		wrong  []string // the names of files
+	}{
+		{nil, []string{"more/deep/x", "sub/.gitignore"}},
+		{[]string{"more"}, []string{"sub/.gitignore"}},
+		{[]string{"mor", "deep", "x", "sub/.git"}, []string{"more/deep/x", "sub/.gitignore"}},
+		{[]string{"more/deep", "sub"}, nil}, // though a file below sub is signed
+	} {
+		err := s.Verify(t.Context(), dir, &VerifyOptions{Ignore: c.ignore})
+		var says []string
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, err := range joined.Unwrap() {
+				if name, ok := strings.CutSuffix(err.Error(), ": not signed: the signature does not list it"); ok {
+					says = append(says, strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(dir)+"/"))
+				}
+			}
+		}
+		if !slices.Equal(says, c.wrong) || (err == nil) != (c.wrong == nil) {
+			t.Errorf("without %q: %v", c.ignore, err)
+		}
+	}
+	put("a.b", "changed")
+	if err := s.Verify(t.Context(), dir, &VerifyOptions{Ignore: []string{"a.b", "more", "sub"}}); !errors.Is(err, layout.ErrChecksum) {
+		t.Error("a signed file that is to be ignored:", err)
+	}
+	names, err := Within(dir, filepath.Join(dir, "more"), filepath.Join(dir, "a", "..", "sub", "not there"))
+	if err != nil || !slices.Equal(names, []string{"more", "sub/not there"}) {
+		t.Error(names, err)
+	}
+	for _, path := range []string{"more", dir, filepath.Join(dir, "..", "x")} {
+		if names, err := Within(dir, path); !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%s: %q, %v", path, names, err)
+		}
+	}
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "s")
+	for _, path := range []string{"*.b", "a?b", "[a]", "/a", "../a", "a/../../b", ""} {
+		if err := Sign(t.Context(), dir, out, key, &SignOptions{Ignore: []string{path}}); !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("signed without %q: %v", path, err)
+		}
+	}
+	if err := Sign(t.Context(), dir, out, key, &SignOptions{Ignore: []string{"./more//deep/"}}); err != nil {
+		t.Fatal(err)
+	}
+	if s := Verified(t, out, key); !slices.Contains(s.IgnorePaths, "more/deep") || slices.Contains(s.Files(), "more/deep/x") {
+		t.Error(s.IgnorePaths, s.Files())
+	}
 }
 
 // TestVerifySnapshot verifies a snapshot of the Hugging Face cache, which is links.

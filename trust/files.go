@@ -41,9 +41,31 @@ func cacheLinks(root, name string) error {
 	return nil
 }
 
+// among returns whether a name is one of paths, or lies below one.
+func among(paths []string) func(name string) bool {
+	return func(name string) bool {
+		return slices.ContainsFunc(paths, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+	}
+}
+
+// Within returns what paths are called below the directory at root: relative to it, with slashes. Relative paths
+// count from the current directory, as in --ignore-paths of the reference client. One that is not below
+// root is an error.
+func Within(root string, paths ...string) (names []string, err error) {
+	for _, p := range paths {
+		name := relativeTo(root, p)
+		if name == "" {
+			return nil, fmt.Errorf("%s: %w: it does not lie below %s; paths count from the current directory", p, layout.ErrInvalid, root)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // listFiles returns the names of the files below root, in order, with slashes. A file itself is named ".".
-// Links to directories, and files that are not regular, are errors.
-func listFiles(root string, ignored []string, link linkRule) (names []string, err error) {
+// It leaves out a name that skip reports, with all below it. Links to directories, and files that are not
+// regular, are errors.
+func listFiles(root string, skip func(name string) bool, link linkRule) (names []string, err error) {
 	if info, err := os.Stat(root); err != nil {
 		return nil, err
 	} else if info.Mode().IsRegular() {
@@ -65,7 +87,7 @@ func listFiles(root string, ignored []string, link linkRule) (names []string, er
 		switch {
 		case name == ".":
 			return nil
-		case slices.ContainsFunc(ignored, func(i string) bool { return name == i || strings.HasPrefix(name, i+"/") }):
+		case skip(name):
 			if d.IsDir() {
 				return fs.SkipDir
 			}

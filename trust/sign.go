@@ -12,8 +12,10 @@ import (
 	"io"
 	"iter"
 	"os"
+	pathpkg "path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
@@ -26,7 +28,8 @@ type SignOptions struct {
 	// Chain makes the bundle one by certificate: the signer's certificate, then those between it and
 	// a root.
 	Chain []*x509.Certificate
-	// Ignore lists paths, relative to the directory, that are not signed, with all below them.
+	// Ignore lists paths, relative to the directory, that are not signed, with all below them. The
+	// specification has them plain: *, ? and [ are errors.
 	Ignore []string
 	// AllowSymlinks follows symbolic links to files. Without it they are errors.
 	AllowSymlinks bool
@@ -49,12 +52,19 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if own := relativeTo(root, path); own != "" {
 		ignored = append(ignored, own)
 	}
+	for i, p := range ignored {
+		ignored[i] = pathpkg.Clean(p)
+		if err := checkName(ignored[i], false); err != nil || strings.ContainsAny(p, "*?[") {
+			return inFile(root, invalid("the path to leave out %s is not plain: relative to the directory, without *, ? and [", quote(p)))
+		}
+	}
 	slices.Sort(ignored)
+	ignored = slices.Compact(ignored)
 	rule := noLinks
 	if opts.AllowSymlinks {
 		rule = anyLinks
 	}
-	names, err := listFiles(root, slices.Compact(ignored), rule)
+	names, err := listFiles(root, among(ignored), rule)
 	if err == nil && len(names) == 0 {
 		err = errors.New("no file to sign in it")
 	}
@@ -75,7 +85,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if names[0] == "." {
 		names, ignored = []string{filepath.Base(absolute)}, nil
 	}
-	payload, err := encodeStatement(filepath.Base(absolute), names, files, slices.Compact(ignored), opts.AllowSymlinks)
+	payload, err := encodeStatement(filepath.Base(absolute), names, files, ignored, opts.AllowSymlinks)
 	if err != nil {
 		return err
 	}

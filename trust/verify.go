@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -20,7 +21,8 @@ import (
 type VerifyOptions struct {
 	// Bundle is the path of the bundle. It may lie inside the directory, and is no unsigned file there.
 	Bundle string
-	// Ignore lists further paths, relative to the directory, that need not be signed.
+	// Ignore lists further paths, relative to the directory, that need not be signed, with all below them. Files
+	// that are signed are compared all the same.
 	Ignore []string
 	// IgnoreUnsigned lets files pass that the signature does not list.
 	IgnoreUnsigned bool
@@ -30,12 +32,13 @@ type VerifyOptions struct {
 
 // Verify reads every file below the directory at root, or one file, and compares it with the
 // statement: the digest of the whole and those of the chunks. The error joins one error for each file that is
-// missing, too many, or not the signed one.
+// missing, too many, or not the signed one. Git's files at the top, and what the statement ignores, need
+// not be signed.
 func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions) error {
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	ignored := slices.Concat(s.IgnorePaths, opts.Ignore)
+	ignored := slices.Concat(defaultIgnored, s.IgnorePaths, opts.Ignore)
 	if own := relativeTo(root, opts.Bundle); opts.Bundle != "" && own != "" {
 		ignored = append(ignored, own)
 	}
@@ -43,7 +46,8 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	if s.AllowSymlinks {
 		rule = anyLinks
 	}
-	found, err := listFiles(root, ignored, rule)
+	ignores := among(ignored)
+	found, err := listFiles(root, func(name string) bool { return ignores(name) && !s.listsBelow(name) }, rule)
 	if err != nil {
 		return inFile(root, err)
 	}
@@ -87,6 +91,12 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// listsBelow reports whether the statement lists the file of a name, or one in the directory of that name.
+func (s *Statement) listsBelow(name string) bool {
+	i, listed := slices.BinarySearch(s.names, name+"/")
+	return listed || s.Lists(name) || i < len(s.names) && strings.HasPrefix(s.names[i], name+"/")
 }
 
 // pathsOf returns the paths of the signed files, and errors about those that are missing or too many. A

@@ -87,6 +87,61 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
+// TestSignNoModel signs files that are no model, as the reference client does, and verifies them by key and by
+// certificate.
+func TestSignNoModel(t *testing.T) {
+	dir := t.TempDir()
+	data, key, public := filepath.Join(dir, "data"), filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub.pem")
+	if err := os.CopyFS(data, os.DirFS("../../testdata/trust/model/a")); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(status int, says string, args ...string) {
+		t.Helper()
+		if r := tensormap(args...); r.status != status || !strings.Contains(r.stdout+r.stderr, says) {
+			t.Errorf("%q: status %d, %s%s", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	write("scratch", "x")
+	done(t, "keygen", "-o", key)
+	done(t, "sign", data, "--key", key, "--ignore-paths", filepath.Join(data, "scratch"))
+	signed := []string{"--signature", filepath.Join(data, "model.sig"), "--key", public}
+	verify := func(args ...string) []string { return append(append([]string{"verify"}, args...), signed...) }
+	says(exitDone, data+": ok: signature (60 B in", verify(data)...) // read whole, and by chunks
+	says(exitDone, `"ok":true,"checked":["signature"],"findings":[],"bytes":60`, verify("--json", data)...)
+	says(exitDone, "b: ok: signature (", verify(filepath.Join(data, "b"))...)
+	says(exitFailed, "no model in it", verify("--values", data)...)
+	says(exitFailed, "no model in it", "verify", data)
+	write("more", "more")
+	says(exitFailed, "more: not signed", verify(data)...)
+	says(exitDone, "ok: signature", verify(data, "--ignore-paths", filepath.Join(data, "more"))...)
+	says(exitDone, "ok: signature", verify(data, "--ignore-unsigned-files")...)
+	says(exitUsage, "does not lie below", verify(data, "--ignore-paths", "more")...)
+	says(exitUsage, "--ignore-paths needs --signature", "verify", data, "--ignore-paths", filepath.Join(data, "more"))
+	write("b", "changed")
+	says(exitFailed, "b: checksum", verify(data, "--ignore-unsigned-files", "--ignore-paths", filepath.Join(data, "b"))...)
+	write("w.gguf", "a name of a model, and no model")
+	done(t, "sign", data, "--key", key)
+	says(exitFailed, "unknown format", verify(data)...)
+	says(exitFailed, "unknown format", verify(filepath.Join(data, "w.gguf"))...)
+
+	const folder, model = "../../testdata/trust/certificates/", "../../testdata/trust/model/a"
+	by := func(bundle string, args ...string) []string {
+		return append([]string{"verify", model, "--signature", folder + bundle, "--certificate-chain", folder + "roots.pem"}, args...)
+	}
+	says(exitDone, "ok: signature", by("code.sig")...)
+	says(exitDone, "ok: signature", by("code.sig", "--certificate-identity", `CN=signer,O=Acme\, Inc.`)...)
+	says(exitDone, "ok: signature", by("code.sig", "--certificate-identity", "models@acme.example")...)
+	says(exitFailed, `it is not one of "signer"`, by("code.sig", "--certificate-identity", "signer")...)
+	says(exitFailed, "its extended key usage is not codeSigning", by("server.sig")...)
+	says(exitUsage, "--certificate-chain", verify(data, "--certificate-identity", "signer")...)
+}
+
 // TestDigest reads files by their digests, and refuses others.
 func TestDigest(t *testing.T) {
 	const path = "../../testdata/trust/model/model.safetensors"

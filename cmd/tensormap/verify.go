@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +16,10 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/trust"
 )
 
@@ -30,7 +34,8 @@ a line; a tensor of zeros alone is a warning. Attention masks may hold -Inf on p
 
 --signature checks every file that the bundle lists against it, before anything else: --key or
 --certificate-chain says whom to trust. A file that it does not list is wrong too, unless
---ignore-unsigned-files lets it pass. --digest compares files with digests of their whole content,
+--ignore-unsigned-files lets it pass, or --ignore-paths does. If there is no model among the files, the
+signature is all that is checked. --digest compares files with digests of their whole content,
 as registries and hubs give them.
 
 --json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
@@ -39,6 +44,7 @@ reason) and bytes, the number of bytes that checksums were computed over.`
 type verifyOptions struct {
 	opener
 	unsigned bool // files may pass that no signature lists
+	ignore   []string
 	values   bool
 	json     bool
 	jobs     jobs
@@ -54,6 +60,7 @@ func verifyCommand() *cobra.Command {
 	opts.jobs.addAs(cmd, "read with `N` threads (default: all cores; 8 of an address)")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.unsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
+	cmd.Flags().StringArrayVar(&opts.ignore, "ignore-paths", nil, "let `PATH`, which lies beside the model, and all below it pass unless the bundle lists it")
 	return cmd
 }
 
@@ -61,10 +68,12 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	path := args[0]
 	bar := terminal.NewProgress(s.Err, "verifying")
 	begun := time.Now()
-	wrong, err := opts.checkSignature(ctx, path, bar)
+	hashed, wrong, err := opts.checkSignature(ctx, path, bar)
 	var checked *loader.Report
 	if err == nil && len(wrong) == 0 {
-		checked, err = verifyFile(ctx, path, opts, bar)
+		if checked, err = verifyFile(ctx, path, opts, bar); opts.signatureOnly(path, err) {
+			checked, err = &loader.Report{Checked: []string{"signature"}, BytesRead: hashed}, nil
+		}
 	}
 	took := time.Since(begun)
 	bar.Clear()
@@ -118,21 +127,47 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	return checked, err
 }
 
-// checkSignature compares the files with the bundle, if there is one. It returns what is wrong with
-// them.
-func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (wrong []error, err error) {
-	if err := o.check(); err != nil || o.signature == "" || isAddress(path) { // whose files nobody lists
-		return nil, err
+// checkSignature compares the files with the bundle, if there is one. It returns how many bytes it hashed, and
+// what is wrong with the files.
+func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (hashed uint64, wrong []error, err error) {
+	err = o.check()
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(o.ignore) > 0 && (o.signature == "" || isAddress(path)):
+		return 0, nil, usageError{errors.New("--ignore-paths needs --signature, and files of this machine")}
+	case o.signature == "" || isAddress(path): // whose files nobody lists
+		return 0, nil, nil
 	}
 	s, err := o.statement()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	err = s.Verify(ctx, signedRoot(path, s), &trust.VerifyOptions{Bundle: o.signature, IgnoreUnsigned: o.unsigned, Progress: bar.Update})
+	root := signedRoot(path, s)
+	ignored, err := trust.Within(root, o.ignore...)
+	if err != nil {
+		return 0, nil, usageError{fmt.Errorf("--ignore-paths %w", err)}
+	}
+	opts := &trust.VerifyOptions{Bundle: o.signature, Ignore: ignored, IgnoreUnsigned: o.unsigned, Progress: func(done, total uint64) {
+		hashed = done
+		bar.Update(done, total)
+	}}
+	err = s.Verify(ctx, root, opts)
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap(), nil
+		return hashed, joined.Unwrap(), nil
 	}
-	return nil, err
+	return hashed, nil, err
+}
+
+// signatureOnly reports whether err says only that the signed files are no model, so that no more can be checked.
+// Where values or a decryption are asked for, a model is wanted.
+func (o *verifyOptions) signatureOnly(path string, err error) bool {
+	if err == nil || o.signature == "" || isAddress(path) || o.values || o.keyFile != "" || o.passphraseFile != "" {
+		return false
+	}
+	info, statErr := os.Stat(path)
+	plain := statErr == nil && !info.IsDir() && !slices.Contains(formats.Suffixes(), strings.ToLower(filepath.Ext(path)))
+	return errors.Is(err, mmapio.ErrDirectory) || errors.Is(err, layout.ErrFormat) && plain
 }
 
 // reportUnsigned says which files are not those that were signed.

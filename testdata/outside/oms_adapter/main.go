@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/tensormap/tensormap/trust"
 )
@@ -49,26 +48,24 @@ func run() error {
 	if err := f.Parse(os.Args[2:]); err != nil {
 		return err
 	}
-	for i, p := range ignored { // absolute ones
-		rel, err := filepath.Rel(*model, p)
-		if err != nil {
-			return err
-		}
-		ignored[i] = filepath.ToSlash(rel)
-	}
 	ctx := context.Background()
 	switch {
 	case *method == "sigstore" && os.Args[1] == "verify-model" && os.Getenv("KEYLESS") != "":
 		args := []string{"--signature", *bundle, "--identity", *identity, "--issuer", *issuer, "--trusted-root", os.Getenv("TRUSTED_ROOT"), fmt.Sprintf("--ignore-unsigned-files=%t", *unsigned)}
 		for _, p := range ignored {
-			args = append(args, "--ignore-path", p)
+			args = append(args, "--ignore-paths", p)
 		}
 		cmd := exec.Command(os.Getenv("KEYLESS"), append(args, *model)...)
 		cmd.Stderr = os.Stderr
 		return cmd.Run()
 	case *method != "key" && *method != "certificate":
 		return fmt.Errorf("method %q", *method)
-	case os.Args[1] == "sign-model":
+	}
+	names, err := trust.Within(*model, ignored...)
+	if err != nil {
+		return err
+	}
+	if os.Args[1] == "sign-model" {
 		text, err := os.ReadFile(*private)
 		if err != nil {
 			return err
@@ -83,7 +80,7 @@ func run() error {
 				return err
 			}
 		}
-		return trust.Sign(ctx, *model, *output, key, &trust.SignOptions{Chain: certificates, Ignore: ignored})
+		return trust.Sign(ctx, *model, *output, key, &trust.SignOptions{Chain: certificates, Ignore: names})
 	}
 	text, err := os.ReadFile(*bundle)
 	if err != nil {
@@ -112,5 +109,5 @@ func run() error {
 			return err
 		}
 	}
-	return s.Verify(ctx, *model, &trust.VerifyOptions{Bundle: *bundle, Ignore: ignored, IgnoreUnsigned: *unsigned})
+	return s.Verify(ctx, *model, &trust.VerifyOptions{Bundle: *bundle, Ignore: names, IgnoreUnsigned: *unsigned})
 }

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		f.PrintDefaults()
 	}
 	f.BoolVar(&opts.IgnoreUnsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
-	f.Var((*list)(&opts.Ignore), "ignore-path", "let `PATH`, relative to DIR, and all below it pass; may be repeated")
+	f.Var((*list)(&opts.Ignore), "ignore-paths", "let `PATH`, which lies in DIR, and all below it pass; may be repeated")
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -76,6 +76,9 @@ func verify(ctx context.Context, model, trusted string, signer keyless.Signer, o
 	}
 	root, err := os.ReadFile(trusted)
 	if err != nil {
+		return err
+	}
+	if opts.Ignore, err = trust.Within(model, opts.Ignore...); err != nil {
 		return err
 	}
 	s, err := keyless.Verify(text, root, signer)

@@ -18,12 +18,13 @@ func TestRun(t *testing.T) {
 		status int
 		says   string
 	}{
-		{with("--ignore-path", "ignore-me", dir), 0, ""},
+		{with("--ignore-paths", dir+"/ignore-me", dir), 0, ""},
 		{with(dir), 0, ""}, // which the bundle ignores itself
 		{with("--identity", "somebody@us.ibm.com", dir), 1, "model.sig: signature not valid"},
 		{with("--signature", fixtures+"/p256.sig", dir), 1, "p256.sig: signature not valid: the bundle is signed by key"},
 		{with("--signature", dir+"/none", dir), 1, "none"},
 		{with(fixtures + "/historical/v1.0.1-elliptic-key"), 1, "signme-1: checksum"},
+		{with("--ignore-paths", "ignore-me", dir), 1, "ignore-me: invalid: it does not lie below"},
 		{with(), 2, "usage"},
 		{all[2:], 2, "usage"},
 		{[]string{"--what"}, 2, "usage"},
