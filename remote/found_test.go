@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,10 +109,11 @@ func TestWithoutHome(t *testing.T) {
 	want(t, open(t, "hf://org/model"), h, "w1")
 }
 
-// Without symbolic links huggingface_hub leaves the files themselves in the snapshot.
-func TestWithoutLinks(t *testing.T) {
-	h, repository := pulledRepo(t)
-	links, err := filepath.Glob(filepath.Join(repository, "snapshots", h.Commit, "*"))
+// unlink puts the files of a snapshot in place of the links to them, as huggingface_hub 2.4.0 does without symbolic links
+// (file_download.py, _create_symlink).
+func unlink(t *testing.T, snapshot string) {
+	t.Helper()
+	links, err := filepath.Glob(filepath.Join(snapshot, "*"))
 	if err != nil || len(links) == 0 {
 		t.Fatal(err)
 	}
@@ -124,6 +126,55 @@ func TestWithoutLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Offline, a snapshot without links and without a listing has the files that are there: those of Windows, of cp -L, of hf-hub.
+func TestWithoutLinksOffline(t *testing.T) {
+	for _, copied := range []bool{false, true} { // cp -L leaves blobs, too
+		h, repository := pulledRepo(t)
+		snapshot := filepath.Join(repository, "snapshots", h.Commit)
+		if copied {
+			links, _ := filepath.Glob(filepath.Join(snapshot, "*"))
+			for _, link := range links {
+				b, err := os.ReadFile(link)
+				if err := errors.Join(err, os.Remove(link), os.WriteFile(link, b, 0o666)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		} else {
+			unlink(t, snapshot)
+		}
+		if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap")); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("HF_HUB_OFFLINE", "1")
+		for _, address := range []string{"hf://org/model", "hf://org/model@" + h.Commit, "hf://org/model/model-00002-of-00004.safetensors"} {
+			m := open(t, address)
+			want(t, m, h, "w1")
+			if c, err := m.Config(t.Context()); err != nil {
+				t.Error(err)
+			} else if n, err := c.Int("hidden_size"); n != 64 || err != nil {
+				t.Errorf("%s: hidden_size is %d: %v", address, n, err)
+			}
+		}
+		pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
+		if err != nil || pulled.Path != snapshot {
+			t.Errorf("%+v, %v", pulled, err)
+		}
+		if _, err := remote.Open(t.Context(), "hf://org/model/model.fp16.safetensors", nil); err == nil {
+			t.Error("what was not fetched opens")
+		}
+		if requests := h.Take(); len(requests) > 0 {
+			t.Errorf("asked offline: %v", requests)
+		}
+		t.Setenv("HF_HUB_OFFLINE", "")
+	}
+}
+
+// Without symbolic links huggingface_hub leaves the files themselves in the snapshot.
+func TestWithoutLinks(t *testing.T) {
+	h, repository := pulledRepo(t)
+	unlink(t, filepath.Join(repository, "snapshots", h.Commit))
 	want(t, open(t, "hf://org/model"), h, "w0", "w2")
 	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err != nil {
 		t.Error(err)
@@ -171,6 +222,14 @@ func TestSharedBlobs(t *testing.T) {
 	want(t, open(t, "hf://org/model"), h, "w1")
 	if _, files, cdn, _ := count(h.Take()); files+cdn != 0 {
 		t.Errorf("%d requests for files", files+cdn)
+	}
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap")); err != nil { // with the listing
+		t.Fatal(err)
+	}
+	want(t, open(t, "hf://org/model"), h, "w1")
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err != nil {
+		t.Error(err)
 	}
 	for _, e := range entries(t) {
 		if filepath.Base(e.Path) == weights {

@@ -29,7 +29,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	repository := h.repository(a.repo)
 	files, err := h.tree(ctx, a.repo, commit, own)
 	if errors.Is(err, errOffline) {
-		if files = linkedFiles(repository.Join("snapshots", commit).String()); len(files) > 0 {
+		if files = snapshotFiles(repository.Join("snapshots", commit).String()); len(files) > 0 {
 			err = nil
 		}
 	}
@@ -47,6 +47,11 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		},
 	}
 	for name, e := range files {
+		if e.etag() == "" { // a file that is known by its name alone
+			d.objects[name] = object{name: d.name(name), size: e.Size, place: place{path: d.below(name)},
+				connect: func(context.Context, string) (Source, error) { return nil, errOffline }}
+			continue
+		}
 		blob := repository.Join("blobs", e.etag())
 		d.objects[name] = object{
 			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.check,
@@ -64,23 +69,30 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	return d, nil
 }
 
-// linkedFiles lists what a snapshot has, by its links: older versions of huggingface_hub keep no listing, and
-// newer ones none of single files.
-func linkedFiles(dir string) map[string]entry {
+// snapshotFiles lists what a snapshot has: older versions of huggingface_hub keep no listing, and newer ones none of single
+// files. A link tells what its file's content is called. Where a system or a copy has no links, the files themselves are there.
+func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
-	for etag, names := range linksIn(dir) {
-		for _, name := range names {
-			info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
-			if err != nil || !digestID.MatchString(etag) || checkName(name) != nil {
-				continue
-			}
-			e := entry{Size: info.Size(), BlobID: etag}
-			if !commitID.MatchString(etag) {
-				e.LFSSHA256, e.LFSSize = etag, e.Size
-			}
-			files[name] = e
+	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return nil
 		}
-	}
+		name, err := filepath.Rel(dir, path)
+		name = filepath.ToSlash(name)
+		info, err2 := os.Stat(path)
+		if errors.Join(err, err2) != nil || !info.Mode().IsRegular() || checkName(name) != nil {
+			return nil
+		}
+		e := entry{Size: info.Size()}
+		to, _ := os.Readlink(path)
+		if etag := filepath.Base(to); commitID.MatchString(etag) {
+			e.BlobID = etag
+		} else if digestID.MatchString(etag) {
+			e.BlobID, e.LFSSHA256, e.LFSSize = etag, etag, e.Size
+		}
+		files[name] = e
+		return nil
+	})
 	return files
 }
 

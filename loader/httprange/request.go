@@ -92,7 +92,7 @@ func (r *Reader) complete(ctx context.Context, p *patience, v *vector, end int64
 }
 
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
-// which may be less. Of a small file it may be all.
+// which may be less. A small file may come whole.
 func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
 	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
