@@ -964,9 +964,9 @@ func TestVerifySnapshot(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOARCH == "wasm" {
 		t.Skip("no links")
 	}
-	root := t.TempDir()
+	root, outside := t.TempDir(), t.TempDir()
 	snapshot := root + "/models--x/snapshots/abc"
-	for _, dir := range []string{snapshot, root + "/models--x/blobs", root + "/plain"} {
+	for _, dir := range []string{snapshot, root + "/models--x/blobs", root + "/plain", root + "/blobs/ab", root + "/models--y"} {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -988,14 +988,44 @@ func TestVerifySnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Verified(t, root+"/s", key)
-	for target, ok := range map[string]bool{"../../blobs/0123": true, "../../elsewhere": false} {
-		os.Remove(snapshot + "/model.bin")
-		if err := os.Symlink(target, snapshot+"/model.bin"); err != nil {
+	// huggingface_hub 1.32 and later share blobs of Xet: the repository's blob is a link (utils/_shared_blobs.py).
+	write(root + "/blobs/ab/abcd")
+	write(outside + "/abcd")
+	link := func(target, name string) {
+		t.Helper()
+		os.Remove(name)
+		if err := os.Symlink(target, name); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Verify(t.Context(), snapshot, nil); (err == nil) != ok {
+	}
+	link("../../blobs/ab/abcd", root+"/models--x/blobs/shared")
+	link(outside+"/abcd", root+"/models--x/blobs/outside")
+	link(outside+"/abcd", root+"/blobs/ab/outside")
+	link("../../blobs/ab/outside", root+"/models--x/blobs/twice")
+	link("../../models--y/file", root+"/models--x/blobs/other")
+	write(root + "/models--y/file")
+	for target, ok := range map[string]bool{
+		"../../blobs/0123": true, "../../blobs/shared": true, "../../../blobs/ab/abcd": true,
+		"../../elsewhere": false, "../../blobs/outside": false, "../../blobs/twice": false, "../../blobs/other": false, outside + "/abcd": false,
+	} {
+		link(target, snapshot+"/model.bin")
+		if err := s.Verify(t.Context(), snapshot, nil); (err == nil) != ok || !ok && !errors.Is(err, layout.ErrUnsupported) {
 			t.Errorf("%s: %v", target, err)
 		}
+	}
+	link("../../blobs/shared", snapshot+"/model.bin")
+	if err := os.WriteFile(root+"/blobs/ab/abcd", []byte("changed"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verify(t.Context(), snapshot, nil); !errors.Is(err, layout.ErrChecksum) {
+		t.Error("a shared blob was changed:", err)
+	}
+	// The folder of all blobs leads out of the cache.
+	if err := errors.Join(os.Rename(root+"/blobs", outside+"/blobs"), os.Symlink(outside+"/blobs", root+"/blobs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verify(t.Context(), snapshot, nil); !errors.Is(err, layout.ErrUnsupported) {
+		t.Error("the cache's blobs are elsewhere:", err)
 	}
 }
 

@@ -26,16 +26,22 @@ func noLinks(_, name string) error {
 // anyLinks follows links to files, wherever they lead.
 func anyLinks(string, string) error { return nil }
 
-// cacheLinks follows links of a snapshot of the Hugging Face cache to its repository's blobs, and no
-// others.
+// cacheLinks follows links of a snapshot of the Hugging Face cache to blobs of that cache, and no others: of
+// its repository, or those that repositories share. From release 1.32 on huggingface_hub keeps the bytes in
+// CACHE/blobs/XX/HASH, and has links to them in the blobs of repositories. root has no links in it. What is
+// opened as a snapshot is decided elsewhere, in package remote.
 func cacheLinks(root, name string) error {
 	snapshots := filepath.Dir(root)
+	repository := filepath.Dir(snapshots)
 	target, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(name)))
 	if err != nil {
 		return err
 	}
-	blobs, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(snapshots), "blobs"))
-	if filepath.Base(snapshots) != "snapshots" || err != nil || filepath.Dir(target) != blobs {
+	blobs, err := filepath.EvalSymlinks(filepath.Join(repository, "blobs"))
+	own := err == nil && filepath.Dir(target) == blobs
+	rel, err := filepath.Rel(filepath.Join(filepath.Dir(repository), "blobs"), target)
+	shared := err == nil && filepath.IsLocal(rel)
+	if filepath.Base(snapshots) != "snapshots" || !own && !shared {
 		return noLinks(root, name)
 	}
 	return nil
