@@ -813,8 +813,18 @@ func TestSignRefuses(t *testing.T) {
 		if err := Sign(t.Context(), dir, out, key, nil); err == nil || !strings.Contains(err.Error(), "link") {
 			t.Error("a link:", err)
 		}
-		if err := Sign(t.Context(), dir, out, key, &SignOptions{AllowSymlinks: true}); err != nil {
+		if err := os.Symlink(out, dir+"/outside"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(out, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		var warned []error
+		if err := Sign(t.Context(), dir, out, key, &SignOptions{AllowSymlinks: true, Warn: func(err error) { warned = append(warned, err) }}); err != nil {
 			t.Error(err)
+		}
+		if len(warned) != 1 || !strings.Contains(warned[0].Error(), "outside: the link leads out of the directory") {
+			t.Error(warned)
 		}
 		return
 	}

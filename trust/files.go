@@ -26,10 +26,24 @@ func noLinks(_, name string) error {
 // anyLinks follows links to files, wherever they lead.
 func anyLinks(string, string) error { return nil }
 
+// warnedLinks follows links to files, and warns of those that lead out of the directory.
+func warnedLinks(warn func(error)) linkRule {
+	return func(root, name string) error {
+		target, err := filepath.EvalSymlinks(pathOf(root, name))
+		if err != nil {
+			return err
+		}
+		if rel, err := filepath.Rel(root, target); warn != nil && (err != nil || !filepath.IsLocal(rel)) {
+			warn(fmt.Errorf("%s: the link leads out of the directory, to %s", pathOf(root, name), quote(target)))
+		}
+		return nil
+	}
+}
+
 // cacheLinks follows links of a snapshot of the Hugging Face cache to blobs of that cache, and no others: of
 // its repository, or those that repositories share. From release 1.32 on huggingface_hub keeps the bytes in
-// CACHE/blobs/XX/HASH, and has links to them in the blobs of repositories. root has no links in it. What is
-// opened as a snapshot is decided elsewhere, in package remote.
+// CACHE/blobs/XX/HASH, and has links to them in the blobs of repositories. root has no links in it. Package
+// remote decides by itself which snapshots it opens.
 func cacheLinks(root, name string) error {
 	snapshots := filepath.Dir(root)
 	repository := filepath.Dir(snapshots)

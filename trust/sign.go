@@ -33,6 +33,8 @@ type SignOptions struct {
 	Ignore []string
 	// AllowSymlinks follows symbolic links to files. Without it they are errors.
 	AllowSymlinks bool
+	// Warn, if set, hears of links that AllowSymlinks follows out of the directory.
+	Warn func(error)
 	// ChunkBytes is the size of the chunks that have digests: a power of two from layout.MinChunk to
 	// layout.MaxChunk, and such that no file has more than layout.MaxChunks. 0 means 4 MiB, and more for
 	// files beyond 128 GiB. Smaller chunks make the first touch of a row cheaper, and the bundle larger.
@@ -62,7 +64,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	ignored = slices.Compact(ignored)
 	rule := noLinks
 	if opts.AllowSymlinks {
-		rule = anyLinks
+		rule = warnedLinks(opts.Warn)
 	}
 	names, err := listFiles(root, among(ignored), rule)
 	if err == nil && len(names) == 0 {

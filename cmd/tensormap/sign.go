@@ -46,7 +46,7 @@ func signCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.certificate, "signing-certificate", "", "put the key's certificate into the bundle, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&o.chain, "certificate-chain", nil, "put further certificates into the bundle, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&o.ignore, "ignore-paths", nil, "leave out `PATH`, which lies in DIR, and all below it")
-	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files")
+	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files, and warn of those that lead out of DIR")
 	cmd.Flags().Var(&o.chunk, "chunk-size", "digests for chunks of this `SIZE`, a power of two from 64KiB (default: 4MiB)")
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "write the bundle to `FILE` (default: model.sig in DIR)")
 	return cmd
@@ -84,9 +84,14 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	if err != nil {
 		return usageError{fmt.Errorf("--ignore-paths %w", err)}
 	}
+	var warnings []error
 	bar := terminal.NewProgress(s.Err, "signing")
-	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: ignored, AllowSymlinks: o.links, ChunkBytes: uint64(o.chunk), Progress: bar.Update})
+	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: ignored, AllowSymlinks: o.links, ChunkBytes: uint64(o.chunk), Progress: bar.Update,
+		Warn: func(err error) { warnings = append(warnings, err) }})
 	bar.Clear()
+	for _, w := range warnings {
+		fmt.Fprintf(s.Err, "warning: %s\n", terminal.Printable(w.Error()))
+	}
 	return err
 }
 

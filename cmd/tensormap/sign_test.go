@@ -130,6 +130,14 @@ func TestSignNoModel(t *testing.T) {
 	says(exitFailed, "unknown format", verify(data)...)
 	says(exitFailed, "unknown format", verify(filepath.Join(data, "w.gguf"))...)
 
+	if runtime.GOOS != "windows" {
+		if err := os.Symlink(public, filepath.Join(data, "key")); err != nil {
+			t.Fatal(err)
+		}
+		says(exitFailed, `"key" is a symbolic link`, "sign", data, "--key", key)
+		says(exitDone, "warning: "+filepath.Join(data, "key")+": the link leads out", "sign", data, "--key", key, "--allow-symlinks")
+	}
+
 	const folder, model = "../../testdata/trust/certificates/", "../../testdata/trust/model/a"
 	by := func(bundle string, args ...string) []string {
 		return append([]string{"verify", model, "--signature", folder + bundle, "--certificate-chain", folder + "roots.pem"}, args...)
