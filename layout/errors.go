@@ -19,6 +19,9 @@ var (
 	ErrUnsupported = errors.ErrUnsupported
 	ErrFormat      = errors.New("unknown format") // no format recognises the bytes
 
+	// ErrHeader is an ErrLimit about Limits.HeaderBytes.
+	ErrHeader = fmt.Errorf("header %w", ErrLimit)
+
 	ErrKey      = errors.New("no usable key") // to read what is encrypted, or to sign and verify
 	ErrNotFound = errors.New("not found")
 	ErrClosed   = fs.ErrClosed

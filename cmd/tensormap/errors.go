@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
@@ -48,6 +49,9 @@ func explain(err error) string {
 	}
 	if errors.Is(err, httprange.ErrStalled) {
 		msg += " (--timeout TIME waits longer)"
+	}
+	if errors.Is(err, layout.ErrHeader) {
+		msg += " (--max-header SIZE allows more)"
 	}
 	return msg
 }

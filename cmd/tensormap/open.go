@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
@@ -32,6 +33,7 @@ type opener struct {
 	timeout timeout
 	noCache bool
 	ignore  glob.Patterns    // parts beside quantized weights
+	most    byteSize         // of a header
 	stderr  func() io.Writer // of the verb
 }
 
@@ -45,6 +47,16 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
+	cmd.Flags().Var(&o.most, "max-header", "open files whose header or index has up to `SIZE`, in place of 100MB")
+	complete(cmd, "max-header", cobra.NoFileCompletions)
+}
+
+// apply sets the options of opening.
+func (o *opener) apply(opts *loader.Options) error {
+	if o.most > 0 {
+		opts.Limits = &layout.Limits{HeaderBytes: uint64(o.most)}
+	}
+	return o.trusting.apply(opts)
 }
 
 func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
@@ -53,7 +65,7 @@ func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 
 // openWith does what open does, with options for a model in files.
 func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
-	if err := o.trusting.apply(&opts); err != nil {
+	if err := o.apply(&opts); err != nil {
 		return nil, err
 	}
 	if len(o.ignore) > 0 {

@@ -355,3 +355,31 @@ func safetensorsOf(n int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, n)...)
 }
+
+// TestMaxHeader: every verb that opens a model takes the flag, and the error of a header beyond the limit names it.
+func TestMaxHeader(t *testing.T) {
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1, 2)
+	const hint = "(header over the limit) (--max-header SIZE allows more)"
+	out := filepath.Join(t.TempDir(), "out")
+	for _, args := range [][]string{
+		{"inspect", file}, {"verify", file}, {"dump", file, "a", "--as", "text"}, {"stats", file}, {"hash", file}, {"diff", file, file}, {"map", file, "-o", out + ".svg"},
+		{"convert", file, out + ".gguf"}, {"merge", file, out + ".safetensors"}, {"split", file, out + ".apr", "--shard-size", "1MB"},
+	} {
+		tensormap(append(args, "--max-header", "20B")...).failsWith(t, "header_size", hint)
+		done(t, append(args, "--max-header", "1KB")...)
+	}
+	large := filepath.Join(t.TempDir(), "large.safetensors")
+	if err := os.WriteFile(large, []byte("\x01\xe1\xf5\x05\x00\x00\x00\x00{"), 0o666); err != nil { // 100,000,001
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 8+100_000_001); err != nil {
+		t.Fatal(err)
+	}
+	tensormap("inspect", large).failsWith(t, "100000001 bytes, more than 100000000", hint)
+	tensormap("inspect", large, "--max-header", "101MB").failsWith(t, "where a key should be") // of the zeros
+	index := filepath.Join(t.TempDir(), "model.safetensors.index.json")
+	if err := os.WriteFile(index, []byte(`{"weight_map":{"a":"a.safetensors"}}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	tensormap("inspect", index, "--max-header", "20B").failsWith(t, "36 bytes of JSON, more than 20", hint)
+}

@@ -57,6 +57,8 @@ func TestSniff(t *testing.T) {
 		{safetensors(2, 2), layout.SafeTensors},
 		{safetensors(0x00525041, 0x00525041), layout.SafeTensors}, // the length reads "APR\0"
 		{safetensors(100, 100) + "data", layout.SafeTensors},
+		{"\x06\x00\x00\x00\x00\x00\x00\x00\t\n{}\r ", layout.SafeTensors}, // of the reference's test_whitespace_leading_padded_header
+		{"\x02\x20\x00\x00\x00\x00\x00\x00" + strings.Repeat(" ", 0x2000) + "{}", layout.SafeTensors},
 		{`{"shards":[]}`, layout.Manifest},
 		{`{`, layout.Manifest},
 		{" \t\r\n  {}", layout.Manifest},

@@ -81,7 +81,7 @@ type decoder struct {
 func (d *decoder) limited(err error) error {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {
-		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrLimit, "%s; a header may have %d bytes", e.Reason, d.lim.HeaderBytes)
+		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrHeader, "%s; a header may have %d bytes", e.Reason, d.lim.HeaderBytes)
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func New[T string | []byte](text T, f layout.Format, at uint64, field string, li
 	s := Scanner[T]{Field: field, text: text, base: at, format: f, most: lim.Depth}
 	// Positions have 32 bits, which also makes every count one that layout.Names can hold.
 	if most := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > most {
-		s.Fail(at, layout.ErrLimit, "%d bytes of JSON, more than %d", len(text), most)
+		s.Fail(at, layout.ErrHeader, "%d bytes of JSON, more than %d", len(text), most)
 	}
 	return s
 }

@@ -144,10 +144,14 @@ func (a *audit) total() {
 	for i := range a.m.stitched.list {
 		sum += a.m.stitched.list[i].Raw // of files that exist
 	}
-	if a.m.total != strconv.FormatUint(sum, 10) {
+	stated, err := strconv.ParseFloat(a.m.total, 64) // Python programs write 32.0
+	if whole := strconv.FormatUint(sum, 10); a.m.total != whole && (isInteger(a.m.total) || err != nil || stated != float64(sum)) {
 		a.warn([]any{"metadata", "total_size"}, "metadata.total_size", layout.ErrInvalid, "%s, but the tensors have %d bytes", a.m.total, sum)
 	}
 }
+
+// isInteger reports whether a number of JSON is one without a fraction and an exponent.
+func isInteger(text string) bool { return !strings.ContainsAny(text, ".eE") }
 
 // list names the first of n things.
 func list(n int, name func(i int) string) string {

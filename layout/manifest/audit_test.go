@@ -118,7 +118,7 @@ func TestAuditSumsUp(t *testing.T) {
 }
 
 func TestAuditTotalSize(t *testing.T) {
-	for total, want := range map[string]bool{`2`: false, `¶3`: true, `¶2.0`: true, `"2"`: false, `¶-1`: true} {
+	for total, want := range map[string]bool{`2`: false, `¶3`: true, `2.0`: false, `0.2e1`: false, `¶2.5`: true, `¶3.0`: true, `¶1e999`: true, `"2"`: false, `¶-1`: true} {
 		doc, at := modeltest.Marked(`{"metadata":{"total_size":` + total + `},"weight_map":{"x":"a","y":"a"}}`)
 		m := checked(t, doc, []string{"x", "y"})
 		found := m.Audit(doc)

@@ -22,7 +22,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
 	size := in.Size()
 	if size > limits.HeaderBytes { // before it is read
-		return nil, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, limits.HeaderBytes)
+		return nil, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrHeader, "%d bytes of JSON, more than %d", size, limits.HeaderBytes)
 	}
 	doc, err := layout.Region(in, layout.Manifest, 0, "manifest", 0, size)
 	if err != nil {

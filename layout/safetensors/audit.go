@@ -11,6 +11,9 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 // Audit warns of a header of an odd size and of tensors that a typed view must copy.
 func (f *File) Audit(layout.Input) []layout.Finding {
 	found := findings.New(layout.SafeTensors)
+	if f.indented > 0 {
+		found.Warn(sizeBytes, headerField, layout.ErrInvalid, "%d bytes of white space before '{', which the format's README does not allow", f.indented)
+	}
 	if f.header%8 != 0 {
 		found.Warn(0, "header_size", layout.ErrMisaligned, "%d is not a multiple of 8, so the data starts at %d", f.header, sizeBytes+f.header)
 	}

@@ -15,6 +15,7 @@ import (
 type File struct {
 	index    *layout.Index
 	header   uint64 // size of the header
+	indented uint64 // its bytes of white space before '{'
 	metadata span   // of __metadata__'s value in the file; empty without it
 	lim      layout.Limits
 }
@@ -32,7 +33,7 @@ func (f *File) Index() *layout.Index { return f.index }
 //   - ErrInvalid, ErrDuplicate or ErrOverlap if the header breaks the rules of the package comment,
 //   - ErrTruncated if the file is too short for it,
 //   - ErrUnsupported for a dtype that the format does not know,
-//   - ErrLimit for something past lim.
+//   - ErrLimit for something past lim, and ErrHeader if that is the header.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
 	limits.Depth = max(limits.Depth, 3) // which the shapes of tensors need
@@ -55,7 +56,8 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{index: index, header: uint64(len(header)), metadata: d.metadata, lim: limits}, nil
+	indented := len(header) - len(bytes.TrimLeft(header, jsonSpace))
+	return &File{index: index, header: uint64(len(header)), indented: uint64(indented), metadata: d.metadata, lim: limits}, nil
 }
 
 func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
@@ -65,7 +67,7 @@ func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
 	}
 	size := binary.LittleEndian.Uint64(b)
 	if size > lim.HeaderBytes {
-		return nil, layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrLimit, "%d bytes, more than %d", size, lim.HeaderBytes)
+		return nil, layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrHeader, "%d bytes, more than %d", size, lim.HeaderBytes)
 	}
 	return layout.Region(in, layout.SafeTensors, 0, "header_size", sizeBytes, size)
 }
@@ -102,9 +104,6 @@ func (d *decoder) begin(fileSize uint64, header []byte) error {
 
 // tensors reads the header's object.
 func (d *decoder) tensors() error {
-	if rest := d.Rest(); len(rest) == 0 || rest[0] != '{' {
-		d.Unexpected("'{'") // white space before it included
-	}
 	for d.Open('{', "'{'"); d.More('}'); {
 		name, at := d.Key()
 		if string(name) == metadataKey {

@@ -15,8 +15,9 @@
 // Source: https://github.com/huggingface/safetensors, README ("Format") and
 // safetensors/src/tensor.rs, revision 24b0b28. Where the two differ:
 //
-//   - The header starts with '{', as README demands; white space before it, which the
-//     reference accepts, is refused. After it stands any white space of JSON.
+//   - README demands that the header starts with '{'. The reference takes white space before it, so that writers may
+//     align the data: its test test_whitespace_leading_padded_header asks readers to tolerate it. So does this package, and
+//     Audit warns. Before and after the object stands any white space of JSON.
 //   - Duplicate keys are refused everywhere. The reference lets the last of two equal
 //     tensor names or __metadata__ keys win.
 //   - A tensor is a JSON object and its dtype a JSON string. The reference also reads

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -10,10 +11,20 @@ import (
 // Format describes SafeTensors files.
 var Format = layout.FileFormat{Name: layout.SafeTensors, Suffix: ".safetensors", Matches: matches, Decode: layout.AsDecoder(Decode)}
 
-// matches recognises a format without a magic: a header length that fits the file, then a JSON object.
+// matches recognises a format without a magic: a header length that fits the file, then a JSON object, with white space before it
+// or not.
 func matches(in layout.Input, head []byte) bool {
-	return len(head) > 8 && head[8] == '{' && layout.Within(8, binary.LittleEndian.Uint64(head), in.Size())
+	if len(head) <= sizeBytes {
+		return false
+	}
+	size, rest := binary.LittleEndian.Uint64(head), head[sizeBytes:]
+	start := bytes.TrimLeft(rest, jsonSpace)
+	object := len(start) > 0 && start[0] == '{' || len(start) == 0 && size > uint64(len(rest))
+	return object && layout.Within(sizeBytes, size, in.Size())
 }
+
+// jsonSpace is the white space of JSON.
+const jsonSpace = " \t\r\n"
 
 const (
 	sizeBytes    = 8 // the header's size stands before the header

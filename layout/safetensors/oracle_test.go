@@ -21,7 +21,6 @@ import (
 //
 //   - invalid UTF-8, which encoding/json replaces by U+FFFD: utf8.Valid
 //   - halves of surrogate pairs, likewise: loneSurrogate
-//   - white space before the header: its first byte
 //   - the order of tokens, where Decoder.Token has had gaps: json.Valid
 //   - duplicate keys, any depth and any number: read from tokens, which also keeps the
 //     order of keys and their case (Unmarshal ignores case)
@@ -46,7 +45,7 @@ var errOracle = errors.New("refused")
 
 func oracle(header []byte, data uint64) (opinion, error) {
 	var o opinion
-	if len(header) == 0 || header[0] != '{' || !utf8.Valid(header) || !json.Valid(header) || loneSurrogate(header) {
+	if start := bytes.TrimLeft(header, " \t\r\n"); len(start) == 0 || start[0] != '{' || !utf8.Valid(header) || !json.Valid(header) || loneSurrogate(header) {
 		return o, fmt.Errorf("%w: JSON", errOracle)
 	}
 	dec := json.NewDecoder(bytes.NewReader(header))
