@@ -440,22 +440,23 @@ func TestOCICredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			environment(t)
 			r := startRegistry(t, auth)
+			host := strings.Replace(r.host, "127.0.0.1", "localhost", 1) // as the server of tokens
 			data := bytesOf(size, 4)
 			image := artifact(t, pack+"config.v1+json", layer{pack + "weight.v1.raw", "model.safetensors", weights("w", data)})
-			push(t, image, r.host+"/private:v1", crane.WithAuth(&authn.Basic{Username: "user", Password: "hush-hush"}))
+			push(t, image, host+"/private:v1", crane.WithAuth(&authn.Basic{Username: "user", Password: "hush-hush"}))
 			r.Take()
 			tokens.Take()
-			address := "oci://" + r.host + "/private:v1"
+			address := "oci://" + host + "/private:v1"
 			_, err := remote.Open(t.Context(), address, nil)
 			if !errors.Is(err, fs.ErrPermission) {
 				t.Error(err)
 			}
-			login(t, r.host, "user", "wrong-one")
+			login(t, host, "user", "wrong-one")
 			_, err = remote.Open(t.Context(), address, nil)
-			if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "wrong-one") || !strings.Contains(err.Error(), "docker login "+r.host) {
+			if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "wrong-one") || !strings.Contains(err.Error(), "docker login "+host) {
 				t.Error(err)
 			}
-			login(t, r.host, "user", "hush-hush")
+			login(t, host, "user", "hush-hush")
 			tokens.Take()
 			m := open(t, address)
 			want(t, m, "w", data)
