@@ -1,4 +1,4 @@
-"""Writes GPTQ checkpoints with GPTQModel and with AutoGPTQ: zero points of v1 and v2, 2, 3, 4 and 8 bits, act-order, planes.
+"""Writes GPTQ checkpoints with GPTQModel and with AutoGPTQ: zero points of v1 and v2, 2, 3, 4 and 8 bits, act-order, planes, symmetric and not.
 
     pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0
     pip install pypcre logbar device-smi tokenicer defuser pillow protobuf datasets threadpoolctl accelerate ninja
@@ -9,9 +9,17 @@ GPTQModel's TorchLinear.pack_original and AutoGPTQ's QuantLinear.pack pack; GPTQ
 zero points. Scales and zero points are a plain minimum and maximum of each group: how rounding is chosen does not show in the layout. Expected
 values are what TorchLinear.dequantize_weight computes out of float32 scales; with the stored float16 ones each product is rounded, which is
 checked here.
+
+quantize_config.json is what GPTQModel's QuantizeConfig writes, and has the keys of AutoGPTQ's BaseQuantizeConfig (modeling/_base.py, which wants an
+older transformers). Both put it beside the weights; older releases of AutoGPTQ put it into no other file. gptq-sym-v2-zeros says v1 and symmetric, and has the zero points of v2, as a published checkpoint has
+(vllm-project/vllm#38966). Its expected values are those of v2: symmetric weights have 2^(bits-1) as zero point, and vLLM 0.33.0, which reads
+no qzeros of symmetric ones (auto_gptq.py, TYPE_MAP and zero_points=False), computes them too.
 """
 
+import json
 import os
+import pathlib
+import tempfile
 
 os.environ.setdefault("GPTQ_TORCH_TRITON_DEQUANT", "0")
 
@@ -23,6 +31,7 @@ from gptqmodel.quantization import FORMAT
 from gptqmodel.utils.model import convert_gptq_v1_to_v2_format_module, convert_gptq_v2_to_v1_format_module
 
 AutoGPTQ = module_of("auto_gptq", "auto_gptq.nn_modules.qlinear.qlinear_cuda").QuantLinear
+
 
 
 def ranges(w, bits, size, sym, act_order):
@@ -71,7 +80,8 @@ def values(packed):
     return exact
 
 
-def write(folder, bits, size, sym, act_order, format, names, dynamic=None, writer="gptqmodel"):
+def write(folder, bits, size, sym, act_order, format, names, dynamic=None, writer="gptqmodel", said=None, apart=False):
+    """said is the format that the configuration claims, if it is another. With apart only quantize_config.json has the configuration."""
     tensors, expected = {NORM: torch.from_numpy(original(NORM)).half()}, {}
     for name in names:
         own = next((d for path, d in (dynamic or {}).items() if path in name), {})
@@ -93,13 +103,27 @@ def write(folder, bits, size, sym, act_order, format, names, dynamic=None, write
         for k, v in state.items():
             tensors[name.removesuffix("weight") + k] = v
     quantization = {"quant_method": "gptq", "bits": bits, "group_size": size, "sym": sym, "desc_act": act_order, "lm_head": False,
-                    "pack_dtype": "int32", "meta": {"quantizer": ["gptqmodel:7.7.0"]}, "checkpoint_format": format}
+                    "pack_dtype": "int32", "meta": {"quantizer": ["gptqmodel:7.7.0"]}, "checkpoint_format": said or format}
+    metadata = None
     if writer == "autogptq":
         quantization = {"quant_method": "gptq", "bits": bits, "group_size": size, "sym": sym, "desc_act": act_order,
                         "static_groups": False, "damp_percent": 0.1, "true_sequential": True, "model_name_or_path": None}
     if dynamic:
         quantization["dynamic"] = {f"+:.*{path}.*": d for path, d in dynamic.items()}
-    store(folder, tensors, {"model_type": "llama", "torch_dtype": "float16", "quantization_config": quantization}, expected)
+    config = {"model_type": "llama", "torch_dtype": "float16"}
+    if not apart:
+        return store(folder, tensors, {**config, "quantization_config": quantization}, expected)
+    if writer == "autogptq":
+        quantization = {"bits": bits, "group_size": size, "damp_percent": 0.01, "desc_act": act_order, "static_groups": False, "sym": sym, "true_sequential": True,
+                        "model_name_or_path": None, "model_file_base_name": None, "is_marlin_format": False, "quant_method": "gptq"}
+        metadata = {"format": "pt", "auto_gptq_version": "0.7.1", **{f"gptq_{k}": str(quantization[k]) for k in
+                    ("bits", "group_size", "desc_act", "damp_percent", "is_marlin_format")}}  # _base.py, save_quantized
+    else:
+        with tempfile.TemporaryDirectory() as tmp:
+            QuantizeConfig(bits=bits, group_size=size, sym=sym, desc_act=act_order, format=format).save_pretrained(tmp)
+            quantization = json.loads(pathlib.Path(tmp, "quantize_config.json").read_text())
+        quantization["meta"] = {k: v for k, v in quantization["meta"].items() if isinstance(v, (int, float))}
+    store(folder, tensors, config, expected, metadata, configs={"quantize_config.json": quantization})
 
 
 write("gptq-4bit", 4, 32, False, False, FORMAT.GPTQ, [K, GATE, DOWN], {"down_proj": {"bits": 8, "group_size": 64}})
@@ -109,3 +133,7 @@ write("gptq-8bit-v2-act-order", 8, 64, False, True, FORMAT.GPTQ_V2, [K])
 write("gptq-3bit-v2-column", 3, -1, False, False, FORMAT.GPTQ_V2, [EMBED])
 write("gptq-planes", 3, 32, False, False, FORMAT.GPTQ_P, [EMBED])
 write("autogptq-4bit", 4, 32, True, True, FORMAT.GPTQ, [Q], writer="autogptq")
+write("gptq-sym", 4, 32, True, False, FORMAT.GPTQ, [Q, K], {"k_proj": {"bits": 8, "group_size": 32}})
+write("gptq-sym-v2-zeros", 4, 32, True, False, FORMAT.GPTQ_V2, [Q, K], {"k_proj": {"bits": 8, "group_size": 32}}, said=FORMAT.GPTQ)
+write("autogptq-quantize-config", 4, 32, False, False, FORMAT.GPTQ, [Q, K], writer="autogptq", apart=True)
+write("gptq-v2-quantize-config", 4, 32, False, False, FORMAT.GPTQ_V2, [Q, K], apart=True)
