@@ -88,7 +88,7 @@ func sameWeights(t *testing.T, out, m *loader.Model, p *convert.Plan) {
 	t.Helper()
 	marks := 0
 	for x := range m.Tensors() {
-		if x.Name() == "scaled_fp8" && len(p.Quantized) == 0 { // of ComfyUI, which would read floats as FP8
+		if (x.Name() == "scaled_fp8" || strings.HasSuffix(x.Name(), ".scaled_fp8")) && len(p.Quantized) == 0 { // of ComfyUI, which would read floats as FP8
 			marks++
 			continue
 		}

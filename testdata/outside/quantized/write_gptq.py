@@ -11,7 +11,8 @@ values are what TorchLinear.dequantize_weight computes out of float32 scales; wi
 checked here.
 
 quantize_config.json is what GPTQModel's QuantizeConfig writes, and has the keys of AutoGPTQ's BaseQuantizeConfig (modeling/_base.py, which wants an
-older transformers). Both put it beside the weights; older releases of AutoGPTQ put it into no other file. gptq-sym-v2-zeros says v1 and symmetric, and has the zero points of v2, as a published checkpoint has
+older transformers). Both put it beside the weights; older releases of AutoGPTQ put it into no other file. (Since 0.5 the
+metadata of model.safetensors say gptq_bits, gptq_group_size, gptq_desc_act and gptq_is_marlin_format too, which is left out here.) gptq-sym-v2-zeros says v1 and symmetric, and has the zero points of v2, as a published checkpoint has
 (vllm-project/vllm#38966). Its expected values are those of v2: symmetric weights have 2^(bits-1) as zero point, and vLLM 0.33.0, which reads
 no qzeros of symmetric ones (auto_gptq.py, TYPE_MAP and zero_points=False), computes them too.
 """
@@ -104,7 +105,6 @@ def write(folder, bits, size, sym, act_order, format, names, dynamic=None, write
             tensors[name.removesuffix("weight") + k] = v
     quantization = {"quant_method": "gptq", "bits": bits, "group_size": size, "sym": sym, "desc_act": act_order, "lm_head": False,
                     "pack_dtype": "int32", "meta": {"quantizer": ["gptqmodel:7.7.0"]}, "checkpoint_format": said or format}
-    metadata = None
     if writer == "autogptq":
         quantization = {"quant_method": "gptq", "bits": bits, "group_size": size, "sym": sym, "desc_act": act_order,
                         "static_groups": False, "damp_percent": 0.1, "true_sequential": True, "model_name_or_path": None}
@@ -116,14 +116,12 @@ def write(folder, bits, size, sym, act_order, format, names, dynamic=None, write
     if writer == "autogptq":
         quantization = {"bits": bits, "group_size": size, "damp_percent": 0.01, "desc_act": act_order, "static_groups": False, "sym": sym, "true_sequential": True,
                         "model_name_or_path": None, "model_file_base_name": None, "is_marlin_format": False, "quant_method": "gptq"}
-        metadata = {"format": "pt", "auto_gptq_version": "0.7.1", **{f"gptq_{k}": str(quantization[k]) for k in
-                    ("bits", "group_size", "desc_act", "damp_percent", "is_marlin_format")}}  # _base.py, save_quantized
     else:
         with tempfile.TemporaryDirectory() as tmp:
             QuantizeConfig(bits=bits, group_size=size, sym=sym, desc_act=act_order, format=format).save_pretrained(tmp)
             quantization = json.loads(pathlib.Path(tmp, "quantize_config.json").read_text())
         quantization["meta"] = {k: v for k, v in quantization["meta"].items() if isinstance(v, (int, float))}
-    store(folder, tensors, config, expected, metadata, configs={"quantize_config.json": quantization})
+    store(folder, tensors, config, expected, configs={"quantize_config.json": quantization})
 
 
 write("gptq-4bit", 4, 32, False, False, FORMAT.GPTQ, [K, GATE, DOWN], {"down_proj": {"bits": 8, "group_size": 64}})
