@@ -219,6 +219,9 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 	for len(*bufs) > 0 {
 		b := (*bufs)[0]
 		got, err := io.ReadAtLeast(r, b, 1)
+		if err == nil { // which ReadAtLeast keeps to itself if bytes came with it
+			err = ctx.Err()
+		}
 		if err != nil {
 			return n, err
 		}
