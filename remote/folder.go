@@ -147,7 +147,7 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	if f.whole, err = o.elsewhere(ctx, d.opts); err == nil {
 		return f, nil
 	} else if ctx.Err() != nil {
-		return nil, err
+		return nil, context.Cause(ctx)
 	}
 	if d.opts.NoCache || o.id == "" {
 		return f, nil

@@ -211,10 +211,7 @@ func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error)
 			}
 		}
 		f.Close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			opts.logger().Warn("file of another cache is not used", "file", path.String(), "reason", err)
 		}
 	}
