@@ -10,6 +10,7 @@ import (
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -17,7 +18,7 @@ import (
 // expandable are all dtypes that have values in float32 and an id in APR2.
 func expandable() (list []layout.DType) {
 	for d := range layout.DType(255) {
-		if dequant.Supported(d) && d != layout.F8_E8M0 && d != layout.APR_Q4 && d != layout.APR_Q8 {
+		if dequant.Supported(d) && apr2.Holds(d) {
 			list = append(list, d)
 		}
 	}

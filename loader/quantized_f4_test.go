@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // entry is a tensor of a SafeTensors header.
@@ -153,5 +155,46 @@ func TestF4Refused(t *testing.T) {
 	m := openBytes(t, safeTensors([]content{random("c", layout.C64, 3)}), nil)
 	if _, err := tensor(t, m, "c").Float32s(); err == nil || !strings.Contains(err.Error(), "C64 has no values in float32: complex numbers are two") {
 		t.Error(err)
+	}
+}
+
+// TestSmallFloats expands types whose blocks do not end with rows, in every way: whole, by rows, by ranges, as a factor.
+func TestSmallFloats(t *testing.T) {
+	for _, d := range []layout.DType{layout.F8_E8M0, layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ, layout.F6_E2M3, layout.F6_E3M2, layout.F4} {
+		c := random("x", d, 8, 3)
+		for i, b := range c.data { // neither NaN nor far from 1
+			if c.data[i] = b & 0x7f; d == layout.F8_E8M0 {
+				c.data[i] = 120 + b%16
+			}
+		}
+		want := make([]float32, 24)
+		if err := dequant.Expand(d, want, c.data); err != nil {
+			t.Fatal(err)
+		}
+		eachWay(t, safeTensors([]content{random("before", layout.U8, 5), c}), func(t *testing.T, m *loader.Model) {
+			x := tensor(t, m, "x").AsStored()
+			for from := range want {
+				for n := range len(want) - from {
+					got := make([]float32, n)
+					if err := x.DequantizeRange(got, uint64(from)); err != nil || !slices.Equal(got, want[from:][:n]) {
+						t.Fatalf("%v: %d from %d: %v, %v", d, n, from, got, err)
+					}
+				}
+			}
+			for name, expand := range expansions {
+				if got, err := expand(x); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%v: %s: %v, %v", d, name, got, err)
+				}
+			}
+			got := make([]float32, 8)
+			if err := x.MatVec(t.Context(), got, []float32{1, 2, 4}); err != nil {
+				t.Fatal(err)
+			}
+			for i, y := range got {
+				if r := want[3*i:]; y != r[0]+2*r[1]+4*r[2] {
+					t.Errorf("%v: row %d times the vector is %v, rows %v", d, i, y, r[:3])
+				}
+			}
+		})
 	}
 }

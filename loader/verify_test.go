@@ -49,7 +49,7 @@ func TestVerifyFixtures(t *testing.T) {
 		"odd.apr":         {"warning flags 8"},
 		"unaligned.apr": {"warning offset 536", "warning offset 548", "warning offset 556", "warning offset 561",
 			"warning offset 567", "warning offset 579", "warning offset 603"},
-		"dtypes.safetensors": {"warning quantized 2674", "warning quantized 2686", "warning quantized 2710", "warning quantized 2722"}, // F8 without scales
+		"dtypes.safetensors": {"warning quantized 2674", "warning quantized 2686", "warning quantized 2710", "warning quantized 2722", "warning quantized 3006"}, // F8 and F4 without scales
 	}
 	for _, path := range fixtures(t) {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {

@@ -118,7 +118,7 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 // side opens one of the two: headers are for the one that is an address.
 func (o *diffOptions) side(path, other string) *opener {
 	if !isAddress(path) && isAddress(other) {
-		return &opener{trusting: o.trusting, unlocking: o.unlocking, most: o.most, stderr: o.stderr}
+		return &opener{trusting: o.trusting, unlocking: o.unlocking, most: o.most, ignore: o.ignore, stderr: o.stderr}
 	}
 	return &o.opener
 }
