@@ -58,6 +58,8 @@ func randomRows(rng *rand.Rand, d layout.DType, n int) []byte {
 			b[at] = byte(120 + rng.IntN(16))
 		case layout.F8_E4M3, layout.F8_E5M2:
 			b[at] &^= 0x40
+		case layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ:
+			b[at] |= 1 // 0x80 is a NaN
 		case layout.IQ1_M:
 			for i := 49; i < 56; i += 2 {
 				b[at+i] &= 0x3f
