@@ -152,9 +152,7 @@ func cacheVerifyCommand() *cobra.Command {
 const cachePruneLong = `Cache prune removes the least recently used files until the cache takes at most --max-size. Files
 that a process has open stay. It neither counts nor removes the complete files in the caches of
 huggingface_hub and Ollama, which have commands of their own. --max-size 0 removes all that is not
-in use.
-
-  tensormap cache prune --max-size 50GB`
+in use.`
 
 func cachePruneCommand() *cobra.Command {
 	var most byteSize

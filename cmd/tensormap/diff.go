@@ -272,9 +272,16 @@ func indexOf(at uint64, shape []int) []uint64 {
 	return index
 }
 
+// undecoded reports whether one of the tensors holds codes that are not decoded.
+func undecoded(tensors ...*loader.Tensor) bool {
+	return slices.ContainsFunc(tensors, func(t *loader.Tensor) bool { return t != nil && t.Problem() != nil })
+}
+
 // difference names what is not the same.
 func difference(p *survey.Pair) string {
 	switch {
+	case p.Err != nil && undecoded(p.A, p.B):
+		return "not decoded"
 	case p.Err != nil:
 		return "damaged"
 	case p.B == nil:

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +23,7 @@ const dumpLong = `Dump writes one tensor, or a slice of one, to standard output 
 
   f32   the values as little-endian float32, row-major, without a header (the default)
   raw   the stored elements, decompressed
-  npy   a NumPy file: types that NumPy has keep theirs, all others become float32
+  npy   a NumPy file: types that NumPy has keep theirs, all others become float32; what -o NAME.npy writes
   text  numbers to read, a line a row; numpy.loadtxt reads them too
 
 A tensor of integers for which the file has a scale comes out of f32 and text as real
@@ -32,10 +32,7 @@ numbers, and of npy as the integers.
 A slice is written as in NumPy: an index or START:STOP for each dimension, outermost first,
 negative ones counted from the end, "..." for dimensions in between; there are no steps.
 Nothing else is read. For a slice raw is for types without blocks, and a terminal gets
-text. Quote it; a tensor whose very name ends in brackets comes first:
-
-  tensormap dump model.gguf 'blk.0.attn_q.weight[0:4, :8]'
-  tensormap dump model.gguf 'token_embd.weight[-1]' --as npy -o row.npy`
+text. Quote it; a tensor whose very name ends in brackets comes first.`
 
 type dumpOptions struct {
 	opener
@@ -63,6 +60,9 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	path, name := args[0], args[1]
 	if opts.out == "-" {
 		opts.out = ""
+	}
+	if !opts.explicit && strings.EqualFold(filepath.Ext(opts.out), ".npy") {
+		opts.as.value = "npy"
 	}
 	onScreen := opts.out == "" && terminal.IsTerminal(s.Out)
 	if _, _, slice := slice.Cut(name); onScreen && !opts.showable(slice) {

@@ -57,6 +57,32 @@ func TestDump(t *testing.T) {
 	}
 }
 
+// TestDumpByName: -o NAME.npy writes what NumPy's save writes, unless --as says otherwise.
+func TestDumpByName(t *testing.T) {
+	file := modeltest.Small(t)
+	for _, test := range []struct{ tensor, out, as, golden string }{
+		{"a.weight", "a.npy", "", "small-a.npy"}, {"b/bias", "b.NPY", "", "small-b.npy"}, {"b/bias", "b.npy", "npy", "small-b.npy"},
+		{"b/bias", "b.npy", "raw", ""}, {"b/bias", "npy", "raw", ""},
+	} {
+		want := modeltest.Counting(32)[24:]
+		if test.golden != "" {
+			var err error
+			if want, err = os.ReadFile(filepath.Join("testdata", test.golden)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out := filepath.Join(t.TempDir(), test.out)
+		args := []string{"dump", file, test.tensor, "-o", out}
+		if test.as != "" {
+			args = append(args, "--as", test.as)
+		}
+		done(t, args...)
+		if got, err := os.ReadFile(out); err != nil || string(got) != string(want) {
+			t.Errorf("%q: %q, %v, want %q", args, got, err, want)
+		}
+	}
+}
+
 // scaled is what f32 makes of the fixture's values, which know no scale.
 func (e *expected) scaled(t *testing.T, name, f32Hex string) string {
 	quantization, _ := e.Metadata["quantization"].(map[string]any)

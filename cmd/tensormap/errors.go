@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
@@ -29,11 +30,20 @@ func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
 		return exitFailed
 	case errors.As(err, new(usageError)):
 		printError(stderr, err)
-		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", cmd.UseLine(), cmd.CommandPath())
+		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", shortUse(cmd), cmd.CommandPath())
 		return exitUsage
 	}
 	printError(stderr, err)
 	return exitFailed
+}
+
+// shortUse returns the usage of cmd without what may be left out.
+func shortUse(cmd *cobra.Command) string {
+	needed, _, more := strings.Cut(cmd.UseLine(), " [-")
+	if more {
+		needed += " [FLAGS]"
+	}
+	return needed
 }
 
 // printError writes err as one line, whatever names it quotes.

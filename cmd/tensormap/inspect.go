@@ -38,7 +38,11 @@ of all parts. --stored shows the tensors that the file has instead.
 --json writes one JSON object, the same for every format: format, version, files, flags,
 metadata and tensors, these in the order of the file, and with --graph the graph. A
 quantized weight has name, shape, elements, scheme and parts, each with role, name, dtype,
-shape, file, offset and stored_bytes. Fields may be added, never renamed.`
+shape, file, offset and stored_bytes. A tensor of codes that are not decoded has the reason,
+problem. Fields may be added, never renamed.
+
+Of several files each is shown as if it were alone, one after the other; with --json these are as
+many objects. One that cannot be read is said on standard error, and the exit status is 1.`
 
 type inspectOptions struct {
 	opener
@@ -49,9 +53,10 @@ type inspectOptions struct {
 
 func inspectCommand() *cobra.Command {
 	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
-	cmd := verb("inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER] [--stored]",
+	cmd := verb("inspect FILE... [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER] [--stored]",
 		"Show header, metadata and tensors of a model file", inspectLong,
-		opts.run, "FILE")
+		opts.run)
+	cmd.Args = several("FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB`", opts.Filter.Set)
@@ -79,8 +84,26 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
-	path := args[0]
+// run shows the models one after the other. Of several, one that fails does not end the rest.
+func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) (failed error) {
+	for i, path := range args {
+		if i > 0 && !opts.Json {
+			fmt.Fprintln(s.Out)
+		}
+		err := opts.show(ctx, s, path)
+		switch {
+		case err == nil:
+		case len(args) == 1 || ctx.Err() != nil || errors.As(err, new(usageError)) || errors.As(err, new(terminal.ReaderGone)):
+			return err
+		default:
+			printError(s.Err, err)
+			failed = errReported
+		}
+	}
+	return failed
+}
+
+func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path string) error {
 	opts.headOnly = true
 	m, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
 	if err != nil {

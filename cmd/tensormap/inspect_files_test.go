@@ -27,7 +27,7 @@ func TestInspectFiles(t *testing.T) {
 		}
 		in := modeltest.WriteSafeTensors(t, "{"+strings.Join(header, ",")+"}", make([]byte, 4*test.shards)...)
 		out := filepath.Join(t.TempDir(), "m.apr")
-		done(t, "split", in, out, "--shard-size=1")
+		done(t, "split", in, out, "--shard-size=1B")
 		head, _, _ := strings.Cut(done(t, "inspect", out), "\n\n")
 		if !strings.Contains(head, fmt.Sprintf("files     %d\n", test.shards+1)) {
 			t.Errorf("%d shards are not counted:\n%s", test.shards, head)

@@ -8,16 +8,19 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
@@ -132,6 +135,8 @@ var schemes = []string{"hf", "oci", "ollama", "s3", "https", "http", "file"}
 func hinted(err error, name string) error {
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
+	case !ok && isRepository(name):
+		return fmt.Errorf("%w; a model of the Hugging Face Hub is hf://%s", err, name)
 	case !ok:
 		return err
 	case strings.HasPrefix(rest, "//"):
@@ -142,6 +147,19 @@ func hinted(err error, name string) error {
 		rest = strings.TrimPrefix(rest, "/")
 	}
 	return fmt.Errorf("%w; an address has two slashes: %s", err, called(scheme+"://"+rest))
+}
+
+// isRepository reports whether name may be that of a repository, and leads into no folder that there is.
+func isRepository(name string) bool {
+	org, rest, ok := strings.Cut(name, "/")
+	special := func(r rune) bool {
+		return !strings.ContainsRune("-._", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	if !ok || org == "" || rest == "" || org[0] == '.' || strings.ContainsFunc(org+rest, special) || slices.Contains(formats.Suffixes(), filepath.Ext(rest)) {
+		return false
+	}
+	_, err := os.Stat(org)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func isAddress(name string) bool {

@@ -169,6 +169,14 @@ func TestAddressErrors(t *testing.T) {
 	for typed, meant := range map[string]string{"hf:/org/name": "hf://org/name", "OCI:host/repo": "oci://host/repo", "https:/h/x?secret": "https://h/x", "file:/none/x": "file:///none/x"} {
 		tensormap("inspect", typed).failsWith(t, typed+": ", "; an address has two slashes: "+meant+"\n")
 	}
+	for _, name := range []string{"org/name", "Qwen/Qwen2.5-0.5B-Instruct"} {
+		tensormap("inspect", name).failsWith(t, name+": ", "; a model of the Hugging Face Hub is hf://"+name+"\n")
+	}
+	for _, name := range []string{"testdata/none", "org/name.gguf", "a/b/c", "./name", "../name", "/name", "org/"} {
+		if r := tensormap("inspect", name); r.status != exitFailed || strings.Contains(r.stderr, "hf://") {
+			t.Errorf("%s: %s", name, r.stderr)
+		}
+	}
 	if r := tensormap("inspect", "none:/x"); strings.Contains(r.stderr, "slashes") {
 		t.Errorf("%s", r.stderr)
 	}

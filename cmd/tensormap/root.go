@@ -81,6 +81,14 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	needsVerb(root)
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownVerb(cmd, args[0])
+		}
+		return nil
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	addExamples(root)
 	return root
 }
 
@@ -105,7 +113,21 @@ func verbs(cmd *cobra.Command) (names []string) {
 	return names
 }
 
+// otherNames say what verbs of other programs are called here.
+var otherNames = map[string]string{
+	"version":  "tensormap --version says the version",
+	"quantize": "tensormap convert IN OUT --dtype TYPE quantizes",
+	"show":     "tensormap inspect FILE shows what a model holds",
+	"info":     "tensormap inspect FILE shows what a model holds",
+	"ls":       "tensormap inspect FILE lists tensors, and tensormap cache ls the files that addresses have left",
+	"list":     "tensormap inspect FILE lists tensors, and tensormap cache ls the files that addresses have left",
+	"download": "tensormap pull ADDRESS brings a model to this machine",
+}
+
 func unknownVerb(cmd *cobra.Command, name string) error {
+	if other, ok := otherNames[name]; ok && !cmd.HasParent() {
+		return fmt.Errorf("unknown verb %q; %s", name, other)
+	}
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		return fmt.Errorf("unknown verb %q; did you mean %s?", name, strings.Join(near, " or "))
 	}
@@ -153,7 +175,8 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return usageError{unknownVerb(about, rest[0])}
 			}
-			about.InitDefaultHelpFlag() // it is declared only when a verb runs
+			about.InitDefaultHelpFlag() // these are declared only when a verb runs
+			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -177,6 +200,16 @@ func verb(use, short, long string, run func(ctx context.Context, s terminal.Stre
 			return run(cmd.Context(), s, args)
 		},
 		DisableFlagsInUseLine: true,
+	}
+}
+
+// several wants one argument at least.
+func several(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("missing %s", name)
+		}
+		return nil
 	}
 }
 

@@ -22,7 +22,12 @@ func TestWrongUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"", "missing VERB, one of: cache, completion, convert, diff, dump, hash, help, inspect, keygen, map, merge, pull, sign, split, stats, upgrade, verify"},
+		{"cache", "missing VERB, one of: ls, prune, verify"},
+		{"version", `unknown verb "version"; tensormap --version says the version`},
+		{"quantize FILE out.gguf q4_0", `unknown verb "quantize"; tensormap convert IN OUT --dtype TYPE quantizes`},
+		{"show FILE", `unknown verb "show"; tensormap inspect FILE shows`},
+		{"ls", `unknown verb "ls"; tensormap inspect FILE lists tensors, and tensormap cache ls`},
+		{"download hf://a/b --force", `unknown verb "download"; tensormap pull ADDRESS brings`},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},
@@ -32,7 +37,7 @@ func TestWrongUsage(t *testing.T) {
 		{"inspect", "missing FILE"},
 		{"inspect -", "models are not read from standard input"},
 		{"convert - out.apr", "models are not read from standard input"},
-		{"inspect FILE more", `unexpected argument "more"`},
+		{"verify FILE more", `unexpected argument "more"`},
 		{"inspect FILE --frob", "unknown flag: --frob"},
 		{"inspect FILE --treee", `unknown flag: --treee; did you mean "--tree"?`},
 		{"convert FILE out.apr --dytpe=q8_0", `unknown flag: --dytpe; did you mean "--type", "--dtype"?`},
@@ -68,7 +73,7 @@ func TestWrongUsage(t *testing.T) {
 			if !strings.HasPrefix(why, "tensormap: ") || !strings.Contains(why, test.says) {
 				t.Errorf("stderr says %q, want %q", why, test.says)
 			}
-			if !strings.HasPrefix(hint, "usage: tensormap") || strings.Count(hint, "\n") != 1 {
+			if !strings.HasPrefix(hint, "usage: tensormap") || strings.Count(hint, "\n") != 1 || len(hint) > 120 {
 				t.Errorf("hint %q", hint)
 			}
 		})
@@ -122,6 +127,38 @@ func TestHelp(t *testing.T) {
 	for _, verb := range []string{"inspect", "verify", "dump", "map", "convert"} {
 		if a, b := done(t, verb, "--help"), done(t, "help", verb); a != b || !strings.Contains(a, "tensormap "+verb) {
 			t.Errorf("help %s and %s --help:\n%s\n%s", verb, verb, b, a)
+		}
+	}
+}
+
+// TestBare: the command alone says what it is.
+func TestBare(t *testing.T) {
+	if bare, help := done(t), done(t, "help"); bare != help {
+		t.Errorf("%s, want %s", bare, help)
+	}
+}
+
+// TestExamples: every verb's help begins with examples, whose flags and arguments the verb takes.
+func TestExamples(t *testing.T) {
+	for _, cmd := range append(documented(rootCommand(io.Discard, io.Discard)), rootCommand(io.Discard, io.Discard)) {
+		lines, _, _ := strings.Cut(done(t, append(strings.Fields(strings.TrimPrefix(cmd.CommandPath(), "tensormap")), "--help")...), "\n\n")
+		for line := range strings.SplitSeq(lines, "\n") {
+			line, _, _ = strings.Cut(line, " | ")
+			args, ok := strings.CutPrefix(strings.ReplaceAll(line, "'", ""), "  tensormap ")
+			if !ok || cmd.HasParent() && !strings.HasPrefix(args, verbPath(cmd)+" ") && args != verbPath(cmd) {
+				t.Errorf("%s: %q is no example", cmd.Name(), line)
+				continue
+			}
+			verb, rest, err := rootCommand(io.Discard, io.Discard).Find(strings.Fields(strings.ReplaceAll(args, "[0:4, :8]", "")))
+			if err == nil {
+				err = verb.ParseFlags(rest)
+			}
+			if err == nil {
+				err = verb.ValidateArgs(verb.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%q: %v", line, err)
+			}
 		}
 	}
 }

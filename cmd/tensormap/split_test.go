@@ -166,6 +166,8 @@ func TestSplitUsage(t *testing.T) {
 		"split a b --shard-size many":             "must be a size",
 		"split a b --shard-size 99999999999999EB": "must be a size",
 		"convert a b --shard-size 0.1":            "must be a size",
+		"convert a b --shard-size 5":              "has no unit, as 5MB and 5GB have; bytes are 5B",
+		"split a b --shard-size 999999":           "has no unit",
 		"merge a":                                 "missing OUT",
 		"merge a b --shard-size 2GB":              "unknown flag",
 	} {

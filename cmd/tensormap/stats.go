@@ -26,8 +26,8 @@ bin like nothing. It takes a second pass over each tensor: --bins 0 goes without
 
 --json writes one JSON object: file, bins and tensors, each with name, dtype (scheme in its
 place, if the weight is quantized), shape, elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, histogram.
-stats is null for a type without values; min, max, mean and std are null where nothing is
-finite. A damaged tensor has error instead, and the exit status is 1. The object is written
+stats is null for a type without values, and for codes that are not decoded, which have the reason,
+problem; min, max, mean and std are null where nothing is finite. A damaged tensor has error instead, and the exit status is 1. The object is written
 as it comes: an error half way leaves it unfinished, and the exit status is 1 too.
 
 Memory does not grow with the model, and nothing that is printed depends on N. A table of
@@ -136,6 +136,8 @@ func known(ok bool, cell string) string {
 
 func histogramCell(s *survey.TensorStats) string {
 	switch {
+	case s.Err != nil && s.Tensor.Problem() != nil:
+		return "not decoded"
 	case damage(s.Err):
 		return "damaged"
 	case s.Err != nil:
@@ -181,8 +183,9 @@ func (r real) MarshalJSON() ([]byte, error) {
 // statsJSON is a tensor of stats --json. The names are a contract.
 type statsJSON struct {
 	tensorHead
-	Stats *valuesJSON `json:"stats"`
-	Error string      `json:"error,omitempty"`
+	Stats   *valuesJSON `json:"stats"`
+	Problem string      `json:"problem,omitempty"` // why codes are not decoded
+	Error   string      `json:"error,omitempty"`
 }
 
 type valuesJSON struct {
@@ -200,6 +203,9 @@ type valuesJSON struct {
 
 func newStatsJSON(s *survey.TensorStats) *statsJSON {
 	j := &statsJSON{tensorHead: newTensorHead(s.Tensor)}
+	if err := s.Tensor.Problem(); err != nil && s.Err != nil {
+		j.Problem = err.Error()
+	}
 	switch {
 	case damage(s.Err):
 		j.Error = explain(s.Err)

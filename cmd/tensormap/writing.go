@@ -193,8 +193,21 @@ func (b *byteSize) Set(s string) error {
 }
 
 func (b *byteSize) addTo(cmd *cobra.Command) {
-	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
+	cmd.Flags().Var(shardSize{b}, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
 	complete(cmd, "shard-size", cobra.NoFileCompletions)
+}
+
+// shardSize is a byteSize that needs a unit if it is small: a forgotten one makes thousands of files.
+type shardSize struct{ *byteSize }
+
+func (z shardSize) Set(s string) error {
+	if err := z.byteSize.Set(s); err != nil {
+		return err
+	}
+	if *z.byteSize < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
+		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", strings.TrimSpace(s))
+	}
+	return nil
 }
 
 // signed reports whether a file of m says that it carries a signature.

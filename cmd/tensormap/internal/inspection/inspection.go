@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
@@ -94,6 +96,7 @@ type tensorInfo struct {
 	ZeroCopy    bool            `json:"zero_copy"`
 	Scale       *float32        `json:"scale,omitempty"` // both only if the file gives a scale
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
+	Problem     string          `json:"problem,omitempty"` // why codes have no values
 }
 
 // weightInfo is a quantized weight in JSON. It has no dtype, and its bytes are those of its parts.
@@ -130,6 +133,7 @@ func row(t loader.Tensor) any {
 		if q, scaled, _ := t.Scale(); scaled {
 			info.Scale, info.ZeroPoint = new(q.Scale), new(q.Zero) // q stays on the stack if there are none
 		}
+		info.Problem = problem(t)
 		return info
 	}
 	row := weightInfo{t.Name(), shape, t.Elements(), w.Scheme, nil}
@@ -138,6 +142,16 @@ func row(t loader.Tensor) any {
 		row.Parts = append(row.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
 	}
 	return row
+}
+
+// problem returns why t has no values, without the names of file and tensor, or "".
+func problem(t loader.Tensor) string {
+	err := t.Problem()
+	if err == nil {
+		return ""
+	}
+	_, why, _ := strings.Cut(err.Error(), strconv.Quote(t.Name())+": ")
+	return why
 }
 
 // Write shows a model to a person, or as JSON if the options say so.

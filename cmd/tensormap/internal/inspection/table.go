@@ -191,8 +191,7 @@ func (in *inspection) note(t loader.Tensor) string {
 	case t.StoredBytes() > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()}): // mapped or not
 		notes = append(notes, "unaligned, copied on use")
 	}
-	if err := t.Problem(); err != nil {
-		_, why, _ := strings.Cut(err.Error(), strconv.Quote(t.Name())+": ")
+	if why := problem(t); why != "" {
 		notes = append(notes, "no values: "+terminal.Shorten(terminal.Printable(why), 160))
 	}
 	q, scaled, err := t.Scale()
