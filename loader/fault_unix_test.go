@@ -219,7 +219,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 		last := len(parts) - 1
 		metadata := ""
 		if name == "gptq" || name == "act-order" {
-			metadata = describedBy(`{"quant_method":"gptq","sym":false}`)
+			metadata = describedBy(`{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
 		}
 		file := safeTensorsWith(0, metadata, slices.Concat([]content{pad}, parts[:last], []content{between}, parts[last:]))
 		codes := tensor(t, openBytes(t, file, nil), "x.weight").Parts()[0].Tensor

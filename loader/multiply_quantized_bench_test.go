@@ -36,7 +36,7 @@ func BenchmarkQuantizedMatVec(b *testing.B) {
 		}
 		metadata := ""
 		if c.name == "gptq" {
-			metadata = describedBy(`{"quant_method":"gptq","sym":false}`)
+			metadata = describedBy(`{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
 		}
 		w := tensor(b, openBytes(b, safeTensorsWith(0, metadata, c.of), nil), "a.weight")
 		x, dst, row := make([]float32, cols), make([]float32, rows), make([]float32, 16*cols)

@@ -347,7 +347,7 @@ func TestRefusedWeights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := modeltest.Write(t, "memory", safeTensors(tt.tensors))
 			if tt.tensor == "q.weight" {
-				beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","sym":false}}`)
+				beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`)
 			}
 			m := openPath(t, path, nil)
 			x := tensor(t, m, tt.tensor)
@@ -419,9 +419,9 @@ func TestZeroGroupIndex(t *testing.T) {
 		tensors []content
 		says    string
 	}{
-		{`{"quantization_config":{"quant_method":"gptq","sym":false}}`, two, "taken for consecutive groups, without desc_act"},
-		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true,"sym":false}}`, two, "taken as it is"},
-		{`{"quantization_config":{"quant_method":"gptq","sym":false}}`, one, ""},
+		{`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`, two, "taken for consecutive groups, without desc_act"},
+		{`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","bits":4,"desc_act":true,"sym":false}}`, two, "taken as it is"},
+		{`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`, one, ""},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "model.safetensors")

@@ -435,8 +435,10 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 			stored[i] = middle
 		}
 	case w.OneMore:
-		for i, z := range stored { // a stored field of all ones is 0
-			stored[i] = float32((int(z) + 1) & (1<<w.Code.Bits() - 1))
+		for i, z := range stored {
+			if stored[i] = z + 1; stored[i] == 2*middle { // less one it is all ones, which programs read as 0, 2^bits, or with a carry
+				return part.wrap(fmt.Errorf("%w: zero point %d is stored as %v, whose value programs disagree about if it is less one (checkpoint_format: gptq)", ErrUnsupported, i, z))
+			}
 		}
 	}
 	for i := 0; across && i < len(stored); i += max(rows*groups, 1) {

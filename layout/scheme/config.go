@@ -231,8 +231,8 @@ type File struct {
 }
 
 // Files lists the files beside a checkpoint, in the order in which they are asked for: those of ModelOpt, of AutoGPTQ and
-// GPTQModel, and of old releases of AutoAWQ.
-var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}}
+// GPTQModel, of old releases of AutoAWQ, and of auto-round.
+var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"quantization_config.json", "auto-round"}}
 
 // Object returns what config.json would say, from the object in the file.
 func (f File) Object(md layout.Metadata) layout.Metadata {
@@ -348,6 +348,10 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	c.said, c.params = q, c.readParams(q)
+	if key := turned(q); key != "" {
+		c.Err = unsupported("the weights were turned before they were quantized (%s)", key)
+		return
+	}
 	switch c.method {
 	case "mlx":
 		c.readOverrides(q)
@@ -415,10 +419,16 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
+// blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
+var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
+
 // readParams reads what an object says of one layer or of all.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	for _, key := range []string{"bits", "w_bit", "num_bits", "weight_bits", "group_size", "q_group_size"} {
 		if v, ok := q.Get(key); ok && v != nil {
+			if _, isList := v.(layout.List); isList && key == "group_size" {
+				continue // of auto-round, a block
+			}
 			if _, ok := integer(q, key); !ok {
 				p.err = misfit("the configuration says %s of %v, no integer", key, v)
 			}
@@ -431,7 +441,7 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 		}
 	}
 	switch group, ok := integer(q, "group_size", "q_group_size"); {
-	case !ok:
+	case !ok, group == 0 && c.method == "auto-round": // which means one group for all
 	case group == -1:
 		p.whole = true
 	case group < 1:
@@ -452,9 +462,10 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 			p.err = misfit("the configuration says sym of %v, neither true nor false", sym)
 		}
 	}
-	for _, key := range []string{"weight_block_size", "block_structure"} {
+	for _, key := range blockKeys {
 		sides, ok := q.Get(key)
-		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" {
+		_, single := sides.(json.Number)
+		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && single {
 			continue
 		}
 		list, _ := layout.Slice[json.Number](sides)

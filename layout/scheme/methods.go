@@ -74,17 +74,33 @@ var details = map[string]struct {
 		"w4a16_nvfp4":               {NVFP4},
 	}},
 	"auto-round": {"data_type", map[string][]string{
-		"":      {GPTQ, AWQ},
-		"int":   {GPTQ, AWQ},
-		"fp":    {FP8},
-		"fp8":   {FP8},
-		"mx_fp": {MXFP4, FP8},
-		"nv_fp": {NVFP4},
+		"": {GPTQ, AWQ}, "int": {GPTQ, AWQ}, "int_sym": {GPTQ, AWQ}, "int_asym": {GPTQ, AWQ}, "int_sym_gptq": {GPTQ, AWQ},
+		"fp": {FP8}, "fp8": {FP8}, "fp8_sym": {FP8}, "fp8_e4m3": {FP8}, "fp8_e5m2": {FP8},
+		"block_fp8": {FP8}, "block_fp8_sym": {FP8}, "block_fp8_e4m3": {FP8},
+		"mx_fp": {MXFP4, FP8}, "mx_fp_rceil": {MXFP4, FP8}, "mx_fp8": {FP8}, "mx_fp8e4m3": {FP8},
+		"mx_fp4": {MXFP4}, "mx_fp4_rceil": {MXFP4}, "mx_fp4e2m1": {MXFP4},
+		"nv_fp": {NVFP4}, "nv_fp4": {NVFP4}, "nv_fp4_rtn": {NVFP4}, "nv_fp4_with_static_gs": {NVFP4},
 	}},
 }
 
 // integerSchemes are those of compressed-tensors whose codes are integers (type: int); the others have floats.
 var integerSchemes = []string{IntQuantized, PackQuantized}
+
+// turning lists the keys of configurations that say how weights were turned before they were quantized. The values of such
+// weights are none of the model's.
+var turning = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
+
+// turned returns the key by which a configuration says that weights are turned, or nothing.
+func turned(q layout.Metadata) string {
+	for _, key := range turning {
+		v, _ := q.Get(key)
+		if o, ok := v.(layout.Metadata); ok && len(o) == 0 || v == nil || v == false || v == "" {
+			continue
+		}
+		return key
+	}
+	return ""
+}
 
 // recognize returns why the configuration does not go with the scheme that was found, or nil.
 func (s *shaping) recognize() error {
