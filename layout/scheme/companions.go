@@ -27,12 +27,12 @@ func (f *finder) strangers() {
 		return
 	}
 	for i := range f.tensors {
-		if f.Of[i] != 0 || f.source.Ignored(f.tensors[i].Name) {
+		if of := f.Of[i]; of != 0 && f.found[f.weights[of-1].found].err == nil || f.source.Ignored(f.tensors[i].Name) {
 			continue
 		}
 		name := f.tensors[i].Name
 		w, stem := f.beside(uint32(i))
-		if w == nil || f.found[w.found].err != nil {
+		if w == nil || f.found[w.found].err != nil || f.codesOf(w) == &f.tensors[i] {
 			continue
 		}
 		layer := bytes.TrimSuffix(stem, weightEnd)

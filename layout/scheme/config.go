@@ -53,6 +53,7 @@ type params struct {
 	strategy    string
 	format      string   // the value of the method's second key: format, mode, quant_algo or data_type
 	kind        string   // int or float, of compressed-tensors' codes
+	indexed     bool     // compressed-tensors' groups are not consecutive (actorder)
 	symmetric   answered // GPTQ's zero points are all in the middle
 	block       [2]uint64
 	plain       bool // not quantized
@@ -348,6 +349,14 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	c.said, c.params = q, c.readParams(q)
+	for _, key := range []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"} {
+		if v, said := q.Get(key); said && v != nil {
+			if s, ok := v.(string); !ok || s == "" {
+				c.Err = misfit("the configuration's %s is %v, no name", key, v)
+				return
+			}
+		}
+	}
 	if key := turned(q); key != "" {
 		c.Err = unsupported("the weights were turned before they were quantized (%s)", key)
 		return
@@ -449,6 +458,8 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 	default:
 		p.group = uint64(group)
 	}
+	order, _ := q.Get("actorder")
+	p.indexed = order == true || order == "group" || order == "dynamic"
 	p.strategy, p.kind, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(details[c.method].key, "mode")))
 	symmetric, _ := q.Get("symmetric")
 	p.asymmetric = symmetric == false

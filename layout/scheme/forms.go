@@ -283,6 +283,9 @@ func (s *shaping) sameGrid(r Role) error {
 func (s *shaping) index() error {
 	t := s.part(GroupIndex)
 	if t == nil {
+		if s.w.GroupCols != 0 && s.conf.oldWords() && slices.ContainsFunc(s.candidates(), func(p params) bool { return p.indexed }) {
+			return misfit("codes without the group index that the configuration speaks of (actorder)")
+		}
 		return nil
 	}
 	if s.elementsOf(GroupIndex) != s.w.Cols || len(outer(s.full)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {

@@ -100,6 +100,9 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	if indexed {
 		in = s.elementsOf(GroupIndex)
 	}
+	if !indexed && groups > 1 && s.conf.gptq.actOrder {
+		return misfit("codes without the group index (.g_idx) that the configuration speaks of (desc_act)")
+	}
 	var fits []uint64
 	for b := uint64(2); b <= 8; b++ {
 		if s.dims(zero)[1] == ceilDiv(out*b, 32) && s.dims(zero)[0] == groups && (indexed && rows == ceilDiv(in*b, 32) || !indexed && rows*32%b == 0) {
