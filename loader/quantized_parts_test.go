@@ -409,6 +409,19 @@ func TestFBGEMMExperts(t *testing.T) {
 	}
 }
 
+// TestScalesThatAreNaN: verify tells them from the scales alone, whatever the codes are.
+func TestScalesThatAreNaN(t *testing.T) {
+	for bad, want := range map[byte]bool{0x7f: true, 0xff: true, 0x38: false} {
+		scales := content{"a.weight_scale", layout.F8_E4M3, []int{4, 2}, bytes.Repeat([]byte{0x38}, 8)}
+		scales.data[5] = bad
+		m := openBytes(t, safeTensors([]content{{"a.weight", layout.U8, []int{4, 16}, make([]byte, 64)}, scales, random("a.weight_scale_2", layout.F32)}), nil)
+		r, err := m.Verify(context.Background(), nil)
+		if err != nil || (r.Err() != nil) != want || want && !strings.Contains(r.Err().Error(), "scale 5 is NaN") {
+			t.Errorf("%#x: %v, %v", bad, r.Err(), err)
+		}
+	}
+}
+
 // TestZeroGroupIndex: verify says how an index of zeros alone was understood.
 func TestZeroGroupIndex(t *testing.T) {
 	index := content{"q.g_idx", layout.I32, []int{32}, make([]byte, 128)}

@@ -514,6 +514,9 @@ func (t Tensor) checkParts() (zeros bool, err error) {
 	if err := t.checkContents(); err != nil {
 		return false, err
 	}
+	if err := t.checkScales(); err != nil {
+		return false, err
+	}
 	if t.Scheme().Symmetric { // which the zero points may contradict
 		if _, err := t.makeScales(); err != nil {
 			return false, err
@@ -522,6 +525,27 @@ func (t Tensor) checkParts() (zeros bool, err error) {
 	g := dequant.Grouped(t.Scheme().Grouped)
 	_, zeros, err = t.groupIndex(&g)
 	return zeros, err
+}
+
+// checkScales checks that no scale of one byte is NaN, which the scales tell without their codes.
+func (t Tensor) checkScales() error {
+	d := t.Scheme().ScaleType
+	part, ok := t.partOf(scheme.Scale)
+	if !ok || d != layout.F8_E4M3 && d != layout.F8_E8M0 {
+		return nil
+	}
+	b, err := part.bytesOnce()
+	if err != nil {
+		return part.wrap(err)
+	}
+	return part.wrap(mmapio.Guard(func() error {
+		for i, v := range b {
+			if v == 0xff || v == 0x7f && d == layout.F8_E4M3 {
+				return fmt.Errorf("%w: scale %d is NaN (%#x as %v)", layout.ErrInvalid, i, v, d)
+			}
+		}
+		return nil
+	}))
 }
 
 // checkContents checks the parts whose content says how codes are read.

@@ -260,7 +260,10 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 }
 
 // Says reports whether the configuration mentions quantization.
-func (c *Config) Says() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
+func (c *Config) Says() bool { return len(c.layers) > 0 || c.hasMethod() }
+
+// hasMethod reports whether an object that describes a quantization was read.
+func (c *Config) hasMethod() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
@@ -271,7 +274,7 @@ func (c *Config) read(o layout.Metadata) {
 	c.readLayers(o)
 	c.readLayers(own)
 	for _, key := range quantizationKeys {
-		if q, ok := object(o, key); ok && !c.Says() {
+		if q, ok := object(o, key); ok && !c.hasMethod() {
 			c.readQuantization(key, q)
 		}
 	}
@@ -314,7 +317,7 @@ func (c *Config) readOllama(o layout.Metadata) {
 		switch {
 		case name != "":
 			c.over = append(c.over, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
-		case !c.Says():
+		case !c.hasMethod():
 			c.params.bits, c.params.group, c.params.format = p.bits, p.group, p.format
 		}
 		c.method = cmp.Or(c.method, "mlx")

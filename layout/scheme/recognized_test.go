@@ -255,6 +255,7 @@ func TestComfyDescriptions(t *testing.T) {
 		"another layer":                {header(fine), append(at("b"), at("a")...), "describes other layers, and not this one"},
 		"a layer that is not there":    {header(fine + `,"b":{"format":"float8_e4m3fn"}`), at("a"), `describes layer "b", which the file does not have`},
 		"a layer that is to be left":   {header(fine + `,"b":{"format":"float8_e4m3fn"}`), at("a"), "fp8"},
+		"integers without a scale":     {header(`"a":{"format":"int8_tensorwise"}`), []stored{{"a.weight", layout.I8, []int{8, 8}, nil}}, "I8 without a scale"},
 		"another type":                 {header(`"a":{"format":"int8_tensorwise"}`), at("a"), "which ComfyUI's description calls int8_tensorwise"},
 		"two descriptions that differ": {header(fine), append(at("a"), comfy(`{"format":"float8_e4m3fn","group_size":8}`)), "describe the layer differently"},
 	} {
