@@ -263,7 +263,9 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 func (c *Config) Says() bool { return len(c.layers) > 0 || c.hasMethod() }
 
 // hasMethod reports whether an object that describes a quantization was read.
-func (c *Config) hasMethod() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
+func (c *Config) hasMethod() bool {
+	return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil
+}
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
