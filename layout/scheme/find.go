@@ -474,7 +474,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return f.withoutScale(c, i, stem)
 		}
 	}
-	if k&lonely != 0 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks")) { // .qweight too
+	if k&lonely != 0 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks") || hasSuffix(name, "_packed") || hasSuffix(name, ".W_q")) { // .qweight too
 		f.alone = append(f.alone, i)
 	}
 	return nil
@@ -630,6 +630,8 @@ func (f *finder) companionOf(codes []byte) []byte {
 		{codes, []string{"_scale", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}},
 		{layer, []string{".scales", ".scale", ".scale_weight", ".SCB", ".comfy_quant"}},
 		{bytes.TrimSuffix(codes, []byte("_blocks")), []string{"_scales"}},
+		{bytes.TrimSuffix(codes, []byte("_packed")), []string{"_scale", "_global_scale"}},
+		{bytes.TrimSuffix(codes, []byte(".W_q")), []string{".scale", ".zero"}},
 		{bytes.TrimSuffix(codes, []byte(".qweight")), []string{".scales", ".qzeros"}},
 	} {
 		for _, end := range c.ends {

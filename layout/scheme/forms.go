@@ -306,7 +306,7 @@ func (s *shaping) zeros() error {
 		}
 		return misfit("codes without the zero points that the configuration speaks of (symmetric: false)")
 	}
-	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && k != layout.KindFloat {
+	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && scaleKinds[t.DType]&floats == 0 {
 		return unsupported("zero points %s of type %v", s.name(ZeroPoint), t.DType)
 	}
 	s.w.Zero = Direct
@@ -457,7 +457,7 @@ func (s *shaping) nvfp4GGUF() error {
 
 // mxfp4Packed finds the form of codes whose parts MXINT4 of auto-round has too: the configuration tells them apart.
 func (s *shaping) mxfp4Packed() error {
-	if s.conf.method == "" && s.c.codes == "_packed" && s.part(Codes).DType != layout.F4 {
+	if s.c.codes == "_packed" && s.part(Codes).DType != layout.F4 && details[s.conf.method].schemes == nil {
 		return unsupported("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
 	}
 	return s.pairs(layout.CodeE2M1, 32, layout.F8_E8M0)

@@ -138,6 +138,11 @@ func TestConfigurationIsNeeded(t *testing.T) {
 		"mxfp4 of compressed-tensors":        {config(`"quant_method":"compressed-tensors","format":"mxfp4-pack-quantized"`), mxfp4, "mxfp4"},
 		"mxfp4 of a format that is not said": {config(`"quant_method":"compressed-tensors"`), mxfp4, "codes of mxfp4 in a checkpoint of compressed-tensors"},
 		"mxfp4 of auto-round":                {config(`"quant_method":"auto-round","data_type":"mx_fp"`), mxfp4, "mxfp4"},
+		"mxfp4 of another method":            {config(`"quant_method":"mxfp4"`), mxfp4, "mxfp4 or mxint4"},
+		"packed codes of another type":       {`{}`, []stored{{"a.weight_packed", layout.U32, []int{8, 16}, nil}, {"a.weight_scale", layout.BF16, []int{8, 1}, nil}}, `U32 beside "a.weight_scale"`},
+		"act-order without its index":        {config(`"quant_method":"gptq","desc_act":true`), awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "without the group index (.g_idx)"},
+		"a format that is no name":           {config(`"quant_method":"gptq","checkpoint_format":2`), awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "checkpoint_format is 2, no name"},
+		"codes beside codes":                 {`{}`, append(fp8("weight_scale", layout.F32), stored{"a.weight_packed", layout.I32, []int{8, 16}, nil}), "is not known"},
 		"mxint4 of auto-round":               {config(`"quant_method":"auto-round","data_type":"mx_int"`), mxfp4, `quantized as "mx_int", which is not decoded (data_type)`},
 		"compressed-tensors without method":  {config(`"format":"pack-quantized","config_groups":{}`), packed(int64s(8, 128), 8, 1), "quantization_config has no quant_method"},
 	} {
