@@ -35,7 +35,8 @@
 // Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types that llama.cpp
 // takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for IQ4_XS. Rows that are no
 // multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for Options.All; in GGUF F16 and BF16 leave
-// those of F32 too, since ggml computes with them. Options.Importance weighs the errors.
+// those of F32 too, since ggml computes with them. Options.Importance weighs the errors. Numbers that became NaN, or infinite
+// with the scale of their block, are an error.
 //
 // Tensors that are part of others are written like any other, unless Options.NoAliases leaves
 // them out. The initializers in the ONNX networks of an .april file are such tensors.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -57,8 +58,8 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 			n, importance := weights.next(len(values))
 			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
 			more, err := codec.QuantizeLoss(encoded, values[:n], importance, buf.decoded, dequant.AllCores)
-			if err != nil {
-				return err
+			if err := cmp.Or(err, more.Err()); err != nil {
+				return fmt.Errorf("tensor %s as %v: %w", layout.Quote([]byte(t.Name)), t.To, err)
 			}
 			lost.Add(more)
 			if _, err = w.Write(encoded); err != nil {

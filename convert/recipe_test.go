@@ -391,6 +391,90 @@ func TestImportance(t *testing.T) {
 	}
 }
 
+// TestUselessImportance: columns without importance, or with one whose sums leave float32, are quantized as well as any, and
+// counted. The matrix is of GGUF, as llama-imatrix writes it.
+func TestUselessImportance(t *testing.T) {
+	const rows, columns = 3, 768
+	c, x := weights("w", rows, columns)
+	odd, y := weights("odd", rows, 288) // rows of which IQ4_XS and the K-quants take no blocks
+	m := openBytes(t, safeTensors(0, "{}", c, odd))
+	for _, w := range []float32{0, 1e34} {
+		importance := func(n int) []float32 {
+			list := slices.Repeat([]float32{0.5}, n)
+			for i := range min(256, n) {
+				list[i] = w
+			}
+			return list
+		}
+		floats := func(name string, x ...float32) content {
+			return content{name, layout.F32, []int{len(x)}, modeltest.Float32s(x...)}
+		}
+		_, matrix := toGGUF(t, openBytes(t, safeTensors(0, "{}",
+			floats("w.in_sum2", importance(columns)...), floats("w.counts", 1), floats("odd.in_sum2", importance(288)...), floats("odd.counts", 1))), nil)
+		imp, err := convert.ReadImportance(matrix.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range slices.Concat(searched, encodable) {
+			if !d.Quantized() || d == layout.MXFP4 || d == layout.Q8_0 {
+				continue // which have no search
+			}
+			out, p := toGGUF(t, m, &convert.Options{DType: d, Importance: imp})
+			for _, of := range []struct {
+				name string
+				x    []float32
+			}{{"w", x}, {"odd", y}} {
+				var wrong, all float64
+				got := values(t, tensor(t, out, of.name))
+				for i, v := range of.x {
+					wrong, all = wrong+math.Pow(float64(got[i]-v), 2), all+math.Pow(float64(v), 2)
+				}
+				if !(wrong < 0.15*all) { // of Q2_K; NaN is no less
+					t.Errorf("%v by %v: %s: error %v of %v", d, w, of.name, wrong, all)
+				}
+			}
+			for _, x := range p.Tensors {
+				if want := uint64(rows * 256 / x.To.BlockElems()); x.To.Quantized() && x.Weighted && x.To != layout.Q8_0 && x.Lost.Even != want {
+					t.Errorf("%v by %v: %s as %v: %d blocks weighed evenly, want %d", d, w, x.Name, x.To, x.Lost.Even, want)
+				}
+			}
+		}
+	}
+}
+
+// TestSpoiltBlocks: numbers that become NaN or infinite with the scale of their block end the conversion. ggml refuses such
+// blocks too (ggml-quants.c, ggml_validate_row_data).
+func TestSpoiltBlocks(t *testing.T) {
+	large, x := weights("large", 4, 256)
+	wide := content{"wide", layout.F64, []int{4, 256}, nil}
+	for i := range x {
+		x[i] *= 1e9
+		wide.data = binary.LittleEndian.AppendUint64(wide.data, math.Float64bits(float64(x[i])*1e300))
+	}
+	large.data = modeltest.Float32s(x...)
+	for _, c := range []content{large, wide} {
+		m := openBytes(t, safeTensors(0, "{}", c))
+		for _, imp := range []convert.Importance{nil, {c.name: slices.Repeat([]float32{1}, 256)}, {c.name: make([]float32, 256)}} {
+			for _, d := range []layout.DType{layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0, layout.Q2_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL} {
+				path := filepath.Join(t.TempDir(), "out.gguf")
+				_, err := convert.Write(t.Context(), m, path, &convert.Options{DType: d, Importance: imp})
+				if c.name == "large" && (!errors.Is(err, dequant.ErrNotFinite) || !strings.HasPrefix(err.Error(), fmt.Sprintf(`tensor "large" as %v: `, d))) {
+					t.Errorf("%v of %s: %v", d, c.name, err)
+				}
+				if err != nil {
+					onlyFiles(t, filepath.Dir(path))
+					continue
+				}
+				for i, v := range values(t, tensor(t, open(t, path, nil), c.name)) {
+					if v != v {
+						t.Fatalf("%v of %s: element %d is NaN", d, c.name, i)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestImportanceRefused: what is no importance is refused by name and place, and zeros alone weigh evenly.
 func TestImportanceRefused(t *testing.T) {
 	floats := func(name string, x ...float32) content {

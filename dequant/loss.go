@@ -17,14 +17,27 @@ type Loss struct {
 	// NotFinite counts finite values that became NaN or infinite, because they or the scale of
 	// their block are beyond the type. It also counts others that became finite.
 	NotFinite uint64
+	// Spoilt counts numbers that became NaN, and those that became infinite with the scale of their block. Err makes an
+	// error of them: nothing is left of such a block.
+	Spoilt uint64
 	// Zeroed counts values that became zero and were not.
 	Zeroed uint64
 	// Largest is the greatest magnitude among those.
 	Largest float64
 	// ZeroBlocks counts the blocks of a block type that became zero as a whole and were not.
 	ZeroBlocks uint64
+	// Even counts the blocks that were weighed evenly, since importance would have left nothing of them.
+	Even uint64
 
 	remains bool // a value that is not zero
+}
+
+// Err returns an error that wraps ErrNotFinite if numbers are spoilt.
+func (l *Loss) Err() error {
+	if l.Spoilt == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d numbers became NaN or infinite, since the scale of their blocks is beyond float16: %w", l.Spoilt, ErrNotFinite)
 }
 
 // AllZeroed reports whether values became zero and no other value remains.
@@ -33,9 +46,11 @@ func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.remains }
 // Add adds the counts of other values of the tensor.
 func (l *Loss) Add(more Loss) {
 	l.NotFinite += more.NotFinite
+	l.Spoilt += more.Spoilt
 	l.Zeroed += more.Zeroed
 	l.Largest = max(l.Largest, more.Largest)
 	l.ZeroBlocks += more.ZeroBlocks
+	l.Even += more.Even
 	l.remains = l.remains || more.remains
 }
 
@@ -76,7 +91,7 @@ func (c Codec) QuantizeLoss(dst []byte, src, importance, scratch []float32, core
 		for at := lo; at < hi; at += tile {
 			end := min(hi, at+tile)
 			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
-			encode(stored, was)
+			part.Even += uint64(encode(stored, was))
 			if inf := infinity16(c.dtype); inf != 0 && allNumbers(stored, inf) {
 				part.remains = true
 				continue // nothing is lost
@@ -132,7 +147,7 @@ func (l *Loss) count(was, is []float32, elems int) {
 	var zeroed, remains bool // of the block
 	for done := 0; done < len(was); {
 		n := min(compared, len(was)-done)
-		z, r := l.compare(was[done:done+n], is[done:done+n])
+		z, r := l.compare(was[done:done+n], is[done:done+n], elems > 1)
 		zeroed, remains, l.remains = zeroed || z, remains || r, l.remains || r
 		if done += n; done%elems == 0 {
 			if zeroed && !remains && elems > 1 {
@@ -149,7 +164,7 @@ const compared = 32
 
 // compare reports whether a value became zero, and whether one remains that is not. Its first loop
 // has no branches, which processors cannot predict among weights.
-func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
+func (l *Loss) compare(was, is []float32, block bool) (zeroed, remains bool) {
 	const exponent = 1 << 23 // carries NaNs and infinities to the sign
 	is = is[:len(was)]
 	var notFinite, zeros uint32 // a sign; a bit for each value, the lowest for the last
@@ -163,6 +178,9 @@ func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
 		for i, x := range was {
 			if isFinite(x) != isFinite(is[i]) {
 				l.NotFinite++
+			}
+			if is[i] != is[i] && x == x || block && isFinite(x) && !isFinite(is[i]) {
+				l.Spoilt++
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func TestQuantizeLoss(t *testing.T) {
 		{layout.Q8_0, 3e-9, 1, Loss{Zeroed: 63, Largest: float64(float32(3e-9)), ZeroBlocks: 1, remains: true}},
 		{layout.Q8_0, 1, nan, Loss{NotFinite: 1, remains: true}}, // it becomes a number
 		{layout.Q4_0, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), remains: true}},
-		{layout.Q4_0, 1, 1e6, Loss{NotFinite: 32, remains: true}}, // the scale of its block is infinite
+		{layout.Q4_0, 1, 1e6, Loss{NotFinite: 32, Spoilt: 32, remains: true}}, // the scale of its block is infinite
 		{layout.Q4_0, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.Q4_1, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.Q5_0, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
@@ -160,6 +160,9 @@ func lossByRule(was, is []float32, elems int) (l Loss) {
 		for i := at; i < at+elems; i++ {
 			if finite(was[i]) != finite(is[i]) {
 				l.NotFinite++
+			}
+			if was[i] == was[i] && is[i] != is[i] || elems > 1 && finite(was[i]) && !finite(is[i]) {
+				l.Spoilt++
 			}
 			if finite(was[i]) && was[i] != 0 && is[i] == 0 {
 				l.Zeroed++

@@ -31,7 +31,10 @@ func CanQuantize(d layout.DType) bool {
 // importance has one number for each element of a row, all finite and not negative. Rows then get the least error
 // weighted by it, and the bytes are those of ggml's functions with these quant_weights. Types without a search
 // ignore it: floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
-// Otherwise the error wraps ErrLength. A nil importance is none.
+// Otherwise the error wraps ErrLength. A nil importance is none. A block that it leaves nothing of, because all is 0 or sums
+// leave float32, is weighed evenly: ggml gives it a scale of NaN or 0.
+//
+// Quantize does not look at what has become of the numbers. QuantizeLoss does.
 func (c Codec) Quantize(dst []byte, src, importance []float32, cores int) error {
 	if err := c.checkQuantize(len(dst), len(src), importance); err != nil {
 		return err
@@ -52,25 +55,25 @@ func (c Codec) Quantize(dst []byte, src, importance []float32, cores int) error 
 
 // encoder returns how c makes its bytes: by whole rows if importance changes them, else row is 0. A share of grain
 // elements is worth a goroutine.
-func (c Codec) encoder(importance []float32) (encode func(dst []byte, src []float32), grain, row int) {
+func (c Codec) encoder(importance []float32) (encode func(dst []byte, src []float32) (even int), grain, row int) {
 	byImportance := weightedEncoders[c.dtype]
 	if len(importance) == 0 || c.scaled || byImportance == nil {
-		return c.encode, parallelGrain, 0
+		return func(dst []byte, src []float32) int { c.encode(dst, src); return 0 }, parallelGrain, 0
 	}
 	row = len(importance)
-	return func(dst []byte, src []float32) { byImportance(dst, src, importance) }, (parallelGrain + row - 1) / row * row, row
+	return func(dst []byte, src []float32) int { return byImportance(dst, src, importance) }, (parallelGrain + row - 1) / row * row, row
 }
 
-// weightedEncoders encode one row by the importance of its elements.
-var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32){
-	layout.Q4_0: weighted(18, toEight, false), layout.Q4_1: weighted(20, weighed4, true),
-	layout.Q5_0: weighted(22, toSixteen, false), layout.Q5_1: weighted(24, weighed5, true),
+// weightedEncoders encode one row by the importance of its elements. They return how many blocks are weighed evenly.
+var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (even int){
+	layout.Q4_0: weighted(blocksQ4_0, toEight, false), layout.Q4_1: weighted(blocksQ4_1, weighed4, true),
+	layout.Q5_0: weighted(blocksQ5_0, toSixteen, false), layout.Q5_1: weighted(blocksQ5_1, weighed5, true),
 	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
 	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
 }
 
 // unweighted returns an encoder that knows of no importance.
-func unweighted(encode func(dst []byte, src, importance []float32)) func(dst []byte, src []float32) {
+func unweighted(encode func(dst []byte, src, importance []float32) int) func(dst []byte, src []float32) {
 	return func(dst []byte, src []float32) { encode(dst, src, nil) }
 }
 

@@ -3,6 +3,7 @@ package dequant
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/tensormap/tensormap/dequant/internal/block"
 )
@@ -10,19 +11,105 @@ import (
 // The encoders of types with a search. Each takes the importance of its elements, or nil for none.
 // They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
 
-// inBatches calls encode for all blocks of size bytes, from elems elements each, up to most blocks at a time.
-func inBatches(size, elems, most int, dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for n := min(len(src)/elems, len(dst)/size); n > 0; n -= most {
-		k := min(n, most)
-		encode(f, dst[:k*size], src[:k*elems], importance)
-		dst, src, importance = dst[k*size:], src[k*elems:], advance(importance, k*elems)
-	}
+// A searched is a type of blocks with a search.
+type searched struct {
+	size, elems int   // bytes and elements of a block
+	most        int   // blocks at a time
+	scales      []int // places of a block's float16 scales
 }
 
-func encodeQ2_K(dst []byte, src, importance []float32) {
-	inBatches(84, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+var (
+	blocksQ4_0   = &searched{18, 32, lanes, []int{0}}
+	blocksQ4_1   = &searched{20, 32, lanes, []int{0, 2}}
+	blocksQ5_0   = &searched{22, 32, lanes, []int{0}}
+	blocksQ5_1   = &searched{24, 32, lanes, []int{0, 2}}
+	blocksQ2_K   = &searched{84, 256, 1, []int{80, 82}}
+	blocksQ3_K   = &searched{110, 256, 1, []int{108}}
+	blocksQ4_K   = &searched{144, 256, 2, []int{0, 2}}
+	blocksQ5_K   = &searched{176, 256, 2, []int{0, 2}}
+	blocksQ6_K   = &searched{210, 256, 1, []int{208}}
+	blocksIQ4_NL = &searched{18, 32, lanes, []int{0}}
+	blocksIQ4_XS = &searched{136, 256, 2, []int{0}}
+)
+
+// encode calls encode for all blocks. It weighs those evenly that importance leaves nothing of, and returns their
+// number.
+func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
+	for n := min(len(src)/s.elems, len(dst)/s.size); n > 0; n -= s.most {
+		k := min(n, s.most)
+		encode(f, dst[:k*s.size], src[:k*s.elems], importance)
+		if importance != nil {
+			even += s.weighEvenly(f, dst[:k*s.size], src[:k*s.elems], encode)
+		}
+		dst, src, importance = dst[k*s.size:], src[k*s.elems:], advance(importance, k*s.elems)
+	}
+	return even
+}
+
+// Weights within these bounds have products and sums that float32 holds. Real ones do.
+const (
+	leastWeight = 0x1p-100
+	mostWeight  = 0x1p96
+)
+
+// evenly is the importance of a block that has none to be used.
+var evenly = slices.Repeat([]float32{1}, 256)
+
+// weighEvenly encodes those of the blocks of x anew that their importance has left without a scale, or whose greatest weight is out
+// of bounds. It returns the number of those that have one then. ggml writes NaN or zeros for them.
+func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
+	var greatest [lanes]float32 // weights of blocks; NaN where one is
+	for i := range len(x) / s.elems {
+		for _, w := range f.weights[i*s.elems:][:s.elems] {
+			greatest[i] = max(greatest[i], w)
+		}
+	}
+	var room [210]byte
+	for i := 0; len(x) > 0; i++ {
+		was := s.scaled(dst)
+		usable := greatest[i] >= leastWeight && greatest[i] <= mostWeight && was == scaled
+		if !usable && slices.ContainsFunc(x[:s.elems], func(v float32) bool { return v != 0 }) {
+			encode(f, room[:s.size], x[:s.elems], evenly[:s.elems])
+			is := s.scaled(room[:])
+			if is > was || is == scaled {
+				copy(dst[:s.size], room[:])
+			}
+			if is == scaled {
+				even++
+			}
+		}
+		dst, x = dst[s.size:], x[s.elems:]
+	}
+	return even
+}
+
+// The scales of a block are zeros, or one of them is not finite, or neither.
+const (
+	unscaled = iota
+	notFinite
+	scaled
+)
+
+// scaled tells which of these the scales of a block are.
+func (s *searched) scaled(b []byte) int {
+	const magnitude, infinity = 0x7fff, 0x7c00
+	is := unscaled
+	for _, at := range s.scales {
+		h := binary.LittleEndian.Uint16(b[at:]) & magnitude
+		if h >= infinity {
+			return notFinite
+		}
+		if h != 0 {
+			is = scaled
+		}
+	}
+	return is
+}
+
+func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
+	return blocksQ2_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
 		var sums [16]float32
 		s := plain2_K
@@ -107,8 +194,8 @@ func advance(importance []float32, n int) []float32 {
 	return importance[n:]
 }
 
-func encodeQ3_K(dst []byte, src, importance []float32) {
-	inBatches(110, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
+	return blocksQ3_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
 		scales := &f.scales
 		var levels [16]uint8
@@ -158,12 +245,12 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 	})
 }
 
-func encodeQ4_K(dst []byte, src, importance []float32) {
-	encodeK4(144, plain4_K, weighed4, dst, src, importance, func(b []byte, codes *[256]uint8) { putNibbles(b[16:144], codes) })
+func encodeQ4_K(dst []byte, src, importance []float32) (even int) {
+	return encodeK4(blocksQ4_K, plain4_K, weighed4, dst, src, importance, func(b []byte, codes *[256]uint8) { putNibbles(b[16:144], codes) })
 }
 
-func encodeQ5_K(dst []byte, src, importance []float32) {
-	encodeK4(176, plain5_K, weighed5, dst, src, importance, func(b []byte, codes *[256]uint8) {
+func encodeQ5_K(dst []byte, src, importance []float32) (even int) {
+	return encodeK4(blocksQ5_K, plain5_K, weighed5, dst, src, importance, func(b []byte, codes *[256]uint8) {
 		clear(b[16:48])
 		for i, c := range codes {
 			b[16+i&31] |= c >> 4 << (i >> 5)
@@ -173,12 +260,12 @@ func encodeQ5_K(dst []byte, src, importance []float32) {
 }
 
 // encodeK4 encodes blocks of Q4_K and Q5_K, two at a time.
-func encodeK4(size int, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) {
+func encodeK4(b *searched, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) (even int) {
 	s := plain
 	if importance != nil {
 		s = weighed
 	}
-	inBatches(size, 256, 2, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+	return b.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		for at := 0; at < len(x); at += 256 {
 			x, w := x[at:][:256], f.weights[at:][:256]
 			if importance != nil {
@@ -196,8 +283,8 @@ func encodeK4(size int, plain, weighed *search, dst []byte, src, importance []fl
 		for at := 0; at < len(x); at += 256 {
 			var codes [256]uint8
 			f.scalesK4(&codes, (*[16]byte)(dst), x, at, s, importance != nil)
-			put(dst[:size], &codes)
-			dst = dst[size:]
+			put(dst[:b.size], &codes)
+			dst = dst[b.size:]
 		}
 	})
 }
@@ -237,8 +324,8 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 	f.roundAffine(codes, x, at, 32, &fine, &offsets, search)
 }
 
-func encodeQ6_K(dst []byte, src, importance []float32) {
-	inBatches(210, 256, 1, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+func encodeQ6_K(dst []byte, src, importance []float32) (even int) {
+	return blocksQ6_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		if importance == nil {
 			for i, v := range x {
 				f.weights[i] = times(v, v)
@@ -360,8 +447,8 @@ func putFitted(b *[2]byte, scale float32) {
 	putHalf(b, scale)
 }
 
-func encodeIQ4_NL(dst []byte, src, importance []float32) {
-	inBatches(18, 32, lanes, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
+	return blocksIQ4_NL.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 32)
 		f.iq4(x)
 		for at := 0; at < len(x); at += 32 {
@@ -373,8 +460,8 @@ func encodeIQ4_NL(dst []byte, src, importance []float32) {
 	})
 }
 
-func encodeIQ4_XS(dst []byte, src, importance []float32) {
-	inBatches(136, 256, 2, dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
+	return blocksIQ4_XS.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 256)
 		f.iq4(x)
 		for at := 0; at < len(x); at += 256 {
@@ -463,10 +550,10 @@ func nearestFP4(levels *[16]float32, x float32) (index uint8) {
 }
 
 // weighted returns the encoder of a row of Q4_0 or Q5_0, or of Q4_1 or Q5_1 if affine. Weights depend on the row's variance.
-func weighted(size int, s *search, affine bool) func(dst []byte, row, importance []float32) {
-	return func(dst []byte, row, importance []float32) {
+func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importance []float32) int {
+	return func(dst []byte, row, importance []float32) int {
 		variance := sumOfSquares(row) / float32(len(row))
-		inBatches(size, 32, lanes, dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
+		return b.encode(dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
 			weigh(f.weights[:len(x)], importance, x, variance)
 			if affine {
 				f.affine(x, 32, s)
@@ -479,13 +566,13 @@ func weighted(size int, s *search, affine bool) func(dst []byte, row, importance
 					putHalf((*[2]byte)(dst), f.scales[at/32])
 					putHalf((*[2]byte)(dst[2:]), -f.seconds[at/32])
 					f.affineCodes(codes[:], x[at:][:32], at, s)
-					putHalves32(dst[4:size], &codes)
+					putHalves32(dst[4:b.size], &codes)
 				} else {
 					putFitted((*[2]byte)(dst), f.scales[at/32])
 					f.symmetricCodes(codes[:], x[at:][:32], at, s)
-					putHalves32(dst[2:size], &codes)
+					putHalves32(dst[2:b.size], &codes)
 				}
-				dst = dst[size:]
+				dst = dst[b.size:]
 			}
 		})
 	}

@@ -158,6 +158,27 @@ func TestDiffOriginal(t *testing.T) {
 	}
 }
 
+// TestConvertByUselessImportance: blocks without importance are counted, and those that no scale holds end the conversion.
+func TestConvertByUselessImportance(t *testing.T) {
+	x, sums := make([]float32, 512), make([]float32, 256)
+	for i := range x {
+		x[i] = float32(i%61) - 30
+	}
+	for i := range 192 {
+		sums[64+i] = 1
+	}
+	file := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F32","shape":[2,256],"data_offsets":[0,2048]}}`, modeltest.Float32s(x...)...)
+	matrix, out := filepath.Join(t.TempDir(), "imatrix.gguf"), filepath.Join(t.TempDir(), "out.gguf")
+	done(t, "convert", modeltest.WriteSafeTensors(t, `{"w.in_sum2":{"dtype":"F32","shape":[256],"data_offsets":[0,1024]},"w.counts":{"dtype":"F32","shape":[1],"data_offsets":[1024,1028]}}`, modeltest.Float32s(append(sums, 1)...)...), matrix)
+	r := tensormap("convert", file, out, "--dtype", "iq4_nl", "--all", "--imatrix", matrix)
+	if said := "\nweighed evenly: 4 blocks in 1 tensor, whose columns have no importance, or none that float32 can add up\n"; r.status != exitDone || !strings.HasSuffix(r.stderr, said) {
+		t.Errorf("%+v", r)
+	}
+	x[5] = 1e9
+	large := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F32","shape":[2,256],"data_offsets":[0,2048]}}`, modeltest.Float32s(x...)...)
+	tensormap("convert", large, out, "--dtype", "q4_0", "--all").failsWith(t, `tensor "w" as Q4_0: 32 numbers became NaN or infinite, since the scale of their blocks is beyond float16: value is not finite; --keep GLOB leaves tensors as they are`)
+}
+
 // TestConvertCheckpoints writes every checkpoint by its values, and as it is stored.
 func TestConvertCheckpoints(t *testing.T) {
 	dir := t.TempDir()

@@ -30,7 +30,8 @@ rows are no multiple of the block. So do those that a --keep matches, which may 
 than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is given, quantizing
 (q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. f16 and bf16 in GGUF
 leave those that are F32, as ggml wants them. The end tells which tensors stayed, how many
-values were beyond the new type's range, and how many became 0.
+values were beyond the new type's range, and how many became 0. Blocks whose scale is beyond
+float16, so that they would be NaN, are an error.
 
 q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
 more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
@@ -38,7 +39,7 @@ are recipes too: with q4_0 the output matrix becomes Q6_K, and q4_k is q4_k_m. m
 multiple of 256 get the types of blocks of 32 that llama.cpp takes instead, and those that are none of 32 get F16. --type GLOB=TYPE says the
 type of tensors whose names match, and may be given more than once; the first that matches counts.
 --dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form, not the older .dat: errors then
-count as much as a column matters. Its names are the tensors'.
+count as much as a column matters. Its names are the tensors'. Blocks of columns without importance are weighed evenly.
 
 A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bitsandbytes, MXFP4,
 NVFP4, HQQ, BitNet) stores a weight as codes, scales and more. --dtype writes the weight under its own name

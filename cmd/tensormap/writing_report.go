@@ -84,10 +84,13 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	var zeroed dequant.Loss
 	var zeroedAs, blocksAs []string
 	var worst string // the tensor that has lost the largest value
-	var some, elements, blocks uint64
+	var some, elements, blocks, even, evenIn uint64
 	for i := range tensors {
 		t := &tensors[i]
 		l := &t.Lost
+		if l.Even > 0 {
+			even, evenIn = even+l.Even, evenIn+1
+		}
 		if l.NotFinite > 0 {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
 				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), t.To)
@@ -107,6 +110,10 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 			zeroed.Add(*l)
 		}
 	}
+	if even > 0 {
+		fmt.Fprintf(stderr, "weighed evenly: %s in %s, whose columns have no importance, or none that float32 can add up\n",
+			report.Counted(even, "block"), report.Counted(evenIn, "tensor"))
+	}
 	if blocks > 0 {
 		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n",
 			terminal.Printable(out), report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
@@ -118,10 +125,12 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
-// withAdvice adds to the refusal of a quantized checkpoint what can be done.
+// withAdvice adds to a refusal what can be done.
 func withAdvice(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
+	case errors.Is(err, dequant.ErrNotFinite):
+		return fmt.Errorf("%w; --keep GLOB leaves tensors as they are", err)
 	case !errors.As(err, &part):
 		return err
 	case part.DType.Kind() == layout.KindFloat:
