@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -48,10 +50,10 @@ func (j *judge) all(types typeSet) error {
 }
 
 // A verdict counts comparisons. Undefined are mismatches for which the C standard leaves the result
-// open.
+// open. Even are blocks that importance leaves nothing of, and that dequant weighs evenly.
 type verdict struct {
-	compared, mismatches, undefined int64
-	first                           string // the first mismatch
+	compared, mismatches, undefined, even int64
+	first                                 string // the first mismatch
 }
 
 func (v *verdict) mismatch(detail func() string) {
@@ -67,6 +69,9 @@ func (j *judge) report(p peer, unit, what string, run func(v *verdict)) int64 {
 	fmt.Fprintf(j.w, "%-7v %-25s %11d %s, %d mismatching %s", p.d, p.name, v.compared, unit, v.mismatches, what)
 	if v.undefined > 0 {
 		fmt.Fprintf(j.w, ", %d more where C leaves the result undefined", v.undefined)
+	}
+	if v.even > 0 {
+		fmt.Fprintf(j.w, ", %d weighed evenly", v.even)
 	}
 	fmt.Fprintf(j.w, " (%.1f s)\n", time.Since(start).Seconds())
 	if v.first != "" {
@@ -153,27 +158,70 @@ func (j *judge) quantizations(p, we peer) func(*verdict) {
 			}
 			p.run(x, want, 1)
 			we.run(x, got, 1)
-			compareRows(v, p.d, x, got, want)
+			compareRows(v, p, x, got, want)
 			v.compared += int64(n / row)
 		}
 	}
 }
 
-func compareRows(v *verdict, d layout.DType, x []float32, got, want []byte) {
+func compareRows(v *verdict, p peer, x []float32, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
-	n := rowOf(d)
-	for size := sizeOf(d, n); len(x) > 0; x, got, want = x[n:], got[size:], want[size:] {
-		row, g, w := x[:n], got[:size], want[:size]
+	even := evenly(p, x)
+	n := rowOf(p.d)
+	size := sizeOf(p.d, n)
+	for at := 0; at < len(x); at += n {
+		row, g, w, e := x[at:at+n], got[at/n*size:][:size], want[at/n*size:][:size], even[at/n*size:][:size]
 		switch {
 		case bytes.Equal(g, w):
-		case undefined(d, row):
+		case bytes.Equal(g, e) && (!scaled(p.d, w) || !usable(importance[at%weightedRow:][:n], row)):
+			v.even++
+		case undefined(p.d, row):
 			v.undefined++
 		default:
 			v.mismatch(func() string { return fmt.Sprintf("%v: % x, ggml % x", row, g, w) })
 		}
 	}
+}
+
+// evenly returns what p makes of rows whose elements are all as important.
+func evenly(p peer, x []float32) []byte {
+	was, b := slices.Clone(importance), make([]byte, sizeOf(p.d, len(x)))
+	for i := range importance {
+		importance[i] = 1
+	}
+	p.run(x, b, 1)
+	copy(importance, was)
+	return b
+}
+
+// scaled reports whether a block has scales that are finite, and not all zero.
+func scaled(d layout.DType, block []byte) bool {
+	some := false
+	for _, at := range scalesAt[d] {
+		h := binary.LittleEndian.Uint16(block[at:]) &^ 0x8000
+		if h >= 0x7c00 {
+			return false
+		}
+		some = some || h != 0
+	}
+	return some
+}
+
+// usable reports whether some element is important by a number whose sums nobody doubts.
+func usable(importance, x []float32) bool {
+	within := func(f float32, low, high float64) bool {
+		return math.Abs(float64(f)) >= low && math.Abs(float64(f)) <= high
+	}
+	some := false
+	for i, f := range x {
+		if !within(f, 0, 0x1p16) || !within(importance[i], 0, 0x1p60) {
+			return false
+		}
+		some = some || within(importance[i], 0x1p-60, 0x1p60) && within(f, 0x1p-24, 0x1p16)
+	}
+	return some
 }
 
 // undefined reports whether ggml's quantizer for d converts a number to an integer that cannot hold
