@@ -91,7 +91,7 @@ type Plan struct {
 	// such as those of an older model of more shards.
 	Left []string
 	// Stale lists files beside a new SafeTensors file that still say how the weights were quantized,
-	// though they no longer are: config.json and hf_quant_config.json. Readers rely on them.
+	// though they no longer are: config.json and those in scheme.Files. Readers rely on them.
 	Stale []string
 
 	stems     []string // how names begin beside codes that are kept and cannot be decoded

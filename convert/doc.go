@@ -67,7 +67,7 @@
 //	FORMAT_bytes               strings that are not UTF-8, in the shape of FORMAT with elements
 //	                           of arrays by position: in base64, where FORMAT has U+FFFD
 //
-// Codes that stay keep their method: what config.json or hf_quant_config.json beside the source says of it becomes
+// Codes that stay keep their method: what config.json or a file of scheme.Files beside the source says of it becomes
 // quantization_config in the architecture, whether Options.Config has these files or not.
 //
 // Integers keep all digits, floats are the shortest decimals that read back as the same float32

@@ -161,6 +161,10 @@ func TestStaleConfig(t *testing.T) {
 	if got := stale("out.safetensors", convert.Options{DType: layout.BF16}); !slices.Equal(got, []string{path}) {
 		t.Errorf("%q", got)
 	}
+	gptq := write("quantize_config.json", `{"bits":4,"group_size":128}`) // of AutoGPTQ
+	if got := stale("out.safetensors", convert.Options{DType: layout.BF16}); !slices.Equal(got, []string{path, gptq}) {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestCompanionShard: the scale of GGUF's NVFP4 is found in another file of a split.

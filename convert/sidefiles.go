@@ -80,13 +80,13 @@ func (p *Plan) findStale() {
 	if p.Format != layout.SafeTensors || !p.unquantizes() {
 		return
 	}
-	for _, name := range []string{"config.json", "hf_quant_config.json"} {
-		path := filepath.Join(filepath.Dir(p.Path), name)
+	for _, file := range append([]scheme.File{{Name: "config.json"}}, scheme.Files...) {
+		path := filepath.Join(filepath.Dir(p.Path), file.Name)
 		md := p.model.ConfigFile()
 		if md == nil || !sameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
 			md, _ = ReadConfig(path)
 		}
-		if scheme.ReadConfig(md).Says() {
+		if md != nil && scheme.ReadConfig(file.Object(md)).Says() {
 			p.Stale = append(p.Stale, path)
 		}
 	}
