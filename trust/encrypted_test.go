@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -615,7 +616,12 @@ func TestEncryptedOnce(t *testing.T) {
 
 // TestEncryptedMatVec multiplies encrypted rows.
 func TestEncryptedMatVec(t *testing.T) {
-	source := counted(t, 300)
+	data := make([]byte, 0, 256*300)
+	for i := range 64 * 300 { // numbers whose blocks have scales of F16
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(i%251)-125))
+	}
+	m, err := loader.OpenBytes(modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.F32, Shape: []int{300, 64}, Data: data}), nil)
+	source := modeltest.Opened(t, m, err)
 	for _, d := range []layout.DType{layout.F32, layout.Q8_0} {
 		o := &convert.Options{DType: d, PlainF8: true, All: true}
 		plain, err := loader.OpenBytes(write(t, source, o)[0], nil)
