@@ -9,7 +9,6 @@ import (
 
 // harmless lists the ends of the names of tensors that lie beside a quantized weight and do not change its values. The
 // names begin with the weight's, less ".weight". Everything else that begins so is a part, or makes the weight an error.
-// docs/quantized.md says which program writes each.
 var harmless = []string{
 	".bias", "_bias", // of the layer
 	".input_scale", ".input_zero_point", ".input_global_scale", ".input_amax", ".input_quantizer._amax", ".scale_input", // of its input

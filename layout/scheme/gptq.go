@@ -17,12 +17,13 @@ type gptqFormat struct {
 	packing wide
 }
 
-// wide says how codes of 5, 6 and 7 bits lie.
+// wide says how codes of 5, 6 and 7 bits lie, which do not fill words. Codes of 3 bits are dense but in allPlanes.
 type wide uint8
 
 const (
 	byWriter wide = iota // as the program does that the configuration names
-	inPlanes             // GPTQModel's bit planes; codes of 3 bits too in its format of that name
+	inPlanes             // GPTQModel's bit planes
+	allPlanes            // its format of planes, which codes of 3 bits have too
 	dense                // one stream of bits, as codes of 3 bits
 )
 
@@ -33,7 +34,7 @@ var gptqFormats = map[string]map[string]gptqFormat{
 		"":        {lessOne: true},
 		"gptq":    {lessOne: true},
 		"gptq_v2": {},
-		"gptq_p":  {packing: inPlanes},
+		"gptq_p":  {packing: allPlanes},
 	},
 	"auto-round": {
 		"":                     {lessOne: true, packing: dense},
@@ -129,10 +130,11 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	w.Code, w.GroupRows, w.ScaleType = layout.Code(b), 1, scale.DType
 	w.Pack, w.Scale, w.Zero, w.IgnoreZeroIndex = layout.PackGPTQ, Transposed, PackedGPTQ, !s.conf.gptq.actOrder
 	w.OneMore, w.Symmetric = format.lessOne, s.symmetric != no // which all three writers take for yes if it is unsaid
-	if b >= 5 && b <= 7 && format.packing == byWriter {
+	isWide := b >= 5 && b <= 7
+	if isWide && format.packing == byWriter {
 		return unsupported("gptq of %d bits by an unknown program, which may be bit planes or one stream (the configuration has neither meta.quantizer nor provider)", b)
 	}
-	if planes := s.conf.gptq.checkpoint == "gptq_p" && s.conf.method == "gptq" || b >= 5 && b <= 7 && format.packing == inPlanes; planes && 32%b != 0 { // the others have one plane
+	if isWide && format.packing == inPlanes || 32%b != 0 && format.packing == allPlanes { // the others have one plane
 		if out%32 != 0 || in%32 != 0 {
 			return misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
 		}
