@@ -21,10 +21,10 @@ type gptqFormat struct {
 type wide uint8
 
 const (
-	byWriter wide = iota // as the program does that the configuration names
-	inPlanes             // GPTQModel's bit planes
-	allPlanes            // its format of planes, which codes of 3 bits have too
-	dense                // one stream of bits, as codes of 3 bits
+	byWriter  wide = iota // as the program does that the configuration names
+	inPlanes              // GPTQModel's bit planes
+	allPlanes             // its format of planes, which codes of 3 bits have too
+	dense                 // one stream of bits, as codes of 3 bits
 )
 
 // gptqFormats lists the formats that are known, by the method and the name of the format. checkpoint_format (older:
