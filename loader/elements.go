@@ -52,18 +52,11 @@ func (t Tensor) keptBy(ctx context.Context, pins *cache.Pins, kind cache.Kind, f
 		return b, nil
 	}
 	return c.Get(ctx, key, pins, func(ctx context.Context) (cache.Buffer, error) {
-		m, file := t.file.model, t.file
-		if ctx.Done() != nil {
-			var stop func()
-			ctx, stop = m.from.until(ctx)
-			defer stop()
-			file = file.during(ctx)
-		}
-		// The fill may outlast t's lease.
+		m := t.file.model
 		l := m.brief(ctx)
 		defer l.Release()
 		begun := time.Now()
-		b, err := fill(Tensor{t.desc, file, l, t.weight})
+		b, err := fill(Tensor{t.desc, t.file.during(ctx), l, t.weight})
 		if expanded := m.opts.Hooks.Expanded; expanded != nil {
 			expanded(t.Name(), b.Size(), time.Since(begun), err)
 		}

@@ -2,12 +2,10 @@ package loader_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -116,36 +114,6 @@ func TestLeaseOf(t *testing.T) {
 		}
 		if other := tensor(t, openBytes(t, file, nil), "x"); l.Of(other) != other || l.Of(loader.Tensor{}) != (loader.Tensor{}) {
 			t.Error("a tensor of another model has been taken over")
-		}
-	})
-}
-
-// TestAbandonedPanic has a reader panic once the context of the only caller has ended. The process
-// goes on, and the model's log says so.
-func TestAbandonedPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		d := newDistant("far", apr2File(t, nil, three()))
-		m := d.open(t, &loader.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		l, err := m.AcquireContext(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Release()
-		left := make(chan struct{})
-		d.before = func(context.Context) error {
-			cancel(errDeadline)
-			<-left
-			panic(errCallback)
-		}
-		if _, err := tensor(t, l, "q4").Bytes(); !errors.Is(err, errDeadline) {
-			t.Error(err)
-		}
-		close(left)
-		synctest.Wait()
-		if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "model=far tensor=q4") || !strings.Contains(got, errCallback.Error()) {
-			t.Errorf("logged %q", got)
 		}
 	})
 }

@@ -156,11 +156,6 @@ func newModel(path string, files []file, table *shard.Table, from source, o Opti
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),
 		Intact: func(t *layout.Tensor) error { return m.files[t.File].intact() },
-		Enter:  m.gate.again,
-		Leave:  m.leave,
-		Panicked: func(t *layout.Tensor, v any) {
-			m.log(slog.LevelError, "callback panicked after its caller had left", "tensor", mmapio.String(t.Name), "panic", v)
-		},
 	})
 	return m
 }

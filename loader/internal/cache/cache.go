@@ -4,23 +4,23 @@ package cache
 import (
 	"container/list"
 	"context"
-	"errors"
 	"sync"
 
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/flight"
 )
 
 // Cache holds buffers up to a budget of bytes. The least recently used go first, never one that
-// is pinned or being filled. However many goroutines ask for an entry, one fills it.
+// is pinned. However many goroutines ask for an entry, one fills it.
 //
 // Eviction only forgets: a slice that a caller still holds stays valid.
 type Cache struct {
-	opts Options
+	opts  Options
+	fills flight.Group[Key, Buffer]
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	recent  list.List // of *entry, most recently used first; only filled ones
+	recent  list.List // of *entry, most recently used first
 	count   Counters
 }
 
@@ -29,10 +29,6 @@ type Options struct {
 	Budget int64 // in bytes
 	// Intact returns why the bytes read for a tensor cannot be trusted, or nil.
 	Intact func(*layout.Tensor) error
-	// Enter holds the model open for a fill that may outlast its caller, and Leave ends that.
-	Enter, Leave func()
-	// Panicked hears the value that a fill has panicked with, if the caller that began it has left.
-	Panicked func(*layout.Tensor, any)
 }
 
 // Counters tell what the cache holds and has done.
@@ -80,14 +76,10 @@ type Pins struct {
 }
 
 type entry struct {
-	key    Key
-	done   chan struct{} // closed once buf or err is there
-	buf    Buffer
-	err    error
-	pins   int
-	at     *list.Element // nil while it is not in recent
-	asking int           // callers that wait for done
-	cancel func()        // ends a fill that nobody waits for, or nil
+	key  Key
+	buf  Buffer
+	pins int
+	at   *list.Element // in recent
 }
 
 // Init makes the cache ready for use.
@@ -96,63 +88,45 @@ func (c *Cache) Init(opts Options) {
 	c.entries = make(map[Key]*entry)
 }
 
-// Get returns the entry's buffer and pins it. An absent entry is filled by fill, whose context
-// ends once every caller that waits for it has left. A caller leaves when ctx ends.
+// Get returns the entry's buffer and pins it. An absent entry is filled by fill, under ctx, or by another caller's fill
+// meanwhile: see [flight.Group].
 func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context) (Buffer, error)) (Buffer, error) {
-	var filler parallel.Group
+	if b, ok := c.Peek(key, pins); ok {
+		return b, nil
+	}
+	mine := false
+	b, err := c.fills.Do(ctx, key, func(ctx context.Context) (Buffer, error) {
+		mine = true
+		if b, ok := c.Peek(key, pins); ok { // since the caller has looked
+			return b, nil
+		}
+		b, err := fill(ctx)
+		if err == nil {
+			err = c.opts.Intact(key.Tensor)
+		}
+		if err != nil {
+			return Buffer{}, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.count.Fills++
+		c.count.Filled += b.Size()
+		c.keep(key, b, pins)
+		return b, nil
+	})
+	if err != nil || mine {
+		return b, err
+	}
 	c.mu.Lock()
-	e, ok := c.entries[key]
-	if ok {
-		c.use(e)
-	} else {
-		e = &entry{key: key, done: make(chan struct{})}
-		c.entries[key] = e
+	defer c.mu.Unlock()
+	c.count.Hits++
+	if e, ok := c.entries[key]; ok {
+		return c.use(e, pins), nil
 	}
-	c.pin(e, pins)
-	e.asking++
-	switch {
-	case ok:
-		c.mu.Unlock()
-	case ctx.Done() == nil:
-		c.mu.Unlock()
-		c.fill(ctx, e, fill)
-	default:
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		e.cancel = cancel
-		c.mu.Unlock()
-		c.opts.Enter()
-		filler.Go(func() error {
-			defer c.opts.Leave()
-			defer cancel()
-			c.fill(ctx, e, fill)
-			return nil
-		})
+	if pins != nil { // it was forgotten before this caller could pin it
+		c.keep(key, b, pins)
 	}
-	select {
-	case <-e.done:
-		filler.Wait()     // panics if the fill has
-		if e.err != nil { // a lease that tries again and again must not gather what failed
-			c.leave(e, pins)
-		}
-		return e.buf, e.err
-	case <-ctx.Done():
-		c.leave(e, pins)
-		if !ok {
-			go c.outlive(e, &filler)
-		}
-		return Buffer{}, context.Cause(ctx)
-	}
-}
-
-// outlive waits for the fill of e in place of the caller that began it. A panic of the fill has no
-// goroutine to go on in.
-func (c *Cache) outlive(e *entry, filler *parallel.Group) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.opts.Panicked(e.key.Tensor, v)
-		}
-	}()
-	filler.Wait()
+	return b, nil
 }
 
 // Peek returns the entry's buffer and pins it, if it is there.
@@ -160,73 +134,31 @@ func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
-	if !ok || e.at == nil {
+	if !ok {
 		return Buffer{}, false
 	}
-	c.use(e)
-	c.pin(e, pins)
-	return e.buf, true
-}
-
-// use counts a hit.
-func (c *Cache) use(e *entry) {
 	c.count.Hits++
-	if e.at != nil {
-		c.recent.MoveToFront(e.at)
-	}
+	return c.use(e, pins), true
 }
 
-var errFillPanicked = errors.New("another goroutine panicked while expanding the tensor")
-
-// fill makes e's buffer and lets everybody who waits for it go on, whatever happens.
-func (c *Cache) fill(ctx context.Context, e *entry, fill func(context.Context) (Buffer, error)) {
-	e.err = errFillPanicked // unless fill returns
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		defer close(e.done)
-		switch {
-		case c.entries[e.key] != e: // nobody waits for it any more
-		case e.err != nil:
-			e.buf = Buffer{}
-			delete(c.entries, e.key)
-		default:
-			c.keep(e)
-		}
-	}()
-	buf, err := fill(ctx)
-	if err == nil {
-		err = c.opts.Intact(e.key.Tensor)
-	}
-	e.buf, e.err = buf, err
+// use pins an entry that is asked for, and returns its buffer.
+func (c *Cache) use(e *entry, pins *Pins) Buffer {
+	c.recent.MoveToFront(e.at)
+	c.pin(e, pins)
+	return e.buf
 }
 
-func (c *Cache) keep(e *entry) {
-	c.count.Fills++
-	c.count.Filled += e.buf.Size()
-	c.count.Used += int64(e.buf.Size())
+// keep makes b the entry of key, which has none, and pins it.
+func (c *Cache) keep(key Key, b Buffer, pins *Pins) {
+	e := &entry{key: key, buf: b}
 	e.at = c.recent.PushFront(e)
-	if e.pins == 0 && int64(e.buf.Size()) > c.opts.Budget {
+	c.entries[key] = e
+	c.count.Used += int64(b.Size())
+	c.pin(e, pins)
+	if e.pins == 0 && int64(b.Size()) > c.opts.Budget {
 		c.forget(e) // rather than all others, and then it too
 	}
 	c.evict()
-}
-
-// leave stops waiting for e. The last one to leave ends the fill.
-func (c *Cache) leave(e *entry, pins *Pins) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if pins != nil {
-		if _, ok := pins.entries[e]; ok {
-			delete(pins.entries, e)
-			e.pins--
-		}
-	}
-	e.asking--
-	if e.asking == 0 && e.cancel != nil && e.at == nil && c.entries[e.key] == e {
-		delete(c.entries, e.key) // for others to begin anew
-		e.cancel()
-	}
 }
 
 // evict forgets entries until the budget is kept or only pinned ones are left.
@@ -253,7 +185,7 @@ func (c *Cache) Drop(t *layout.Tensor, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range kinds {
-		if e, ok := c.entries[Key{t, kind}]; ok && e.at != nil && e.pins == 0 {
+		if e, ok := c.entries[Key{t, kind}]; ok && e.pins == 0 {
 			c.forget(e)
 		}
 	}
@@ -293,7 +225,7 @@ func (c *Cache) Forget(key Key, pins *Pins) {
 		return
 	}
 	delete(pins.entries, e)
-	if e.pins--; e.pins == 0 && e.at != nil {
+	if e.pins--; e.pins == 0 {
 		c.forget(e)
 	}
 }

@@ -3,11 +3,11 @@ package cache
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -15,7 +15,7 @@ import (
 // cacheOf makes a cache and the keys of n tensors.
 func cacheOf(budget int64, n int) (*Cache, []Key) {
 	c := &Cache{}
-	c.Init(Options{Budget: budget, Intact: func(*layout.Tensor) error { return nil }, Enter: func() {}, Leave: func() {}})
+	c.Init(Options{Budget: budget, Intact: func(*layout.Tensor) error { return nil }})
 	keys := make([]Key, n)
 	for i := range keys {
 		keys[i] = Key{Tensor: &layout.Tensor{}}
@@ -138,68 +138,93 @@ func TestCachePins(t *testing.T) {
 	}
 }
 
-// together has one goroutine fill an entry, and waiters more ask for it meanwhile. got
-// hears what each of them is answered.
-func together(c *Cache, key Key, waiters int, fill func(context.Context) (Buffer, error), got func(b Buffer, err error)) {
-	var wg sync.WaitGroup
-	filling := make(chan struct{})
-	wg.Go(func() {
-		defer func() { recover() }() // fill may panic
-		got(c.Get(context.Background(), key, nil, func(ctx context.Context) (Buffer, error) {
-			close(filling)
-			for c.Counters().Hits < uint64(waiters) { // every one is counted before it waits
-				runtime.Gosched()
-			}
-			return fill(ctx)
-		}))
+// together has one goroutine fill an entry, and waiters more ask for it meanwhile, whose fill is again. It counts
+// the waiters that have what want accepts.
+func together(t *testing.T, c *Cache, key Key, waiters int, fill, again func(context.Context) (Buffer, error), want func(Buffer, error) bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		filling := make(chan struct{})
+		go func() {
+			defer func() { recover() }() // fill may panic
+			c.Get(t.Context(), key, nil, func(ctx context.Context) (Buffer, error) { <-filling; return fill(ctx) })
+		}()
+		synctest.Wait()
+		var wanted atomic.Int32
+		for range waiters {
+			go func() {
+				if want(c.Get(t.Context(), key, nil, again)) {
+					wanted.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		close(filling)
+		synctest.Wait()
+		if n := int(wanted.Load()); n != waiters {
+			t.Errorf("%d of %d callers that waited have what they should", n, waiters)
+		}
 	})
-	<-filling
-	for range waiters {
-		wg.Go(func() {
-			got(c.Get(context.Background(), key, nil, func(context.Context) (Buffer, error) { panic("filled twice") }))
-		})
-	}
-	wg.Wait()
 }
+
+func twice(context.Context) (Buffer, error) { panic("filled twice") }
 
 func TestCacheFillsOnce(t *testing.T) {
 	c, keys := cacheOf(100, 1)
 	want := make([]byte, 10)
-	var answers atomic.Int32
-	together(c, keys[0], 50, func(context.Context) (Buffer, error) { return Buffer{Bytes: want}, nil }, func(b Buffer, err error) {
-		answers.Add(1)
-		if err != nil || &b.Bytes[0] != &want[0] {
-			t.Errorf("another buffer, %v", err)
-		}
+	together(t, c, keys[0], 50, func(context.Context) (Buffer, error) { return Buffer{Bytes: want}, nil }, twice, func(b Buffer, err error) bool {
+		return err == nil && &b.Bytes[0] == &want[0]
 	})
-	if answers.Load() != 51 || c.count.Fills != 1 || c.count.Hits != 50 || c.count.Filled != 10 {
-		t.Errorf("%d answers, %+v", answers.Load(), c.Counters())
+	if c.count.Fills != 1 || c.count.Hits != 50 || c.count.Filled != 10 {
+		t.Errorf("%+v", c.Counters())
 	}
 }
 
 func TestCacheFailureReachesWaiters(t *testing.T) {
+	c, keys := cacheOf(100, 1)
 	sorry := errors.New("sorry")
-	tests := []struct {
-		name    string
-		fill    func(context.Context) (Buffer, error)
-		want    error
-		answers int32
-	}{
-		{"error", func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, sorry, 21},
-		{"panic", func(context.Context) (Buffer, error) { panic("sorry") }, errFillPanicked, 20}, // it goes on in whom it happened to
+	together(t, c, keys[0], 20, func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, twice, func(b Buffer, err error) bool {
+		return err == sorry && b.Bytes == nil
+	})
+	if len(c.entries) != 0 || c.count != (Counters{}) {
+		t.Errorf("%+v", c.Counters())
 	}
-	for _, tt := range tests {
-		c, keys := cacheOf(100, 1)
-		var answers atomic.Int32
-		together(c, keys[0], 20, tt.fill, func(b Buffer, err error) {
-			answers.Add(1)
-			if err != tt.want || b.Bytes != nil {
-				t.Errorf("%s: %v, %v", tt.name, b, err)
-			}
-		})
-		if answers.Load() != tt.answers || len(c.entries) != 0 || c.count.Used != 0 {
-			t.Errorf("%s: %d answers, %+v", tt.name, answers.Load(), c.Counters())
+}
+
+// TestCachePanicOfOne: a caller that waits for a fill that panics fills itself, and the others have its buffer.
+func TestCachePanicOfOne(t *testing.T) {
+	c, keys := cacheOf(100, 1)
+	together(t, c, keys[0], 20, func(context.Context) (Buffer, error) { panic("sorry") }, fillBytes(10), func(b Buffer, err error) bool {
+		return err == nil && len(b.Bytes) == 10
+	})
+	if c.count.Fills != 1 || c.count.Hits != 19 || c.count.Used != 10 {
+		t.Errorf("%+v", c.Counters())
+	}
+}
+
+// TestCachePinsWhatWasForgotten has callers wait for an entry that the budget does not let the filling caller keep. Each
+// pins the same buffer.
+func TestCachePinsWhatWasForgotten(t *testing.T) {
+	c, keys := cacheOf(0, 1)
+	var pins [3]Pins
+	synctest.Test(t, func(t *testing.T) {
+		filling := make(chan struct{})
+		go c.Get(t.Context(), keys[0], nil, func(context.Context) (Buffer, error) { <-filling; return Buffer{Bytes: make([]byte, 10)}, nil })
+		synctest.Wait()
+		for i := range pins {
+			go c.Get(t.Context(), keys[0], &pins[i], twice)
 		}
+		synctest.Wait()
+		close(filling)
+		synctest.Wait()
+	})
+	if e := c.entries[keys[0]]; e == nil || e.pins != 3 || c.count.Used != 10 || c.count.Fills != 1 {
+		t.Errorf("%+v", c.Counters())
+	}
+	for i := range pins {
+		c.Unpin(&pins[i])
+	}
+	if c.count.Used != 0 {
+		t.Errorf("%+v", c.Counters())
 	}
 }
 
