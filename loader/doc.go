@@ -20,14 +20,15 @@
 // A server that swaps models while requests run binds its weights once per model: it looks the
 // tensors up and keeps their slices. A request takes a lease, uses the slices and releases the
 // lease. It finishes on the model that it began with, though that is closed meanwhile. Methods of
-// bound tensors are called through the lease: [Lease.Of].
+// bound tensors work while any lease of the model is held. [Lease.Of] binds them to one, whose
+// context ends them. [Current] swaps models and takes leases of whichever is current.
 //
 // [Model.Done] tells when a closed model is gone. Readers handed to [OpenReaderAt] are the caller's,
 // and may be closed then. [Model.Stats] counts the leases of a model that drains. With
 // [Options].TraceLeases, [Model.HeldLeases] lists who has not released.
 //
-// After Close, every method of the model and of tensors taken from it directly returns
-// [ErrClosed]. Methods of a lease and of its tensors work until its release. Names, shapes and
+// After Close, every method of the model returns [ErrClosed]. Methods of tensors taken from the model work until its last
+// lease is released, those of a lease and of its tensors until its release. Names, shapes and
 // metadata already handed out are memory of their own and stay valid.
 //
 // A tensor that is compressed, packed or not aligned for its type cannot be viewed in place

@@ -23,6 +23,19 @@ func (g *gate) enter() bool {
 	}
 }
 
+// join lets a user in, to a closed gate too while somebody else is inside.
+func (g *gate) join() bool {
+	for {
+		s := g.state.Load()
+		if s == gateClosed {
+			return false
+		}
+		if g.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
 // again adds a user, also to a closed gate. The caller is inside, so nobody has been told that all have left.
 func (g *gate) again() { g.state.Add(1) }
 

@@ -131,6 +131,22 @@ func (m *Model) enter() error {
 	return nil
 }
 
+// join holds the model for the length of a call of one of its tensors, until leave. A closed model takes
+// these calls while a lease of it is held, and is closed to them after the last one.
+func (m *Model) join() bool {
+	if m.gate.enter() {
+		return true
+	}
+	if !m.gate.join() {
+		return false
+	}
+	if m.leases.inside() == 0 {
+		m.leave()
+		return false
+	}
+	return true
+}
+
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()

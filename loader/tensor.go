@@ -206,7 +206,7 @@ func (t Tensor) enter() error {
 		if err := t.lease.enter(); err != nil {
 			return t.wrap(err)
 		}
-	} else if !t.file.model.gate.enter() {
+	} else if !t.file.model.join() {
 		return t.wrap(ErrClosed)
 	}
 	return nil

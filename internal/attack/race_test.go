@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -47,26 +46,38 @@ type server struct {
 	names    []string
 	mapped   bool
 	cache    int64
-	current  atomic.Pointer[serving]
+	current  loader.Current[*serving]
 }
 
-// serving is an open model and what it holds.
+// serving is an open model, its tensors as a server binds them, and what they hold.
 type serving struct {
-	m   *loader.Model
-	all *model
+	m     *loader.Model
+	bound map[string]loader.Tensor
+	all   *model
 }
 
-func (s *server) open(rng *rand.Rand, i int) *serving {
+// swap makes version i the current model.
+func (s *server) swap(rng *rand.Rand, i int) {
+	next := &serving{s.open(rng, i), map[string]loader.Tensor{}, s.versions[i]}
+	for t := range next.m.Tensors() {
+		next.bound[t.Name()] = t
+	}
+	if err := s.current.Swap(next.m, next); err != nil {
+		s.errorf("Swap: %v", err)
+	}
+}
+
+func (s *server) open(rng *rand.Rand, i int) *loader.Model {
 	path, o := s.paths[i], s.versions[i].with(loader.Options{CacheBytes: s.cache, NoMap: !s.mapped})
 	if !s.versions[i].sharded() && rng.IntN(4) == 0 {
 		b := must(os.ReadFile(path))
-		return &serving{must(loader.OpenReaderAt(context.Background(), bytes.NewReader(b), int64(len(b)), o)), s.versions[i]}
+		return must(loader.OpenReaderAt(context.Background(), bytes.NewReader(b), int64(len(b)), o))
 	}
-	return &serving{must(loader.Open(path, o)), s.versions[i]}
+	return must(loader.Open(path, o))
 }
 
 func (s *server) serve(d time.Duration) {
-	s.current.Store(s.open(s.Rand, 0))
+	s.swap(s.Rand, 0)
 	var over atomic.Bool
 	var wg sync.WaitGroup
 	for range 6 {
@@ -80,14 +91,7 @@ func (s *server) serve(d time.Duration) {
 	rng := s.split()
 	wg.Go(func() { // the swapper
 		for !over.Load() {
-			next := s.open(rng, rng.IntN(len(s.versions)))
-			old := s.current.Swap(next)
-			if rng.IntN(2) == 0 {
-				runtime.Gosched()
-			}
-			if err := old.m.Close(); err != nil {
-				s.errorf("Close: %v", err)
-			}
+			s.swap(rng, rng.IntN(len(s.versions)))
 			s.count("swaps", 1)
 			time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
 		}
@@ -95,23 +99,26 @@ func (s *server) serve(d time.Duration) {
 	time.Sleep(d)
 	over.Store(true)
 	ends("a server", wg.Wait)
-	s.current.Load().m.Close()
+	if err := s.current.Close(); err != nil {
+		s.errorf("Close: %v", err)
+	}
+	if left := s.current.Stats(); left.Draining > 0 || left.MappedBytes > 0 || left.HeapBytes > 0 {
+		s.errorf("%d models are not gone: %+v", left.Draining, left)
+	}
 }
 
 // request makes some calls on the current model, with a lease or without.
 func (s *server) request(rng *rand.Rand) {
-	now := s.current.Load()
-	var lease *loader.Lease
-	if rng.IntN(3) > 0 {
-		l, err := now.m.Acquire()
-		if err != nil {
-			if !errors.Is(err, loader.ErrClosed) {
-				s.errorf("Acquire: %v", err)
-			}
-			return
-		}
-		defer l.Release()
-		lease = l
+	now, lease, err := s.current.Acquire(context.Background())
+	if err != nil {
+		s.errorf("Acquire: %v", err)
+		return
+	}
+	if rng.IntN(3) == 0 {
+		lease.Release()
+		lease = nil
+	} else {
+		defer lease.Release()
 	}
 	s.count("requests", 1)
 	for range 1 + rng.IntN(4) {
@@ -120,7 +127,12 @@ func (s *server) request(rng *rand.Rand) {
 			!strings.Contains(call, "Values") && !strings.Contains(call, "ReadAt") && !strings.Contains(call, "Write") {
 			continue // it would look at a view that nothing holds
 		}
-		err := s.callOn(rng, now.m, lease, now.all, t, call)
+		err := error(nil)
+		if lease != nil && rng.IntN(2) == 0 {
+			err = calls[call](&subject{Rand: rng, m: now.m, x: now.bound[t.name], dir: s.dir, all: now.all, want: t})
+		} else {
+			err = s.callOn(rng, now.m, lease, now.all, t, call)
+		}
 		switch {
 		case err == nil:
 			s.count("right", 1)

@@ -1,11 +1,11 @@
 package bind_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/tensormap/tensormap/loader"
@@ -21,12 +21,7 @@ type weights struct {
 	Bias  []float32     `tensor:"embeddings.LayerNorm.bias" shape:"hidden"`
 }
 
-type served struct {
-	model *loader.Model
-	weights
-}
-
-type server struct{ current atomic.Pointer[served] } // swap comes before the first request
+type server struct{ current loader.Current[*weights] } // swap comes before the first request
 
 // swap makes the model at path the one that new requests get.
 func (s *server) swap(path string) error {
@@ -34,41 +29,26 @@ func (s *server) swap(path string) error {
 	if err != nil {
 		return err
 	}
-	next := &served{model: m}
-	if err := bind.Struct(&next.weights, m, nil); err != nil {
+	var w weights
+	if err := bind.Struct(&w, m, nil); err != nil {
 		m.Close()
 		return err // every tensor that is missing or has another shape
 	}
-	if old := s.current.Swap(next); old != nil {
-		old.model.Close() // does not wait: requests under way finish on it
-	}
-	return nil
-}
-
-// acquire takes a lease of the current model: its weights stay until the release.
-func (s *server) acquire() (*served, *loader.Lease, error) {
-	for {
-		m := s.current.Load()
-		lease, err := m.model.Acquire()
-		if err == nil || s.current.Load() == m {
-			return m, lease, err
-		}
-		// m was swapped out and closed in between: take its successor.
-	}
+	return s.current.Swap(m, &w) // does not wait: requests under way finish on the model before
 }
 
 // embed adds the bias to the embedding of a token, in row.
-func (s *server) embed(token uint64, row []float32) error {
-	m, lease, err := s.acquire()
+func (s *server) embed(ctx context.Context, token uint64, row []float32) error {
+	w, lease, err := s.current.Acquire(ctx) // the weights stay until the release
 	if err != nil {
 		return err
 	}
 	defer lease.Release()
-	if err := lease.Of(m.Words).DequantizeRows(row, token, 1); err != nil {
+	if err := w.Words.DequantizeRows(row, token, 1); err != nil {
 		return err
 	}
 	return mmapio.Guard(func() error { // a loop of your own over a view
-		for i, b := range m.Bias {
+		for i, b := range w.Bias {
 			row[i] += b
 		}
 		return nil
@@ -83,7 +63,8 @@ func Example_server() {
 	if err := s.swap(example); err != nil {
 		log.Fatal(err)
 	}
-	old, lease, err := s.acquire()
+	ctx := context.Background()
+	old, lease, err := s.current.Acquire(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,11 +72,10 @@ func Example_server() {
 		log.Fatal(err)
 	}
 	row := make([]float32, len(old.Bias))
-	err = lease.Of(old.Words).DequantizeRows(row, 1, 1) // still works
-	fmt.Println(err, old.model.Stats().Leases)
+	err = old.Words.DequantizeRows(row, 1, 1) // still works
+	fmt.Println(err, s.current.Stats().Draining)
 	lease.Release()
-	<-old.model.Done()
-	fmt.Println(s.embed(1, row), old.model.Stats().MappedBytes)
+	fmt.Println(s.embed(ctx, 1, row), s.current.Stats().Draining)
 	// Output:
 	// <nil> 1
 	// <nil> 0

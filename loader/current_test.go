@@ -1,0 +1,110 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestCurrent swaps models under requests that read bound tensors, without binding them to their leases. All are answered.
+func TestCurrent(t *testing.T) {
+	file := apr2File(t, nil, []content{random("x", layout.Q8_0, 30, 64)})
+	eachWay(t, file, func(t *testing.T, first *loader.Model) {
+		want := slices.Clone(floats(t, tensor(t, first, "x")))
+		var current loader.Current[loader.Tensor]
+		if _, _, err := current.Acquire(t.Context()); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("Acquire of nothing: %v", err)
+		}
+		if s := current.Stats(); !s.Closed || s.Tensors != 0 || s.Draining != 0 {
+			t.Errorf("of nothing: %+v", s)
+		}
+		swap := func(m *loader.Model) {
+			if err := current.Swap(m, tensor(t, m, "x")); err != nil {
+				t.Error(err)
+			}
+		}
+		swap(first)
+		var over atomic.Bool
+		var requests atomic.Uint64
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				row := make([]float32, 64)
+				for !over.Load() {
+					x, lease, err := current.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := x.DequantizeRows(row, 7, 1); err != nil || row[5] != want[7*64+5] {
+						t.Errorf("%v, %v instead of %v", err, row[5], want[7*64+5])
+					}
+					if _, err := x.Float32s(); err != nil {
+						t.Error(err)
+					}
+					lease.Release()
+					requests.Add(1)
+				}
+			})
+		}
+		var swaps uint64
+		for ; swaps < 50 || requests.Load() < 50; swaps++ {
+			swap(openBytes(t, file, nil))
+		}
+		over.Store(true)
+		wg.Wait()
+
+		_, lease, err := current.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := current.Stats()
+		if before.Tensors != 1 || before.Closed || before.Leases != 1 || before.Draining != 0 || before.Hits+before.Expansions < requests.Load() {
+			t.Errorf("after %d requests: %+v", requests.Load(), before)
+		}
+		if err := current.Close(); err != nil {
+			t.Error(err)
+		}
+		if s := current.Stats(); s.Draining != 1 || !s.Closed || s.Leases != 1 || s.Tensors != 0 {
+			t.Errorf("while it drains: %+v", s)
+		}
+		lease.Release()
+		if s := current.Stats(); s.Draining != 0 || s.Leases != 0 || s.MappedBytes+s.HeapBytes != 0 || s.Hits != before.Hits || s.Expansions != before.Expansions {
+			t.Errorf("afterwards: %+v, before %+v", s, before)
+		}
+		if err := current.Close(); err != nil {
+			t.Errorf("Close of nothing: %v", err)
+		}
+	})
+}
+
+// TestCurrentEnds asks for leases with an ended context, and of a model that somebody else has closed.
+func TestCurrentEnds(t *testing.T) {
+	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F32, 4, 4)}), nil)
+	var current loader.Current[struct{}]
+	current.Swap(m, struct{}{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the client has left")
+	cancel(why)
+	if _, l, err := current.Acquire(ctx); err == nil {
+		if _, err = tensor(t, l, "x").Bytes(); !errors.Is(err, why) {
+			t.Errorf("under an ended context: %v", err)
+		}
+		l.Release()
+	} else if !errors.Is(err, why) {
+		t.Error(err)
+	}
+	m.Close()
+	if _, _, err := current.Acquire(t.Context()); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("closed by somebody else: %v", err)
+	}
+	if err := current.Close(); err != nil {
+		t.Error(err)
+	}
+}
