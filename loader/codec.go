@@ -83,7 +83,7 @@ func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n
 // inMemory returns n bytes of the elements from byte off on if the mapping or the cache holds them.
 func (t Tensor) inMemory(off, n uint64) (b []byte, ok bool, err error) {
 	if t.inPlace() {
-		b, err = t.file.content.Slice(t.desc.Offset+off, n)
+		b, err = t.file.content.SliceContext(t.ctx(), t.desc.Offset+off, n)
 		return b, err == nil, err
 	}
 	if b, ok, err = t.cached(); ok {
@@ -111,7 +111,7 @@ func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], f
 		// Steps after the first begin at a block.
 		dst := to.Room(first, min(end-first, step-first%step))
 		off, size := c.Span(first, uint64(len(dst)))
-		err := t.file.readContent(buf[:size], t.desc.Offset+off)
+		err := t.file.readContent(t.ctx(), buf[:size], t.desc.Offset+off)
 		if err == nil {
 			err = c.Expand(dst, buf[:size], first, dequant.AllCores)
 		}

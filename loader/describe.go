@@ -16,13 +16,13 @@ func (m *Model) Summary() ([]layout.Fact, error) { return holding(m, summary) }
 func (l *Lease) Summary() ([]layout.Fact, error) { return holding(l, summary) }
 
 func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
-	f := m.files[0].during(ctx)
+	f := &m.files[0]
 	s, ok := f.layout.(layout.Summarizer)
 	if !ok {
 		return nil, nil
 	}
 	err = mmapio.Guard(func() error {
-		facts, err = s.Summary(f.mapping)
+		facts, err = s.Summary(f.input(ctx))
 		return err
 	})
 	return facts, f.Wrap(err)
@@ -36,13 +36,13 @@ func (m *Model) Graph() (*layout.Graph, error) { return holding(m, graph) }
 func (l *Lease) Graph() (*layout.Graph, error) { return holding(l, graph) }
 
 func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
-	f := m.files[0].during(ctx)
+	f := &m.files[0]
 	g, ok := f.layout.(layout.Grapher)
 	if !ok {
 		return nil, f.Wrap(fmt.Errorf("%w: %v files hold no graph that this reads", ErrUnsupported, f.index.Format))
 	}
 	err = mmapio.Guard(func() error {
-		graph, err = g.Graph(f.mapping)
+		graph, err = g.Graph(f.input(ctx))
 		return err
 	})
 	return graph, f.Wrap(err)

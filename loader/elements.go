@@ -32,7 +32,7 @@ func (t Tensor) bytes() ([]byte, error) {
 		return nil, t.wrap(err)
 	}
 	if t.ZeroCopy() {
-		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
+		b, err := t.file.content.SliceContext(t.ctx(), t.desc.Offset, t.desc.Stored)
 		return b, t.wrap(err)
 	}
 	b, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
@@ -56,7 +56,7 @@ func (t Tensor) keptBy(ctx context.Context, pins *cache.Pins, kind cache.Kind, f
 		l := m.brief(ctx)
 		defer l.Release()
 		begun := time.Now()
-		b, err := fill(Tensor{t.desc, t.file.during(ctx), l, t.weight})
+		b, err := fill(Tensor{t.desc, t.file, l, t.weight})
 		if expanded := m.opts.Hooks.Expanded; expanded != nil {
 			expanded(t.Name(), b.Size(), time.Since(begun), err)
 		}
@@ -109,7 +109,7 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 	case layout.Protobuf, layout.Swapped:
 		b, err = t.copyPacked()
 	default:
-		b.Bytes, err = t.file.content.Copy(t.desc.Offset, t.desc.Stored)
+		b.Bytes, err = t.file.content.Copy(t.ctx(), t.desc.Offset, t.desc.Stored)
 	}
 	return b, err
 }
@@ -118,7 +118,7 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 // of the caller's only claims to have are fetched first.
 func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 	if t.file.access() == fromAfar {
-		stored, err := t.file.content.Copy(t.desc.Offset, t.desc.Stored)
+		stored, err := t.file.content.Copy(t.ctx(), t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return cache.Buffer{}, err
 		}
@@ -128,7 +128,7 @@ func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 		return cache.Buffer{}, err
 	}
 	err = mmapio.Guard(func() error {
-		b, err = t.unpack(t.file.content)
+		b, err = t.unpack(bound{t.file.content, t.ctx()})
 		return err
 	})
 	return b, err
@@ -212,7 +212,7 @@ func (t Tensor) hold() (held Tensor, release func(), err error) {
 // readAt fills dst with the bytes of the elements from off on, however they are stored.
 func (t Tensor) readAt(dst []byte, off uint64) error {
 	if t.inPlace() {
-		return t.file.readContent(dst, t.desc.Offset+off)
+		return t.file.readContent(t.ctx(), dst, t.desc.Offset+off)
 	}
 	if err := t.readable(); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 		copy(dst, b[off:])
 		return nil
 	case t.desc.Encoding == layout.Raw:
-		return t.file.readContent(dst, t.desc.Offset+off)
+		return t.file.readContent(t.ctx(), dst, t.desc.Offset+off)
 	}
 	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
 }
@@ -252,7 +252,7 @@ func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 		b.Bytes, err = t.blocks().Decode(stored)
 		return b, err
 	case layout.Protobuf, layout.Swapped:
-		return t.unpack(&fetched{t.file.content, t.desc.Offset, stored})
+		return t.unpack(&fetched{bound{t.file.content, t.ctx()}, t.desc.Offset, stored})
 	}
 	return cache.Buffer{Bytes: stored}, nil
 }
@@ -276,10 +276,10 @@ func (t Tensor) present() (sure bool, err error) {
 		return false, nil
 	}
 	if t.file.content.Fills() { // the size of its file is a promise
-		err := t.file.content.Verify(t.desc.Offset, t.desc.Stored)
+		err := t.file.content.Verify(t.ctx(), t.desc.Offset, t.desc.Stored)
 		return err == nil && t.file.content.Fills(), err
 	}
-	sure, err = t.file.content.Probe(t.desc.Offset, t.desc.Stored)
+	sure, err = t.file.content.Probe(t.ctx(), t.desc.Offset, t.desc.Stored)
 	if err == nil && compressed {
 		err = mmapio.Guard(t.blocks().Walk)
 	}

@@ -72,37 +72,22 @@ func (f *file) access() access {
 func (f *file) wantsLargeReads() bool { return f.access() == fromAfar || f.unsealed != nil }
 
 // readFull fills dst with the file's bytes at off, as they are stored.
-func (f *file) readFull(dst []byte, off uint64) error {
-	return mmapio.ReadFull(context.Background(), f.mapping, dst, off)
+func (f *file) readFull(ctx context.Context, dst []byte, off uint64) error {
+	return mmapio.ReadFull(ctx, f.mapping, dst, off)
 }
 
 // readContent fills dst with bytes of tensors at off, decrypted if they are encrypted.
-func (f *file) readContent(dst []byte, off uint64) error {
-	return mmapio.ReadFull(context.Background(), f.content, dst, off)
+func (f *file) readContent(ctx context.Context, dst []byte, off uint64) error {
+	return mmapio.ReadFull(ctx, f.content, dst, off)
 }
 
 // view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.
-func (f *file) view(buf func() []byte, off, n uint64) ([]byte, error) {
+func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
 	if f.mapping.Aliased() {
-		return f.mapping.Slice(off, n)
+		return f.mapping.SliceContext(ctx, off, n)
 	}
 	b := buf()[:n]
-	return b, f.readFull(b, off)
-}
-
-// during returns f with reads that end with ctx. It returns f itself if ctx cannot end, or if no reader
-// of the caller's brings the bytes.
-func (f *file) during(ctx context.Context) *file {
-	if f.reader == nil || ctx.Done() == nil {
-		return f
-	}
-	bound := *f
-	bound.mapping = f.mapping.During(ctx)
-	if f.packed != nil {
-		bound.packed = f.packed.during(ctx)
-	}
-	bound.showContent()
-	return &bound
+	return b, f.readFull(ctx, b, off)
 }
 
 // of returns the file to read a tensor from.
@@ -124,13 +109,16 @@ func (f *file) afar() *file {
 // waits reports whether touching the file's bytes may wait for a network.
 func (f *file) waits() bool { return f.access() == fromAfar || f.mapping.Fills() }
 
+// input returns the file for a decoder, whose reads end with ctx.
+func (f *file) input(ctx context.Context) layout.Input { return bound{f.mapping, ctx} }
+
 // present checks that the file has not shrunk since it was opened.
-func (f *file) present() error {
+func (f *file) present(ctx context.Context) error {
 	size := f.mapping.Size()
 	if size == 0 {
 		return nil
 	}
-	_, err := f.mapping.Probe(size-1, 1)
+	_, err := f.mapping.Probe(ctx, size-1, 1)
 	return err
 }
 
@@ -175,16 +163,15 @@ func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) erro
 		}
 		return v.ReadVector(ctx, bufs, int64(off))
 	}
-	f = f.during(ctx)
 	if f.unsealed != nil {
-		return f.fillSealed(buffers, off)
+		return f.fillSealed(ctx, buffers, off)
 	}
 	for _, p := range buffers {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		off += p.Gap
-		if err := f.readFull(p.B, off); err != nil {
+		if err := f.readFull(ctx, p.B, off); err != nil {
 			return err
 		}
 		off += uint64(len(p.B))

@@ -42,7 +42,7 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	size := e.opened.Size()
 	s := &stored{
 		path:   e.Name(),
-		index:  mmapio.FromReaderAt(input{e.Name(), f}, size),
+		index:  bound{mmapio.FromReaderAt(input{e.Name(), f}, size), context.Background()},
 		done:   func() { f.Close() },
 		origin: origin{e.opened, e.stat},
 	}

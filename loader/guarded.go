@@ -112,7 +112,7 @@ func KeepVerified(ctx context.Context, name string, r VerifiedKeeper, size uint6
 
 func keepVerified(ctx context.Context, path, name string, r VerifiedKeeper, size uint64, by Trust) (*layout.Digests, error) {
 	r.KeepVerified(ctx, nil)
-	d, err := by.Digests(name, mmapio.FromReaderAt(input{path, r}, int64(size)).During(ctx))
+	d, err := by.Digests(name, bound{mmapio.FromReaderAt(input{path, r}, int64(size)), ctx})
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +134,11 @@ func (v *verification) guard(s *stored, private bool) error {
 	case private && !s.data.Aliased():
 		v.chunks = verified.NewChunks(v.File, private)
 		s.data = v.reading(s.data)
-		s.index = v.reading(s.index.(*mmapio.Mapping))
+		index := s.index.(bound)
+		s.index = bound{v.reading(index.Mapping), index.ctx}
 		return nil
 	}
-	if index := s.index.(*mmapio.Mapping); index != s.data {
+	if index := s.index.(bound); index.Mapping != s.data {
 		index.Check(v.checking(index.Unchecked))
 	}
 	if !private {
@@ -151,7 +152,7 @@ func (v *verification) guard(s *stored, private bool) error {
 func (v *verification) guardReader(s *stored, private bool) error {
 	v.Afar = true
 	r := v.reader(input{s.path, s.reader})
-	read := mmapio.FromReaderAt(r, int64(s.data.Size())).During(s.data.Context())
+	read := mmapio.FromReaderAt(r, int64(s.data.Size()))
 	if s.data.Fills() && !private {
 		s.data.Otherwise(r)
 		s.data.Check(v.bringing(s.data.Unchecked))
@@ -159,7 +160,7 @@ func (v *verification) guardReader(s *stored, private bool) error {
 		return nil
 	}
 	err := s.data.Close()
-	s.index = read.During(s.index.(*mmapio.Mapping).Context())
+	s.index = bound{read, s.index.(bound).ctx}
 	s.data, s.packed = read, nil
 	return err
 }
@@ -206,16 +207,16 @@ func (v *verification) copied(s *stored) error {
 		own.Close()
 		return err
 	}
-	own.Check(v.checking(func(_ context.Context, off, n uint64, f func(b []byte)) error {
+	own.Check(v.checking(func(ctx context.Context, off, n uint64, f func(b []byte)) error {
 		own := memory[off:][:n]
-		if _, err := shared.ReadAt(own, int64(off)); err != nil {
+		if _, err := shared.ReadAtContext(ctx, own, int64(off)); err != nil {
 			return err
 		}
 		f(own)
 		return nil
 	}))
-	if s.index == layout.Input(shared) {
-		s.index = own
+	if index := s.index.(bound); index.Mapping == shared {
+		s.index = bound{own, index.ctx}
 	}
 	s.data = own
 	return nil

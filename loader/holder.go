@@ -9,7 +9,7 @@ type holder interface {
 	leave()
 }
 
-func (m *Model) hold() (*Model, context.Context, error) { return m, context.Background(), m.enter() }
+func (m *Model) hold() (*Model, context.Context, error) { return m, m.from.life(), m.enter() }
 
 func (l *Lease) hold() (*Model, context.Context, error) {
 	if err := l.enter(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,9 +29,6 @@ type Lease struct {
 
 	ctx  context.Context // of the calls through it
 	stop func()          // called at its end, or nil
-
-	mu    sync.Mutex
-	files map[int]*file // the model's with reads that end with ctx, of those that were asked for
 }
 
 // Acquire takes a lease, or returns ErrClosed. Every lease must be released.
@@ -50,7 +46,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 		m.leave()
 		return nil, m.closedError()
 	}
-	l := &Lease{model: m, ctx: ctx}
+	l := &Lease{model: m, ctx: m.from.life()}
 	m.trace(l)
 	if ctx.Done() != nil {
 		l.ctx, l.stop = m.from.until(ctx)
@@ -68,25 +64,6 @@ func (m *Model) trace(l *Lease) {
 	}
 	callers := make([]uintptr, 32)
 	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
-}
-
-// file returns the model's file at a position, with reads that end with the context of l.
-func (l *Lease) file(i int) *file {
-	f := &l.model.files[i]
-	if f.reader == nil || l.ctx.Done() == nil {
-		return f
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	bound, ok := l.files[i]
-	if !ok {
-		if l.files == nil {
-			l.files = make(map[int]*file)
-		}
-		bound = f.during(l.ctx)
-		l.files[i] = bound
-	}
-	return bound
 }
 
 // brief returns a lease for the length of one call under ctx, whose caller has entered.

@@ -50,7 +50,7 @@ func (m *Model) parseMetadata(ctx context.Context) *metadata {
 // parseMetadata returns the metadata of the file alone.
 func (f *file) parseMetadata(ctx context.Context) *metadata {
 	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
-		if md.keys, err = f.layout.Metadata(f.during(ctx).headFirst()); err != nil {
+		if md.keys, err = f.layout.Metadata(f.headFirst(ctx)); err != nil {
 			return err
 		}
 		return md.setScales(f.layout)
@@ -59,11 +59,11 @@ func (f *file) parseMetadata(ctx context.Context) *metadata {
 
 // headFirst returns what to parse metadata from. The copy of a head that was verified comes before
 // the file itself.
-func (f *file) headFirst() layout.Input {
+func (f *file) headFirst(ctx context.Context) layout.Input {
 	if f.head == nil {
-		return f.mapping
+		return f.input(ctx)
 	}
-	return &fetched{f.mapping, 0, f.head}
+	return &fetched{f.input(ctx), 0, f.head}
 }
 
 // scale returns the scale that metadata gives one of the file's tensors: the file's own, or else

@@ -60,7 +60,9 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 		defer stop()
 		ctx, stop = joined(ctx, t.ctx())
 		defer stop()
-		t.file = t.file.during(ctx)
+		l := t.file.model.brief(ctx)
+		defer l.Release()
+		t.lease = l
 	}
 	if err := p.multiply(t, xs, n); err != nil {
 		return t.wrap(err)

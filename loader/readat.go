@@ -51,7 +51,7 @@ func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) 
 	}
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	return f.Wrap(f.during(ctx).readFull(p, off))
+	return f.Wrap(f.readFull(ctx, p, off))
 }
 
 // fileAt returns the i-th of Files, which has n bytes at off. The error is ErrRange.

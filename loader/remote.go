@@ -12,7 +12,7 @@ import (
 
 // remote is the source that a reader of the caller's comes from.
 type remote struct {
-	life   context.Context // of all reads but those of opening
+	alive  context.Context // of all reads but those of opening
 	kill   context.CancelCauseFunc
 	beside io.ReaderAt
 	noMap  bool // also what the reader keeps in a file
@@ -23,7 +23,7 @@ type remote struct {
 
 func newRemote(r io.ReaderAt, o Options) *remote {
 	p := &remote{beside: r, noMap: o.NoMap, opened: make(map[*io.Closer]bool)}
-	p.life, p.kill = context.WithCancelCause(context.Background())
+	p.alive, p.kill = context.WithCancelCause(context.Background())
 	return p
 }
 
@@ -32,8 +32,8 @@ func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int
 	if size < 0 {
 		return nil, fmt.Errorf("%s: %w: a size of %d", name, ErrRange, size)
 	}
-	in := mmapio.FromReaderAt(input{name, r}, size).During(p.life)
-	s := &stored{path: name, data: in, index: in.During(ctx), done: func() {}, reader: r}
+	in := mmapio.FromReaderAt(input{name, r}, size)
+	s := &stored{path: name, data: in, index: bound{in, ctx}, done: func() {}, reader: r}
 	b, ok := r.(BackedReaderAt)
 	if !ok || p.noMap || b.Backing() == nil {
 		return s, nil
@@ -49,8 +49,7 @@ func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int
 		data.Close()
 		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", name, ErrRange, data.Size(), size)
 	}
-	s.data, s.packed = data.During(p.life), in
-	s.index = data.During(ctx)
+	s.data, s.packed, s.index = data, in, bound{data, ctx}
 	return s, nil
 }
 
@@ -96,8 +95,10 @@ func (p *remote) own(r io.ReaderAt) (giveUp func()) {
 
 // until returns ctx, ended by end too, and a function to be called afterwards.
 func (p *remote) until(ctx context.Context) (context.Context, func()) {
-	return joined(ctx, p.life)
+	return joined(ctx, p.alive)
 }
+
+func (p *remote) life() context.Context { return p.alive }
 
 func (p *remote) end() { p.kill(ErrClosed) }
 

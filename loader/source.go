@@ -18,6 +18,8 @@ type source interface {
 	open(ctx context.Context, name string, follow bool) (*stored, error)
 	// until returns ctx, ended by end too, and a function to be called afterwards.
 	until(ctx context.Context) (context.Context, func())
+	// life is the context of calls that have none of their own. It ends by end, if reads may wait for ever.
+	life() context.Context
 	// end ends the reads under way that may wait for ever.
 	end()
 	// close lets go of what the source has kept open. The mappings of its files are closed
@@ -69,11 +71,12 @@ func (s *stored) close() {
 type local struct{}
 
 func (local) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+func (local) life() context.Context                               { return context.Background() }
 func (local) end()                                                {}
 
 // opened returns a file whose index is read from its data.
 func opened(path string, mapping *mmapio.Mapping) *stored {
-	return &stored{path: path, data: mapping, index: mapping, done: func() {}, origin: originOf(path, mapping)}
+	return &stored{path: path, data: mapping, index: bound{mapping, context.Background()}, done: func() {}, origin: originOf(path, mapping)}
 }
 
 // memory is the source of a model in memory, which is one file.
@@ -89,6 +92,14 @@ type aloneError struct{ error }
 func (e aloneError) Unwrap() error { return e.error }
 
 func (memory) close() error { return nil }
+
+// bound is a file for a decoder, whose reads end with ctx.
+type bound struct {
+	*mmapio.Mapping
+	ctx context.Context
+}
+
+func (b bound) Slice(off, n uint64) ([]byte, error) { return b.SliceContext(b.ctx, off, n) }
 
 // fetched is a file with the bytes from off on in memory.
 type fetched struct {

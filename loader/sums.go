@@ -2,6 +2,7 @@ package loader
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"hash"
 	"hash/crc32"
@@ -74,7 +75,7 @@ func (r *reading) add(file int, size uint64, covered []span, digest *[sha256.Siz
 
 // run computes the checksums of all pieces and the digests. It calls each for every piece, and each
 // calls sum with the piece's file, to read it.
-func (r *reading) run(workers int, each func(p *piece, sum func(f *file) error) error) error {
+func (r *reading) run(workers int, each func(p *piece, sum func(ctx context.Context, f *file) error) error) error {
 	return parallel.Each(workers, parallel.Range(uint64(len(r.parts))), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
 		for i := range items {
@@ -86,15 +87,15 @@ func (r *reading) run(workers int, each func(p *piece, sum func(f *file) error) 
 	})
 }
 
-func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum func(f *file) error) error) error {
+func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum func(ctx context.Context, f *file) error) error) error {
 	var digest hash.Hash
 	if part.digest != nil {
 		digest = sha256.New()
 	}
 	for i := range r.pieces[part.from:part.to] {
 		p := &r.pieces[part.from+i]
-		err := each(p, func(f *file) error {
-			b, err := f.view(buf, p.off, p.end-p.off)
+		err := each(p, func(ctx context.Context, f *file) error {
+			b, err := f.view(ctx, buf, p.off, p.end-p.off)
 			if err != nil {
 				return err
 			}

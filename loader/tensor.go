@@ -152,11 +152,7 @@ func (t Tensor) stored() error {
 // handle returns the handle of one of m's tensors as it is stored, or of the weight that has it as its codes: w is
 // one more than the weight's position, or 0.
 func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
-	f := &m.files[desc.File]
-	if l != nil {
-		f = l.file(int(desc.File))
-	}
-	return Tensor{desc, f.of(desc), l, w}
+	return Tensor{desc, m.files[desc.File].of(desc), l, w}
 }
 
 // part returns a stored tensor of the same model, through the same lease.
@@ -212,10 +208,10 @@ func (t Tensor) enter() error {
 	return nil
 }
 
-// ctx returns the context of t's lease.
+// ctx returns the context of t's lease, or of its model.
 func (t Tensor) ctx() context.Context {
 	if t.lease == nil {
-		return context.Background()
+		return t.file.model.from.life()
 	}
 	return t.lease.ctx
 }

@@ -135,15 +135,15 @@ func (f *file) revealed() unsealed.Reader {
 }
 
 // fillSealed fills buffers with content from off on. From afar one request fetches all of it.
-func (f *file) fillSealed(buffers []plan.Padded, off uint64) error {
-	err := f.readSealed(buffers, off)
+func (f *file) fillSealed(ctx context.Context, buffers []plan.Padded, off uint64) error {
+	err := f.readSealed(ctx, buffers, off)
 	if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
 		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
 	}
 	return err
 }
 
-func (f *file) readSealed(buffers []plan.Padded, off uint64) error {
+func (f *file) readSealed(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	r := f.revealed()
 	if r.Whole {
 		n := uint64(0)
@@ -151,7 +151,7 @@ func (f *file) readSealed(buffers []plan.Padded, off uint64) error {
 			n += p.Gap + uint64(len(p.B))
 		}
 		var err error
-		if r, err = r.Fetch(off, n); err != nil {
+		if r, err = r.Fetch(ctx, off, n); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (f *file) readSealed(buffers []plan.Padded, off uint64) error {
 		if len(p.B) == 0 {
 			continue
 		}
-		if n, err := r.ReadAt(p.B, int64(off)); n < len(p.B) {
+		if n, err := r.ReadAtContext(ctx, p.B, int64(off)); n < len(p.B) {
 			return err
 		}
 		off += uint64(len(p.B))

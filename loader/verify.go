@@ -87,7 +87,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	defer l.Release()
 	v := verifier{lease: l, ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
-		v.files = append(v.files, m.files[i].during(ctx))
+		v.files = append(v.files, &m.files[i])
 	}
 	if f := &m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); f.access() != inPlace || f.waits() {
@@ -113,7 +113,7 @@ type verifier struct {
 	ctx      context.Context
 	lease    *Lease // under ctx, of the tensors to expand
 	model    *Model
-	files    []*file           // the model's, whose reads end with ctx
+	files    []*file
 	progress parallel.Progress // in bytes to read
 	workers  int
 	report   Report
@@ -198,7 +198,7 @@ func (v *verifier) file(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
 	}
-	if err := f.present(); err != nil {
+	if err := f.present(v.ctx); err != nil {
 		return err
 	}
 	if err := f.changed(); err != nil {
@@ -209,7 +209,7 @@ func (v *verifier) file(i int, f *file) error {
 	}
 	v.check("bounds", "overlaps", "alignment")
 	err := mmapio.Guard(func() error {
-		for _, finding := range f.audit() {
+		for _, finding := range f.audit(v.ctx) {
 			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
 			if unchecked && (f.verification != nil && finding.Field == "flags" || f.unsealed != nil && finding.Field == "encryption") {
 				continue // for they are
@@ -226,12 +226,12 @@ func (v *verifier) file(i int, f *file) error {
 }
 
 // audit makes the audit of the file's format, with its metadata if they have been parsed.
-func (f *file) audit() []layout.Finding {
+func (f *file) audit(ctx context.Context) []layout.Finding {
 	a, ok := f.layout.(layout.ParsedAuditor)
 	if md := f.metadata.done.Load(); ok && md != nil && md.err == nil {
-		return a.AuditParsed(f.mapping, md.keys)
+		return a.AuditParsed(f.input(ctx), md.keys)
 	}
-	return f.layout.Audit(f.mapping)
+	return f.layout.Audit(f.input(ctx))
 }
 
 // tensors returns the tensors of an encoding in the order in which they are stored.
@@ -269,7 +269,7 @@ func (v *verifier) unseal() error {
 		for off := uint64(0); off < t.desc.Stored; {
 			n := min(t.desc.Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
-			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file.readContent(buf, t.desc.Offset+off) }))
+			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file.readContent(v.ctx, buf, t.desc.Offset+off) }))
 			if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
 				v.findIn(t, *wrong.FormatError)
 				break
@@ -342,7 +342,7 @@ func (v *verifier) quantized() error {
 
 // stated collects the checksums that a file states, of itself or of shards.
 func (v *verifier) stated(i int, f *file) error {
-	sums, err := f.layout.Checksums(f.mapping)
+	sums, err := f.layout.Checksums(f.input(v.ctx))
 	if err != nil {
 		return err
 	}
@@ -389,11 +389,11 @@ func (v *verifier) plan() {
 
 // read computes all checksums, on all workers.
 func (v *verifier) read() error {
-	return v.reading.run(v.workers, func(p *piece, sum func(f *file) error) error {
+	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
 		f := v.files[p.file]
 		err := context.Cause(v.ctx)
 		if err == nil {
-			err = mmapio.Guard(func() error { return sum(f) })
+			err = mmapio.Guard(func() error { return sum(v.ctx, f) })
 		}
 		if err != nil {
 			return &fileError{f.path, err}

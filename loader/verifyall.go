@@ -34,7 +34,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err := o.guard(ctx, s); err != nil {
 		return err
 	}
-	return inFile(path, s.data.During(ctx).Verify(0, s.data.Size()))
+	return inFile(path, s.data.Verify(ctx, 0, s.data.Size()))
 }
 
 // VerifyAll compares every byte of the model with Options.Trust now, rather than when it is first
@@ -66,9 +66,9 @@ func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			f := m.files[chunks[k].file].during(ctx)
+			f := &m.files[chunks[k].file]
 			off, n := f.verification.Digests().Span(uint64(chunks[k].i))
-			if err := mmapio.Guard(func() error { return f.verifyRange(off, n) }); err != nil {
+			if err := mmapio.Guard(func() error { return f.verifyRange(ctx, off, n) }); err != nil {
 				return f.Wrap(m.tensorAt(err, uint32(chunks[k].file)))
 			}
 			p.Add(n)
@@ -78,11 +78,11 @@ func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)
 }
 
 // verifyRange makes sure that n bytes at off are the trusted ones.
-func (f *file) verifyRange(off, n uint64) error {
+func (f *file) verifyRange(ctx context.Context, off, n uint64) error {
 	if f.mapping.Aliased() || f.verification.chunks == nil {
-		return f.mapping.Verify(off, n)
+		return f.mapping.Verify(ctx, off, n)
 	}
-	_, err := f.mapping.Copy(off, n)
+	_, err := f.mapping.Copy(ctx, off, n)
 	return err
 }
 

@@ -297,7 +297,7 @@ func (l *incoming) Room(at, n uint64) ([]byte, error) {
 			if t.file.access() == fromAfar {
 				return false, nil // a request less: what comes now will tell
 			}
-			return t.file.content.Probe(t.desc.Offset, t.desc.Stored)
+			return t.file.content.Probe(t.ctx(), t.desc.Offset, t.desc.Stored)
 		})
 	})
 	switch {

@@ -95,7 +95,7 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		case all != nil:
 			src = all[off:][:size]
 		case inMemory:
-			src, err = codes.file.content.Slice(codes.desc.Offset+off, size)
+			src, err = codes.file.content.SliceContext(codes.ctx(), codes.desc.Offset+off, size)
 		default:
 			mem.codes = grown(mem.codes, size)
 			src, err = mem.codes, codes.readAt(mem.codes, off)

@@ -107,7 +107,7 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	})
 	var md layout.Metadata
 	for _, key := range carriedKeys {
-		v, ok, err := g.Get(f.during(ctx).headFirst(), apr2.CarriedPrefix+key)
+		v, ok, err := g.Get(f.headFirst(ctx), apr2.CarriedPrefix+key)
 		if err != nil {
 			return nil, &fileError{f.path, err}
 		}

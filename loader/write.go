@@ -80,7 +80,7 @@ func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 func (t Tensor) writeMapped(w io.Writer) (written int64, err error) {
 	dst := destination{w: w}
 	err = mmapio.Guard(func() error {
-		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
+		b, err := t.file.content.SliceContext(t.ctx(), t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return err
 		}
@@ -99,15 +99,24 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, err error) {
 func (t Tensor) writeCopy(dst *destination) error {
 	off, n := t.desc.Offset, t.desc.Stored
 	if t.file.access() != bySystem || n <= parallel.PieceBytes { // few requests to a server, which are worth several connections
-		section := io.NewSectionReader(t.file.content, int64(off), int64(n))
-		_, err := io.CopyBuffer(dst, section, make([]byte, max(1, min(blocks.PieceBytes, n))))
-		return err
+		buf := make([]byte, min(blocks.PieceBytes, n))
+		for end := off + n; off < end; {
+			b := buf[:min(uint64(len(buf)), end-off)]
+			if err := t.file.readContent(t.ctx(), b, off); err != nil {
+				return err
+			}
+			if _, err := dst.Write(b); err != nil {
+				return err
+			}
+			off += uint64(len(b))
+		}
+		return nil
 	}
 	return parallel.WriteInOrder(dst, parallel.Pieces(n), func(jobs iter.Seq[*parallel.Job]) {
 		for job := range jobs {
 			at := job.I * parallel.PieceBytes
 			b := job.Into[:min(parallel.PieceBytes, n-at)]
-			job.Done(len(b), t.file.readContent(b, off+at))
+			job.Done(len(b), t.file.readContent(t.ctx(), b, off+at))
 		}
 	})
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // Check makes the mapping ask check before it hands out bytes: n of them at off. An error of check is
-// then the answer, as it is. ctx is that of During. Check must be called before the mapping is used by
+// then the answer, as it is. ctx is that of the call. Check must be called before the mapping is used by
 // others. Bytes and Probe do not ask.
 func (m *Mapping) Check(check func(ctx context.Context, off, n uint64) error) { m.check = check }
 
 // Verify asks the mapping's check about n bytes at off, if it has one. It brings bytes of a mapping
 // that fills.
-func (m *Mapping) Verify(off, n uint64) error {
+func (m *Mapping) Verify(ctx context.Context, off, n uint64) error {
 	if m.check == nil || !m.holds(off, n) || m.fill != nil && !m.Aliased() {
 		return nil
 	}
-	return m.check(m.ctx, off, n)
+	return m.check(ctx, off, n)
 }
 
 // Unchecked calls f with the n bytes at off, piece by piece and in order, without asking the mapping's

@@ -1,7 +1,6 @@
 package mmapio
 
 import (
-	"context"
 	"fmt"
 	"os"
 )
@@ -17,7 +16,7 @@ import (
 //
 // path is for errors.
 func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
-	m := &Mapping{&shared{path: path, size: size, open: open}, context.Background()}
+	m := &Mapping{path: path, size: size, open: open}
 	m.aliased.Store(canMap)
 	m.mapped.Store(canMap && size > 0)
 	return m

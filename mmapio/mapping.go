@@ -12,12 +12,6 @@ import (
 // Mapping is a file's bytes, read-only: memory-mapped if the platform can,
 // else read on demand. The package comment has the rules of lifetime.
 type Mapping struct {
-	*shared
-	ctx context.Context // of what may wait: see During
-}
-
-// shared is what a Mapping has in common with those that During makes of it.
-type shared struct {
 	path    string // as opened; "memory" or "reader" if there is no file
 	size    uint64
 	opened  Identity
@@ -48,7 +42,7 @@ type backing struct {
 }
 
 func newMapping(path string, size uint64, b *backing) *Mapping {
-	m := &Mapping{&shared{path: path, size: size}, context.Background()}
+	m := &Mapping{path: path, size: size}
 	m.aliased.Store(b.r == nil)
 	m.live.Store(b)
 	return m
@@ -80,17 +74,10 @@ type Wrapper interface{ Underlying() io.ReaderAt }
 
 var _ Namer = (*os.File)(nil)
 
-// During returns the same mapping, for calls that end with ctx as far as they wait for a reader, or for
-// bytes of [MapFilling]. Closing either closes both.
-func (m *Mapping) During(ctx context.Context) *Mapping { return &Mapping{m.shared, ctx} }
-
-// Context returns the context that calls end with.
-func (m *Mapping) Context() context.Context { return m.ctx }
-
 // FromReaderAt returns a Mapping that reads from r on demand. The size is
 // taken on trust until something is read; a negative one counts as zero.
 // Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. A [ContextReaderAt] is
-// read under the context of During. A [Namer] or [Wrapper] is used as such.
+// read under the context of the call. A [Namer] or [Wrapper] is used as such.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
 	name := "reader"
 	if r, ok := r.(Namer); ok {
@@ -131,38 +118,43 @@ func (m *Mapping) Bytes() (b []byte) {
 // boundary. Length and capacity are both n. A range that leaves the file is
 // ErrRange; a copy that no memory could hold is ErrTooLarge.
 func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
+	return m.SliceContext(context.Background(), off, n)
+}
+
+// SliceContext does what Slice does. It ends with ctx as far as it waits for a reader, or for bytes of [MapFilling].
+func (m *Mapping) SliceContext(ctx context.Context, off, n uint64) ([]byte, error) {
 	if m.check != nil {
-		if err := m.Verify(off, n); err != nil {
+		if err := m.Verify(ctx, off, n); err != nil {
 			return nil, err
 		}
 	}
 	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
 		return b.data[off : off+n : off+n], nil
 	}
-	return m.slice(off, n)
+	return m.slice(ctx, off, n)
 }
 
 // slice does the slower part of Slice: it copies, maps first, or refuses.
-func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
+func (m *Mapping) slice(ctx context.Context, off, n uint64) (out []byte, err error) {
 	err = m.use("slice", off, n, func(b *backing) error {
 		if b.r == nil {
 			out = b.data[off : off+n : off+n]
 			return nil
 		}
-		out, err = b.copyOut(m.ctx, off, n)
+		out, err = b.copyOut(ctx, off, n)
 		return err
 	})
 	return out, err
 }
 
 // Copy returns a copy of the n bytes at offset off, of the caller's own, on a 64-byte
-// boundary. Otherwise it is like Slice.
-func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
-	if err := m.Verify(off, n); err != nil {
+// boundary. Otherwise it is like SliceContext.
+func (m *Mapping) Copy(ctx context.Context, off, n uint64) (out []byte, err error) {
+	if err := m.Verify(ctx, off, n); err != nil {
 		return nil, err
 	}
 	err = m.use("copy", off, n, func(b *backing) error {
-		out, err = b.copyOut(m.ctx, off, n)
+		out, err = b.copyOut(ctx, off, n)
 		return err
 	})
 	return out, err
@@ -172,14 +164,14 @@ func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
 // before that has succeeded. It reports whether this proves that the others exist too, as in
 // any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
 // *os.File or wraps one: see [Gathering]. A mapping that fills brings that byte.
-func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
+func (m *Mapping) Probe(ctx context.Context, off, n uint64) (sure bool, err error) {
 	if m.fill != nil && n > 0 && m.holds(off, n) {
-		if err := m.fill(m.ctx, off+n-1, 1); err != nil {
+		if err := m.fill(ctx, off+n-1, 1); err != nil {
 			return false, err
 		}
 	}
 	err = m.use("read", off, n, func(b *backing) error {
-		sure, err = b.probe(m.ctx, off, n)
+		sure, err = b.probe(ctx, off, n)
 		return err
 	})
 	return sure && !m.Fills(), err
@@ -188,16 +180,21 @@ func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
 // ReadAt implements io.ReaderAt. A mapped page that cannot be read is a
 // *FaultError, and nothing then counts as read.
 func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
+	return m.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext does what ReadAt does, and ends with ctx as SliceContext does.
+func (m *Mapping) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, pathError("read", m.path, fmt.Errorf("%w: negative offset %d", ErrRange, off))
 	}
 	at := min(uint64(off), m.size)
 	want := p[:min(uint64(len(p)), m.size-at)]
-	if err := m.Verify(at, uint64(len(want))); err != nil {
+	if err := m.Verify(ctx, at, uint64(len(want))); err != nil {
 		return 0, err
 	}
 	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
-		n, err = b.readAt(m.ctx, want, at)
+		n, err = b.readAt(ctx, want, at)
 		return err
 	})
 	if err == nil && len(want) < len(p) {

@@ -32,7 +32,7 @@ func (ts *Tables) Of(f layout.Format, t *layout.Tensor) *Table {
 type Tensor struct {
 	*Table
 	File *mmapio.Mapping
-	// Ctx bounds the waiting for others that walk the table.
+	// Ctx bounds reading, and the waiting for others that walk the table.
 	Ctx context.Context
 }
 
@@ -70,11 +70,13 @@ func (t Tensor) piece(sc *scratch, lo, hi uint64) (piece, error) {
 }
 
 // slice returns n of the stored bytes in a file that is in memory.
-func (t Tensor) slice(off, n uint64) ([]byte, error) { return t.File.Slice(t.offset+off, n) }
+func (t Tensor) slice(off, n uint64) ([]byte, error) {
+	return t.File.SliceContext(t.Ctx, t.offset+off, n)
+}
 
 // readFull fills b with stored bytes from off on.
 func (t Tensor) readFull(b []byte, off uint64) error {
-	return mmapio.ReadFull(context.Background(), t.File, b, t.offset+off)
+	return mmapio.ReadFull(t.Ctx, t.File, b, t.offset+off)
 }
 
 // read reads as many of the blocks lo to hi-1 as PieceBytes hold, and sets hi accordingly.

@@ -79,14 +79,14 @@ func (p *Plan) populate(ctx context.Context, piece *Piece) error {
 	}
 	m := piece.File.Mapping()
 	if m.Fills() {
-		if err := m.During(ctx).Verify(piece.Off, piece.N); err != nil {
+		if err := m.Verify(ctx, piece.Off, piece.N); err != nil {
 			return piece.File.Wrap(err)
 		}
 	}
 	if piece.resident < piece.N {
 		m.Advise(mmapio.WillNeed, piece.Off, piece.N) // Populate does without, too
 	}
-	return piece.File.Wrap(cmp.Or(m.Populate(piece.Off, piece.N), m.Verify(piece.Off, piece.N)))
+	return piece.File.Wrap(cmp.Or(m.Populate(piece.Off, piece.N), m.Verify(ctx, piece.Off, piece.N)))
 }
 
 // request is memory that one read fills.

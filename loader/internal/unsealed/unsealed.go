@@ -105,7 +105,7 @@ type Reader struct {
 }
 
 var _ interface {
-	io.ReaderAt
+	mmapio.ContextReaderAt
 	mmapio.Namer
 	mmapio.Wrapper
 } = Reader{}
@@ -122,14 +122,19 @@ const mostFetched = 16 << 20
 // aloneBlocks is how many blocks are not worth a second core.
 const aloneBlocks = 4
 
-// ReadAt reads content of one tensor. If it fails, p holds nothing that could be used.
+// ReadAt does what ReadAtContext does, however long that takes.
 func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads content of one tensor until ctx ends. If it fails, p holds nothing that could be used.
+func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	ordinal, before, left, err := r.find(uint64(off))
 	if err == nil && uint64(len(p)) > left {
 		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
 	}
 	if err == nil {
-		err = r.read(p, ordinal, before)
+		err = r.read(ctx, p, ordinal, before)
 	}
 	if err != nil {
 		clear(p)
@@ -139,11 +144,11 @@ func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // read reads the content of a tensor from byte at on.
-func (r Reader) read(p []byte, ordinal int, at uint64) error {
+func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) error {
 	if r.Whole && uint64(len(p)) > mostFetched {
 		for len(p) > 0 {
 			n := min(mostFetched-at%r.block, uint64(len(p)))
-			if err := r.read(p[:n], ordinal, at); err != nil {
+			if err := r.read(ctx, p[:n], ordinal, at); err != nil {
 				return err
 			}
 			p, at = p[n:], at+n
@@ -155,7 +160,7 @@ func (r Reader) read(p []byte, ordinal int, at uint64) error {
 		sc := r.take()
 		defer r.scratch.Put(sc)
 		if !sc.known || sc.ordinal != ordinal || sc.number != lo {
-			if err := r.open(sc, ordinal, lo); err != nil {
+			if err := r.open(ctx, sc, ordinal, lo); err != nil {
 				return err
 			}
 		}
@@ -163,7 +168,7 @@ func (r Reader) read(p []byte, ordinal int, at uint64) error {
 		return nil
 	}
 	if r.Whole {
-		fetched, err := r.Fetch(r.tensors[ordinal].Offset+at, uint64(len(p)))
+		fetched, err := r.Fetch(ctx, r.tensors[ordinal].Offset+at, uint64(len(p)))
 		if err != nil {
 			return err
 		}
@@ -177,7 +182,7 @@ func (r Reader) read(p []byte, ordinal int, at uint64) error {
 		sc := r.take()
 		defer r.scratch.Put(sc)
 		for i := range items {
-			if err := r.part(sc, p, ordinal, at, lo+i); err != nil {
+			if err := r.part(ctx, sc, p, ordinal, at, lo+i); err != nil {
 				return err
 			}
 		}
@@ -188,10 +193,10 @@ func (r Reader) read(p []byte, ordinal int, at uint64) error {
 func (r Reader) take() *scratch { return r.scratch.Get().(*scratch) }
 
 // part copies to p, which is content from byte at on, what a block holds of it.
-func (r Reader) part(sc *scratch, p []byte, ordinal int, at, number uint64) error {
+func (r Reader) part(ctx context.Context, sc *scratch, p []byte, ordinal int, at, number uint64) error {
 	begin := number * r.block
 	if begin >= at && begin+r.block <= at+uint64(len(p)) { // all of it, and not the tensor's last
-		b, err := r.stored(sc, ordinal, number)
+		b, err := r.stored(ctx, sc, ordinal, number)
 		if err != nil {
 			return err
 		}
@@ -201,7 +206,7 @@ func (r Reader) part(sc *scratch, p []byte, ordinal int, at, number uint64) erro
 		}
 		return nil
 	}
-	if err := r.open(sc, ordinal, number); err != nil {
+	if err := r.open(ctx, sc, ordinal, number); err != nil {
 		return err
 	}
 	if begin < at {
@@ -213,9 +218,9 @@ func (r Reader) part(sc *scratch, p []byte, ordinal int, at, number uint64) erro
 }
 
 // open decrypts a block into sc.
-func (r Reader) open(sc *scratch, ordinal int, number uint64) error {
+func (r Reader) open(ctx context.Context, sc *scratch, ordinal int, number uint64) error {
 	sc.known = false
-	b, err := r.stored(sc, ordinal, number)
+	b, err := r.stored(ctx, sc, ordinal, number)
 	if err != nil {
 		return err
 	}
@@ -229,7 +234,7 @@ func (r Reader) open(sc *scratch, ordinal int, number uint64) error {
 
 // stored reads a block into memory of this process, which nobody changes between the check of its tag and its
 // decryption.
-func (r Reader) stored(sc *scratch, ordinal int, number uint64) ([]byte, error) {
+func (r Reader) stored(ctx context.Context, sc *scratch, ordinal int, number uint64) ([]byte, error) {
 	t := &r.tensors[ordinal]
 	if sc.ordinal != ordinal {
 		sc.ordinal, sc.known = ordinal, false
@@ -237,12 +242,12 @@ func (r Reader) stored(sc *scratch, ordinal int, number uint64) ([]byte, error) 
 	}
 	begin := number * (r.block + sealed.TagSize)
 	b := sc.sealed[:min(uint64(len(sc.sealed)), t.Stored-begin)]
-	return b, mmapio.ReadFull(context.Background(), r.R, b, t.Offset+begin)
+	return b, mmapio.ReadFull(ctx, r.R, b, t.Offset+begin)
 }
 
 // Fetch reads the blocks that hold the content from off to off+n, of as many tensors as lie there, by one request.
 // It returns a Reader of them.
-func (r Reader) Fetch(off, n uint64) (Reader, error) {
+func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {
 		return r, nil
 	}
@@ -255,7 +260,7 @@ func (r Reader) Fetch(off, n uint64) (Reader, error) {
 		return r, err
 	}
 	b := make([]byte, end-begin)
-	if err := mmapio.ReadFull(context.Background(), r.R, b, begin); err != nil {
+	if err := mmapio.ReadFull(ctx, r.R, b, begin); err != nil {
 		return r, err
 	}
 	return Reader{File: r.File, R: window{b, begin}}, nil

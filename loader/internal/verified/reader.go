@@ -221,7 +221,7 @@ func (r Reader) fill(ctx context.Context, i uint64, f *fetched) ([]byte, error) 
 			return nil, f.err
 		}
 	}
-	b, err := mmapio.FromReaderAt(r.R, int64(r.file.size)).During(ctx).Copy(off, n) // which takes no memory on trust
+	b, err := mmapio.FromReaderAt(r.R, int64(r.file.size)).Copy(ctx, off, n) // which takes no memory on trust
 	if f.err = err; err != nil {
 		return nil, err
 	}
