@@ -103,6 +103,7 @@ func TestPassphraseContext(t *testing.T) {
 		if _, err := p.Key(ctx, parametersOf(3)); !errors.Is(err, context.Canceled) {
 			t.Error("after the end:", err)
 		}
+		synctest.Wait() // for all derivations, which give back their places in deriving
 	})
 }
 

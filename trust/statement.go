@@ -17,11 +17,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zeebo/blake3"
 	"golang.org/x/crypto/blake2b"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/trust/internal/blake3"
 )
 
 // ChunksAnnotation is the key of a resource's annotation that has the digests of its chunks:
@@ -323,13 +323,14 @@ func (s *Statement) fill(form serialization, resources []resource) error {
 			return h
 		}
 	case "blake3":
-		s.newHash = blake3.New
+		s.newHash = func() hash.Hash { return blake3.New() }
 	default:
 		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, quote(form.hash))
 	}
+	size := s.newHash().Size()
 	for _, r := range resources {
-		if len(r.digest) != s.newHash().Size() {
-			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("a digest of %d bytes, not %d", len(r.digest), s.newHash().Size()))
+		if len(r.digest) != size {
+			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("a digest of %d bytes, not %d", len(r.digest), size))
 		}
 	}
 	var err error
