@@ -5,6 +5,7 @@ go 1.26.0
 require github.com/tensormap/tensormap v0.0.0
 
 require (
+	github.com/agnivade/levenshtein v1.2.2 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/minio/minio-go/v7 v7.4.1 // indirect

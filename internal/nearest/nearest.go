@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // The limits of a search. A hint is not worth more.
@@ -27,7 +29,8 @@ func Names(all iter.Seq[string], name string) []string {
 		distance int
 	}
 	var found []candidate
-	seen, steps := 0, 0
+	want, seen, steps := strings.ToLower(name), 0, 0
+	changes := max(2, len(want)/4) // that still leave a name near
 	for have := range all {
 		if seen++; seen > mostNames || steps > mostSteps {
 			break
@@ -35,10 +38,14 @@ func Names(all iter.Seq[string], name string) []string {
 		if len(have) > mostBytes {
 			continue
 		}
-		d, ok, n := distance(name, have)
-		steps += n
-		if ok {
-			found = append(found, candidate{have, d})
+		low := strings.ToLower(have)
+		if strings.Contains(low, want) { // near, however much else it has
+			found = append(found, candidate{have, 0})
+		} else if len(low) <= len(want)+changes && len(want) <= len(low)+changes {
+			steps += len(want) * len(low)
+			if d := levenshtein.ComputeDistance(want, low); d <= changes {
+				found = append(found, candidate{have, d})
+			}
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int {
@@ -63,40 +70,4 @@ func Hint(all iter.Seq[string], name string) string {
 		b.WriteByte('?')
 	}
 	return b.String()
-}
-
-// distance returns how many changes have is away from want, and false if they are not alike. A name
-// that contains all of want is near, however much else it has. steps counts the work.
-func distance(want, have string) (d int, ok bool, steps int) {
-	w, h := strings.ToLower(want), strings.ToLower(have)
-	if strings.Contains(h, w) {
-		return 0, true, 0
-	}
-	most := max(2, len(w)/4)
-	if len(h) > len(w)+most || len(w) > len(h)+most {
-		return 0, false, 0
-	}
-	d = levenshtein(w, h)
-	return d, d <= most, len(w) * len(h)
-}
-
-// levenshtein counts the fewest bytes to insert, delete or replace that turn a into b.
-func levenshtein(a, b string) int {
-	row := make([]int, len(b)+1) // distances of a's beginning to every beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

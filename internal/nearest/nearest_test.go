@@ -20,17 +20,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestLevenshtein(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"abc", "abc", 0}} {
-		if got := levenshtein(test.a, test.b); got != test.want {
-			t.Errorf("levenshtein(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 func TestHint(t *testing.T) {
 	all := slices.Values([]string{"a.weight", "b.weight", "\"odd\""})
 	for name, want := range map[string]string{

@@ -4,6 +4,8 @@ go 1.26.0
 
 require github.com/tensormap/tensormap v0.0.0
 
+require github.com/agnivade/levenshtein v1.2.2 // indirect
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	cloud.google.com/go v0.123.0 // indirect
