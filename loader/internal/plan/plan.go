@@ -4,9 +4,11 @@ package plan
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -64,7 +66,7 @@ type Plan struct {
 	Total  uint64 // bytes of all pieces
 
 	most    uint64          // bytes of a piece
-	rate    rate            // of reading
+	limiter *rate.Limiter   // of reading, or nil
 	covered map[File]*spans // of mapped files
 }
 
@@ -75,9 +77,10 @@ const (
 
 // New returns a Plan for reading at a rate; 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{most: mostPiece, rate: rate{bytesPerSecond: bytesPerSecond}}
+	p := &Plan{most: mostPiece}
 	if bytesPerSecond > 0 { // a steady trickle rather than gulps
 		p.most = min(max(bytesPerSecond/32, leastPiece), mostPiece)
+		p.limiter = newLimiter(bytesPerSecond, p.most)
 	}
 	return p
 }
@@ -162,42 +165,25 @@ func (l *spans) add(s span) (fresh []span) {
 	return fresh
 }
 
-// rate spreads reading over time. Since the beginning, no more has been let through at any moment
-// than may have been read by then.
-type rate struct {
-	bytesPerSecond uint64 // 0: as fast as it goes
-
-	mu   sync.Mutex
-	free time.Time // when all that has asked so far has had its time
+// newLimiter returns a limiter that has let bytesPerSecond through at every moment since it was made, at most.
+// A quarter of a second that nobody used is made up for. More, because a disk stood still, say, is lost.
+func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
+	burst := int(min(max(bytesPerSecond/4, maxRequest), math.MaxInt32))
+	l := rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
+	l.AllowN(time.Now(), burst) // a limiter begins with a full burst
+	return l
 }
 
-// wait lets n bytes through when it is their time.
-func (r *rate) wait(ctx context.Context, n uint64) error {
-	if r.bytesPerSecond == 0 || n == 0 {
+// wait lets n bytes, at most those of a piece, through when it is their time.
+// Limiter.WaitN fails at once if the context would end before that.
+func (p *Plan) wait(ctx context.Context, n uint64) error {
+	if p.limiter == nil || n == 0 {
 		return context.Cause(ctx)
 	}
-	now := time.Now()
 	select {
-	case <-time.After(r.reserve(now, n).Sub(now)):
+	case <-time.After(p.limiter.ReserveN(time.Now(), int(n)).Delay()):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// catchUp is how much of the time that reading itself took may be made up for. More, because a
-// disk stood still, say, is lost: nobody waits for a gulp.
-const catchUp = time.Second / 4
-
-// reserve returns when n bytes that ask now may go: once their time has passed.
-func (r *rate) reserve(now time.Time, n uint64) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.free.IsZero() {
-		r.free = now
-	} else if earliest := now.Add(-catchUp); r.free.Before(earliest) {
-		r.free = earliest
-	}
-	r.free = r.free.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
-	return r.free
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,34 +51,36 @@ func joined(l []span, at uint64) []span {
 	return append(l, span{at, at + 1})
 }
 
-// TestRateReserve: what waits is let through one after the other; a little of the time that
-// nobody used is made up for, and the rest is gone.
-func TestRateReserve(t *testing.T) {
-	r, begun := rate{bytesPerSecond: 1000}, time.Now()
-	for _, test := range []struct {
-		asks  time.Duration // after begun
-		n     uint64
-		waits time.Duration // after begun
-	}{
-		{0, 1, time.Millisecond},
-		{0, 500, 501 * time.Millisecond},
-		{200 * time.Millisecond, 1, 502 * time.Millisecond},
-		{502*time.Millisecond + catchUp/2, 1, 503 * time.Millisecond},
-		{503*time.Millisecond + catchUp, 1, 504 * time.Millisecond},
-		{time.Hour, 1, time.Hour - catchUp + time.Millisecond},
-		{time.Hour, 1000, time.Hour - catchUp + 1001*time.Millisecond},
-	} {
-		if waits := r.reserve(begun.Add(test.asks), test.n).Sub(begun); waits != test.waits {
-			t.Errorf("%d bytes at %v may go at %v, want %v", test.n, test.asks, waits, test.waits)
+// TestLimiter: what waits is let through one after the other, never before its time; a little of the
+// time that nobody used is made up for, and the rest is gone.
+func TestLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bytesPerSecond = 1 << 20
+		begun := time.Now()
+		p := New(bytesPerSecond)
+		for _, test := range []struct {
+			asks  time.Duration // after begun
+			n     uint64
+			waits time.Duration // after begun
+		}{
+			{0, bytesPerSecond / 32, time.Second / 32},
+			{time.Second / 32, bytesPerSecond / 16, 3 * time.Second / 32},
+			{4 * time.Second / 32, bytesPerSecond / 32, 4 * time.Second / 32}, // made up for
+			{time.Hour, bytesPerSecond / 4, time.Hour},
+			{time.Hour, bytesPerSecond / 16, time.Hour + time.Second/16},
+		} {
+			time.Sleep(test.asks - time.Since(begun))
+			if err := p.wait(t.Context(), test.n); err != nil || time.Since(begun) != test.waits {
+				t.Errorf("%d bytes at %v may go at %v, want %v; %v", test.n, test.asks, time.Since(begun), test.waits, err)
+			}
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.reserve(begun, 1<<40)
-	if err := r.wait(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := new(rate).wait(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun = time.Now()
+		for _, p := range []*Plan{New(1), New(0)} {
+			if err := p.wait(ctx, leastPiece); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+				t.Error(time.Since(begun), err)
+			}
+		}
+	})
 }

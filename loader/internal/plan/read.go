@@ -74,7 +74,7 @@ func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *paral
 // large requests as the device takes, and nothing else does. Faults alone would read small
 // pieces and then ahead, by how the device is set up.
 func (p *Plan) populate(ctx context.Context, piece *Piece) error {
-	if err := p.rate.wait(ctx, piece.N-piece.resident); err != nil {
+	if err := p.wait(ctx, piece.N-piece.resident); err != nil {
 		return err
 	}
 	m := piece.File.Mapping()
@@ -141,7 +141,7 @@ func (p *Plan) read(ctx context.Context, f File, r *request) error {
 	if r.n == 0 {
 		return nil
 	}
-	if err := p.rate.wait(ctx, r.n); err != nil {
+	if err := p.wait(ctx, r.n); err != nil {
 		return err
 	}
 	return f.Wrap(f.Fill(ctx, r.buffers, r.off))
