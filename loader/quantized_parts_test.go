@@ -364,7 +364,7 @@ func TestRefusedWeights(t *testing.T) {
 				t.Error(err)
 			}
 			r, err := m.Verify(context.Background(), nil)
-			if err != nil || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Error(), tt.says) {
+			if err != nil || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Error(), tt.says) || strings.Count(r.Findings[0].Error(), "memory:") != 1 {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})

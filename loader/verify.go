@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -317,9 +318,9 @@ func (v *verifier) quantized() error {
 		case cause != nil || unreadable(err):
 			return cmp.Or(cause, err)
 		case errors.Is(err, ErrUnsupported): // it breaks no rule
-			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %v", layout.Quote(codes.Name), err)
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %s", layout.Quote(codes.Name), v.reason(codes.File, err))
 		default:
-			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
+			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %s", layout.Quote(codes.Name), v.reason(codes.File, err)), false)
 		}
 	}
 	if v.model.schemes.Len() > 0 && v.model.schemes.Unmatched > 0 {
@@ -338,6 +339,14 @@ func (v *verifier) quantized() error {
 		}
 	}
 	return nil
+}
+
+// reason returns the text of err for a finding about file i, which names this file and says that it is invalid.
+func (v *verifier) reason(i uint32, err error) string {
+	if of, ok := errors.AsType[*fileError](err); ok && of.path == v.files[i].path {
+		err = of.err
+	}
+	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
 // stated collects the checksums that a file states, of itself or of shards.
