@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -280,11 +281,18 @@ func TestDescriptionsGoWithTheirCodes(t *testing.T) {
 	const ollama = `{"format":"pt","quant_type":"int4","group_size":"64","a.weight.quant_type":"int4","a.weight.group_size":"64"}`
 	own := open(t, write(t, safeTensors(0, ollama,
 		counting("a.weight", layout.U32, 8, 8), counting("a.weight.scale", layout.F16, 8, 1), counting("a.weight.bias", layout.F16, 8, 1))), &loader.Options{})
+	const auto = `{"format":"pt","gptq_bits":"4","gptq_group_size":"128","gptq_desc_act":"False","gptq_is_marlin_format":"False"}`
+	path := write(t, safeTensors(0, auto, // whose zero points are 8, less one
+		content{"a.qweight", layout.I32, []int{16, 8}, make([]byte, 4*16*8)}, content{"a.qzeros", layout.I32, []int{1, 1}, bytes.Repeat([]byte{0x77}, 4)}, counting("a.scales", layout.F16, 1, 8)))
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "config.json"), []byte(`{"quantization_config":{"quant_method":"gptq","bits":4,"group_size":128}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gptq := open(t, path, &loader.Options{})
 	for _, suffix := range []string{".safetensors", ".apr", ".gguf"} {
-		for _, m := range []*loader.Model{described, own} {
+		for _, m := range []*loader.Model{described, own, gptq} {
 			out, _ := copied(t, m, suffix, convert.Options{DType: layout.F16})
 			text := asJSON(t, metadata(t, out))
-			for _, claim := range []string{"_quantization_metadata", "quant_type", "group_size", "layers"} {
+			for _, claim := range []string{"_quantization_metadata", "quant_type", "group_size", "layers", "gptq_"} {
 				if strings.Contains(text, claim) {
 					t.Errorf("%s still says %s: %s", suffix, claim, text)
 				}

@@ -189,7 +189,7 @@ func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error 
 	return nil
 }
 
-// withoutMethod returns metadata without the keys by which transformers, MLX, ModelOpt and Ollama say how weights were quantized.
+// withoutMethod returns metadata without the keys by which transformers, MLX, ModelOpt, AutoGPTQ and Ollama say how weights were quantized.
 // They stand at the top, in the architecture, in the configuration of a text model and among those of a SafeTensors file.
 func withoutMethod(md layout.Metadata) layout.Metadata {
 	out := make(layout.Metadata, 0, len(md))
@@ -213,7 +213,9 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 		case isObject && (key == "architecture" || key == "text_config"):
 			value = withoutMethod(inner)
 		case isObject && key == layout.SafeTensors.String():
-			value = slices.DeleteFunc(withoutMethod(inner), func(e layout.Entry) bool { return scheme.IsOllamas(e.Key) })
+			value = slices.DeleteFunc(withoutMethod(inner), func(e layout.Entry) bool {
+				return scheme.IsOllamas(e.Key) || strings.HasPrefix(e.Key, "gptq_") // AutoGPTQ's gptq_bits and the like
+			})
 		}
 		out = append(out, layout.Entry{Key: key, Value: value})
 	}

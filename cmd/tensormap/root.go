@@ -128,6 +128,9 @@ func unknownVerb(cmd *cobra.Command, name string) error {
 	if other, ok := otherNames[name]; ok && !cmd.HasParent() {
 		return fmt.Errorf("unknown verb %q; %s", name, other)
 	}
+	if !cmd.HasParent() && isRepository(name) {
+		return fmt.Errorf("unknown verb %q; tensormap inspect hf://%s shows a model of the Hugging Face Hub", name, name)
+	}
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		return fmt.Errorf("unknown verb %q; did you mean %s?", name, strings.Join(near, " or "))
 	}

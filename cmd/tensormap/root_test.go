@@ -25,6 +25,7 @@ func TestWrongUsage(t *testing.T) {
 		{"cache", "missing VERB, one of: ls, prune, verify"},
 		{"version", `unknown verb "version"; tensormap --version says the version`},
 		{"quantize FILE out.gguf q4_0", `unknown verb "quantize"; tensormap convert IN OUT --dtype TYPE quantizes`},
+		{"org/name --json", `unknown verb "org/name"; tensormap inspect hf://org/name shows`},
 		{"show FILE", `unknown verb "show"; tensormap inspect FILE shows`},
 		{"ls", `unknown verb "ls"; tensormap inspect FILE lists tensors, and tensormap cache ls`},
 		{"download hf://a/b --force", `unknown verb "download"; tensormap pull ADDRESS brings`},

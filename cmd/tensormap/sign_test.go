@@ -129,6 +129,13 @@ func TestSignNoModel(t *testing.T) {
 	done(t, "sign", data, "--key", key)
 	says(exitFailed, "unknown format", verify(data)...)
 	says(exitFailed, "unknown format", verify(filepath.Join(data, "w.gguf"))...)
+	root := filepath.Join(dir, "models--org--model")
+	if err := os.MkdirAll(filepath.Join(root, "snapshots", "main"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(data, "b"), filepath.Join(root, "snapshots", "main", "b")); err == nil { // else the system has none
+		says(exitFailed, "one of the folders in "+filepath.Join(root, "snapshots")+" is what was signed", verify(root)...)
+	}
 
 	if runtime.GOOS != "windows" {
 		if err := os.Symlink(public, filepath.Join(data, "key")); err != nil {

@@ -156,6 +156,10 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *te
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return hashed, joined.Unwrap(), nil
 	}
+	snapshots := filepath.Join(path, "snapshots")
+	if info, statErr := os.Stat(snapshots); errors.Is(err, errors.ErrUnsupported) && statErr == nil && info.IsDir() {
+		err = fmt.Errorf("%w; of a model in a cache, one of the folders in %s is what was signed", err, snapshots)
+	}
 	return hashed, nil, err
 }
 

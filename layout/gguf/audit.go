@@ -86,7 +86,7 @@ func (a *audit) tensors() {
 			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), mostDims)
 		case original != nil && !slices.Equal(original, t.Shape):
 			a.warn(t.Offset, "dimensions", "tensor %s: stored as %v, and %s says %v, which has other elements or no whole blocks of %v in a row",
-				layout.Quote(t.Name), t.Shape, keyOriginal, original, t.DType)
+				layout.Quote(t.Name), t.Shape, layout.Quote(append([]byte(keyOriginal), t.Name...)), original, t.DType)
 		}
 	}
 }
