@@ -209,9 +209,24 @@ func PruneCache(most int64, opts *Options) (*Pruned, error) {
 	}
 	dir, err := opts.withDefaults().cache()
 	if err == nil {
+		removeUnfinished(dir)
 		removeDangling(dir.Join("snapshots"))
 	}
 	return p, err
+}
+
+// removeUnfinished removes small files and links under dir that ended processes have begun and not given their names.
+func removeUnfinished(dir rooted.Path) {
+	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !rooted.IsNew(e.Name()) {
+			return nil
+		}
+		if info, err := e.Info(); err == nil && !info.IsDir() && time.Since(info.ModTime()) > time.Hour {
+			name, _ := filepath.Rel(dir.String(), path)
+			dir.Join(name).Remove()
+		}
+		return nil
+	})
 }
 
 // removeDangling removes links under dir that lead nowhere, and folders that are then empty.

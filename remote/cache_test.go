@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -113,6 +114,18 @@ func TestCache(t *testing.T) {
 	m.Close()
 	if p, err = remote.PruneCache(0, nil); err != nil || runtime.GOOS == "linux" && len(p.Removed) < 2 {
 		t.Errorf("%+v, %v", p, err)
+	}
+	// What a process that was killed had begun goes, once nobody can be about it.
+	left := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "locks", "pin.0123abcd.new")
+	for age, gone := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
+		began := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(left, nil, 0o666), os.Chtimes(left, began, began)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := remote.PruneCache(1<<40, nil)
+		if _, missing := os.Lstat(left); err != nil || errors.Is(missing, fs.ErrNotExist) != gone {
+			t.Errorf("begun %v ago: %v, %v", age, missing, err)
+		}
 	}
 	want(t, open(t, "hf://org/model"), h, "w2", "w3")
 	for _, e := range entries(t) {

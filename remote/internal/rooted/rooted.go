@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -111,6 +112,12 @@ func (p Path) Write(text []byte) error {
 func (p Path) Symlink(target string) error {
 	return p.fresh(func(root *os.Root, name string) error { return root.Symlink(target, name) })
 }
+
+// newName is how the name of a file ends that is not whole yet.
+var newName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
+
+// IsNew reports whether name is that of a file or link which Write or Symlink has begun.
+func IsNew(name string) bool { return newName.MatchString(name) }
 
 // fresh lets begin make what takes the place of p, under another name.
 func (p Path) fresh(begin func(root *os.Root, name string) error) error {
