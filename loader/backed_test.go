@@ -104,7 +104,7 @@ func TestBackedViews(t *testing.T) {
 		if err != nil || !bytes.Equal(got, c.data) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if x.ZeroCopy() != mapsFiles {
+		if x.ZeroCopy() != mapsBacking {
 			t.Errorf("%s: zero copy is %v", c.name, x.ZeroCopy())
 		}
 		b.traffic.reset()
@@ -112,7 +112,7 @@ func TestBackedViews(t *testing.T) {
 			t.Errorf("%s again: %v, %d requests", tensors[i].name, err, b.traffic.requests.Load())
 		}
 	}
-	if s := m.Stats(); mapsFiles && (s.HeapBytes != 0 || s.UnmappedBytes != 0) {
+	if s := m.Stats(); mapsBacking && (s.HeapBytes != 0 || s.UnmappedBytes != 0) {
 		t.Errorf("%+v", s)
 	}
 }

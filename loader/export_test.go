@@ -17,8 +17,8 @@ const (
 func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
 
 // OpenMapped opens the model of a mapping.
-func OpenMapped(path string, mapping *mmapio.Mapping) (*Model, error) {
-	o := (*Options)(nil).withDefaults()
+func OpenMapped(path string, mapping *mmapio.Mapping, opts *Options) (*Model, error) {
+	o := opts.withDefaults()
 	return open(context.Background(), opened(path, mapping), beside(path, o), o)
 }
 

@@ -29,7 +29,7 @@ func (a Advice) String() string {
 
 // Advise gives the kernel advice about n bytes at off. The range is widened to
 // whole pages, but shrunk for DontNeed, so that the neighbours keep theirs
-// (locked pages refuse it).
+// (locked pages refuse it, except on Windows).
 // Where the mapping is not Mapped there is nobody to advise, and nothing
 // happens. Advice the kernel does not know is errors.ErrUnsupported.
 func (m *Mapping) Advise(a Advice, off, n uint64) error {

@@ -46,6 +46,8 @@
 // page, with zeros after the new end: such a loss is silent, and only a checksum finds
 // it.
 //
+// Windows does not truncate a mapped file below its mapping.
+//
 // System calls that are handed a view of a lost page (writing it to a socket,
 // say) do not fault; they fail with EFAULT.
 //
@@ -75,9 +77,24 @@
 // with huge=advise get them. If the kernel knows no such advice, the error is
 // [errors.ErrUnsupported], and the mapping works as before.
 //
+// # Windows
+//
+// A mapped file cannot be truncated (ERROR_USER_MAPPED_FILE). Windows also refuses to replace it, and most file systems
+// to remove it. It can be renamed. Pages that a disk or a share fails to deliver raise EXCEPTION_IN_PAGE_ERROR. The runtime
+// turns that into a panic as it does EXCEPTION_ACCESS_VIOLATION (sigpanic in its signal_windows.go), and Guard into a
+// [*FaultError]. Two faults are not contained:
+//
+//   - A fault in code outside the Go program, such as a DLL's, ends the process (isgoexception, in the same file).
+//   - Windows writes the processor's registers to the goroutine's stack, where the runtime reserves 4 KiB for it. With the
+//     registers of AMX in use they take 11 KiB. A fault near the stack's end may then overwrite other memory: see
+//     https://go.dev/issue/81238. [OpenReader] never faults.
+//
+// [WillNeed] prefetches. [DontNeed] takes pages out of the process's working set, and undoes [Mapping.Lock]. [Normal],
+// [Sequential] and [Random] do nothing. [HugePage] and [Mapping.Resident] are [errors.ErrUnsupported].
+//
 // # Platforms
 //
-// On Unix systems [Map] maps. If address space is limited or the file system cannot map, the file is read as by [OpenReader], and
-// Mapped says so. On Windows, Plan 9 and WebAssembly its slices are copies on 64-byte boundaries, as those of [OpenReader] are
-// everywhere. Files are little-endian: on a big-endian machine View refuses elements wider than a byte, and [Copy] swaps.
+// On Unix systems and Windows [Map] maps. If address space is limited or the file system cannot map, the file is read as by
+// [OpenReader], and Mapped says so. On Plan 9 and WebAssembly its slices are copies on 64-byte boundaries, as those of
+// [OpenReader] are everywhere. [MapFilling] maps on Linux, macOS and FreeBSD. Files are little-endian: on a big-endian machine View refuses elements wider than a byte, and [Copy] swaps.
 package mmapio

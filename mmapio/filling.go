@@ -19,11 +19,11 @@ func MapFilling(f *os.File, r io.ReaderAt, fill func(ctx context.Context, off, n
 	if err != nil {
 		return nil, err
 	}
+	if !coherent[runtime.GOOS] {
+		return FromReaderAt(r, opened.size), nil
+	}
 	b, err := mapFile(f, f.Name(), int(opened.size))
-	if err != nil || !coherent[runtime.GOOS] {
-		if err == nil {
-			b.close()
-		}
+	if err != nil {
 		return FromReaderAt(r, opened.size), nil
 	}
 	m := newMapping(f.Name(), uint64(opened.size), b)
@@ -43,7 +43,8 @@ func MapFilling(f *os.File, r io.ReaderAt, fill func(ctx context.Context, off, n
 	return m, nil
 }
 
-// coherent names the systems on which a mapping shows what is written to its file.
+// coherent names the systems on which a mapping shows what is written to its file. Windows promises
+// that of other mappings only.
 var coherent = map[string]bool{"linux": true, "darwin": true, "freebsd": true}
 
 // Fills reports whether bytes of the mapping are brought when they are asked for.

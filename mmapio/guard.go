@@ -16,7 +16,7 @@ import (
 // MapFile (so a view used after Close, too). Without Guard the last kind ends
 // the process. Under Guard it is a panic that callers may recover.
 //
-// A fault below C ends the process all the same. So does one below assembly that calls from a
+// A fault below C ends the process all the same, as does one in a DLL. So does one below assembly that calls from a
 // frame without a pointer map: see "Assembly over a mapping" in the package's documentation.
 //
 // Guards nest. A Guard covers its own goroutine only: goroutines started by f

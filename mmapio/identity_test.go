@@ -34,6 +34,7 @@ func TestIdentity(t *testing.T) {
 			if !id.Known() || id.Size() != 1000 || id.Check(identityAt(t, path)) != nil {
 				t.Errorf("%s: %+v, but the file is %+v", way, id, identityAt(t, path))
 			}
+			m.Close() // Windows changes no mapped file
 			if err := change(path); err != nil {
 				t.Fatal(err)
 			}

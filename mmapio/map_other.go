@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !unix && !windows
 
 package mmapio
 
@@ -18,6 +18,9 @@ func Map(path string) (*Mapping, error) {
 // MapFile returns a Mapping of the whole of an open file, wherever its position
 // is. f is read on demand and must stay open until Close, which leaves it open.
 func MapFile(f *os.File) (*Mapping, error) { return FromFile(f) }
+
+// openShared opens a file to read.
+func openShared(path string) (*os.File, error) { return os.Open(path) }
 
 func mapFile(*os.File, string, int) (*backing, error) { return nil, errors.ErrUnsupported }
 

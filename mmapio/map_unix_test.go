@@ -4,7 +4,6 @@ package mmapio
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,15 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-func TestMapped(t *testing.T) {
-	for _, k := range makers {
-		want := k.aliased && k.name != "FromBytes"
-		if got := k.make(t, noise(100)).Mapped(); got != want {
-			t.Errorf("%s: Mapped = %v", k.name, got)
-		}
-	}
-}
 
 func TestNotRegular(t *testing.T) {
 	dir := t.TempDir()
@@ -58,18 +48,6 @@ func TestNotRegular(t *testing.T) {
 	}
 }
 
-func TestMapFileNeedsReading(t *testing.T) {
-	path := writeFile(t, noise(10))
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := MapFile(f); !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), path) {
-		t.Errorf("file open for writing only: %v", err)
-	}
-}
-
 func TestMapOutlivesName(t *testing.T) {
 	content := noise(5000)
 	path := writeFile(t, content)
@@ -82,34 +60,25 @@ func TestMapOutlivesName(t *testing.T) {
 	}
 }
 
-func TestMapSharesTheFile(t *testing.T) {
-	path := writeFile(t, noise(5000))
-	m := must(t)(Map(path))
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
+// lose takes from m, a mapping of the file at path, all pages but those of its first n bytes.
+func lose(t testing.TB, _ *Mapping, path string, n int) {
+	t.Helper()
+	if err := os.Truncate(path, int64(n)); err != nil {
 		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte("new"), 4500); err != nil {
-		t.Fatal(err)
-	}
-	if got := m.Bytes()[4500:4503]; string(got) != "new" {
-		t.Errorf("the mapping reads %q", got)
 	}
 }
 
-func TestRegistryIsEmptyAfterClose(t *testing.T) {
-	registered := func() (n int) {
-		mappings.Range(func(any, any) bool { n++; return true })
-		return n
+// protected returns a page that may not be written, nor read unless readable.
+func protected(t testing.TB, readable bool) []byte {
+	t.Helper()
+	prot := unix.PROT_NONE
+	if readable {
+		prot = unix.PROT_READ
 	}
-	before := registered()
-	m := must(t)(Map(writeFile(t, noise(5000))))
-	if registered() != before+1 {
-		t.Error("Map did not register")
+	b, err := unix.Mmap(-1, 0, os.Getpagesize(), prot, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
 	}
-	m.Close()
-	if registered() != before {
-		t.Error("Close left its registration")
-	}
+	t.Cleanup(func() { unix.Munmap(b) })
+	return b
 }

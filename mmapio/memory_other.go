@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !wasm
+//go:build !linux && !darwin && !wasm && !windows
 
 package mmapio
 

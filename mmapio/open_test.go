@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -52,7 +53,8 @@ func TestMapFileErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if _, err := MapFile(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
+	// Windows' os says that the handle is invalid.
+	if _, err := MapFile(f); !errors.Is(err, fs.ErrClosed) && runtime.GOOS != "windows" || !strings.Contains(err.Error(), path) {
 		t.Errorf("closed file: %v", err)
 	}
 }

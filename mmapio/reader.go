@@ -16,7 +16,7 @@ func OpenReader(path string) (*Mapping, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, err := openShared(path)
 	if err != nil {
 		return nil, err
 	}

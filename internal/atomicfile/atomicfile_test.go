@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/testmode"
 )
 
 func write(t *testing.T, path, text string) *File {
@@ -162,6 +164,7 @@ func TestPermissions(t *testing.T) {
 }
 
 func TestSymlinks(t *testing.T) {
+	testmode.Symlinks(t)
 	dir := t.TempDir()
 	inner := filepath.Join(dir, "inner")
 	if err := os.Mkdir(inner, 0o755); err != nil {

@@ -91,3 +91,5 @@ func named(f *os.File, name string) bool {
 	there, err := os.Lstat(name)
 	return err == nil && os.SameFile(open, there)
 }
+
+func rename(from, to string) error { return os.Rename(from, to) }

@@ -23,3 +23,5 @@ func tryLock(string) (*os.File, error) { return nil, nil }
 
 // unlock does nothing.
 func unlock(*os.File) {}
+
+func rename(from, to string) error { return os.Rename(from, to) }

@@ -2,12 +2,16 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-const errFull = syscall.Errno(112) // ERROR_DISK_FULL
+const (
+	errSharing = syscall.Errno(32)  // ERROR_SHARING_VIOLATION
+	errFull    = syscall.Errno(112) // ERROR_DISK_FULL
+)
 
 // createHeld creates a file that this process holds until it is closed: Windows removes no
 // file that is open without FILE_SHARE_DELETE, which package os does not ask for.
@@ -34,4 +38,18 @@ func tryLock(name string) (*os.File, error) {
 func unlock(f *os.File) {
 	f.Close()
 	sys.remove(f.Name())
+}
+
+// rename does what os.Rename does, and says what the likely reason is that Windows does not replace a file.
+func rename(from, to string) error {
+	err := os.Rename(from, to)
+	link, ok := errors.AsType[*os.LinkError](err)
+	if !ok || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errSharing) {
+		return err
+	}
+	if _, missing := os.Lstat(to); missing != nil {
+		return err
+	}
+	link.Err = fmt.Errorf("%w: Windows replaces no file that a process has open or mapped; is a model of it still open?", link.Err)
+	return link
 }

@@ -11,7 +11,7 @@ var sys = operations{
 	lock:    tryLock,
 	write:   (*os.File).Write,
 	sync:    (*os.File).Sync,
-	rename:  os.Rename,
+	rename:  rename,
 	remove:  os.Remove,
 	syncDir: syncDir,
 }

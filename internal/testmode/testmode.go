@@ -2,6 +2,9 @@
 package testmode
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -25,6 +28,28 @@ func Sequential(t testing.TB) {
 	t.Helper()
 	if Races() {
 		t.Skip("there is but one goroutine")
+	}
+}
+
+// ChangesMapped skips a test that truncates, overwrites or replaces a mapped file: Windows refuses it.
+func ChangesMapped(t testing.TB) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be changed")
+	}
+}
+
+// Symlinks skips a test where there are no symbolic links: Windows makes them for few users, and Wine says that it has
+// made one.
+func Symlinks(t testing.TB) {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), "link")
+	err := os.Symlink("nowhere", link)
+	if err == nil {
+		_, err = os.Readlink(link)
+	}
+	if err != nil {
+		t.Skip("no symbolic links:", err)
 	}
 }
 

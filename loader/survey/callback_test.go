@@ -13,6 +13,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
+	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -61,6 +62,7 @@ func TestProgressPanics(t *testing.T) {
 
 // TestChangedMeanwhile cuts a file within its last page while it is gone through.
 func TestChangedMeanwhile(t *testing.T) {
+	testmode.ChangesMapped(t)
 	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []int{3 << 20}, Data: make([]byte, 3<<20)})
 	for verb, run := range map[string]func(m *loader.Model, o survey.Options) error{
 		"Stats": func(m *loader.Model, o survey.Options) error {

@@ -1,19 +1,18 @@
-//go:build unix
+//go:build unix || windows
 
 package mmapio
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestMappingRefused has the system refuse to map, whichever way a file is opened.
 func TestMappingRefused(t *testing.T) {
-	defer func() { mapPages = unix.Mmap }()
-	mapPages = func(int, int64, int, int, int) ([]byte, error) { return nil, unix.ENOMEM }
+	defer func() { mapPages = mapReadOnly }()
+	mapPages = func(uintptr, int) ([]byte, error) { return nil, errors.New("refused") }
 	content := noise(10_000)
 	path := writeFile(t, content)
 	open := func() (*os.File, error) { return os.Open(path) }

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix || windows
 
 package loader_test
 
@@ -248,6 +248,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 // TestFaultInDigest cuts a shard off while its digest is computed. What a fault has torn would panic when it is asked
 // for the digest.
 func TestFaultInDigest(t *testing.T) {
+	testmode.ChangesMapped(t)
 	if !mapsFiles {
 		t.Skip("nothing is mapped here")
 	}
@@ -303,6 +304,7 @@ func encryptedFile(t *testing.T, sealer *apr2.Sealer, file []byte) []byte {
 // TestTruncations truncates models while many goroutines read them in every way. As many times as
 // TRUNCATIONS says, if it is set.
 func TestTruncations(t *testing.T) {
+	testmode.ChangesMapped(t)
 	if !inOwnProcess(t) {
 		return
 	}

@@ -1,0 +1,88 @@
+//go:build unix || windows
+
+package mmapio
+
+import (
+	"cmp"
+	"os"
+)
+
+// canMap says that Map and MapFile map on this platform, as a rule.
+const canMap = true
+
+// MapFile maps the whole of an open file, wherever its position is, and leaves
+// both alone. On Unix and Windows f may be closed afterwards. If the platform does not
+// map, f is read on demand and must stay open until Close. A file that the system
+// refuses to map is read by a descriptor of the Mapping's own.
+func MapFile(f *os.File) (*Mapping, error) {
+	opened, err := identify(f) // refuses a nil f
+	if err != nil {
+		return nil, err
+	}
+	b, err := mapFile(f, f.Name(), int(opened.size))
+	if err != nil {
+		own, failed := duplicate(f)
+		if failed != nil { // perhaps f is not open for reading, which mapping has said
+			return nil, pathError("map", f.Name(), err)
+		}
+		b = &backing{r: own, close: own.Close}
+	}
+	return newMapped(f.Name(), opened, b), nil
+}
+
+// duplicate returns f, which has a byte to be read, with a descriptor of its own.
+func duplicate(f *os.File) (own *os.File, err error) {
+	err = control(f, func(fd uintptr) error {
+		fd, err := duplicateDescriptor(fd)
+		if err == nil {
+			own = os.NewFile(fd, f.Name())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := own.ReadAt(make([]byte, 1), 0); err != nil {
+		own.Close()
+		return nil, err
+	}
+	return own, nil
+}
+
+// control runs work with f's descriptor. Unlike Fd, it does not change the file's mode, and
+// holds off a concurrent Close.
+func control(f *os.File, work func(fd uintptr) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	closed := conn.Control(func(fd uintptr) { err = work(fd) })
+	return cmp.Or(closed, err)
+}
+
+// newMapped returns the Mapping of a file that b has the bytes of.
+func newMapped(path string, opened Identity, b *backing) *Mapping {
+	m := newMapping(path, uint64(opened.size), b)
+	m.opened = opened
+	m.mapped.Store(len(b.data) > 0)
+	return m
+}
+
+// mapPages maps size bytes of the file that fd is open for. Tests have it fail.
+var mapPages = mapReadOnly
+
+// mapDescriptor maps the file that fd is open for, which has size bytes and is called path.
+func mapDescriptor(fd uintptr, path string, size int) (*backing, error) {
+	if size == 0 { // which no system maps
+		return &backing{data: []byte{}, close: closeNothing}, nil
+	}
+	data, err := mapPages(fd, size)
+	if err != nil {
+		return nil, err
+	}
+	mappings.Store(address(data), extent{uintptr(len(data)), path})
+	return &backing{data: data, close: func() error {
+		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
+		return unmap(data)
+	}}, nil
+}

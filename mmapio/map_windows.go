@@ -1,0 +1,123 @@
+package mmapio
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// Map maps a file. Its handle is closed again before Map returns. The system may refuse to map
+// the file, for want of address space or because its file system cannot. It is then read on
+// demand, as by OpenReader. As long as the file is mapped, Windows lets nobody truncate it below
+// the mapping, and may let nobody remove or replace it. It can be renamed.
+func Map(path string) (*Mapping, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	f, err := openShared(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return MapFile(f)
+}
+
+// openShared opens a file to read, in a way that lets others rename and remove it. Files of
+// os.Open forbid both.
+func openShared(path string) (*os.File, error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, pathError("open", path, err)
+	}
+	h, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+		nil, windows.OPEN_EXISTING, windows.FILE_ATTRIBUTE_NORMAL, 0)
+	if err != nil {
+		return nil, pathError("open", path, err)
+	}
+	return os.NewFile(uintptr(h), path), nil
+}
+
+// mapFile maps f, which has size bytes and is called path.
+func mapFile(f *os.File, path string, size int) (b *backing, err error) {
+	err = control(f, func(fd uintptr) error {
+		b, err = mapDescriptor(fd, path, size)
+		return err
+	})
+	return b, err
+}
+
+// mapReadOnly names the size: the mapping of a file that has shrunk since it was asked fails.
+func mapReadOnly(fd uintptr, size int) ([]byte, error) {
+	h, err := windows.CreateFileMapping(windows.Handle(fd), nil, windows.PAGE_READONLY, uint32(uint64(size)>>32), uint32(size), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer windows.CloseHandle(h) // the view keeps what it needs
+	addr, err := windows.MapViewOfFile(h, windows.FILE_MAP_READ, 0, 0, uintptr(size))
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil // memory that the garbage collector does not manage
+}
+
+func unmap(b []byte) error { return windows.UnmapViewOfFile(address(b)) }
+
+func duplicateDescriptor(fd uintptr) (uintptr, error) {
+	var own windows.Handle
+	here := windows.CurrentProcess()
+	err := windows.DuplicateHandle(here, windows.Handle(fd), here, &own, 0, false, windows.DUPLICATE_SAME_ACCESS)
+	return uintptr(own), err
+}
+
+// Functions of kernel32.dll that x/sys/windows lacks.
+var (
+	kernel32              = windows.NewLazySystemDLL("kernel32.dll")
+	prefetchVirtualMemory = kernel32.NewProc("PrefetchVirtualMemory")
+	globalMemoryStatusEx  = kernel32.NewProc("GlobalMemoryStatusEx")
+)
+
+func madvise(b []byte, a Advice) error {
+	switch a {
+	case Normal, Sequential, Random: // the system reads ahead as it likes
+		return nil
+	case WillNeed:
+		span := struct{ address, size uintptr }{address(b), uintptr(len(b))}
+		if ok, _, err := prefetchVirtualMemory.Call(uintptr(windows.CurrentProcess()), 1, uintptr(unsafe.Pointer(&span)), 0); ok == 0 {
+			return err
+		}
+		return nil
+	case DontNeed:
+		return munlock(b) // takes pages that are not locked out of the process's working set
+	}
+	return errors.ErrUnsupported
+}
+
+func populate([]byte) error { return errors.ErrUnsupported } // touching the pages does it
+
+func mlock(b []byte) error { return windows.VirtualLock(address(b), uintptr(len(b))) }
+
+func munlock(b []byte) error {
+	err := windows.VirtualUnlock(address(b), uintptr(len(b)))
+	if err == windows.ERROR_NOT_LOCKED {
+		return nil
+	}
+	return err
+}
+
+// resident does not know: Windows tells which pages this process uses, and nothing of those that others left in memory.
+func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
+
+// Memory returns the size of the machine's physical memory in bytes, or 0 if the platform
+// does not tell.
+func Memory() uint64 {
+	var status struct {
+		length, load uint32
+		physical     uint64
+		_            [6]uint64
+	}
+	status.length = uint32(unsafe.Sizeof(status))
+	globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&status)))
+	return status.physical
+}
