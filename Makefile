@@ -12,7 +12,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FAKE_GCS = github.com/fsouza/fake-gcs-server@v1.56.1
 WAZERO = github.com/tetratelabs/wazero/cmd/wazero@v1.12.0
 
-# What must build beside the machine at hand: no mapping (windows, wasm), another
+# What must build beside the machine at hand: other mappings (windows) or none (wasm), another
 # word size, another byte order.
 PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux/s390x wasip1/wasm js/wasm
 
@@ -23,11 +23,16 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of loader that ask the system for nothing but a file: in Node they run the same code.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
+# What maps, or reads what is mapped, under Wine, and what Wine lacks of Windows: it truncates no NUL.
+WINE ?= $(firstword $(shell command -v wine wine64 2>/dev/null))
+WINDOWS = ./mmapio ./internal/atomicfile ./shard ./layout/... ./loader/...
+WINE_LACKS = TestAbandonedInPlace
+
 # The packages that start no goroutine (internal/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
 SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|modeltest|nearest|pictures|testmode)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -53,6 +58,13 @@ test-js: ## the short tests of the library as WebAssembly for browsers, in Node 
 test-wasip1: ## the short tests of what asks the system for anything as WebAssembly with WASI preview 1, in wazero
 	GOOS=wasip1 GOARCH=wasm $(GO) test -vet off -short -skip '$(COMPUTES)' \
 		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(WASI)
+
+test-windows: export WINEDEBUG ?= -all
+test-windows: ## the short tests of what maps and of what reads mappings, as programs for Windows in Wine 10 or later (WINE=wine)
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export GOOS=windows GOARCH=amd64 && \
+		if [ -n '$(WINE)' ] && $(GO) test -vet off -c -o "$$dir/probe.exe" ./internal/atomicfile && '$(WINE)' "$$dir/probe.exe" -test.run '^$$' >/dev/null 2>&1; then \
+			$(GO) test -vet off -short -exec '$(WINE)' -skip '$(WINE_LACKS)' $(WINDOWS); \
+		else echo 'windows: skipped, no Wine here that runs programs of Go'; fi
 
 lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
