@@ -13,13 +13,12 @@ import (
 // Builder collects the tensors of a file and checks everything that an Index promises.
 // All decoders build their index with it, so every format is checked alike.
 type Builder struct {
-	ix    Index
-	count int // of tensors at most
-	lim   Limits
-	data  Section // where tensors may be
-	dims  []int
-	text  []byte // names, many to an allocation
-	span  string // the format's name for a tensor's position
+	ix   Index
+	lim  Limits
+	data Section // where tensors may be
+	dims []int
+	text []byte // names, many to an allocation
+	span string // the format's name for a tensor's position
 	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
 	// every real file. Then nothing is left to sort.
 	sorted bool
@@ -29,8 +28,6 @@ type Builder struct {
 	surplus Tensor
 	checks  bool
 	hashes  []uint64 // of a checker's names
-
-	expected *expected // what a roster says of the tensors, until one is not so; or nil
 }
 
 // tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
@@ -44,31 +41,13 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 	if err := checkCount(f, size, count, lim); err != nil {
 		return nil, err
 	}
-	b := &Builder{ix: Index{Format: f, Size: size}, count: int(count), lim: lim, data: Section{Size: size}, span: spanField, sorted: true}
-	if b.expected = lim.expected; b.expected != nil {
-		b.ix.Tensors = b.expected.room(b.count)
-	} else {
-		b.allocate()
-	}
-	return b, nil
-}
-
-// allocate takes memory for tensors, and a table of their names.
-func (b *Builder) allocate() {
-	b.ix.Tensors, b.ix.Names = make([]Tensor, 0, b.count), NewNames(b.count)
-}
-
-// leaveRoster makes b build a table of its own. The file has t, the tensor that Next gave, and the roster has something else.
-func (b *Builder) leaveRoster(t *Tensor) {
-	b.expected.strayed.Store(true)
-	b.expected = nil
-	listed := b.ix.Tensors
-	b.allocate()
-	b.ix.Tensors = append(b.ix.Tensors, listed...)
-	for i := range listed {
-		b.ix.Names.Add(HashNameBytes(listed[i].Name), i)
-	}
-	*b.Next() = *t
+	return &Builder{
+		ix:     Index{Format: f, Size: size, Tensors: make([]Tensor, 0, count), Names: NewNames(int(count))},
+		lim:    lim,
+		data:   Section{Size: size},
+		span:   spanField,
+		sorted: true,
+	}, nil
 }
 
 func checkCount(f Format, size, count uint64, lim Limits) error {
@@ -147,14 +126,8 @@ func (b *Builder) Add(at uint64) error {
 	if b.err != nil {
 		return b.err
 	}
-	if b.expected != nil && (t == &b.surplus || uint64(len(t.Name)) > b.lim.NameBytes || !b.expected.take(t, len(b.ix.Tensors))) {
-		b.leaveRoster(t)
-		t = b.Next()
-	}
-	if b.expected == nil {
-		if err := b.name(t, at); err != nil {
-			return err
-		}
+	if err := b.name(t, at); err != nil {
+		return err
 	}
 	if uint64(len(t.Shape)) > b.lim.Rank {
 		return b.errorf(at, "shape", ErrLimit, t.Name, "%d dimensions, more than %d", len(t.Shape), b.lim.Rank)
@@ -173,11 +146,7 @@ func (b *Builder) Add(at uint64) error {
 	if err := b.checkSpan(t, at); err != nil {
 		return err
 	}
-	if b.expected == nil {
-		return b.enter(t, at)
-	}
-	b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1] // its name is on the roster once
-	return nil
+	return b.enter(t, at)
 }
 
 // name copies t's name and checks the copy. A decoder's may be mapped, and change.

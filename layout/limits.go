@@ -14,8 +14,6 @@ type Limits struct {
 	Rank        uint64 // dimensions of one tensor: 64
 	Depth       uint64 // nesting of JSON: 64
 	Argon2KiB   uint64 // memory that deriving a key from a passphrase may take, in KiB: 262,144. Memory times passes may be four times that
-
-	expected *expected // what is known of the file's tensors, or nil: see Roster
 }
 
 var defaultLimits = Limits{

@@ -53,17 +53,6 @@ func (n *Names) Add(hash uint64, i int) {
 	n.Enter(hash, i, func(int) bool { return false })
 }
 
-// renumbered returns a table with record to[i]-1 wherever n has record i. to holds every number from 1 to its length once.
-func (n *Names) renumbered(to []uint32) *Names {
-	slots := make([]uint32, len(n.slots))
-	for i, slot := range n.slots {
-		if slot != 0 {
-			slots[i] = slot&^n.index | to[slot&n.index-1]
-		}
-	}
-	return &Names{slots, n.mask, n.index}
-}
-
 // Find returns the record under hash for which named is true: it has the name searched for. It returns -1 if there is none.
 func (n *Names) Find(hash uint64, named func(i int) bool) int {
 	for p := n.Probe(hash); ; {
@@ -121,17 +110,18 @@ func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }
 type NameList struct {
 	Text  []byte
 	Spans []Span
-	table *Names
 }
 
 // Span is a part of a text, from At to End.
 type Span struct{ At, End uint32 }
 
-// File makes the table that finds the names. It reports false if two are the same.
-func (l *NameList) File() bool {
-	l.table = NewNames(len(l.Spans))
+// Distinct reports whether no two names are the same.
+func (l *NameList) Distinct() bool {
+	table := NewNames(len(l.Spans))
 	for i := range l.Spans {
-		if name := l.At(i); l.table.Enter(HashNameBytes(name), i, l.named(name)) >= 0 {
+		name := l.At(i)
+		same := func(j int) bool { return bytes.Equal(l.At(j), name) }
+		if table.Enter(HashNameBytes(name), i, same) >= 0 {
 			return false
 		}
 	}
@@ -142,11 +132,4 @@ func (l *NameList) File() bool {
 func (l *NameList) At(i int) []byte {
 	s := l.Spans[i]
 	return l.Text[s.At:s.End:s.End]
-}
-
-// Find returns the position of a name, or -1. File has been called.
-func (l *NameList) Find(name []byte) int { return l.table.Find(HashNameBytes(name), l.named(name)) }
-
-func (l *NameList) named(name []byte) func(i int) bool {
-	return func(i int) bool { return bytes.Equal(l.At(i), name) }
 }

@@ -31,7 +31,6 @@ func openMembers(ctx context.Context, first file, from source, lim *layout.Limit
 
 // openListed does what openMembers does, for a manifest.
 func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
-	roster := m.Roster()
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, m.Shards[i].Name, m.FollowLinks)
@@ -50,7 +49,7 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 			if err := m.CheckHead(i, s.index); err != nil {
 				return f, err
 			}
-			if f, err = decodeStored(s, roster.Limits(lim, i)); err != nil {
+			if f, err = decodeStored(s, lim); err != nil {
 				return f, &fileError{s.path, err}
 			}
 			if err := m.CheckSealed(i, f.layout); err != nil {
@@ -65,7 +64,7 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 	if err != nil {
 		return append(files, first), nil, err
 	}
-	table, err := shard.Stitch(m, roster, indexes(files), lim)
+	table, err := shard.Stitch(m, indexes(files), lim)
 	return append(files, first), table, err
 }
 

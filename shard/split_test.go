@@ -28,7 +28,7 @@ func (p part) Split() (no, count uint16, tensors int32, ok bool) {
 type whole struct{ layout.File }
 
 func TestSplitOf(t *testing.T) {
-	ix := index(t, layout.GGUF, nil)
+	ix := index(t, layout.GGUF)
 	for _, f := range []layout.File{whole{}, part{index: ix}} {
 		if s, err := shard.SplitOf(f, "a-00001-of-00002.gguf"); s != nil || err != nil {
 			t.Errorf("%v, %v", s, err)
@@ -78,7 +78,7 @@ func TestSplitOf(t *testing.T) {
 }
 
 func TestSplitChecks(t *testing.T) {
-	ix := index(t, layout.GGUF, nil, "x")
+	ix := index(t, layout.GGUF, "x")
 	f := part{index: ix, no: 1, count: 3, tensors: 3}
 	s, err := shard.SplitOf(f, "a-00002-of-00003.gguf")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestSplitChecks(t *testing.T) {
 		t.Error(err)
 	}
 
-	table, err := s.Stitch(parts(t, layout.GGUF, nil, []string{"x"}, []string{"y"}, []string{"z"}), nil)
+	table, err := s.Stitch(parts(t, layout.GGUF, []string{"x"}, []string{"y"}, []string{"z"}), nil)
 	if err != nil || len(table.Tensors) != 3 || table.Tensors[2].File != 2 || shard.Find(table, "y") != 1 {
 		t.Errorf("%+v, %v", table, err)
 	}
@@ -119,7 +119,7 @@ func TestSplitChecks(t *testing.T) {
 		{[][]string{{"x"}, {}, {"y"}}, layout.Limits{}, "split.tensors.count", layout.ErrInvalid, "3, but the 3 parts hold 2"},
 		{[][]string{{"x"}, {"y"}, {"z"}}, layout.Limits{Tensors: 2}, "tensor_count", layout.ErrLimit, "3 tensors"},
 	} {
-		_, err := s.Stitch(parts(t, layout.GGUF, nil, tt.names...), &tt.lim)
+		_, err := s.Stitch(parts(t, layout.GGUF, tt.names...), &tt.lim)
 		var fe *layout.FormatError
 		if !errors.As(err, &fe) || fe.Field != tt.field || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %v", tt.names, err)

@@ -57,8 +57,8 @@ func checkCount(parts []*layout.Index, lim *layout.Limits) (count, most uint64) 
 }
 
 // Stitch makes one table of the tensors of m's shards. parts are the indexes of the files that m.Shards
-// names, in order. roster is m's if they were decoded with it, else nil.
-func Stitch(m *manifest.File, roster *layout.Roster, parts []*layout.Index, lim *layout.Limits) (*Table, error) {
+// names, in order.
+func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table, error) {
 	for i, p := range parts {
 		if err := m.CheckFormat(i, p.Format); err != nil {
 			return nil, err
@@ -67,10 +67,6 @@ func Stitch(m *manifest.File, roster *layout.Roster, parts []*layout.Index, lim 
 	n, most := checkCount(parts, lim)
 	if n > most {
 		return nil, m.TooMany(n, most)
-	}
-	if tensors, names, ok := roster.Table(); ok {
-		m.Held(tensors)
-		return share(parts, &Table{tensors, names}), nil
 	}
 	t := &Table{Tensors: join(parts, n)}
 	if a, b := t.name(); a != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 // index is that of a file with tensors of one byte.
-func index(t testing.TB, f layout.Format, lim *layout.Limits, names ...string) *layout.Index {
+func index(t testing.TB, f layout.Format, names ...string) *layout.Index {
 	t.Helper()
-	b, err := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", lim.WithDefaults())
+	b, err := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,26 +35,19 @@ func index(t testing.TB, f layout.Format, lim *layout.Limits, names ...string) *
 	return ix
 }
 
-func parts(t testing.TB, f layout.Format, roster *layout.Roster, names ...[]string) (list []*layout.Index) {
-	for i, names := range names {
-		list = append(list, index(t, f, roster.Limits(nil, i), names...))
+func parts(t testing.TB, f layout.Format, names ...[]string) (list []*layout.Index) {
+	for _, names := range names {
+		list = append(list, index(t, f, names...))
 	}
 	return list
 }
 
-// stitch decodes a manifest and stitches what its shards hold. A roster changes nothing.
+// stitch decodes a manifest and stitches what its shards hold.
 func stitch(t testing.TB, doc layout.Bytes, lim *layout.Limits, names ...[]string) (*manifest.File, *shard.Table, error) {
 	t.Helper()
 	m := modeltest.DecodeManifest(t, string(doc))
-	list := parts(t, m.Of, nil, names...)
-	want, wantErr := shard.Stitch(m, nil, list, lim)
-	m = modeltest.DecodeManifest(t, string(doc))
-	roster := m.Roster()
-	list = parts(t, m.Of, roster, names...)
-	table, err := shard.Stitch(m, roster, list, lim)
-	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && fmt.Sprint(table.Tensors) != fmt.Sprint(want.Tensors) {
-		t.Errorf("with a roster %v, %v; without %v, %v", table, err, want, wantErr)
-	}
+	list := parts(t, m.Of, names...)
+	table, err := shard.Stitch(m, list, lim)
 	for i, p := range list {
 		for at, name := range names[i] {
 			if err == nil && (p.Find(name) != at || &p.Tensors[at] != &table.Tensors[shard.Find(table, name)]) {
@@ -170,11 +163,11 @@ func TestStitchErrors(t *testing.T) {
 	}
 	doc, at := modeltest.Marked(`{"weight_map":{"x":"a","y":¶"b","z":"b"}}`)
 	m := modeltest.DecodeManifest(t, string(doc))
-	list := parts(t, layout.SafeTensors, nil, []string{"x"}, []string{"y"})
-	_, err := shard.Stitch(m, nil, list, nil)
+	list := parts(t, layout.SafeTensors, []string{"x"}, []string{"y"})
+	_, err := shard.Stitch(m, list, nil)
 	modeltest.CheckManifestError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
-	list[1] = index(t, layout.APR2, nil, "y", "z")
-	_, err = shard.Stitch(m, nil, list, nil)
+	list[1] = index(t, layout.APR2, "y", "z")
+	_, err = shard.Stitch(m, list, nil)
 	modeltest.CheckManifestError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
 	modeltest.CheckManifestError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
 	if err := m.CheckSize(1, 5); err != nil {
@@ -203,9 +196,7 @@ func TestManyShards(t *testing.T) {
 	doc := modeltest.EncodeManifest(t, list, places, nil)
 	m := modeltest.DecodeManifest(t, string(doc))
 	names[500] = append(names[500], "one more")
-	roster := m.Roster()
-	files := parts(t, layout.APR2, roster, names...)
-	table, err := shard.Stitch(m, roster, files, nil)
+	table, err := shard.Stitch(m, parts(t, layout.APR2, names...), nil)
 	if err != nil || len(table.Tensors) != tensors+1 {
 		t.Fatal(err)
 	}

@@ -55,10 +55,10 @@ func (s *Scanner[T]) twice(k span, name T) {
 
 // Names reads an object and returns its keys, and a number for the value of each. It takes memory for about so many at
 // first. read reads a value and returns its number. It is not asked again for a value that is written as the one before;
-// ok is false if that must be read. plain reports that no key has an escape.
-func Names(s *Scanner[[]byte], want string, about int, read func(name []byte) (number uint32, ok bool)) (names *layout.NameList, numbers []uint32, plain bool) {
+// ok is false if that must be read.
+func Names(s *Scanner[[]byte], want string, about int, read func(name []byte) (number uint32, ok bool)) (names *layout.NameList, numbers []uint32) {
 	before := *s
-	names, numbers, plain = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, make([]uint32, 0, about), true
+	names, numbers = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, make([]uint32, 0, about)
 	var number uint32
 	var written []byte // the colon and the value that has this number
 	for s.Open('{', want); ; {
@@ -80,16 +80,16 @@ func Names(s *Scanner[[]byte], want string, about int, read func(name []byte) (n
 			}
 			if k.end >= escaped { // written out behind the text, twice as long then at most
 				k = span{uint32(len(names.Text)), uint32(len(names.Text) + len(name))}
-				names.Text, plain = append(names.Text, name...), false
+				names.Text = append(names.Text, name...)
 			}
 		}
 		names.Spans, numbers = append(names.Spans, layout.Span{At: k.at, End: k.end}), append(numbers, number)
 	}
-	if s.err == nil && !names.File() {
+	if s.err == nil && !names.Distinct() {
 		*s = before
 		s.Skip() // which fails at the second of the two
 	}
-	return names, numbers, plain
+	return names, numbers
 }
 
 // again reads a comma, a key without escapes and, behind it, what is written. It reports false for anything else, and

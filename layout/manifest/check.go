@@ -136,20 +136,6 @@ type tensors struct {
 	find func(name []byte) int
 }
 
-// tensorBytes is the fewest bytes of a manifest for each of many tensors that a table is made for before the shards are there.
-const tensorBytes = 48
-
-// Roster returns what the map says of the shards' tensors, or nil if it says too much for its size, or writes names with escapes.
-func (m *File) Roster() *layout.Roster {
-	if !m.plain || layout.TooDense(uint64(len(m.shardOf)), uint64(len(m.text)), tensorBytes) {
-		return nil
-	}
-	return layout.NewRoster(m.names, m.shardOf, len(m.Shards))
-}
-
-// Held tells that list holds the tensors of all shards, and that these are exactly those of the map, if it says.
-func (m *File) Held(list []layout.Tensor) { m.stitched = &tensors{list: list} } // none is left to be found
-
 // CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.

@@ -130,7 +130,7 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 	if key == "weight_map" {
 		place = d.fileNamed()
 	}
-	d.m.names, d.m.shardOf, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
+	d.m.names, d.m.shardOf = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
 		if d.wrong != nil {
 			s.Skip()
 			return 0, true

@@ -37,7 +37,6 @@ type File struct {
 	lim       layout.Limits
 	text      []byte           // a copy of the file
 	names     *layout.NameList // of the tensors in the map
-	plain     bool             // names have no escapes
 	shardOf   []uint32         // of each
 	sumsAt    []sumsAt         // of Shards
 	metadata  []byte           // the part of text, or nil
