@@ -40,23 +40,3 @@ func header(tensors, tokens int) layout.Bytes {
 	}
 	return a.data(0)
 }
-
-func BenchmarkSkipStrings(b *testing.B) {
-	var lengths []int
-	for i := range 100_000 {
-		lengths = append(lengths, 1+i*7919%11)
-	}
-	data := strings64('x', lengths...)
-	b.Run("lanes=4", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		for b.Loop() {
-			skipStrings(data, uint64(len(lengths)), width{bytes: 8})
-		}
-	})
-	b.Run("lanes=1", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		for b.Loop() {
-			skipOneByOne(data, uint64(len(lengths)), width{bytes: 8})
-		}
-	})
-}

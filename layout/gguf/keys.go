@@ -201,3 +201,18 @@ func (d *decoder) stepStrings(key []byte, n uint64) {
 		}
 	}
 }
+
+// skipStrings steps over up to n strings, each with its length before it, as far as b holds them
+// whole. It returns their size in b and their number.
+func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
+	end := uint64(len(b))
+	for count < n && end-size >= w.bytes {
+		s := w.uintAt(b, size)
+		if s > end-size-w.bytes {
+			break
+		}
+		size += w.bytes + s
+		count++
+	}
+	return size, count
+}

@@ -141,7 +141,7 @@ func (w width) flat(elem Type, n uint64, b []byte) (list any, rest []byte, ok bo
 		return nil, nil, false
 	}
 	if elem == TypeString {
-		size, count := skipOneByOne(b, n, w)
+		size, count := skipStrings(b, n, w)
 		a := &Array{typ: elem, n: int(n), width: w, text: string(b[:size])}
 		return a.Values(), b[size:], count == n
 	}
