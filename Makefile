@@ -18,7 +18,7 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 
 # What also has to work where nothing can be mapped and there is one thread, and what of it
 # the two systems do differently. Formats ask no system for anything.
-WASM = ./internal/atomicfile ./mmapio ./dequant/... ./shard ./loader/... ./convert
+WASM = ./internal/atomicfile ./mmapio ./dequant/... ./quantize ./shard ./loader/... ./convert
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of loader that ask the system for nothing but a file: in Node they run the same code.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
@@ -30,7 +30,7 @@ WINE_LACKS = TestAbandonedInPlace
 
 # The packages that start no goroutine (internal/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
-SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|modeltest|nearest|pictures|testmode)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
+SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|block|crcmath|fuzz|iofault|kerneltest|lint|modeltest|nearest|pictures|testmode)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 
@@ -41,16 +41,16 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -vet off -tags purego ./dequant/... ./internal/lz4block
+	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/lz4block
 
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
 	$(GO) test -vet off -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
-	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/...
+	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
-	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/...
+	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/... ./quantize
 
 test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
 	GOOS=js GOARCH=wasm $(GO) test -vet off -short -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
@@ -73,12 +73,12 @@ lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only wher
 	cd trust/keyless && $(GO) vet ./... && $(GO) test ./...
 	for example in bert distributed; do (cd examples/$$example && $(GO) vet . && $(GO) test .) || exit 1; done
 	$(GO) run $(STATICCHECK) ./...
-	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|bench/peers)/' \
-		|| { echo 'these files import unsafe outside mmapio and dequant'; exit 1; }
+	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/kerneltest|bench/peers)/' \
+		|| { echo 'these files import unsafe outside mmapio and the kernels'; exit 1; }
 
 cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
 	cd .ci/typecheck && $(GO) run . -C ../.. $(PLATFORMS)
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant/...
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant/... ./quantize/...
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
@@ -94,17 +94,17 @@ attack: ## attacks on every promise for T in all, ATTACK names some of them (tru
 
 bench: ## the benchmarks of the whole path and of every kernel as tables, with profiles in bench/out
 	@mkdir -p bench/out
-	@set -e; for pkg in bench dequant; do \
+	@set -e; for pkg in bench dequant quantize; do \
 		$(GO) test ./$$pkg -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(BENCHCOUNT) -benchmem \
 			-cpuprofile bench/out/$$pkg.cpu.prof -memprofile bench/out/$$pkg.mem.prof -o bench/out/$$pkg.test \
 			> bench/out/$$pkg.txt || { cat bench/out/$$pkg.txt; exit 1; }; \
 		$(GO) run $(BENCHSTAT) bench/out/$$pkg.txt; done
-	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant; mem.prof for memory)'
+	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant, quantize; mem.prof for memory)'
 
 bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
 
-peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
+peers-values: ## hold dequant and quantize against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \
 		CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) run . -differential $(PEERS)
 

@@ -3,10 +3,10 @@ package convert
 import (
 	"io"
 
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // Compression says how tensors are compressed.
@@ -83,7 +83,7 @@ func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 }
 
 // copyBlocks writes the blocks of the source as they are.
-func (t *Tensor) copyBlocks(dst io.Writer, _ *buffers) (lost dequant.Loss, err error) {
+func (t *Tensor) copyBlocks(dst io.Writer, _ *buffers) (lost quantize.Loss, err error) {
 	_, err = t.source.WriteStored(dst)
 	return lost, err
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // Options tune a conversion. A nil *Options and every zero field mean the defaults.
@@ -158,7 +158,7 @@ type Decision struct {
 	// is stored. No value is lost, and no bit of a type without values. "" for others.
 	Changed string
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
-	Lost dequant.Loss
+	Lost quantize.Loss
 
 	restored   *original  // what the source says elsewhere of its shape, or nil
 	importance *[]float32 // of the columns, for each matrix; nil without
@@ -167,7 +167,7 @@ type Decision struct {
 }
 
 // noteLoss notes the values that t's new encoding does not hold.
-func (t *Tensor) noteLoss(lost dequant.Loss) {
+func (t *Tensor) noteLoss(lost quantize.Loss) {
 	if t.Lost != lost {
 		own := *t.Decision
 		own.Lost, t.Decision = lost, &own

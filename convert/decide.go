@@ -10,11 +10,12 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // CanEncode reports whether tensors can be re-encoded to d: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0,
 // Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8, which is int8 with one scale for each tensor.
-func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuantize(d) }
+func CanEncode(d layout.DType) bool { return d == layout.I8 || quantize.Supported(d) }
 
 // decide fills in Tensors. Metadata describes the source so far. It also finds the scales of tensors that become int8, since the metadata
 // has them.
@@ -199,7 +200,7 @@ func lastWords(name string) (last, before string) {
 func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) error {
 	quant, scaled := layout.Quant{}, d == layout.I8
 	if scaled {
-		var scale dequant.I8Scale
+		var scale quantize.Int8Scale
 		for run, err := range t.source.Values(buf.step()) {
 			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // step counts the elements that are expanded and encoded at a time: enough to occupy all
@@ -36,7 +37,7 @@ func (b *buffers) rows(n int) []float32 {
 func (t *Tensor) copied() bool { return !t.Reencoded && t.skip == 0 }
 
 // writeTo writes the tensor's bytes in its new encoding, and counts the values that that loses.
-func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err error) {
+func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
 	case t.copied():
 		_, err := t.source.WriteTo(w)
@@ -57,7 +58,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		for len(values) > 0 {
 			n, importance := weights.next(len(values))
 			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
-			more, err := codec.QuantizeLoss(encoded, values[:n], importance, buf.decoded, dequant.AllCores)
+			more, err := quantize.EncodeLoss(codec, encoded, values[:n], importance, buf.decoded, dequant.AllCores)
 			if err := cmp.Or(err, more.Err()); err != nil {
 				return fmt.Errorf("tensor %s as %v: %w", layout.Quote([]byte(t.Name)), t.To, err)
 			}
@@ -117,7 +118,7 @@ func (t *Tensor) restoredValues(room []float32, encode func(values []float32) er
 type narrower struct {
 	buf    *buffers
 	n      int // bytes in buf.wide
-	lost   *dequant.Loss
+	lost   *quantize.Loss
 	encode func(values []float32) error
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // weights are normally distributed, as in real models.
@@ -39,7 +40,7 @@ func quantized(t *testing.T, d layout.DType, values []float32) []byte {
 	t.Helper()
 	b := make([]byte, len(values)/d.BlockElems()*d.BlockBytes())
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
-	if err := cmp.Or(err, c.Quantize(b, values, nil, 1)); err != nil {
+	if err := cmp.Or(err, quantize.Encode(c, b, values, nil, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -84,7 +85,7 @@ func TestReencodeToI8(t *testing.T) {
 	c, values := weights("w", 1100, 1024)
 	m := openBytes(t, safeTensors(2, "{}", c))
 	want := make([]byte, len(values))
-	var most dequant.I8Scale
+	var most quantize.Int8Scale
 	most.Add(values)
 	scale, err := most.Scale()
 	if err != nil {
@@ -92,7 +93,7 @@ func TestReencodeToI8(t *testing.T) {
 	}
 	codec, err := dequant.NewCodec(layout.I8, layout.Quant{Scale: scale}, true)
 	if err == nil {
-		err = codec.Quantize(want, values, nil, 1)
+		err = quantize.Encode(codec, want, values, nil, 1)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -304,10 +305,10 @@ func TestZeroedValues(t *testing.T) {
 			want := map[string]convert.Tensor{}
 			switch d {
 			case layout.F16, layout.Q8_0, layout.Q4_0:
-				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
-				want["tiny"] = convert.Tensor{Name: "tiny", Shape: []int{64}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
+				want["tiny"] = convert.Tensor{Name: "tiny", Shape: []int{64}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}}
 			case layout.I8:
-				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
 			}
 			if len(lost(r)) != len(want) {
 				t.Errorf("%v: lost %+v, want %+v", d, lost(r), want)

@@ -16,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // llamaModel is a model of so many layers with ggml's or Hugging Face's names.
@@ -350,7 +351,7 @@ func TestImportance(t *testing.T) {
 		}
 		expect := func(x, importance []float32) []byte {
 			b := make([]byte, len(x)/d.BlockElems()*d.BlockBytes())
-			if err := codec.Quantize(b, x, importance, 1); err != nil {
+			if err := quantize.Encode(codec, b, x, importance, 1); err != nil {
 				t.Fatal(err)
 			}
 			return b

@@ -5,6 +5,9 @@ package dequant
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/simd"
 )
 
 // BenchmarkStream sets the two variants of every kernel of the best level side by side. streamMin
@@ -17,7 +20,7 @@ func BenchmarkStream(b *testing.B) {
 			continue
 		}
 		for n := 1 << 20; n <= 1<<26; n <<= 1 {
-			src, dst := weightBlocks(d, n), aligned64(n, 0)
+			src, dst := weightBlocks(d, n), kerneltest.Aligned(n, 0)
 			for _, v := range []struct {
 				name string
 				run  func([]float32, []byte)
@@ -25,8 +28,8 @@ func BenchmarkStream(b *testing.B) {
 				b.Run(fmt.Sprintf("type=%v/n=%d/variant=%s", d, n, v.name), func(b *testing.B) {
 					b.SetBytes(int64(4 * n))
 					for b.Loop() {
-						for at := 0; at < n; at += maxCall {
-							v.run(dst[at:at+maxCall], src[at/d.BlockElems()*d.BlockBytes():(at+maxCall)/d.BlockElems()*d.BlockBytes()])
+						for at := 0; at < n; at += simd.MaxCall {
+							v.run(dst[at:at+simd.MaxCall], src[at/d.BlockElems()*d.BlockBytes():(at+simd.MaxCall)/d.BlockElems()*d.BlockBytes()])
 						}
 					}
 				})

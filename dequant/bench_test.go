@@ -1,11 +1,13 @@
 package dequant
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -24,15 +26,15 @@ func weightBlocks(d layout.DType, n int) []byte {
 		}
 		switch f := float32(rng.NormFloat64() * 0.02); d {
 		case layout.F16:
-			putHalf((*[2]byte)(b), f)
+			binary.LittleEndian.PutUint16(b, block.Half(f))
 		case layout.BF16:
-			encodeBF16Generic(b[:2], []float32{f})
+			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(f)>>16))
 		case layout.F32:
-			encodeF32Generic(b[:4], []float32{f})
+			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
 		case layout.MXFP4:
 			b[0] = 120 + b[0]&7
 		case layout.Q8_K:
-			encodeF32Generic(b[:4], []float32{f})
+			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
 		}
 	}
 	return src
@@ -152,33 +154,6 @@ func BenchmarkParallel(b *testing.B) {
 					}
 				}
 			})
-		}
-	}
-}
-
-// BenchmarkQuantize counts bytes of input.
-func BenchmarkQuantize(b *testing.B) {
-	for _, d := range types {
-		for _, l := range levels {
-			if l.encoderOf(d).run == nil {
-				continue
-			}
-			for _, n := range benchSizes[:3] {
-				b.Run(fmt.Sprintf("type=%v/impl=%s/n=%d", d, l.name, n), func(b *testing.B) {
-					use(b, l)
-					rng := rand.New(rand.NewPCG(13, 13))
-					src, dst := make([]float32, n), make([]byte, n/d.BlockElems()*d.BlockBytes())
-					for i := range src {
-						src[i] = float32(rng.NormFloat64() * 0.02)
-					}
-					b.SetBytes(int64(4 * n))
-					for b.Loop() {
-						if err := plain(d).Quantize(dst, src, nil, 1); err != nil {
-							b.Fatal(err)
-						}
-					}
-				})
-			}
 		}
 	}
 }

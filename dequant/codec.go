@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -78,15 +79,15 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 		return c.misfit(len(dst), len(src), first)
 	}
 	// Most rows of a matrix take the short way: small buffers would notice the other.
-	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < parallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
+	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < simd.ParallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
 		k.run(dst, src)
 		return nil
 	}
 	large := isLarge(len(dst), len(src))
-	if cores == 1 || len(dst) < parallelMin {
+	if cores == 1 || len(dst) < simd.ParallelMin {
 		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
 	}
-	return inParallel(cores, skip+len(dst), parallelGrain, func(lo, hi int) error {
+	return simd.InParallel(cores, skip+len(dst), simd.ParallelGrain, func(lo, hi int) error {
 		from := max(lo, skip)
 		at := lo >> b.log2Elems * int(b.bytes)
 		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, large)

@@ -1,12 +1,11 @@
-// Package dequant expands the element types of tensor files into float32. It also writes float32s
-// as F16, BF16, integers with one scale, and the types that ggml has reference quantizers for.
+// Package dequant expands the element types of tensor files into float32. Package quantize goes the other way.
 //
-// Expand serves every type that is Supported, Quantize those that CanQuantize names. Bytes are
+// Expand serves every type that is Supported. Bytes are
 // little-endian, as all files of this project store them. Destination and source must not
 // overlap. After an error the destination's contents are unspecified. Nothing here does I/O.
 //
-// A Codec expands and quantizes any part of a tensor: the integers that a file gives a scale, the
-// elements behind a head, blocks. Only its methods start goroutines, for large buffers, if the
+// A Codec expands any part of a tensor: the integers that a file gives a scale, the
+// elements behind a head, blocks. Only its methods, and those of Grouped, start goroutines, for large buffers, if the
 // caller lets them have more than one core.
 //
 // # Types
@@ -114,9 +113,6 @@
 //   - In the other types a NaN can only come from arithmetic. If one implementation gives a NaN,
 //     all give one. Its sign and payload are not specified: the instruction selected decides
 //     which operand of a sum survives.
-//
-// F32 to F16 and BF16 rounds to nearest even, overflows to infinity and keeps subnormals. It
-// quiets a NaN: the sign and the upper bits of the mantissa stay, the quiet bit is set.
 //
 // # Implementations
 //

@@ -29,22 +29,3 @@ func ExampleCodec() {
 	fmt.Println(off, size, values, err)
 	// Output: 18 18 [0.5 1 1.5 2] <nil>
 }
-
-// Weights become int8s with the scale that their largest magnitude wants.
-func ExampleCodec_Quantize() {
-	weights := []float32{-1.27, 0.5, 1}
-	var most dequant.I8Scale
-	most.Add(weights)
-	scale, err := most.Scale()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	codec, err := dequant.NewCodec(layout.I8, layout.Quant{Scale: scale}, true)
-	stored := make([]byte, len(weights))
-	if err == nil {
-		err = codec.Quantize(stored, weights, nil, 1)
-	}
-	fmt.Println(int8(stored[0]), int8(stored[1]), int8(stored[2]), err)
-	// Output: -127 50 100 <nil>
-}

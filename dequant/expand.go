@@ -6,18 +6,19 @@ import (
 	"math/bits"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Errors that callers test for with errors.Is. A type without an expansion, or without a
-// quantizer, is errors.ErrUnsupported.
+// Errors that callers test for with errors.Is, those of packages dot and quantize too. A type without an expansion is
+// errors.ErrUnsupported.
 var (
 	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole
 	// blocks.
 	ErrLength = errors.New("lengths do not fit")
 	// ErrOverflow is wrapped if an integer less its zero point does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
-	// ErrNotFinite is wrapped if a NaN or an infinity leaves no scale for the other elements.
+	// ErrNotFinite is wrapped if a NaN or an infinity leaves no scale for the others when they are quantized.
 	ErrNotFinite = errors.New("value is not finite")
 )
 
@@ -105,8 +106,8 @@ func expand(d layout.DType, dst []float32, src []byte, large bool) {
 			run = k.stream
 		}
 	}
-	for n := wholeSteps(len(dst)/elems, k.step); n > 0; {
-		c := wholeSteps(min(n, maxCall/elems), k.step)
+	for n := simd.WholeSteps(len(dst)/elems, k.step); n > 0; {
+		c := simd.WholeSteps(min(n, simd.MaxCall/elems), k.step)
 		run(dst[:c*elems], src[:c*size])
 		dst, src, n = dst[c*elems:], src[c*size:], n-c
 	}

@@ -9,12 +9,9 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -24,7 +21,7 @@ func TestSupported(t *testing.T) {
 		t.Errorf("%d types are supported, %d have an oracle", len(types), len(oracles))
 	}
 	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.VOID, layout.UNKNOWN8, layout.CHAR8, 255} {
-		if Supported(d) || CanQuantize(d) {
+		if Supported(d) {
 			t.Errorf("%v is supported", d)
 		}
 		c, plain := NewCodec(d, layout.Quant{}, false)
@@ -34,7 +31,7 @@ func TestSupported(t *testing.T) {
 			t.Errorf("%v has a codec", d)
 		}
 		c.dtype = d // as if it had
-		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), c.Expand(nil, nil, 0, 1), c.Quantize(nil, nil, nil, 1)} {
+		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), c.Expand(nil, nil, 0, 1)} {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("%v: %v", d, err)
 			}
@@ -59,26 +56,13 @@ func TestLengthErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dst, src := make([]float32, tt.elems), make([]byte, tt.size)
-		errs := []error{Expand(tt.d, dst, src)}
-		if CanQuantize(tt.d) {
-			errs = append(errs, plain(tt.d).Quantize(src, dst, nil, 1), plain(tt.d).Quantize(src, dst, nil, AllCores))
+		err := Expand(tt.d, dst, src)
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%v: %v", tt.d, err)
+		case tt.want != "" && (!errors.Is(err, ErrLength) || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%v, want %s", err, tt.want)
 		}
-		for _, err := range errs {
-			switch {
-			case tt.want == "" && err != nil:
-				t.Errorf("%v: %v", tt.d, err)
-			case tt.want != "" && (!errors.Is(err, ErrLength) || !strings.Contains(err.Error(), tt.want)):
-				t.Errorf("%v, want %s", err, tt.want)
-			}
-		}
-	}
-	for _, c := range []Codec{plain(layout.I8), integers(layout.I16, 1, 0), integers(layout.I8, 1, 1)} {
-		if err := c.Quantize(nil, nil, nil, 1); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-	if err := integers(layout.I8, 1, 0).Quantize(make([]byte, 2), make([]float32, 3), nil, 1); !errors.Is(err, ErrLength) {
-		t.Error(err)
 	}
 }
 
@@ -144,17 +128,14 @@ func TestGenericAllocatesNothing(t *testing.T) {
 func TestExpandAllocatesNothing(t *testing.T) {
 	skipInstrumented(t)
 	src, dst := make([]byte, 8*18), make([]float32, 256)
-	blocks, int8s, plainInt8s := plain(layout.Q4_0), integers(layout.I8, 0.5, 3), integers(layout.I8, 0.5, 0)
+	blocks, int8s := plain(layout.Q4_0), integers(layout.I8, 0.5, 3)
 	for name, f := range map[string]func(){
-		"Expand":              func() { Expand(layout.Q4_0, dst, src) },
-		"Codec, range":        func() { blocks.Expand(dst[:100], src[:4*18], 5, AllCores) },
-		"Codec":               func() { blocks.Expand(dst, src, 0, AllCores) },
-		"Codec, scaled":       func() { int8s.Expand(dst[:144], src, 0, AllCores) },
-		"Codec, one core":     func() { int8s.Expand(dst[:144], src, 0, 1) },
-		"Quantize":            func() { blocks.Quantize(src, dst, nil, 1) },
-		"Quantize, all cores": func() { blocks.Quantize(src, dst, nil, AllCores) },
-		"Quantize to int8s":   func() { plainInt8s.Quantize(src, dst[:144], nil, AllCores) },
-		"NewCodec":            func() { integers(layout.I8, 0.5, 3) },
+		"Expand":          func() { Expand(layout.Q4_0, dst, src) },
+		"Codec, range":    func() { blocks.Expand(dst[:100], src[:4*18], 5, AllCores) },
+		"Codec":           func() { blocks.Expand(dst, src, 0, AllCores) },
+		"Codec, scaled":   func() { int8s.Expand(dst[:144], src, 0, AllCores) },
+		"Codec, one core": func() { int8s.Expand(dst[:144], src, 0, 1) },
+		"NewCodec":        func() { integers(layout.I8, 0.5, 3) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s of a small buffer: %v allocations", name, n)
@@ -166,7 +147,7 @@ func TestParallel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, d := range []layout.DType{layout.F16, layout.Q4_0, layout.Q6_K} {
-		blocks := (parallelMin + 3*parallelGrain + 5*maxBlock) / d.BlockElems()
+		blocks := (simd.ParallelMin + 3*simd.ParallelGrain + 5*maxBlock) / d.BlockElems()
 		src := randomBytes(rng, blocks*d.BlockBytes())
 		want := reference(d, src)
 		got := make([]float32, len(want))
@@ -177,55 +158,12 @@ func TestParallel(t *testing.T) {
 			t.Errorf("%v: element %d is %v, want %v", d, i, got[i], want[i])
 		}
 	}
-	src := floats(parallelMin + parallelGrain + 32)
-	want, got := make([]byte, len(src)/32*34), make([]byte, len(src)/32*34)
-	if err := errors.Join(plain(layout.Q8_0).Quantize(want, src, nil, 1), plain(layout.Q8_0).Quantize(got, src, nil, AllCores)); err != nil {
-		t.Fatal(err)
-	}
-	if i := firstDifference(got, want); i >= 0 {
-		t.Errorf("Q8_0: byte %d differs", i)
-	}
-	want, got = make([]byte, len(src)), make([]byte, len(src))
-	encodeI8Generic(want, src, 0.25)
-	if err := integers(layout.I8, 0.25, 0).Quantize(got, src, nil, AllCores); err != nil {
-		t.Fatal(err)
-	}
-	if i := firstDifference(got, want); i >= 0 {
-		t.Errorf("I8: byte %d differs", i)
-	}
-}
-
-// TestParallelStops counts the chunks that are begun in spite of a failure. Time passes in the
-// bubble only once the worker that failed has left.
-func TestParallelStops(t *testing.T) { synctest.Test(t, testParallelStops) }
-
-func testParallelStops(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	for name, fail := range map[string]func() error{
-		"error": func() error { return ErrOverflow },
-		"panic": func() error { panic("fault") },
-	} {
-		var calls atomic.Int64
-		func() {
-			defer func() { recover() }()
-			inParallel(AllCores, 500*parallelGrain, parallelGrain, func(lo, hi int) error {
-				if calls.Add(1) == 1 {
-					return fail()
-				}
-				time.Sleep(time.Millisecond)
-				return nil
-			})
-		}()
-		if n := calls.Load(); n > 2 {
-			t.Errorf("%s: %d chunks were begun by two workers", name, n)
-		}
-	}
 }
 
 func TestParallelFailures(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	n := parallelMin + 4*parallelGrain
-	for _, at := range []int{0, 3 * parallelGrain, n - 1} {
+	n := simd.ParallelMin + 4*simd.ParallelGrain
+	for _, at := range []int{0, 3 * simd.ParallelGrain, n - 1} {
 		src := make([]byte, 8*n)
 		src[8*at+7] = 0x80
 		dst := make([]float32, n)
@@ -239,7 +177,7 @@ func TestParallelFailures(t *testing.T) {
 					t.Errorf("panic at %d: recovered %v", at, p)
 				}
 			}()
-			inParallel(AllCores, n, parallelGrain, func(lo, hi int) error {
+			simd.InParallel(AllCores, n, simd.ParallelGrain, func(lo, hi int) error {
 				if lo <= at && at < hi {
 					panic("fault")
 				}
@@ -272,24 +210,4 @@ func TestScaledOverflow(t *testing.T) {
 	if err := integers(layout.I32, 3, 0).Expand(one, []byte{1, 0, 0, 1}, 0, 1); err != nil || one[0] != 50331652 {
 		t.Errorf("3 × 16777217 = %v, %v", one[0], err)
 	}
-}
-
-// TestParallelPanics has the caller and a worker panic at the same time.
-func TestParallelPanics(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	if runtime.GOMAXPROCS(0) < 2 {
-		t.Skip("there is one thread here, whatever is set") // WebAssembly
-	}
-	var both sync.WaitGroup
-	both.Add(2)
-	defer func() {
-		if p := recover(); p != "fault" {
-			t.Errorf("recovered %v", p)
-		}
-	}()
-	inParallel(AllCores, parallelMin, parallelGrain, func(lo, hi int) error {
-		both.Done()
-		both.Wait()
-		panic("fault")
-	})
 }

@@ -65,31 +65,3 @@ func fuzzExpand(f *testing.F, family ...layout.DType) {
 		}
 	})
 }
-
-// FuzzQuantize quantizes any floats with every implementation.
-func FuzzQuantize(f *testing.F) {
-	family := []layout.DType{layout.F16, layout.BF16, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0,
-		layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4}
-	for i := range family {
-		src := make([]byte, 4*max(64, family[i].BlockElems()))
-		encodeF32Generic(src, floats(20000)[19000:])
-		f.Add(src, uint8(i))
-	}
-	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
-		d := family[int(which)%len(family)]
-		src := toFloats(b)
-		src = src[:len(src)/d.BlockElems()*d.BlockElems()]
-		want := make([]byte, len(src)/d.BlockElems()*d.BlockBytes())
-		encodeGeneric(d, want, src)
-		for _, l := range levels {
-			use(t, l)
-			got := make([]byte, len(want))
-			if err := plain(d).Quantize(got, src, nil, 1); err != nil {
-				t.Fatal(err)
-			}
-			if i := firstDifference(got, want); i >= 0 {
-				t.Fatalf("%s/%v: byte %d is %#x, want %#x", l.name, d, i, got[i], want[i])
-			}
-		}
-	})
-}

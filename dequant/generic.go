@@ -64,25 +64,6 @@ var generic = impl{
 		layout.I8:  {run: i8ScaledGeneric},
 		layout.I16: {run: i16ScaledGeneric},
 	},
-	encode: [numTypes]encoder{
-		layout.F32:  {run: encodeF32Generic},
-		layout.F16:  {run: encodeF16Generic},
-		layout.BF16: {run: encodeBF16Generic},
-		layout.Q4_0: {run: encodeQ4_0Generic},
-		layout.Q4_1: {run: encodeQ4_1Generic},
-		layout.Q5_0: {run: encodeQ5_0Generic},
-		layout.Q5_1: {run: encodeQ5_1Generic},
-		layout.Q8_0: {run: encodeQ8_0Generic},
-
-		layout.Q2_K:   {run: unweighted(encodeQ2_K)},
-		layout.Q3_K:   {run: unweighted(encodeQ3_K)},
-		layout.Q4_K:   {run: unweighted(encodeQ4_K)},
-		layout.Q5_K:   {run: unweighted(encodeQ5_K)},
-		layout.Q6_K:   {run: unweighted(encodeQ6_K)},
-		layout.IQ4_NL: {run: unweighted(encodeIQ4_NL)},
-		layout.IQ4_XS: {run: unweighted(encodeIQ4_XS)},
-		layout.MXFP4:  {run: encodeMXFP4},
-	},
 	grouped: func() (kernels [numCodes]groupKernel) {
 		for c := range layout.Code(numCodes) {
 			if codeValues[c] != nil {

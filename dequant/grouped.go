@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -222,7 +223,7 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 		return err
 	}
 	large := isLarge(len(dst), len(p.Codes))
-	if cores == 1 || len(dst) < parallelMin {
+	if cores == 1 || len(dst) < simd.ParallelMin {
 		return g.expand(dst, p, first, large)
 	}
 	return g.expandParallel(dst, p, first, cores, large)
@@ -230,15 +231,15 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 
 // expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
-	grain := parallelGrain
+	grain := simd.ParallelGrain
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
-		grain = int(max(parallelGrain, min(tileRows*g.Cols, 1<<24)))
+		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
 	// Shares begin with a multiple of the grain, counted from the first row.
 	skip := int(first % g.Cols % uint64(grain))
 	codes, _ := g.Codes(first, uint64(len(dst)))
 	scales, _ := g.Scales(first, uint64(len(dst)))
-	return inParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
+	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
 		from := max(lo, skip) - skip
 		part, at, n := p, first+uint64(from), uint64(hi-skip-from)
 		off, size := g.Codes(at, n)
@@ -698,7 +699,7 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 		k = &generic.grouped[x.code]
 	}
 	// Most calls are for whole groups.
-	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= maxCall && group&(k.step-1) == 0 {
+	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= simd.MaxCall && group&(k.step-1) == 0 {
 		k.call(dst, codes[:len(dst)/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
 		return
 	}
@@ -706,17 +707,17 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 		n := min(len(dst), group-within)
 		switch {
 		case k.pairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
-			count := min(len(dst), maxCall) / 32 * 2
+			count := min(len(dst), simd.MaxCall) / 32 * 2
 			n = count * 16
 			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
 		case bit != 0 || n < k.step:
 			n = x.few(dst[:n], codes, bit, scales[0], offsets[0])
-		case within == 0 && n == group && group <= maxCall && group%k.step == 0:
-			count := min(len(dst), maxCall) / group
+		case within == 0 && n == group && group <= simd.MaxCall && group%k.step == 0:
+			count := min(len(dst), simd.MaxCall) / group
 			n = count * group
 			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
 		default:
-			n = wholeSteps(min(n, maxCall), k.step)
+			n = simd.WholeSteps(min(n, simd.MaxCall), k.step)
 			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.large)
 		}
 		at, done := bit+n*bits, (within+n)/group

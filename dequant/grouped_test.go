@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/kerneltest"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -249,7 +250,7 @@ func (m *model) check(t *testing.T, first, n, skip, cores int) {
 	if len(p.Offsets) > 1 {
 		p.Offsets = p.Offsets[off:][:size]
 	}
-	buf := aligned64(n+2, skip)
+	buf := kerneltest.Aligned(n+2, skip)
 	buf[0], buf[n+1] = 7, 7
 	if err := m.Expand(buf[1:n+1], p, uint64(first), cores); err != nil {
 		t.Fatalf("%+v: %v", m.Grouped, err)
@@ -501,7 +502,7 @@ func TestGroupKernels(t *testing.T) {
 						skip = 0
 					}
 					src := append(make([]byte, round, round+len(codes)), codes...)[round:]
-					want, buf := make([]float32, n), aligned64(n+32, skip)
+					want, buf := make([]float32, n), kerneltest.Aligned(n+32, skip)
 					for i := range buf {
 						buf[i] = 7
 					}
@@ -536,7 +537,7 @@ func TestTransposers(t *testing.T) {
 				src = src[:len(src):len(src)]
 				got, want := make([]byte, 8<<10), make([]byte, 8<<10)
 				check := func(name string) {
-					if i := firstDifference(got, want); i >= 0 {
+					if i := kerneltest.FirstDifference(got, want); i >= 0 {
 						t.Fatalf("%s: %s of %d × %d: byte %d is %#x, want %#x", l.name, name, rows, columns, i, got[i], want[i])
 					}
 				}
@@ -568,7 +569,7 @@ func TestPermuted(t *testing.T) {
 				for i := range of {
 					of[i] = int32(rng.IntN(groups))
 				}
-				got := aligned64(8*stride+16, skip)
+				got := kerneltest.Aligned(8*stride+16, skip)
 				for i := range got {
 					got[i] = 7
 				}
@@ -595,7 +596,7 @@ func TestEach(t *testing.T) {
 		}
 		for n := 8; n <= 64; n += 8 {
 			_, scales, offsets := groupKernel{}.parts(rng, 4, 0, n)
-			got := aligned64(n+2, n/8)
+			got := kerneltest.Aligned(n+2, n/8)
 			for i := range got {
 				got[i] = float32(rng.IntN(16))
 			}

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/tensormap/tensormap/dequant/internal/faulttest"
+	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -18,7 +19,7 @@ import (
 // a load outside it faults.
 func TestKernelReads(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	middle := faulttest.Guarded(t)
+	middle := kerneltest.Guarded(t)
 	page := len(middle)
 	copy(middle, randomBytes(rand.New(rand.NewPCG(11, 11)), page))
 	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
@@ -26,7 +27,7 @@ func TestKernelReads(t *testing.T) {
 		elems, size, step := d.BlockElems(), d.BlockBytes(), max(1, k.step)
 		for n := step; n*size <= page && n <= max(160/elems, 3*step); n += step {
 			for _, src := range [][]byte{middle[:n*size], middle[page-n*size:]} {
-				dst := aligned64(n*elems, 0)
+				dst := kerneltest.Aligned(n*elems, 0)
 				k.call(dst, src)
 				if i := differ(d, dst, reference(d, src)); i >= 0 {
 					t.Fatalf("%d blocks: element %d is %v", n, i, dst[i])
@@ -36,11 +37,44 @@ func TestKernelReads(t *testing.T) {
 	})
 }
 
+// TestScaledBounds puts source and destination beside unreadable pages for the kernels of scaled integers.
+func TestScaledBounds(t *testing.T) {
+	out, in := kerneltest.Guarded(t), kerneltest.Guarded(t)
+	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(out))), len(out)/4)
+	copy(in, randomBytes(rand.New(rand.NewPCG(15, 15)), len(in)))
+	for _, l := range levels {
+		for _, d := range types {
+			k := l.scaled[d]
+			if k.run == nil {
+				continue
+			}
+			t.Run(l.name+"/"+d.String(), func(t *testing.T) {
+				defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+				size, step := d.BlockBytes(), max(1, k.step)
+				for n := step; n <= max(160, 3*step); n += step {
+					want := make([]float32, n)
+					for _, src := range kerneltest.Ends(in, n*size) {
+						if err := expandScaledExactly(d, want, src, 0.37, -5); err != nil {
+							t.Fatal(err)
+						}
+						for _, dst := range kerneltest.Ends(numbers, n) {
+							k.run(dst, src, 0.37, -5)
+							if i := differ(layout.F32, dst, want); i >= 0 {
+								t.Fatalf("%d elements: element %d is %v, want %v", n, i, dst[i], want[i])
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestParallelFault has both the caller, who has called SetPanicOnFault, and a worker read an
 // unmapped page: neither goes on before both are about to.
 func TestParallelFault(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	const n = parallelMin
+	const n = simd.ParallelMin
 	m, err := syscall.Mmap(-1, 0, n, syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +121,7 @@ func TestKernelFaults(t *testing.T) {
 		for depth := range 48 {
 			var fault, grew bool
 			var wg sync.WaitGroup
-			wg.Go(func() { fault, grew = faulttest.At(depth, f) })
+			wg.Go(func() { fault, grew = kerneltest.At(depth, f) })
 			if wg.Wait(); !fault {
 				t.Fatalf("%s: no fault", name)
 			}
@@ -99,24 +133,19 @@ func TestKernelFaults(t *testing.T) {
 			t.Fatalf("%s: no stack had to grow", name)
 		}
 	}
-	dst := aligned64(2*page, 0)
+	dst := kerneltest.Aligned(2*page, 0)
 	for _, l := range levels {
 		for _, d := range types {
 			elems, size := d.BlockElems(), d.BlockBytes()
 			for name, k := range l.variants(d) {
-				n := wholeSteps(page/max(elems, size), k.step)
+				n := simd.WholeSteps(page/max(elems, size), k.step)
 				for _, kept := range []int{0, size + 1} { // of what is read
 					faults(name, func() { k.call(dst[:n*elems], m[page-kept:][:n*size]) })
 				}
 			}
 			if k := l.scaled[d]; k.run != nil {
-				n := wholeSteps(page/size, k.step)
+				n := simd.WholeSteps(page/size, k.step)
 				faults(l.name+"/scaled/"+d.String(), func() { k.run(dst[:n*elems], m[page-size:][:n*size], 0.5, 1) })
-			}
-			if e := l.encoderOf(d); e.run != nil {
-				n := wholeSteps(page/4/elems, e.step)
-				out, values := make([]byte, n*size), unsafe.Slice((*float32)(unsafe.Pointer(&m[page-64])), n*elems)
-				faults(l.name+"/encode/"+d.String(), func() { e.run(out, values) })
 			}
 			runtime.GC()
 		}
@@ -145,7 +174,7 @@ func TestKernelFaults(t *testing.T) {
 
 // TestGroupKernelReads puts the codes directly before and after an unreadable page.
 func TestGroupKernelReads(t *testing.T) {
-	middle := faulttest.Guarded(t)
+	middle := kerneltest.Guarded(t)
 	page := len(middle)
 	copy(middle, randomBytes(rand.New(rand.NewPCG(27, 27)), page))
 	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {
@@ -161,7 +190,7 @@ func TestGroupKernelReads(t *testing.T) {
 				}
 				size := groups * group / 8 * layout.Code(c).Bits()
 				for _, src := range [][]byte{middle[:size], middle[page-size:]} {
-					got, want := aligned64(groups*group, 0), make([]float32, groups*group)
+					got, want := kerneltest.Aligned(groups*group, 0), make([]float32, groups*group)
 					run(got, src, unit[:], noOffset[:], group)
 					generic.grouped[kind].run(want, src, unit[:], noOffset[:], group)
 					if i := differ(layout.Q8_0, got, want); i >= 0 {

@@ -1,6 +1,9 @@
 package dequant
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/layout"
+)
 
 // A kernel expands whole blocks of one type; plain numbers are blocks of one element. The contract
 // of run and stream:
@@ -15,7 +18,7 @@ import "github.com/tensormap/tensormap/layout"
 //     that the sum rounds the same number.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit
 //     (MXCSR, FPCR) has changed: subnormals count.
-//   - A call expands at most maxCall elements, because the runtime cannot preempt assembly.
+//   - A call expands at most simd.MaxCall elements, because the runtime cannot preempt assembly.
 //
 // The stream variant stores past the caches. It gets a dst aligned to 64 bytes. It fences its
 // stores before it returns (SFENCE), so that another goroutine may read them.
@@ -48,22 +51,10 @@ type groupKernel struct {
 	pairs       bool // an even number of groups of 16 may be less than step
 }
 
-// An encoder makes whole blocks of one type from floats. Its contract is a kernel's with the roles
-// of the slices exchanged, NaNs included.
-type encoder struct {
-	run  func(dst []byte, src []float32)
-	step int
-}
-
-// maxCall bounds the elements that a kernel expands in one call. It thereby bounds the time for
-// which a kernel keeps the garbage collector waiting. It is a multiple of every block and usable
-// step.
-const maxCall = 1 << 18
-
 // numTypes is one more than the last type that a table has room for.
 const numTypes = int(layout.APR_Q8) + 1
 
-//go:generate go -C _asm run ./level -level NEON -step 32 -steps f16=8,f64=8,f8e4m3=8,f8e5m2=8,encodeF16=16,encodeBF16=16 -pairs e2m1,e2m1Plus,nf4,fp4 -out ../neon_arm64.go -pkg dequant ../neon_arm64.s ../neon_blocks_arm64.s ../neon_groups_arm64.s ../neon_k_arm64.s ../neon_turn_arm64.s
+//go:generate go -C _asm run ./level -level NEON -step 32 -steps f16=8,f64=8,f8e4m3=8,f8e5m2=8 -pairs e2m1,e2m1Plus,nf4,fp4 -out ../neon_arm64.go -pkg dequant ../neon_arm64.s ../neon_blocks_arm64.s ../neon_groups_arm64.s ../neon_k_arm64.s ../neon_turn_arm64.s
 
 // An impl has the kernels of one level, indexed by type or code. Entries without a run function are left to
 // the levels below. Levels are generated with their assembly: <level>_<arch>.go. A kernel that is entered
@@ -72,8 +63,6 @@ type impl struct {
 	name   string
 	expand [numTypes]kernel
 	scaled [numTypes]scaledKernel
-	encode [numTypes]encoder
-	fit    fitters // of the encoders with a search
 
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
@@ -93,22 +82,16 @@ type permutedKernel func(dst []float32, stride int, words []byte, columns int, g
 var levels = append([]*impl{&generic}, archLevels()...)
 
 // active holds for each type the best kernel of all levels.
-var active *impl
-
-func init() { active = overlay(levels) } // encoders refer to active, and levels to encoders
+var active = overlay(levels)
 
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {
 		all.name = l.name
-		replace(all.expand[:], l.expand[:], func(k kernel) bool { return k.run != nil })
-		replace(all.scaled[:], l.scaled[:], func(k scaledKernel) bool { return k.run != nil })
-		replace(all.encode[:], l.encode[:], func(k encoder) bool { return k.run != nil })
-		replace(all.grouped[:], l.grouped[:], func(k groupKernel) bool { return k.run != nil })
-		replace(all.permuted[:], l.permuted[:], func(k permutedKernel) bool { return k != nil })
-		if l.fit.affine != nil {
-			all.fit = l.fit
-		}
+		simd.Replace(all.expand[:], l.expand[:], func(k kernel) bool { return k.run != nil })
+		simd.Replace(all.scaled[:], l.scaled[:], func(k scaledKernel) bool { return k.run != nil })
+		simd.Replace(all.grouped[:], l.grouped[:], func(k groupKernel) bool { return k.run != nil })
+		simd.Replace(all.permuted[:], l.permuted[:], func(k permutedKernel) bool { return k != nil })
 		if l.transpose.words != nil {
 			all.transpose = l.transpose
 		}
@@ -119,15 +102,6 @@ func overlay(levels []*impl) *impl {
 	return all
 }
 
-// replace replaces kernels by those of another level that are there.
-func replace[K any](kernels, by []K, there func(K) bool) {
-	for i, k := range by {
-		if there(k) {
-			kernels[i] = k
-		}
-	}
-}
-
 // Implementations returns the names of the levels that this machine can run, "generic" first and
 // the preferred one last.
 func Implementations() []string {
@@ -136,12 +110,4 @@ func Implementations() []string {
 		names[i] = l.name
 	}
 	return names
-}
-
-// wholeSteps returns the largest multiple of step that is at most n.
-func wholeSteps(n, step int) int {
-	if step <= 1 {
-		return n
-	}
-	return n - n%step
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
+	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -19,35 +20,6 @@ func use(t testing.TB, l *impl) {
 	old, below := active, max(1, slices.Index(levels, l))
 	active = overlay(append(slices.Clone(levels[:below]), l))
 	t.Cleanup(func() { active = old })
-}
-
-// encodes reports whether the level in use has something of its own for writing d. Otherwise it does what the level below does.
-func encodes(d layout.DType) bool {
-	l := levels[slices.IndexFunc(levels, func(l *impl) bool { return l.name == active.name })]
-	return l.encode[d].run != nil || l.fit.affine != nil
-}
-
-// encodeGeneric encodes with the portable loops alone.
-func encodeGeneric(d layout.DType, dst []byte, src []float32) {
-	old := active
-	defer func() { active = old }()
-	active = &generic
-	generic.encode[d].run(dst, src)
-}
-
-// encoderOf returns the encoder of a level, or none if it has no kernel for it.
-func (l *impl) encoderOf(d layout.DType) encoder {
-	if searches := weightedEncoders[d] != nil && generic.encode[d].run != nil && l.encode[d].run == nil; !searches || l == &generic {
-		return l.encode[d]
-	} else if l.fit.affine == nil || d <= layout.Q8_0 {
-		return encoder{}
-	}
-	return encoder{run: func(dst []byte, src []float32) {
-		old := active
-		defer func() { active = old }()
-		active = overlay([]*impl{&generic, l})
-		generic.encode[d].run(dst, src)
-	}}
 }
 
 // eachLevel runs f under every implementation that this machine has.
@@ -100,13 +72,6 @@ func reference(d layout.DType, src []byte) []float32 {
 	return want
 }
 
-// aligned64 is a slice of n floats whose first lies skip floats after a multiple of 64 bytes.
-func aligned64(n, skip int) []float32 {
-	buf := make([]float32, n+32)
-	at := int(-uintptr(unsafe.Pointer(&buf[0]))%64/4) + skip
-	return buf[at : at+n : at+n]
-}
-
 // TestOracle holds the portable loops against the formulas.
 func TestOracle(t *testing.T) {
 	testmode.Sequential(t)
@@ -131,10 +96,10 @@ func TestKernelValues(t *testing.T) {
 	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
 		src := inputs(d)
 		elems, size := d.BlockElems(), d.BlockBytes()
-		blocks := wholeSteps(len(src)/size, k.step)
+		blocks := simd.WholeSteps(len(src)/size, k.step)
 		src = src[:blocks*size]
 		want := reference(d, src)
-		got := aligned64(len(want), 0)
+		got := kerneltest.Aligned(len(want), 0)
 		k.call(got, src)
 		if i := differ(d, got, want); i >= 0 {
 			t.Errorf("element %d of block % x: %08x, want %08x", i%elems, src[i/elems*size:][:size],
@@ -167,7 +132,7 @@ func TestKernelScales(t *testing.T) {
 				for i := range chunk {
 					putScales(d, src[i*size:], uint16(first+i))
 				}
-				want, got := reference(d, src), aligned64(chunk*elems, 0)
+				want, got := reference(d, src), kerneltest.Aligned(chunk*elems, 0)
 				for _, l := range levels[1:] {
 					for name, k := range l.variants(d) {
 						k.call(got, src)
@@ -215,7 +180,7 @@ func checkGuarded(t *testing.T, d layout.DType, k kernel, src []byte, n, skip in
 	t.Helper()
 	const guard = 32
 	canary := math.Float32frombits(0xdeadbeef)
-	buf := aligned64(n+2*guard, skip)
+	buf := kerneltest.Aligned(n+2*guard, skip)
 	for i := range buf {
 		buf[i] = canary
 	}
@@ -245,7 +210,7 @@ func TestExpandLengths(t *testing.T) {
 			want := reference(d, src)
 			for n := range blocks + 1 {
 				for _, large := range []bool{false, true} {
-					dst := aligned64(n*elems, n%16)
+					dst := kerneltest.Aligned(n*elems, n%16)
 					expand(d, dst, src[:n*size], large)
 					if i := differ(d, dst, want[:n*elems]); i >= 0 {
 						t.Fatalf("%v: %d blocks, large %v: element %d is %v, want %v", d, n, large, i, dst[i], want[i])
@@ -257,19 +222,19 @@ func TestExpandLengths(t *testing.T) {
 }
 
 // TestKernelContract watches what the wrappers ask of kernels: whole steps, never none, never more
-// than maxCall, aligned where they stream, and in order; the rest is left to the portable loop.
+// than simd.MaxCall, aligned where they stream, and in order; the rest is left to the portable loop.
 func TestKernelContract(t *testing.T) {
 	testmode.Sequential(t)
 	for _, d := range []layout.DType{layout.I8, layout.F16, layout.Q4_0} {
 		for i := range 4 * 3 {
 			step, tail := []int{0, 1, 8, 24}[i/3], []int{0, 1, 5}[i%3]
 			elems, size := d.BlockElems(), d.BlockBytes()
-			src := randomBytes(rand.New(rand.NewPCG(14, 14)), (wholeSteps(maxCall/elems, step)+3*max(step, 1)+tail)*size)
+			src := randomBytes(rand.New(rand.NewPCG(14, 14)), (simd.WholeSteps(simd.MaxCall/elems, step)+3*max(step, 1)+tail)*size)
 			want := reference(d, src)
 			var done, streamed int
 			asked := func(dst []float32, src []byte) {
 				blocks := len(src) / size
-				if blocks == 0 || blocks%max(step, 1) != 0 || len(src)%size != 0 || len(dst) != blocks*elems || len(dst) > maxCall {
+				if blocks == 0 || blocks%max(step, 1) != 0 || len(src)%size != 0 || len(dst) != blocks*elems || len(dst) > simd.MaxCall {
 					t.Fatalf("%v, step %d: asked for %d elements of %d bytes", d, step, len(dst), len(src))
 				}
 				done += len(dst)
@@ -287,7 +252,7 @@ func TestKernelContract(t *testing.T) {
 			for _, large := range []bool{false, true} {
 				for _, skip := range []int{0, 3} {
 					done, streamed = 0, 0
-					dst := aligned64(len(want), skip)
+					dst := kerneltest.Aligned(len(want), skip)
 					expand(d, dst, src, large)
 					if i := differ(d, dst, want); i >= 0 {
 						t.Fatalf("%v, step %d: element %d of %d is %v, want %v", d, step, i, len(want), dst[i], want[i])
@@ -297,7 +262,7 @@ func TestKernelContract(t *testing.T) {
 						t.Errorf("%v, step %d: kernel left %d elements", d, step, rest)
 					}
 					mayStream := large && (skip == 0 || elems == 1)
-					if (streamed > 0) != mayStream && unaligned(aligned64(1, 1)) != 0 {
+					if (streamed > 0) != mayStream && unaligned(kerneltest.Aligned(1, 1)) != 0 {
 						t.Errorf("%v, large %v, skip %d: streamed %d", d, large, skip, streamed)
 					}
 				}
@@ -326,7 +291,7 @@ func TestStreamFrom(t *testing.T) {
 			stream: func(dst []float32, _ []byte) { streamed.Add(int64(len(dst))) },
 		}
 		use(t, fake)
-		dst, src := aligned64(least, 0), make([]byte, 4*least)
+		dst, src := kerneltest.Aligned(least, 0), make([]byte, 4*least)
 		for n, want := range map[int][2]int{least - 1: {least - 1, 0}, least: {0, least}} {
 			ran.Store(0)
 			streamed.Store(0)
@@ -340,7 +305,7 @@ func TestStreamFrom(t *testing.T) {
 	}
 }
 
-// TestExpandLong exceeds maxCall and streamMin, with a tail.
+// TestExpandLong exceeds simd.MaxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
 	testmode.Sequential(t)
 	if testmode.Brief() {
@@ -349,13 +314,13 @@ func TestExpandLong(t *testing.T) {
 	for _, d := range types {
 		t.Run(d.String(), func(t *testing.T) {
 			elems, size := d.BlockElems(), d.BlockBytes()
-			blocks := streamMin/(4*elems+size) + (maxCall/2+7*maxBlock+3)/elems
+			blocks := streamMin/(4*elems+size) + (simd.MaxCall/2+7*maxBlock+3)/elems
 			if active.expand[d].stream == nil {
-				blocks = (maxCall + 3*maxBlock + 3) / elems
+				blocks = (simd.MaxCall + 3*maxBlock + 3) / elems
 			}
 			src := randomBytes(rand.New(rand.NewPCG(4, uint64(d))), blocks*size)
 			want := reference(d, src)
-			dst := aligned64(blocks*elems+1, 0)
+			dst := kerneltest.Aligned(blocks*elems+1, 0)
 			eachLevel(t, func(t *testing.T) {
 				for skip := range 2 {
 					dst := dst[skip:][:len(want)]
@@ -401,7 +366,7 @@ func TestScaledKernels(t *testing.T) {
 			}
 			scaledByRule(want, src, size, 0.25, 3)
 			for m := range min(n, 200) {
-				dst := aligned64(m+1, m%16)
+				dst := kerneltest.Aligned(m+1, m%16)
 				dst[m] = 7
 				if err := integers(d, 0.25, 3).Expand(dst[:m], src[:m*size], 0, 1); err != nil {
 					t.Fatal(err)
@@ -424,92 +389,4 @@ func scaledByRule(dst []float32, src []byte, size int, scale float32, zero int64
 		unused := 64 - 8*size
 		dst[i] = float32(float64(scale) * float64(int64(q<<unused)>>unused-zero))
 	}
-}
-
-// TestEncoders holds every encoder against the portable one: edges, lengths, guards.
-func TestEncoders(t *testing.T) {
-	testmode.Sequential(t)
-	eachLevel(t, func(t *testing.T) {
-		for _, d := range types {
-			if !CanQuantize(d) || !encodes(d) {
-				continue
-			}
-			src := floats(782 * maxBlock)
-			elems, size := d.BlockElems(), d.BlockBytes()
-			want := make([]byte, len(src)/elems*size)
-			encodeGeneric(d, want, src)
-			got := make([]byte, len(want))
-			if err := plain(d).Quantize(got, src, nil, 1); err != nil {
-				t.Fatal(err)
-			}
-			if i := firstDifference(got, want); i >= 0 {
-				b := i / size
-				t.Fatalf("%v: block %v: % x, want % x", d, src[b*elems:][:elems], got[b*size:][:size], want[b*size:][:size])
-			}
-			for n := range max(200/elems, 9) {
-				buf := bytes.Repeat([]byte{0xa5}, n*size+64)
-				off := 16 + n%16
-				in := aligned64(n*elems, n%16)
-				copy(in, src)
-				encode(d, buf[off:off+n*size:off+n*size], in)
-				if !bytes.Equal(buf[off:off+n*size], want[:n*size]) {
-					t.Fatalf("%v: %d blocks differ", d, n)
-				}
-				if bytes.Count(buf[:off], []byte{0xa5}) != off || bytes.Count(buf[off+n*size:], []byte{0xa5}) != 64-off {
-					t.Fatalf("%v: %d blocks: wrote outside dst", d, n)
-				}
-			}
-		}
-	})
-}
-
-func firstDifference(x, y []byte) int {
-	for i := range x {
-		if x[i] != y[i] {
-			return i
-		}
-	}
-	return -1
-}
-
-// floats are n float32s: patterns where rounding to 16 bits decides, every exponent, plain
-// weights, then blocks that are all zero, tiny, or hold an infinity or a NaN.
-func floats(n int) []float32 {
-	rng := rand.New(rand.NewPCG(5, 5))
-	f := make([]float32, 0, n)
-	for e := range uint32(512) {
-		for _, m := range []uint32{0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0x18000, 0x7fefff, 0x7ff000, 0x7fffff} {
-			f = append(f, math.Float32frombits(e<<23|m))
-		}
-		f = append(f, 0, 1)
-	}
-	for len(f)+32 <= n {
-		block := make([]float32, 32)
-		scale := math.Ldexp(1, rng.IntN(60)-40)
-		for i := range block {
-			block[i] = float32(rng.NormFloat64() * scale)
-		}
-		switch at := rng.IntN(32); rng.IntN(16) {
-		case 0:
-			clear(block)
-		case 1:
-			block[at] = float32(math.NaN())
-		case 2:
-			block[at] = float32(math.Inf(1 - 2*(at&1)))
-		case 3:
-			for i := range block {
-				block[i] = math.Float32frombits(rng.Uint32())
-			}
-		case 4:
-			for i := range block {
-				block[i] = math.Float32frombits(rng.Uint32() & 0x807fffff)
-			}
-		case 5: // a tie at every step
-			for i := range block {
-				block[i] = float32(i-16) / 2
-			}
-		}
-		f = append(f, block...)
-	}
-	return append(f, make([]float32, n-len(f))...)
 }

@@ -5,7 +5,7 @@ package dequant
 import (
 	"encoding/binary"
 
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 )
 
 // neonPlaces says for codes of so many bits how 32 of them become lanes of 32 bits: eight vectors of the

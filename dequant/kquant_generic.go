@@ -3,7 +3,7 @@ package dequant
 import (
 	"encoding/binary"
 
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 )
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.

@@ -22,8 +22,6 @@
 #define FCMEQ4S(m, n, d)  WORD $(0x4E20E400 | (m)<<16 | (n)<<5 | (d)) // fcmeq vd.4s, vn.4s, vm.4s
 #define FCVTL4S(n, d)     WORD $(0x0E217800 | (n)<<5 | (d))           // fcvtl vd.4s, vn.4h
 #define FCVTL24S(n, d)    WORD $(0x4E217800 | (n)<<5 | (d))           // fcvtl2 vd.4s, vn.8h
-#define FCVTN4H(n, d)     WORD $(0x0E216800 | (n)<<5 | (d))           // fcvtn vd.4h, vn.4s
-#define FCVTN24H(n, d)    WORD $(0x4E216800 | (n)<<5 | (d))           // fcvtn2 vd.8h, vn.4s
 #define FCVTN2S(n, d)     WORD $(0x0E616800 | (n)<<5 | (d))           // fcvtn vd.2s, vn.2d
 #define FCVTN22S(n, d)    WORD $(0x4E616800 | (n)<<5 | (d))           // fcvtn2 vd.4s, vn.2d
 #define USHL4S(m, n, d)   WORD $(0x6EA04400 | (m)<<16 | (n)<<5 | (d)) // ushl vd.4s, vn.4s, vm.4s

@@ -62,16 +62,19 @@ func TestNEONEncodings(t *testing.T) {
 	}
 }
 
-// wordMacros returns the macros of this package's kernels and of dot's. Those of both are the same.
+// wordMacros returns the macros of the kernels of this package, of dot and of quantize. Those of several are the same.
 func wordMacros(t *testing.T) (macros []wordMacro) {
-	files, err := filepath.Glob("neon*_arm64.[hs]")
-	dots, err2 := filepath.Glob("dot/neon*_arm64.[hs]")
-	if err != nil || err2 != nil || len(files) < 2 || len(dots) < 2 {
-		t.Fatal(files, dots, err, err2)
+	var files []string
+	for _, dir := range []string{".", "dot", "../quantize"} {
+		found, err := filepath.Glob(dir + "/neon*_arm64.[hs]")
+		if err != nil || len(found) == 0 {
+			t.Fatal(dir, found, err)
+		}
+		files = append(files, found...)
 	}
 	define := regexp.MustCompile(`(?m)^#define (\w+)\(((?:m, )?n, d)\) +(WORD \$\(.*\)) *// (.*)$`)
 	seen := map[string]wordMacro{}
-	for _, name := range append(files, dots...) {
+	for _, name := range files {
 		source := string(readBytes(t, ".", name))
 		found := define.FindAllStringSubmatch(source, -1)
 		if words := strings.Count(source, "WORD $"); len(found) != words {

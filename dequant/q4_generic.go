@@ -3,7 +3,7 @@ package dequant
 import (
 	"math"
 
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 )
 
 // nibbleFloats[n] is n − 8, the value of a Q4_0 nibble before scaling.

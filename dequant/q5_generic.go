@@ -3,7 +3,7 @@ package dequant
 import (
 	"encoding/binary"
 
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 )
 
 // fiveBitFloats[n] is n − 16, the value of a Q5_0 element before scaling.

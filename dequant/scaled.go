@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -21,8 +22,8 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 		return expandScaledExactly(d, dst, src, scale, zero)
 	}
 	size := d.BlockBytes()
-	for n := wholeSteps(len(dst), k.step); n > 0; {
-		c := wholeSteps(min(n, maxCall), k.step)
+	for n := simd.WholeSteps(len(dst), k.step); n > 0; {
+		c := simd.WholeSteps(min(n, simd.MaxCall), k.step)
 		k.run(dst[:c], src[:c*size], scale, int32(zero))
 		dst, src, n = dst[c:], src[c*size:], n-c
 	}

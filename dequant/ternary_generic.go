@@ -1,6 +1,6 @@
 package dequant
 
-import "github.com/tensormap/tensormap/dequant/internal/block"
+import "github.com/tensormap/tensormap/internal/block"
 
 // The types of one and two bits an element, and of three levels.
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
@@ -193,7 +194,7 @@ func constantModel(t *testing.T, value float32, n int) []byte {
 	for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
 		c := random(d.String(), d, int(n))
 		codec, err := dequant.NewCodec(d, layout.Quant{}, false)
-		if err := cmp.Or(err, codec.Quantize(c.data, values, nil, 1)); err != nil {
+		if err := cmp.Or(err, quantize.Encode(codec, c.data, values, nil, 1)); err != nil {
 			t.Fatal(err)
 		}
 		tensors = append(tensors, c)

@@ -21,27 +21,27 @@ var edgeScales = []uint16{
 // writeGolden writes for every type a file of blocks with the floats that ggml expands them to. For
 // every quantizer it writes a file of floats with the blocks that ggml makes of them. In another file the
 // importance of a row stands before the floats. Layout: u32 n, n bytes of input, the output; all
-// little-endian.
+// little-endian. The files of expanders are in dequant/testdata below dir, those of quantizers in quantize/testdata.
 func writeGolden(dir string, types typeSet) error {
 	if contracts() {
 		return errors.New("golden quantizations need ISO C's rounding: build with -ffp-contract=off")
 	}
 	copy(importance, modelImportance()) // as it was before any weigh
 	var err error
-	write := func(p peer, suffix string, in, out []byte) {
+	write := func(p peer, pkg, suffix string, in, out []byte) {
 		b := binary.LittleEndian.AppendUint32(nil, uint32(len(in)))
-		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, p.d.String()+suffix), slices.Concat(b, in, out), 0o644))
+		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, pkg, "testdata", p.d.String()+suffix), slices.Concat(b, in, out), 0o644))
 	}
 	for _, p := range chosen(types, firstOfEach(ggmlExpanders)) {
 		blocks := goldenBlocks(p.d)
 		floats := make([]float32, len(blocks)/p.d.BlockBytes()*p.d.BlockElems())
 		p.run(floats, blocks, 1)
-		write(p, ".ggml", blocks, encode(floats))
+		write(p, "dequant", ".ggml", blocks, encode(floats))
 	}
 	quantize := func(p peer, suffix string, before, floats []float32) {
 		blocks := make([]byte, sizeOf(p.d, len(floats)))
 		p.run(floats, blocks, 1)
-		write(p, suffix, encode(slices.Concat(before, floats)), blocks)
+		write(p, "quantize", suffix, encode(slices.Concat(before, floats)), blocks)
 	}
 	for _, p := range chosen(types, firstOfEach(ggmlQuantizers)) {
 		quantize(p, ".ggmlq", nil, goldenRows(p.d))

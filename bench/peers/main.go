@@ -30,7 +30,7 @@ func main() {
 		dots         = flag.Bool("dot", false, "race products of rows and vectors instead")
 		library      = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
 		quantize     = flag.Bool("quantize", false, "race to quantize only, with and without importance")
-		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
+		golden       = flag.String("golden", "", "write golden vectors made by ggml to dequant/testdata and quantize/testdata in this `folder` instead")
 	)
 	flag.Func("type", "comma-separated `types` (default all)", types.set)
 	flag.Func("sizes", "comma-separated `elements` of the buffers, multiples of 256 (default 16384,65536,67108864)", sizes.set)

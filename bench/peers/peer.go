@@ -5,6 +5,8 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/quantize"
+
 	"github.com/x448/float16"
 )
 
@@ -25,18 +27,18 @@ func oursExpanding(d layout.DType, cores int) peer {
 
 func oursQuantizing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
-		return c.Quantize(blocks, floats, nil, cores)
+		return quantize.Encode(c, blocks, floats, nil, cores)
 	})
 }
 
 // oursWeighing quantizes rows of weightedRow elements by their importance.
 func oursWeighing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
-		return c.Quantize(blocks, floats, importance, cores)
+		return quantize.Encode(c, blocks, floats, importance, cores)
 	})
 }
 
-// ours makes a peer of f.
+// ours makes a peer of f, under the name of the project's package.
 func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
 	check(err)

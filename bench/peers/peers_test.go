@@ -132,16 +132,21 @@ func TestRaceGGUF(t *testing.T) {
 	}
 }
 
-// TestGolden writes the vectors again: they must be those that package dequant tests with.
+// TestGolden writes the vectors again: they must be those that dequant and quantize test with.
 func TestGolden(t *testing.T) {
 	if contracts() {
 		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
 	}
 	dir := t.TempDir()
+	for _, pkg := range []string{"dequant", "quantize"} {
+		if err := os.MkdirAll(filepath.Join(dir, pkg, "testdata"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := writeGolden(dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.ggml*"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "testdata", "*.ggml*"))
 	if err != nil || len(files) != 52 {
 		t.Fatalf("%d files, want 52 (%v)", len(files), err)
 	}
@@ -150,12 +155,13 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := os.ReadFile(filepath.Join("../../dequant/testdata", filepath.Base(name)))
+		own, _ := filepath.Rel(dir, name)
+		want, err := os.ReadFile(filepath.Join("..", "..", own))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
-			t.Errorf("%s has other bytes than in dequant/testdata", filepath.Base(name))
+			t.Errorf("%s has other bytes than that of the project", own)
 		}
 	}
 }

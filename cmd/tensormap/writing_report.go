@@ -17,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // reportDecisions says which tensors are written in another way than they were or should
@@ -81,7 +82,7 @@ func once(types []string, d layout.DType) []string {
 // reportLost says which values the new types do not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
 func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
-	var zeroed dequant.Loss
+	var zeroed quantize.Loss
 	var zeroedAs, blocksAs []string
 	var worst string // the tensor that has lost the largest value
 	var some, elements, blocks, even, evenIn uint64

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 

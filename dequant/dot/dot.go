@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -133,7 +134,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 		return
 	}
 	size := len(rows) / len(dst)
-	step := max(1, maxCall/a.n)
+	step := max(1, simd.MaxCall/a.n)
 	if run := active.quantized[d].one; run != nil {
 		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
 			run(dst[:step], rows[:step*size], a.groups, a.n/d.BlockElems())
@@ -153,7 +154,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 // of lanes.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
 	if len(x) <= part {
-		for step := maxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
+		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
 			run(dst[:step], rows[:step*len(x)*each], x)
 		}
 		run(dst, rows, x)
@@ -197,7 +198,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 	}
 	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))
 	abreast := min(len(as), max(4, nearGroups/groups))
-	step := max(1, min(tileBytes/whole, maxCall/(abreast*groups*groupElems)))
+	step := max(1, min(tileBytes/whole, simd.MaxCall/(abreast*groups*groupElems)))
 	b := bundles.Get().(*bundle)
 	defer bundles.Put(b)
 	b.acc = resize(b.acc, 8*abreast+spare)

@@ -2,7 +2,7 @@
 
 package dot
 
-import "golang.org/x/sys/cpu"
+import "github.com/tensormap/tensormap/internal/simd"
 
 // The levels of AVX2 with F16C; of AVX-VNNI over it; and of AVX-512 F, VL, BW, DQ and VNNI, over AVX2 too.
 //
@@ -16,15 +16,13 @@ import "golang.org/x/sys/cpu"
 
 // archLevels returns the levels of this processor.
 func archLevels() (list []*impl) {
-	x := &cpu.X86
-	if !x.HasAVX2 || !x.HasF16C {
-		return nil
+	if simd.AVX2 {
+		list = append(list, &avx2)
 	}
-	list = append(list, &avx2)
-	if x.HasAVXVNNI {
+	if simd.AVXVNNI {
 		list = append(list, &avxvnni)
 	}
-	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VNNI {
+	if simd.AVX512VNNI {
 		list = append(list, &avx512)
 	}
 	return list

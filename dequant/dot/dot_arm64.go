@@ -3,13 +3,13 @@
 package dot
 
 import (
-	"github.com/tensormap/tensormap/dequant/internal/block"
-	"golang.org/x/sys/cpu"
+	"github.com/tensormap/tensormap/internal/block"
+	"github.com/tensormap/tensormap/internal/simd"
 )
 
 // archLevels returns the levels of this processor: NEON with SDOT.
 func archLevels() []*impl {
-	if !cpu.ARM64.HasASIMDDP {
+	if !simd.SDOT {
 		return nil
 	}
 	return []*impl{&neon}

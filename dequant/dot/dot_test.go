@@ -12,6 +12,7 @@ import (
 	"github.com/tensormap/tensormap/dequant/dot"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 func vector(n int) []float32 {
@@ -37,7 +38,7 @@ func quantized(t testing.TB, d layout.DType, n int) []byte {
 	t.Helper()
 	b := make([]byte, n/d.BlockElems()*d.BlockBytes())
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
-	if err := cmp.Or(err, c.Quantize(b, vector(n), nil, 1)); err != nil {
+	if err := cmp.Or(err, quantize.Encode(c, b, vector(n), nil, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -10,7 +10,7 @@ import "github.com/tensormap/tensormap/layout"
 //   - The products are those of the portable loop, bit for bit, but for the sign and payload of a NaN.
 //   - Assembly has no frame and calls nothing: rows may be lost memory, and its fault unwinds.
 //     The upper halves of vector registers are clear on return.
-//   - A call takes maxCall elements at most, or one row.
+//   - A call takes simd.MaxCall elements at most, or one row.
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
 // A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes are in xs.
@@ -29,10 +29,6 @@ type plainKernel func(dst []float32, rows []byte, x []float32)
 // that x does not reach, and there all fields but s of Q8_0, which may be anything. For a vector with no codes it leaves
 // a scale or a rounded sum that is not finite. Otherwise everything equals what the portable loop makes.
 type quantizer func(q *int8, x []float32)
-
-// maxCall bounds the elements of a call, as in package dequant: the runtime cannot preempt
-// assembly.
-const maxCall = 1 << 18
 
 const numTypes = int(layout.APR_Q8) + 1
 

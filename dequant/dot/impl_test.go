@@ -10,9 +10,11 @@ import (
 	"unsafe"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/internal/block"
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/internal/testmode"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/quantize"
 )
 
 // types are all types that Rows multiplies.
@@ -103,7 +105,7 @@ func TestActivations(t *testing.T) {
 		x := randomVector(rng, n)
 		blocks := make([]byte, n/32*34)
 		c, err := dequant.NewCodec(layout.Q8_0, layout.Quant{}, false)
-		if err := cmp.Or(err, c.Quantize(blocks, x, nil, 1)); err != nil {
+		if err := cmp.Or(err, quantize.Encode(c, blocks, x, nil, 1)); err != nil {
 			t.Fatal(err)
 		}
 		want := make([]float32, n)
@@ -494,17 +496,17 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// TestCalls: no call of a kernel takes more than maxCall elements, but for one row.
+// TestCalls: no call of a kernel takes more than simd.MaxCall elements, but for one row.
 func TestCalls(t *testing.T) {
 	calls := *active
 	calls.floats = func(dst, rows, x []float32) {
-		if len(rows) > maxCall || len(rows) != len(dst)*len(x) {
+		if len(rows) > simd.MaxCall || len(rows) != len(dst)*len(x) {
 			t.Errorf("a call of %d products for %d elements", len(dst), len(rows))
 		}
 		floatsGeneric(dst, rows, x)
 	}
 	use(t, &calls)
-	const cols, rows = 1024, 2*maxCall/1024 + 3
+	const cols, rows = 1024, 2*simd.MaxCall/1024 + 3
 	x, w := make([]float32, cols), make([]float32, rows*cols)
 	for r := range rows {
 		x[r%cols], w[r*cols+r%cols] = 2, float32(r)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden vectors of this folder with the Python package gguf.
+"""Writes golden vectors with the Python package gguf: *.gold of this folder, *.quant of quantize/testdata.
 
     pip install gguf==0.19.0 numpy==2.4.6
     python gen_gguf.py
@@ -77,7 +77,8 @@ def golden_quant(t):
 
 
 def write(name, head, tail):
-    (HERE / name).write_bytes(struct.pack("<I", len(head)) + head + tail)
+    folder = HERE.parents[1] / "quantize/testdata" if name.endswith(".quant") else HERE
+    (folder / name).write_bytes(struct.pack("<I", len(head)) + head + tail)
 
 
 # Random numbers are drawn in order, so what comes later stands behind.

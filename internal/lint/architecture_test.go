@@ -59,10 +59,10 @@ func TestArchitecture(t *testing.T) {
 }
 
 // rooms are the folders of the module from the ground up. What is in one imports only what is below, or its own.
-var rooms = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"loader"}, {"convert", "remote"}, {"cmd", "bench"}}
+var rooms = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"loader", "quantize"}, {"convert", "remote"}, {"cmd", "bench"}}
 
 // forTests are the folders of internal that tests and the gate use, and that use what they test.
-var forTests = []string{"attack", "fuzz", "fuzzrun", "hubtest", "lint", "modeltest", "pictures"}
+var forTests = []string{"attack", "fuzz", "fuzzrun", "hubtest", "kerneltest", "lint", "modeltest", "pictures"}
 
 // TestImportsDownward holds the imports of all packages to the order of the rooms.
 func TestImportsDownward(t *testing.T) {
@@ -95,6 +95,41 @@ func TestImportsDownward(t *testing.T) {
 	})
 	if err != nil || files == 0 {
 		t.Error(files, err)
+	}
+}
+
+// TestQuantizeOffReadingPath: package quantize, which only writers of models need, is imported by these alone, so that no program
+// that imports loader has it. It imports layout, dequant and internal packages.
+func TestQuantizeOffReadingPath(t *testing.T) {
+	const module = "github.com/tensormap/tensormap/"
+	importers := 0
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(file string, d os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")
+		room, _, _ := strings.Cut(dir, "/")
+		code, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imported := range code.Imports {
+			path, _ := strconv.Unquote(imported.Path.Value)
+			name, ours := strings.CutPrefix(path, module)
+			if name == "quantize" {
+				importers++
+				if !slices.Contains([]string{"convert", "cmd", "bench"}, room) {
+					t.Errorf("%s imports quantize", file)
+				}
+			}
+			if dir == "quantize" && ours && name != "layout" && name != "dequant" && !strings.HasPrefix(name, "internal/") {
+				t.Errorf("%s imports %s", file, path)
+			}
+		}
+		return nil
+	})
+	if err != nil || importers == 0 {
+		t.Error(importers, err)
 	}
 }
 

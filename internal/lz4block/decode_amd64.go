@@ -2,6 +2,6 @@
 
 package lz4block
 
-import "golang.org/x/sys/cpu"
+import "github.com/tensormap/tensormap/internal/simd"
 
-var hasAVX2 = cpu.X86.HasAVX2
+var hasAVX2 = simd.AVX2

@@ -26,20 +26,12 @@ func expand(name string, b body) {
 
 // expandNumbers generates both variants for plain numbers of size bytes each.
 func expandNumbers(name string, size int, b body) {
-	kit.Both(name, level, func(k *kit.Kernel) { numbers(k, size, 4, b) })
+	kit.Both(name, level, func(k *kit.Kernel) { numbers(k, size, b) })
 }
 
-// convert generates a function for plain numbers, and no variant that streams.
-func convert(name, signature string, from, to int, b body) {
-	k := kit.Begin(name, level, signature, false)
-	numbers(k, from, to, b)
-	k.End()
-}
-
-// numbers loops over plain numbers. One takes from bytes in the source and to bytes in the
-// destination.
-func numbers(k *kit.Kernel, from, to int, b body) {
-	k.Elems, k.In, k.Out = 32, 32*from, 32*to
+// numbers loops over plain numbers of size bytes each.
+func numbers(k *kit.Kernel, size int, b body) {
+	k.Elems, k.In, k.Out = 32, 32*size, 32*4
 	k.Loop(b(&kernel{k}))
 }
 

@@ -16,8 +16,6 @@ func main() {
 	superBlocks()
 	lowBits()
 	grids()
-	encoders()
-	quantizers()
 	groups()
 	transposers()
 	permuted()

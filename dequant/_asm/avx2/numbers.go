@@ -278,7 +278,8 @@ func scaledIntegers() {
 }
 
 func scaled(name string, size int, extend func(...Op)) {
-	convert(name, kit.ExpandsScale, size, 4, func(k *kernel) func() {
+	function := kit.Begin(name, level, kit.ExpandsScale, false)
+	numbers(function, size, func(k *kernel) func() {
 		scale, zero := YMM(), YMM()
 		VBROADCASTSS(argument("scale"), scale)
 		VBROADCASTSS(argument("zero"), zero) // vet takes VPBROADCASTD's D for eight bytes
@@ -289,6 +290,7 @@ func scaled(name string, size int, extend func(...Op)) {
 			VMULPS(scale, y, y)
 		})
 	})
+	function.End()
 }
 
 // argument returns the place of a parameter.

@@ -15,7 +15,6 @@ func main() {
 	superblocks()
 	lowBits()
 	grids()
-	encoders()
 	groups()
 	Generate()
 }

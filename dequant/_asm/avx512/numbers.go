@@ -13,9 +13,8 @@ import (
 type number struct {
 	name string
 	size int // bytes of an element
-	to   int // bytes of a result
 	// begin loads constants. It returns a function that converts sources of one vector each,
-	// in memory or in a register of their width. A result may take two sources.
+	// in memory or in a register of their width.
 	begin func(k *kernel) func(src []Op) []reg.VecVirtual
 }
 
@@ -25,36 +24,36 @@ func (n number) lanes() int { return min(16, 64/n.size) }
 
 func numbers() {
 	for _, n := range []number{
-		{"f32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })},
-		{"f16", 2, 4, binary16},
-		{"bf16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
+		{"f32", 4, simple(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })},
+		{"f16", 2, binary16},
+		{"bf16", 2, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXWD(src, z)
 			VPSLLD(U8(16), z, z)
 		})},
-		{"f64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTPD2PS(src, z.AsY()) })},
-		{"i8", 1, 4, simple(func(src Op, z reg.VecVirtual) {
+		{"f64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTPD2PS(src, z.AsY()) })},
+		{"i8", 1, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVSXBD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"i16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
+		{"i16", 2, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVSXWD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"i32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VCVTDQ2PS(src, z) })},
-		{"i64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTQQ2PS(src, z.AsY()) })},
-		{"u8", 1, 4, simple(func(src Op, z reg.VecVirtual) {
+		{"i32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTDQ2PS(src, z) })},
+		{"i64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTQQ2PS(src, z.AsY()) })},
+		{"u8", 1, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXBD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"u16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
+		{"u16", 2, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXWD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"u32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VCVTUDQ2PS(src, z) })},
-		{"u64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTUQQ2PS(src, z.AsY()) })},
-		{"bool", 1, 4, truth},
-		{"f8e4m3", 1, 4, e4m3},
-		{"f8e5m2", 1, 4, e5m2},
+		{"u32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTUDQ2PS(src, z) })},
+		{"u64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTUQQ2PS(src, z.AsY()) })},
+		{"bool", 1, truth},
+		{"f8e4m3", 1, e4m3},
+		{"f8e5m2", 1, e5m2},
 	} {
 		kit.Both(n.name, level, n.write)
 	}
@@ -84,19 +83,15 @@ func (n number) write(function *kit.Kernel) {
 	const vectors = 4
 	k := &kernel{Kernel: function}
 	expand := n.begin(k)
-	lanes, in, out := n.lanes(), n.lanes()*n.size, n.lanes()*n.to
+	lanes, in, out := n.lanes(), n.lanes()*n.size, n.lanes()*4
 	masked := func(count reg.GPVirtual) {
 		mask := firstLanes(count)
 		last := []Op{n.maskedLoad(k.From(0), mask)}
 		k.storeMended(expand(last), func(results []reg.VecVirtual) {
-			if n.to == 2 {
-				VMOVDQU16(part(results[0], out), mask, Mem{Base: k.Dst})
-			} else {
-				VMOVUPS(part(results[0], out), mask, Mem{Base: k.Dst})
-			}
+			VMOVUPS(part(results[0], out), mask, Mem{Base: k.Dst})
 		})
 	}
-	if n.to == 4 && !k.Stream {
+	if !k.Stream {
 		n.align(k, masked)
 	}
 	SUBQ(U32(vectors*lanes), k.Left)
@@ -108,9 +103,8 @@ func (n number) write(function *kit.Kernel) {
 		src[i] = k.From(i * in)
 	}
 	k.storeMended(expand(src), func(results []reg.VecVirtual) {
-		width := vectors * out / len(results)
 		for i, z := range results {
-			k.Store(part(z, width), i*width/4)
+			k.Store(part(z, out), i*out/4)
 		}
 	})
 	ADDQ(U32(vectors*in), k.Src)
@@ -128,13 +122,6 @@ func (n number) write(function *kit.Kernel) {
 	SUBQ(U32(lanes), k.Left)
 	JA(LabelRef("part"))
 	Label("done")
-}
-
-// convert generates a function, and no variant that streams.
-func (n number) convert(signature string) {
-	k := kit.Begin(n.name, level, signature, false)
-	n.write(k)
-	k.End()
 }
 
 // align expands the elements before a vector's place in memory first: stores that cross cache lines
@@ -310,8 +297,8 @@ func truth(*kernel) func(src []Op) []reg.VecVirtual {
 // scaledNumbers generates (q − zero) × scale. The difference is exact, so one product rounds.
 func scaledNumbers() {
 	for _, n := range []number{
-		{name: "i8", size: 1, to: 4},
-		{name: "i16", size: 2, to: 4},
+		{name: "i8", size: 1},
+		{name: "i16", size: 2},
 	} {
 		widen := map[int]func(ops ...Op){1: VPMOVSXBD, 2: VPMOVSXWD}[n.size]
 		n.begin = func(*kernel) func(src []Op) []reg.VecVirtual {
@@ -325,7 +312,8 @@ func scaledNumbers() {
 				VMULPS(scale, z, z)
 			})
 		}
-		n.name += "Scaled"
-		n.convert(kit.ExpandsScale)
+		k := kit.Begin(n.name+"Scaled", level, kit.ExpandsScale, false)
+		n.write(k)
+		k.End()
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 var (
 	out       = flag.String("out", "", "the file to write")
-	pkg       = flag.String("pkg", "", "its package, dequant or dot")
+	pkg       = flag.String("pkg", "", "its package: dequant, dot or quantize")
 	level     = flag.String("level", "", "what names of functions end with")
 	step      = flag.String("step", "", "how many plain numbers kernels take at a time, if not one")
 	steps     = flag.String("steps", "", "those that take others, as NAME=STEP,…")
@@ -49,7 +49,7 @@ func main() {
 	log.SetFlags(0)
 	flag.Parse()
 	t := &table{rows: make(map[string][]string), values: make(map[string][]string)}
-	enter := map[string]func(t *table, name, function, signature string){"dequant": expander, "dot": multiplier}[*pkg]
+	enter := map[string]func(t *table, name, function, signature string){"dequant": expander, "dot": multiplier, "quantize": encoder}[*pkg]
 	var declared bytes.Buffer
 	for _, file := range flag.Args() {
 		source, err := os.ReadFile(file)
@@ -111,24 +111,21 @@ func (t *table) write(b *bytes.Buffer) {
 
 // kinds are the types of fields that hold several kernels.
 var kinds = map[string]string{
-	"expand": "[numTypes]kernel", "scaled": "[numTypes]scaledKernel", "encode": "[numTypes]encoder", "grouped": "[numCodes]groupKernel",
-	"fit": "fitters", "transpose": "transposer", "permuted": "[9]permutedKernel",
+	"expand": "[numTypes]kernel", "scaled": "[numTypes]scaledKernel", "grouped": "[numCodes]groupKernel",
+	"transpose": "transposer", "permuted": "[9]permutedKernel",
 	"quantized": "[numTypes]quantized", "plain": "[numTypes]plainKernel",
+	"encode": "[numTypes]encoder", "fit": "fitters",
 }
 
 // expander enters a function of package dequant.
-func expander(t *table, name, function, signature string) {
+func expander(t *table, name, function, _ string) {
 	if base, ok := strings.CutSuffix(name, "Stream"); ok {
 		field, key := place(base)
 		t.add(field, key, "stream: "+function)
 		return
 	}
 	field, key := place(name)
-	switch {
-	case field == "encode" && strings.HasSuffix(signature, "(blocks int)"):
-		t.add(field, key, "run: stopping("+key+", "+function+")")
-		return
-	case !slices.Contains([]string{"expand", "scaled", "encode", "grouped"}, field):
+	if !slices.Contains([]string{"expand", "scaled", "grouped"}, field) {
 		t.add(field, key, function)
 		return
 	}
@@ -143,7 +140,7 @@ func expander(t *table, name, function, signature string) {
 
 var (
 	group  = regexp.MustCompile(`^(?:uint(\d)(Biased)?|(\w+))Groups$`)
-	number = regexp.MustCompile(`^(encode)?((bf|f|i|u|BF|F)\d|bool)`)
+	number = regexp.MustCompile(`^((bf|f|i|u)\d|bool)`)
 	digit  = regexp.MustCompile(`^permuted(\d)$`)
 )
 
@@ -163,14 +160,6 @@ func place(name string) (field, key string) {
 		return "grouped", "layout.Code" + strings.Replace(strings.ToUpper(m[3]), "PLUS", "Plus", 1)
 	case strings.HasSuffix(name, "Scaled"):
 		return "scaled", dtype(base("", "Scaled"))
-	case strings.HasPrefix(name, "encode"):
-		return "encode", dtype(base("encode", ""))
-	case name == "fitIQ4":
-		return "fit", "iq4"
-	case strings.HasPrefix(name, "fit"):
-		return "fit", strings.ToLower(name[3:4]) + name[4:]
-	case name == "round":
-		return "fit", name
 	case strings.HasPrefix(name, "transpose"):
 		return "transpose", strings.ToLower(base("transpose", ""))
 	case name == "rescaleEach":
@@ -195,6 +184,24 @@ func stepOf(name, field string) string {
 		return *step
 	}
 	return ""
+}
+
+// encoder enters a function of package quantize.
+func encoder(t *table, name, function, signature string) {
+	fit, isFit := strings.CutPrefix(name, "fit")
+	switch d := dtype(strings.TrimPrefix(name, "encode")); {
+	case name == "fitIQ4":
+		t.add("fit", "iq4", function)
+	case isFit:
+		t.add("fit", strings.ToLower(fit[:1])+fit[1:], function)
+	case name == "round":
+		t.add("fit", name, function)
+	case strings.HasSuffix(signature, "(blocks int)"):
+		t.add("encode", d, "run: stopping("+d+", "+function+")")
+	default:
+		t.add("encode", d, "run: "+function)
+		t.add("encode", d, "step: "+*step)
+	}
 }
 
 // multiplier enters a function of package dot.

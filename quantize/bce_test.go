@@ -1,0 +1,9 @@
+package quantize
+
+import (
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/kerneltest"
+)
+
+func TestNoBoundsChecks(t *testing.T) { kerneltest.NoBoundsChecks(t, "kquants.go") }

@@ -1,0 +1,238 @@
+package quantize
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/tensormap/tensormap/internal/block"
+)
+
+func encodeF32Generic(dst []byte, src []float32) {
+	for len(dst) >= 4 && len(src) >= 1 {
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(src[0]))
+		dst, src = dst[4:], src[1:]
+	}
+}
+
+func encodeF16Generic(dst []byte, src []float32) {
+	for len(dst) >= 2 && len(src) >= 1 {
+		binary.LittleEndian.PutUint16(dst, block.Half(src[0]))
+		dst, src = dst[2:], src[1:]
+	}
+}
+
+func encodeBF16Generic(dst []byte, src []float32) {
+	for len(dst) >= 2 && len(src) >= 1 {
+		binary.LittleEndian.PutUint16(dst, floatToBrain(src[0]))
+		dst, src = dst[2:], src[1:]
+	}
+}
+
+func encodeQ4_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 18 && len(src) >= 32 {
+		b, x := (*[18]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -8
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32(x[j]*id)+8.5)))
+			hi := min(15, int8(truncate(float32(x[j+16]*id)+8.5)))
+			b[2+j] = byte(lo) | byte(hi)<<4
+		}
+		dst, src = dst[18:], src[32:]
+	}
+}
+
+func encodeQ4_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 20 && len(src) >= 32 {
+		b, x := (*[20]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 15
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32((x[j]-lowest)*id)+0.5)))
+			hi := min(15, int8(truncate(float32((x[j+16]-lowest)*id)+0.5)))
+			b[4+j] = byte(lo) | byte(hi)<<4
+		}
+		dst, src = dst[20:], src[32:]
+	}
+}
+
+func encodeQ5_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 22 && len(src) >= 32 {
+		b, x := (*[22]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -16
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(min(31, int8(truncate(float32(x[j]*id)+16.5))))
+			hi := uint32(min(31, int8(truncate(float32(x[j+16]*id)+16.5))))
+			b[6+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
+		}
+		binary.LittleEndian.PutUint32(b[2:6], high)
+		dst, src = dst[22:], src[32:]
+	}
+}
+
+func encodeQ5_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 24 && len(src) >= 32 {
+		b, x := (*[24]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 31
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(truncate(float32((x[j]-lowest)*id) + 0.5))
+			hi := uint32(truncate(float32((x[j+16]-lowest)*id) + 0.5))
+			b[8+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
+		}
+		binary.LittleEndian.PutUint32(b[4:8], high)
+		dst, src = dst[24:], src[32:]
+	}
+}
+
+func encodeQ8_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 34 && len(src) >= 32 {
+		b, x := (*[34]byte)(dst), (*[32]float32)(src)
+		d := magnitude(x) / 127
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		for j, v := range x {
+			b[2+j] = byte(roundHalfAway(float32(v * id)))
+		}
+		dst, src = dst[34:], src[32:]
+	}
+}
+
+// putHalf stores a scale, rounded.
+func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], block.Half(f)) }
+
+// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Comparing
+// them as integers needs no branches, which processors cannot predict among weights.
+const (
+	signBit  = 1 << 31
+	infinity = 0x7f800000
+)
+
+// extreme returns the element of greatest magnitude, with its sign; the first of equals. NaNs are
+// passed over.
+func extreme(x *[32]float32) float32 {
+	var most uint64 // magnitude above a number that is greater for an earlier element
+	for i, v := range x {
+		a := math.Float32bits(v) &^ signBit
+		most = max(most, uint64(a)<<32|uint64(31-i))
+	}
+	switch a := most >> 32; {
+	case a > infinity:
+		return extremeOfSome(x)
+	case a == 0:
+		return 0
+	}
+	return x[31-most&31]
+}
+
+// extremeOfSome does what extreme does, for values with NaNs among them.
+func extremeOfSome(x *[32]float32) float32 {
+	var most, value float32
+	for _, v := range x {
+		if a := abs(v); most < a {
+			most, value = a, v
+		}
+	}
+	return value
+}
+
+// magnitude returns the greatest magnitude. A NaN wins over values before it and loses to values
+// after it, as in ggml's MAX.
+func magnitude(x *[32]float32) float32 {
+	var most uint32
+	for _, v := range x {
+		most = max(most, math.Float32bits(v)&^signBit)
+	}
+	if most > infinity {
+		return magnitudeOfSome(x)
+	}
+	return math.Float32frombits(most)
+}
+
+// magnitudeOfSome does what magnitude does, for values with NaNs among them.
+func magnitudeOfSome(x *[32]float32) float32 {
+	var most float32
+	for _, v := range x {
+		if a := abs(v); !(most > a) {
+			most = a
+		}
+	}
+	return most
+}
+
+// bounds returns the least and the greatest element. NaNs are passed over; a block of nothing else
+// has the greatest number as its least. The first of a zero and a minus zero counts.
+func bounds(x *[32]float32) (lowest, highest float32) {
+	lowest, highest = math.MaxFloat32, -math.MaxFloat32
+	for _, v := range x {
+		lowest, highest = min(lowest, v), max(highest, v)
+	}
+	if lowest == 0 || highest == 0 || lowest != lowest {
+		return boundsOfSome(x)
+	}
+	return lowest, highest
+}
+
+// boundsOfSome does what bounds does, for values with NaNs or a bound of zero.
+func boundsOfSome(x *[32]float32) (lowest, highest float32) {
+	lowest, highest = math.MaxFloat32, -math.MaxFloat32
+	for _, v := range x {
+		if v < lowest {
+			lowest = v
+		}
+		if v > highest {
+			highest = v
+		}
+	}
+	return lowest, highest
+}
+
+func reciprocal(d float32) float32 {
+	if d == 0 {
+		return 0
+	}
+	return 1 / d
+}
+
+func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
+
+// truncate converts toward zero. NaNs and numbers out of range give the least int32, as with
+// CVTTSS2SI. Go leaves that to the machine.
+func truncate(f float32) int32 {
+	if f >= -1<<31 && f < 1<<31 {
+		return int32(f)
+	}
+	return math.MinInt32
+}
+
+// roundHalfAway converts C's roundf of f as truncate does. In float64 the sum never rounds up to
+// the next whole number.
+func roundHalfAway(f float32) int32 {
+	if f >= -1<<31 && f < 1<<31 {
+		x := float64(f)
+		return int32(x + math.Copysign(0.5, x))
+	}
+	return math.MinInt32
+}
+
+// floatToBrain rounds to the nearest bfloat16, ties to even.
+func floatToBrain(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&^(1<<31) > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}

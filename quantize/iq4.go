@@ -1,0 +1,120 @@
+package quantize
+
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/internal/block"
+)
+
+// fitIQ4 returns the scale of 32 numbers with the levels of IQ4_NL. It finds no codes.
+func fitIQ4(_ []uint8, x, w []float32, s *search) (d, _ float32) {
+	extreme, magnitude := firstExtreme(x)
+	if magnitude < tiny {
+		return 0, 0
+	}
+	sums := func(inverse float32) (qx, qq float32) {
+		for i, v := range x {
+			q := float32(block.IQ4[nearestIQ4(times(inverse, v))])
+			wq := times(w[i], q)
+			qx += times(wq, v)
+			qq += times(wq, q)
+		}
+		return qx, qq
+	}
+	qx, qq := sums(1 / (-extreme / float32(block.IQ4[0])))
+	d = qx / qq
+	best := times(d, qx)
+	for _, top := range s.tops {
+		qx, qq := sums(top / extreme)
+		if qq > 0 && times(qx, qx) > times(best, qq) {
+			d = qx / qq
+			best = times(d, qx)
+		}
+	}
+	return d, 0
+}
+
+// nearestIQ4 returns the index of the level nearest to x, the upper one of two. A NaN gets the last.
+func nearestIQ4(x float32) uint8 {
+	if x <= float32(block.IQ4[0]) {
+		return 0
+	}
+	if x >= float32(block.IQ4[15]) {
+		return 15
+	}
+	low, high := 0, 15
+	for high-low > 1 {
+		if mid := (low + high) / 2; x < float32(block.IQ4[mid]) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	if x-float32(block.IQ4[high-1]) < float32(block.IQ4[high])-x {
+		return uint8(high - 1)
+	}
+	return uint8(high)
+}
+
+// weighIQ4 makes the weights of blocks of elems elements.
+func (b *batch) weighIQ4(x, importance []float32, elems int) {
+	for at := 0; at < len(x); at += elems {
+		x, w := x[at:][:elems], b.weights[at:][:elems]
+		if importance != nil {
+			weigh(w, importance[at:], x, times(sumOfSquares(x), 2/float32(elems)))
+			continue
+		}
+		for i, v := range x {
+			w[i] = times(v, v)
+		}
+	}
+}
+
+// putIQ4 writes the codes of 32 numbers into 16 bytes.
+func putIQ4(b []byte, x []float32, inverse float32) {
+	for i := range 16 {
+		b[i] = nearestIQ4(times(inverse, x[i])) | nearestIQ4(times(inverse, x[i+16]))<<4
+	}
+}
+
+func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
+	return blocksIQ4_NL.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+		f.weighIQ4(x, importance, 32)
+		f.iq4(x)
+		for at := 0; at < len(x); at += 32 {
+			d := f.scales[at/32]
+			putFitted((*[2]byte)(dst), d)
+			putIQ4(dst[2:18], x[at:], reciprocal(d))
+			dst = dst[18:]
+		}
+	})
+}
+
+func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
+	return blocksIQ4_XS.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
+		f.weighIQ4(x, importance, 256)
+		f.iq4(x)
+		for at := 0; at < len(x); at += 256 {
+			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
+			dst = dst[136:]
+		}
+	})
+}
+
+// putIQ4_XS writes a block with these scales.
+func putIQ4_XS(b *[136]byte, x []float32, scales *[8]float32) {
+	extreme, _ := firstExtreme(scales[:])
+	d := -extreme / 32
+	inverse := reciprocal(d)
+	clear(b[:8])
+	binary.LittleEndian.PutUint16(b[0:], block.Half(d))
+	high := uint16(0)
+	for j, s := range scales {
+		l := max(-32, min(31, nearest(times(inverse, s))))
+		putIQ4(b[8+16*j:][:16], x[32*j:][:32], reciprocal(times(d, float32(l))))
+		l += 32
+		b[4+j/2] |= byte(l&15) << (j & 1 * 4)
+		high |= uint16(l>>4) << (2 * j)
+	}
+	binary.LittleEndian.PutUint16(b[2:], high)
+}

@@ -1,0 +1,121 @@
+package quantize
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Supported reports whether Encode makes type d without a scale for all elements: it is a float or a block type here.
+func Supported(d layout.DType) bool {
+	return int(d) < numTypes && generic.encode[d].run != nil
+}
+
+// Encode writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to
+// Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8 with a scale and no zero point. For other types the error wraps
+// errors.ErrUnsupported. len(src) is a multiple of the block, and dst exactly as long as the blocks take;
+// otherwise the error wraps dequant.ErrLength. After an error the contents of dst are unspecified.
+//
+// A large src is shared out to as many goroutines as cores says, as [dequant.Codec.Expand] does. A small one is encoded
+// without allocating.
+//
+// Block types get the bytes that ggml's quantize_q4_0, quantize_q4_K and so on give if the compiler does not contract
+// x·id + c into one multiply-add. ISO C evaluates so; gcc contracts unless told
+// -ffp-contract=off. For a block that holds NaNs or infinities, C leaves the conversion to an
+// integer undefined, as for a scale with an infinite reciprocal. x86-64's conversion is used
+// here: numbers beyond an int32 become zero.
+//
+// I8 becomes x / scale, rounded half away from zero and clamped to ±127 (APR1). The scale is
+// positive, such as that of an [Int8Scale] that has seen src. NaN becomes 0.
+//
+// importance has one number for each element of a row, all finite and not negative. Rows then get the least error
+// weighted by it, and the bytes are those of ggml's functions with these quant_weights. Types without a search
+// ignore it: floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
+// Otherwise the error wraps dequant.ErrLength. A nil importance is none. A block that it leaves nothing of, because all
+// is 0 or sums leave float32, is weighed evenly: ggml gives it a scale of NaN or 0.
+//
+// Encode does not look at what has become of the numbers. EncodeLoss does.
+func Encode(c dequant.Codec, dst []byte, src, importance []float32, cores int) error {
+	if err := check(c, len(dst), len(src), importance); err != nil {
+		return err
+	}
+	d, quant, _ := c.Elements()
+	if importance == nil && (cores == 1 || len(src) < simd.ParallelMin) {
+		encode(d, quant.Scale, dst, src) // without the closure, which would be allocated
+		return nil
+	}
+	encode, grain, row := encoderOf(c, importance)
+	elems, size := d.BlockElems(), d.BlockBytes()
+	return simd.InParallel(cores, len(src), grain, func(lo, hi int) error {
+		for n := cmp.Or(row, hi-lo); lo < hi; lo += n {
+			encode(dst[lo/elems*size:(lo+n)/elems*size], src[lo:lo+n])
+		}
+		return nil
+	})
+}
+
+// check says why c does not make size bytes of elems elements, by importance if that is not nil.
+func check(c dequant.Codec, size, elems int, importance []float32) error {
+	d, quant, scaled := c.Elements()
+	int8s := scaled && d == layout.I8 && quant.Zero == 0
+	if scaled && !int8s || !scaled && !Supported(d) {
+		return fmt.Errorf("quantize: %v has no quantizer: %w", d, errors.ErrUnsupported)
+	}
+	n, block := len(importance), d.BlockElems()
+	switch want := elems / block * d.BlockBytes(); {
+	case importance != nil && (n == 0 || elems%n != 0 || n%block != 0):
+		return fmt.Errorf("quantize: %v: importance of %d elements for %d: %w", d, n, elems, dequant.ErrLength)
+	case elems%block != 0:
+		return fmt.Errorf("quantize: %v: %d elements are no multiple of the block of %d: %w", d, elems, block, dequant.ErrLength)
+	case want != size:
+		return fmt.Errorf("quantize: %v: %d elements take %d bytes, not %d: %w", d, elems, want, size, dequant.ErrLength)
+	}
+	return nil
+}
+
+// encoderOf returns how c makes its bytes, and how many of its blocks are weighed evenly: by whole rows if importance
+// changes them, else row is 0. A share of grain elements is worth a goroutine.
+func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src []float32) (even int), grain, row int) {
+	d, quant, _ := c.Elements()
+	byImportance := weightedEncoders[d]
+	if len(importance) == 0 || byImportance == nil {
+		return func(dst []byte, src []float32) int { encode(d, quant.Scale, dst, src); return 0 }, simd.ParallelGrain, 0
+	}
+	row = len(importance)
+	return func(dst []byte, src []float32) int { return byImportance(dst, src, importance) }, (simd.ParallelGrain + row - 1) / row * row, row
+}
+
+// weightedEncoders encode one row by the importance of its elements. They return how many blocks are weighed evenly.
+var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (even int){
+	layout.Q4_0: weighted(blocksQ4_0, toEight, false), layout.Q4_1: weighted(blocksQ4_1, weighed4, true),
+	layout.Q5_0: weighted(blocksQ5_0, toSixteen, false), layout.Q5_1: weighted(blocksQ5_1, weighed5, true),
+	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
+	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
+}
+
+// unweighted returns an encoder that knows of no importance.
+func unweighted(encode func(dst []byte, src, importance []float32) int) func(dst []byte, src []float32) {
+	return func(dst []byte, src []float32) { encode(dst, src, nil) }
+}
+
+// encode runs the active encoder over checked whole blocks, on the caller's core. Only int8s have a scale.
+func encode(d layout.DType, scale float32, dst []byte, src []float32) {
+	if d == layout.I8 {
+		encodeI8Generic(dst, src, scale)
+		return
+	}
+	elems, size := d.BlockElems(), d.BlockBytes()
+	e := active.encode[d]
+	for n := simd.WholeSteps(len(src)/elems, e.step); n > 0; {
+		c := simd.WholeSteps(min(n, simd.MaxCall/elems), e.step)
+		e.run(dst[:c*size], src[:c*elems])
+		dst, src, n = dst[c*size:], src[c*elems:], n-c
+	}
+	if len(src) > 0 {
+		generic.encode[d].run(dst, src)
+	}
+}
