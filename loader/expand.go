@@ -21,6 +21,9 @@ import (
 // defined value are ErrUnsupported; a mapped file that has shrunk is mmapio.ErrFault.
 func (t Tensor) Float32s() ([]float32, error) {
 	if t.DType() == layout.F32 {
+		if err := t.Problem(); err != nil {
+			return nil, err
+		}
 		return View[float32](t)
 	}
 	if err := t.enter(); err != nil {
