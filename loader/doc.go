@@ -104,9 +104,27 @@
 // If one panics there, or calls runtime.Goexit, so does the method that runs it, in the
 // caller's goroutine and with the same value.
 //
-// A call whose context has ended leaves at once, and its work may go on for others who want the same
-// tensor. If a callback panics after that, the process goes on: [Options].Logger gets the value.
-// Others who waited get an error.
+// Of several callers who want one tensor's copy or values, one makes them and the others wait. If that one's
+// context ends, or a callback of its reader panics, another begins anew. A caller whose context has ended
+// leaves at once, whether it waits or reads.
+//
+// # How a call reads
+//
+// Each method below is a chain of calls, at most eight deep. Tensor.call holds the lease, turns faults into errors and names
+// the tensor in them; the types behind it are those of loader/internal/content and values.
+//
+//	Bytes, View, raw and mapped   call → Cached.View → Stored.View → Mapping.SliceContext
+//	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all
+//	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt
+//	WriteTo, WriteStored          write → call → content.Write → View or ReadAt → the caller's Write
+//	Float32s                      call → Cached.All → Cache.Get → Group.Do → Read, as for rows
+//	Dequantize, …Rows, …Range     dequantize → call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel
+//	the same, codes and scales    dequantize → call → Cached.Read → Grouped.Read → Scales.Read, Grouped.Expand → kernel
+//	Values                        call for each run → Cached.Read
+//	Slice.Dequantize, Slice.Bytes call → readRuns or readGroups → Cached.Read, Cached.ReadAt
+//	MatVec, MatMul                call → product.multiply → asStored → run → Team.Run → work → dot.Mat → kernel
+//	Scale                         call → file.scale → parsed.parse → the format's Metadata
+//	Warm                          warm → Plan.Read → Mapping.Populate, or incoming.Arrived → Cached.Put
 //
 // # Files that change underneath
 //

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -30,7 +31,7 @@ var (
 
 // ErrTooLarge means that a tensor would take more heap than Options.TensorBytes allows, or
 // than a slice can have.
-var ErrTooLarge = errors.New("too large to hold in memory at once")
+var ErrTooLarge = content.ErrTooLarge
 
 // fileError says which file an error is about. Its text has the file's name once, whether or
 // not the cause names it too, as errors of the system and of mappings do.

@@ -1,14 +1,14 @@
 package loader
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"math/bits"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
-	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/loader/internal/content"
 )
 
 // Float32s returns the tensor's values, row-major and read-only. For a raw and aligned F32 tensor
@@ -19,62 +19,18 @@ import (
 // A tensor that would take more than Options.TensorBytes is ErrTooLarge. Integers that the
 // file gives a scale expand to scale × (q − zero point). Types without a
 // defined value are ErrUnsupported; a mapped file that has shrunk is mmapio.ErrFault.
-func (t Tensor) Float32s() ([]float32, error) {
+func (t Tensor) Float32s() (v []float32, err error) {
 	if t.DType() == layout.F32 {
-		if err := t.Problem(); err != nil {
-			return nil, err
-		}
 		return View[float32](t)
 	}
-	if err := t.enter(); err != nil {
-		return nil, err
+	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
+		v, err = s.values.All(ctx, env)
+		return err
+	})
+	if err == nil {
+		t.lease.forgetWarmed(t)
 	}
-	defer t.leave()
-	b, err := t.kept(t.ctx(), t.valuesKey().Kind, Tensor.expandAll)
-	if err != nil {
-		return nil, t.wrap(err)
-	}
-	t.unpinWarmed()
-	return b.Floats, nil
-}
-
-// valuesKey names t's values in the cache. The codes of a logical tensor have values of their own.
-func (t Tensor) valuesKey() cache.Key {
-	if t.logical() {
-		return cache.Key{Tensor: t.desc, Kind: cache.Logical}
-	}
-	return cache.Key{Tensor: t.desc, Kind: cache.Float32}
-}
-
-// expandAll makes the values of all elements. The stored ones then leave the cache, unless they are
-// pinned: a tensor is cached once.
-func (t Tensor) expandAll() (b cache.Buffer, err error) {
-	if b.Floats, err = t.firstValues(t.Elements()); err != nil {
-		return b, err
-	}
-	c := &t.file.model.cache
-	c.Drop(t.desc, cache.Elements)
-	if !t.logical() {
-		return b, nil
-	}
-	c.Drop(t.desc, cache.Scales, cache.Constants)
-	for _, p := range t.inScheme().Parts {
-		c.Drop(t.part(p.Tensor).desc, cache.Elements)
-	}
-	return b, t.partsIntact()
-}
-
-// firstValues returns the first n values, in memory that is taken for them.
-func (t Tensor) firstValues(n uint64) ([]float32, error) {
-	if err := cmp.Or(t.Expandable(), t.holdable(n, 4)); err != nil {
-		return nil, err
-	}
-	t, release, err := t.hold()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.values(to, 0, n) })
+	return v, err
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
@@ -83,7 +39,7 @@ func (t Tensor) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != t.Elements() {
 		return t.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
 	}
-	return t.dequantize(dst, 0)
+	return dequantize(t, dst, 0)
 }
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
@@ -101,7 +57,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
 		return t.wrap(fmt.Errorf("%w: room for %d values, but %d × %d come out", ErrRange, len(dst), n, cols))
 	}
-	return t.dequantize(dst, first*cols)
+	return dequantize(t, dst, first*cols)
 }
 
 // DequantizeRange writes the values of len(dst) elements to dst, from element first on in
@@ -110,7 +66,7 @@ func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 	if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
 		return t.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
 	}
-	return t.dequantize(dst, first)
+	return dequantize(t, dst, first)
 }
 
 // Run holds consecutive values of a tensor.
@@ -129,15 +85,13 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 			yield(Run{}, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
 			return
 		}
-		t, release, err := t.hold()
-		if err != nil {
-			yield(Run{}, err)
-			return
-		}
-		defer release()
+		var own cache.Pins // so that what can only be had as a whole is made once for all runs
+		defer t.model.cache.Unpin(&own)
 		for first := uint64(0); first < n; first += step {
 			run := Run{first, buf[:min(step, n-first)]}
-			err := t.DequantizeRange(run.Values, first)
+			err := t.call(context.Background(), 4*uint64(len(run.Values)), func(ctx context.Context, env content.Env, s *state) error {
+				return s.values.Read(ctx, s.pinned(env, &own), run.Values, first)
+			})
 			if !yield(run, err) || err != nil {
 				return
 			}
@@ -161,31 +115,8 @@ func (t Tensor) rows() (rows, cols uint64) {
 }
 
 // dequantize writes the values of len(dst) elements, from element first on, to dst.
-func (t Tensor) dequantize(dst []float32, first uint64) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.leave()
-	if t.file.access() != inPlace { // values in memory are cheaper than reading
-		if b, ok := t.file.model.cache.Peek(t.valuesKey(), nil); ok {
-			copy(dst, b.Floats[first:])
-			return nil
-		}
-	}
-	if err := t.values(mmapio.Into(dst, first), first, uint64(len(dst))); err != nil {
-		return t.wrap(err)
-	}
-	return t.confirm(4 * uint64(len(dst)))
-}
-
-// values makes values of n elements from element first on, which the caller has checked to be there.
-func (t Tensor) values(to mmapio.Destination[float32], first, n uint64) error {
-	if t.logical() {
-		return t.expandWeight(to, first, n)
-	}
-	c, err := t.codec()
-	if err != nil {
-		return err
-	}
-	return t.expand(c, to, first, n)
+func dequantize(t Tensor, dst []float32, first uint64) error {
+	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
+		return s.values.Read(ctx, env, dst, first)
+	})
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Segment is what the tests of compressed tensors need to exceed.
-const Segment = blocks.PieceBytes
+const Segment = content.PieceBytes
 
 // ReadFrom lets m read its tensors from r.
 func ReadFrom(m *Model, r io.ReaderAt, size int64) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"runtime"
 
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // What the tests of package loader_test need to see.
 const (
-	ReadStep = readStep
+	ReadStep = content.Near / 4 // values of float32
 	CRCChunk = pieceBytes
 )
 
@@ -37,4 +39,11 @@ func CollectBy(f func()) (restore func()) {
 	before := collection
 	collection = f
 	return func() { collection = before }
+}
+
+// Reorder gives t's rows another order, from now on.
+func Reorder(t Tensor, order []uint32) {
+	_, cols := t.rows()
+	v := t.state().values
+	v.Values = &values.Rows{Values: v.Values, Cols: cols, Order: order}
 }

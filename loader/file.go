@@ -67,10 +67,6 @@ func (f *file) access() access {
 	return bySystem
 }
 
-// wantsLargeReads reports whether few large reads are better than many: each is a request, or
-// decrypts on all cores.
-func (f *file) wantsLargeReads() bool { return f.access() == fromAfar || f.unsealed != nil }
-
 // readFull fills dst with the file's bytes at off, as they are stored.
 func (f *file) readFull(ctx context.Context, dst []byte, off uint64) error {
 	return mmapio.ReadFull(ctx, f.mapping, dst, off)

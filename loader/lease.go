@@ -20,8 +20,6 @@ import (
 // Work on many such tensors takes a lease for each, or its memory grows with their number.
 type Lease struct {
 	model  *Model
-	brief  bool   // taken by one call for itself, with no view of it left afterwards
-	within *Lease // that a brief one was taken in, or nil
 	gate   gate
 	pins   cache.Pins
 	warmed cache.Pins  // elements that only Warm has asked for
@@ -66,12 +64,6 @@ func (m *Model) trace(l *Lease) {
 	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
-// brief returns a lease for the length of one call under ctx, whose caller has entered.
-func (m *Model) brief(ctx context.Context) *Lease {
-	m.gate.again()
-	return &Lease{model: m, ctx: ctx, brief: true}
-}
-
 // enter holds the lease for the length of a call.
 func (l *Lease) enter() error {
 	if !l.gate.enter() {
@@ -98,14 +90,10 @@ func (l *Lease) finish() {
 	if l.stop != nil {
 		l.stop()
 	}
-	if l.within != nil {
-		l.within.leave()
-		return
-	}
 	if l.model.opts.TraceLeases {
 		l.model.held.Delete(l)
 	}
-	if !l.brief && l.model.leases.leave() {
+	if l.model.leases.leave() {
 		l.model.from.end()
 	}
 	l.model.leave()

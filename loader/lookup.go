@@ -31,7 +31,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	}
 	if m.schemes != nil {
 		if i, ok := m.schemes.Find(name); ok { // a logical tensor whose name no stored one has
-			return m.handle(&m.tensors[m.schemes.Codes(i)], uint32(i+1), l), nil
+			return Tensor{m, l, m.schemes.Codes(i), uint32(i + 1)}, nil
 		}
 	}
 	return Tensor{}, &notFoundError{m, name}
@@ -73,7 +73,7 @@ func (m *Model) named(i int, l *Lease) Tensor {
 	if !codes || m.schemes.Renames(int(w-1)) {
 		w = 0
 	}
-	return m.handle(&m.tensors[i], w, l)
+	return Tensor{m, l, uint32(i), w}
 }
 
 // listed returns the tensor that stands in the model's list in the place of stored tensor i. ok is
@@ -83,7 +83,7 @@ func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
 	if w != 0 && !codes {
 		return t, false
 	}
-	return m.handle(&m.tensors[i], w, l), true
+	return Tensor{m, l, uint32(i), w}, true
 }
 
 // Len returns the number of tensors.
@@ -123,10 +123,10 @@ func (l *Lease) Tensor(name string) (Tensor, error) {
 // Of returns t through the lease, without looking it up: t may have been taken from the model or from
 // another lease, when weights were bound. A tensor of another model is returned as it is.
 func (l *Lease) Of(t Tensor) Tensor {
-	if t.desc == nil || t.file.model != l.model {
-		return t
+	if t.model == l.model {
+		t.lease = l
 	}
-	return l.model.handle(t.desc, t.weight, l)
+	return t
 }
 
 // Tensors does what Model.Tensors does, through the lease.
@@ -143,7 +143,7 @@ func (l *Lease) Stored() iter.Seq2[Tensor, Tensor] {
 			if w != 0 {
 				listed = int(m.schemes.Codes(int(w - 1)))
 			}
-			if l.gate.closed() || !yield(m.handle(&m.tensors[i], 0, l), m.handle(&m.tensors[listed], w, l)) {
+			if l.gate.closed() || !yield(Tensor{m, l, uint32(i), 0}, Tensor{m, l, uint32(listed), w}) {
 				return
 			}
 		}

@@ -99,7 +99,6 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 // member makes a file of s by read. It gives s up if that fails.
 func (s *stored) member(read func() (file, error)) (file, error) {
 	defer s.done()
-	defer s.reuse()()
 	f, err := read()
 	if err != nil {
 		s.close()

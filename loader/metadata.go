@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Metadata returns the files' metadata of the model, parsed on first use. It must not be modified.
@@ -66,9 +67,22 @@ func (f *file) headFirst(ctx context.Context) layout.Input {
 	return &fetched{f.input(ctx), 0, f.head}
 }
 
-// scale returns the scale that metadata gives one of the file's tensors: the file's own, or else
-// the model's.
-func (f *file) scale(ctx context.Context, name string) (q layout.Quant, scaled bool, err error) {
+// scaledByMetadata reports whether only metadata can tell the scale of one of the file's tensors.
+func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
+	_, ok := f.layout.(layout.Scaler)
+	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
+}
+
+// scale returns the scale of one of the file's tensors, if it has one. Metadata of the file come before those of
+// the model.
+func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, scaled bool, err error) {
+	if !f.scaledByMetadata(desc) {
+		if desc.Quant == nil {
+			return q, false, nil
+		}
+		return *desc.Quant, true, nil
+	}
+	name := mmapio.String(desc.Name)
 	md := f.parseMetadata(ctx)
 	if q, scaled = md.scales[name]; scaled || md.err != nil || f.model.manifest == nil {
 		return q, scaled, md.err

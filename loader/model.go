@@ -13,8 +13,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/scheme"
-	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -27,16 +27,16 @@ type Model struct {
 	files   []file          // the shards in order, then the manifest if there is one
 	tensors []layout.Tensor // as they are stored, in file order
 	names   *layout.Names
-	schemes *scheme.Table   // of logical tensors, or nil
-	weights func() []weight // what is remembered of them, once something is
+	schemes *scheme.Table // of logical tensors, or nil
+	states  func() states // of the stored tensors
+	weights func() states // of the logical ones
 	gate    gate
 	leases  gate                      // of those that are in gate too
 	held    sync.Map                  // heldLease by *Lease, if Options.TraceLeases
 	done    chan struct{}             // closed once the memory is gone
 	closing atomic.Pointer[time.Time] // of Close
 	cache   cache.Cache
-	blocks  blocks.Tables
-	codecs  sync.Map // dequant.Codec by *layout.Tensor, of tensors with a head
+	store   content.Store // of what is put into the cache
 
 	manifest *manifest.File // nil without one
 	metadata *parsed        // of the model, if it has a manifest
@@ -54,6 +54,7 @@ type file struct {
 	path    string
 	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
 	content *mmapio.Mapping // of tensors: mapping, or what is decrypted from there
+	data    content.File    // the same, for tensors
 	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
 	packed  *file           // that tensors not stored raw are read from, if mapping fills; else nil
 	origin
@@ -66,13 +67,6 @@ type file struct {
 	// align is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int
-}
-
-// weight is what is remembered of a logical tensor.
-type weight struct {
-	asked atomic.Uint64 // scales that ranges have read, from files that are not in place
-	// checked says that the parts have been found to hold what the scheme wants.
-	checked atomic.Bool
 }
 
 // Path returns the path that the model was opened by, or the name of its reader.

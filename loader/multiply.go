@@ -8,10 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -42,32 +43,15 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 		return t.wrap(fmt.Errorf("%w: %d values in and room for %d out, but %d × %d go in and %d × %d come out",
 			ErrRange, len(xs), len(dst), n, cols, n, rows))
 	}
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.leave()
-	if err := cmp.Or(context.Cause(ctx), context.Cause(t.ctx())); err != nil {
-		return t.wrap(err)
-	}
-	if len(dst) == 0 {
-		return nil
-	}
-	p := products.Get().(*product)
-	defer p.give()
-	p.ctx, p.lease, p.dst, p.rows, p.cols = ctx, t.ctx(), dst, int(rows), int(cols)
-	if t.file.waits() && !t.there() {
-		ctx, stop := t.file.model.from.until(ctx)
-		defer stop()
-		ctx, stop = joined(ctx, t.ctx())
-		defer stop()
-		l := t.file.model.brief(ctx)
-		defer l.Release()
-		t.lease = l
-	}
-	if err := p.multiply(t, xs, n); err != nil {
-		return t.wrap(err)
-	}
-	return t.confirm(t.desc.Stored)
+	return t.call(ctx, t.desc().Stored, func(own context.Context, env content.Env, s *state) error {
+		if len(dst) == 0 {
+			return nil
+		}
+		p := products.Get().(*product)
+		defer p.give()
+		p.ctx, p.own, p.env, p.dst, p.rows, p.cols = ctx, own, env, dst, int(rows), int(cols)
+		return p.multiply(s.values, xs, n)
+	})
 }
 
 func isProduct(size, n int, each uint64) bool {
@@ -75,88 +59,92 @@ func isProduct(size, n int, each uint64) bool {
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply chooses how t's rows become products.
-func (p *product) multiply(t Tensor, xs []float32, n int) error {
-	if t.logical() || dot.Type(t.desc.DType) == 0 && t.desc.DType.HeadBytes() == 0 {
-		return p.expanded(t, xs, n)
+// multiply chooses how the rows of v become products.
+func (p *product) multiply(v values.Values, xs []float32, n int) error {
+	if err := v.Err(); err != nil {
+		return err
 	}
-	c, err := t.codec()
+	b, ok, err := v.Blocks(p.own, p.env)
 	if err != nil {
 		return err
 	}
-	d, q, scaled := c.Elements()
-	if p.cols%d.BlockElems() != 0 || scaled && (d != layout.I8 || q.Zero != 0) {
-		return p.expanded(t, xs, n)
+	if !ok || p.cols%b.DType.BlockElems() != 0 {
+		return p.expanded(v, xs, n)
 	}
-	if err := p.prepare(d, xs, n); err != nil {
+	if err := p.prepare(b.DType, xs, n); err != nil {
 		return err
 	}
-	if err := p.asStored(t, c, d); err != nil || !scaled {
+	dst, rows := p.dst, p.rows
+	if b.Order != nil { // the stored rows are multiplied as they lie
+		_, size := b.DType.Span(0, uint64(p.cols))
+		p.rows = int((b.Content.Size() - b.From) / size)
+		p.products = grown(p.products, uint64(p.rows*n))
+		p.dst = p.products
+	}
+	if err := p.asStored(b); err != nil {
 		return err
 	}
-	for i := range p.dst {
-		p.dst[i] *= q.Scale
+	for i, row := range b.Order {
+		for k := range n {
+			dst[k*rows+i] = p.products[k*p.rows+int(row)]
+		}
+	}
+	if b.Scale != 1 {
+		for i := range dst {
+			dst[i] *= b.Scale
+		}
 	}
 	return nil
 }
 
 // asStored multiplies rows as they are stored.
-func (p *product) asStored(t Tensor, c dequant.Codec, d layout.DType) error {
-	p.dtype = d
-	first, size := c.Span(0, uint64(p.rows)*uint64(p.cols))
-	elements, ok, err := t.inMemory(first, size)
+func (p *product) asStored(b values.Blocks) error {
+	p.dtype = b.DType
+	_, row := b.DType.Span(0, uint64(p.cols))
+	elements, err := b.Content.View(p.own, p.env, b.From, uint64(p.rows)*row)
 	if err != nil {
 		return err
 	}
-	if ok {
+	if elements != nil {
 		return p.run(0, p.rows, elements)
 	}
-	row := int(size / uint64(p.rows))
-	step := nearBytes
-	if t.file.wantsLargeReads() {
-		step = farBytes
-	}
-	step = min(max(1, step/row), p.rows)
-	if cap(p.bytes) < step*row {
-		p.bytes = mmapio.AlignedBytes(step * row)
-	}
+	step := int(min(max(1, productBytes(b.Content)/row), uint64(p.rows)))
+	p.bytes = grown(p.bytes, uint64(step)*row)
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
-		b := p.bytes[:(hi-lo)*row]
+		rows := p.bytes[:uint64(hi-lo)*row]
 		if err := p.ended(); err != nil {
 			return err
 		}
-		if err := t.readAt(b, first+uint64(lo)*uint64(row)); err != nil {
+		if err := b.Content.ReadAt(p.own, p.env, rows, b.From+uint64(lo)*row); err != nil {
 			return err
 		}
-		if err := p.run(lo, hi-lo, b); err != nil {
+		if err := p.run(lo, hi-lo, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// expanded multiplies rows that are expanded first.
-func (p *product) expanded(t Tensor, xs []float32, n int) error {
+// expanded multiplies rows that are expanded first: by each worker, if all of them are in place.
+func (p *product) expanded(v values.Values, xs []float32, n int) error {
 	if err := p.prepare(layout.F32, xs, n); err != nil {
 		return err
 	}
 	p.dtype = layout.F32
-	if t.file.access() == inPlace && t.desc.Encoding == layout.Raw {
-		p.source = t
+	if v.Source().Cost().Piece == 0 {
+		p.source = v
 		return p.run(0, p.rows, nil)
 	}
 	step := min(p.rows, max(1, nearBytes/4/max(1, p.cols)))
-	if cap(p.values) < step*p.cols {
-		p.values = make([]float32, step*p.cols)
-	}
+	p.values = grown(p.values, uint64(step*p.cols))
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
 		if err := p.ended(); err != nil {
 			return err
 		}
 		p.floats = p.values[:(hi-lo)*p.cols]
-		if err := t.dequantize(p.floats, uint64(lo)*uint64(p.cols)); err != nil {
+		if err := v.Read(p.own, p.env, p.floats, uint64(lo)*uint64(p.cols)); err != nil {
 			return err
 		}
 		if err := p.run(lo, hi-lo, nil); err != nil {
@@ -167,31 +155,48 @@ func (p *product) expanded(t Tensor, xs []float32, n int) error {
 }
 
 // nearBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
-// farBytes is their size if the file wants large reads.
+// farBytes is their size if few large reads are better.
 const (
 	nearBytes = 1 << 20
 	farBytes  = 8 << 20
 )
 
+func productBytes(c content.Content) uint64 {
+	if c.Cost().Piece >= content.Far {
+		return farBytes
+	}
+	return nearBytes
+}
+
+// grown returns aligned memory of length n, which is s if that has room.
+func grown[T mmapio.Number](s []T, n uint64) []T {
+	if n <= uint64(cap(s)) {
+		return s[:n]
+	}
+	return mmapio.Aligned[T](int(n))
+}
+
 // A product is a matrix under multiplication with vectors, and memory for that. All of its memory
 // is as large as what callers hand in, or a few rows.
 type product struct {
-	ctx, lease  context.Context
+	ctx, own    context.Context // of the caller, and of its lease or model
+	env         content.Env
 	dst         []float32
 	rows, cols  int
 	activations []*dot.Activation
 	kept        []*dot.Activation // these, and those of earlier calls
 	bytes       []byte            // rows that are not in memory
 	values      []float32         // rows that are expanded
+	products    []float32         // of stored rows that have another order in the matrix
 
 	// The rows at hand are row first of the matrix and those behind it.
 	dtype  layout.DType
 	first  int
 	count  int
 	stored []byte
-	floats []float32 // instead of stored
-	source Tensor    // that workers expand rows of, instead of stored and floats
-	grain  int       // rows that a worker takes at a time
+	floats []float32     // instead of stored
+	source values.Values // that workers expand rows of, instead of stored and floats
+	grain  int           // rows that a worker takes at a time
 	next   atomic.Int64
 	team   *parallel.Team
 
@@ -208,14 +213,14 @@ var products = sync.Pool{New: func() any {
 
 // give returns p to the pool, without what belongs to callers.
 func (p *product) give() {
-	p.ctx, p.lease, p.dst, p.stored, p.floats, p.source = nil, nil, nil, nil, nil, Tensor{}
+	p.ctx, p.own, p.env, p.dst, p.stored, p.floats, p.source = nil, nil, content.Env{}, nil, nil, nil, nil
 	for _, parts := range p.parts {
 		clear(parts)
 	}
 	products.Put(p)
 }
 
-func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.lease)) }
+func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.own)) }
 
 // prepare makes the activations of n vectors for rows of type d.
 func (p *product) prepare(d layout.DType, xs []float32, n int) error {
@@ -251,7 +256,7 @@ func (p *product) run(first, count int, b []byte) error {
 	each := p.cols * len(p.activations)
 	cores := parallel.Cores()
 	p.grain = max(1, grainElems/max(1, each), min(farElems/max(1, each), count/(shares*cores)))
-	if p.source.desc != nil {
+	if p.source != nil {
 		p.grain = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
@@ -263,7 +268,7 @@ func (p *product) run(first, count int, b []byte) error {
 	}
 	p.next.Store(0)
 	p.worker.Store(0)
-	return mmapio.Guard(func() error { return p.team.Run(workers) })
+	return p.team.Run(workers)
 }
 
 // work multiplies rows until there are none left.
@@ -300,10 +305,10 @@ func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 		return dot.Mat(dst, p.dtype, p.stored[lo*size:hi*size], p.activations)
 	}
 	var floats []float32
-	if p.source.desc != nil {
+	if p.source != nil {
 		p.rooms[worker] = grown(p.rooms[worker], uint64((hi-lo)*p.cols))
 		floats = p.rooms[worker]
-		if err := p.source.dequantize(floats, uint64(p.first+lo)*uint64(p.cols)); err != nil {
+		if err := p.source.Read(p.own, p.env, floats, uint64(p.first+lo)*uint64(p.cols)); err != nil {
 			return err
 		}
 	} else {

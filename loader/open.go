@@ -5,11 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -146,6 +147,8 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 // from.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
+	m.store = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), Made: m.made}
+	m.states = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
 	for i := range m.files {
 		m.files[i].model = m
@@ -155,7 +158,28 @@ func newModel(path string, files []file, table *shard.Table, from source, o Opti
 	}
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),
-		Intact: func(t *layout.Tensor) error { return m.files[t.File].intact() },
+		Intact: func(k cache.Key) error { return intact(m.of(k)) },
+		Filled: m.filled(),
 	})
 	return m
+}
+
+// of returns the tensor that an entry of the cache belongs to.
+func (m *Model) of(k cache.Key) Tensor {
+	t := Tensor{model: m, index: k.Tensor}
+	if k.Kind == cache.Logical || k.Kind == cache.Scales || k.Kind == cache.Constants {
+		t.weight, _ = m.weightOf(int(k.Tensor))
+	}
+	return t
+}
+
+// filled returns what calls Hooks.Expanded, if there is one.
+func (m *Model) filled() func(k cache.Key, bytes uint64, took time.Duration, err error) {
+	expanded := m.opts.Hooks.Expanded
+	if expanded == nil {
+		return nil
+	}
+	return func(k cache.Key, bytes uint64, took time.Duration, err error) {
+		expanded(m.of(k).Name(), bytes, took, err)
+	}
 }

@@ -6,32 +6,51 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
 )
+
+// Bytes returns the elements as little-endian bytes, decompressed, in row-major order. The length
+// is RawBytes. The slice is read-only: the mapping itself if ZeroCopy is true, else an aligned copy
+// from the model's cache. Large compressed tensors are decompressed on all cores. Lifetime: see the
+// package's documentation. A file that has shrunk is an error of the copy. Without a copy, touching
+// the slice faults: see [mmapio.Guard].
+func (t Tensor) Bytes() (b []byte, err error) {
+	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
+		if err := s.bytesErr(); err != nil {
+			return err
+		}
+		if t.ZeroCopy() {
+			b, err = s.elements.View(ctx, env, 0, s.elements.Size())
+		} else {
+			b, err = s.elements.All(ctx, env)
+		}
+		return err
+	})
+	return b, err
+}
 
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
 // them. It is io.ReaderAt: fewer bytes than asked for come with an error, at the tensor's end
 // io.EOF. A compressed tensor costs the blocks of 64 KiB that hold the range. Nothing is cached but
 // a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
-	raw := t.desc.Raw
 	if off < 0 {
 		return 0, t.wrap(fmt.Errorf("%w: byte %d", ErrRange, off))
 	}
-	if err := t.enterStored(); err != nil {
-		return 0, err
-	}
-	defer t.leave()
 	var end error
-	if !layout.Within(uint64(off), uint64(len(p)), raw) {
-		p, end = p[:raw-min(uint64(off), raw)], io.EOF
-	}
-	if len(p) == 0 {
-		return 0, end
-	}
-	if err := t.readAt(p, uint64(off)); err != nil {
-		return 0, t.wrap(err)
-	}
-	if err := t.confirm(uint64(len(p))); err != nil {
+	err = t.call(context.Background(), uint64(len(p)), func(ctx context.Context, env content.Env, s *state) error {
+		if err := s.bytesErr(); err != nil {
+			return err
+		}
+		if size := s.elements.Size(); !layout.Within(uint64(off), uint64(len(p)), size) {
+			p, end = p[:size-min(uint64(off), size)], io.EOF
+		}
+		if len(p) == 0 {
+			return nil
+		}
+		return s.elements.ReadAt(ctx, env, p, uint64(off))
+	})
+	if err != nil {
 		return 0, err
 	}
 	return len(p), end

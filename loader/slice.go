@@ -1,11 +1,15 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 	"iter"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/values"
 )
 
 // Range is N consecutive positions of a dimension, from First on.
@@ -110,17 +114,25 @@ func (s Slice) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != s.size {
 		return s.t.wrap(fmt.Errorf("%w: room for %d values, but the region has %d", ErrRange, len(dst), s.size))
 	}
-	if err := s.t.Expandable(); err != nil {
-		return s.t.wrap(err)
-	}
-	return read(s, dst, layout.U8, Tensor.dequantize)
+	return s.t.call(context.Background(), 4*s.size, func(ctx context.Context, env content.Env, st *state) error {
+		if err := st.values.Err(); err != nil {
+			return err
+		}
+		if cheapRuns(st.values) {
+			return readRuns(&s, dst, layout.U8, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+		}
+		var own cache.Pins // so that what can only be had as a whole is made once for all runs
+		defer s.t.model.cache.Unpin(&own)
+		pinned := st.pinned(env, &own)
+		return readGroups(s, dst, layout.U8, func(dst []float32, from uint64) error { return st.values.Read(ctx, pinned, dst, from) })
+	})
 }
 
 // RawBytes returns the number of bytes of the region's elements. It is ErrUnsupported if they are no
 // bytes of their own: if a run begins or ends inside a block, or the tensor is stored as several.
 func (s Slice) RawBytes() (uint64, error) {
-	if err := s.t.stored(); err != nil {
-		return 0, s.t.wrap(err)
+	if s.t.logical() {
+		return 0, s.t.wrap(s.t.state().bytesErr())
 	}
 	d := s.t.DType()
 	block := uint64(d.BlockElems())
@@ -147,38 +159,54 @@ func (s Slice) Bytes(dst []byte) error {
 	if uint64(len(dst)) != want {
 		return s.t.wrap(fmt.Errorf("%w: room for %d bytes, but the region has %d", ErrRange, len(dst), want))
 	}
-	return read(s, dst, s.t.DType(), func(t Tensor, dst []byte, off uint64) error {
-		_, err := t.ReadAt(dst, int64(off))
-		return err
+	return s.t.call(context.Background(), want, func(ctx context.Context, env content.Env, st *state) error {
+		if err := st.bytesErr(); err != nil {
+			return err
+		}
+		if cheapRuns(st.values) {
+			return readRuns(&s, dst, s.t.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
+		}
+		var own cache.Pins
+		defer s.t.model.cache.Unpin(&own)
+		pinned := st.pinned(env, &own)
+		return readGroups(s, dst, s.t.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, pinned, dst, from) })
 	})
 }
 
-// read fills dst with the runs of a region. It calls fill for each run, or for a group of runs. An element takes as many Ts
-// as it takes bytes in type d, so U8 means one T.
-func read[T any](s Slice, dst []T, d layout.DType, fill func(t Tensor, dst []T, from uint64) error) error {
-	if !s.mapped() {
-		return s.gather(func(g group) error { return readGroup(g, dst, d, fill) })
-	}
-	w := walk{s: &s}
+// cheapRuns reports whether a run of elements costs no more than its own bytes.
+func cheapRuns(v values.Values) bool {
+	cost := v.Source().Cost()
+	return cost.Piece == 0 && !cost.Waits
+}
+
+// readRuns reads the runs of a region by fill, one by one. An element takes as many Ts as it takes bytes in type d, so U8
+// means one T.
+func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
+	w := walk{s: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
 		from, n := d.Span(r.first, r.n)
 		at, _ := d.Span(r.at, r.n)
-		if err := fill(s.t, dst[at:][:n], from); err != nil {
+		if err := fill(dst[at:][:n], from); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mapped reports whether a run costs no more than its own bytes: its file is in memory or mapped whole,
-// and the tensor is stored raw.
-func (s Slice) mapped() bool {
-	return s.t.file.access() == inPlace && !s.t.file.mapping.Fills() && s.t.desc.Encoding == layout.Raw
+// readGroups reads the groups of a region, several at a time.
+func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
+	return parallel.Each(atOnce, s.groups(), func(groups iter.Seq[group]) error {
+		for g := range groups {
+			if err := readGroup(g, dst, d, fill); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // group is runs that are read at once: those of w up to element end of the region.
 type group struct {
-	t          Tensor
 	w          walk
 	end        uint64
 	first, all uint64 // what lies between its first and its last element: so many of the tensor
@@ -194,16 +222,16 @@ const (
 )
 
 // elementsIn estimates how many elements of the tensor n stored bytes hold.
-func (t Tensor) elementsIn(n float64) uint64 {
-	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc.Stored)), mostValues))
+func elementsIn(t Tensor, n float64) uint64 {
+	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), mostValues))
 }
 
 // groups goes through the runs of a region in groups.
 func (s *Slice) groups() func() (group, bool) {
-	gap, most := s.t.elementsIn(mostGap), s.t.elementsIn(mostGroup)
+	gap, most := elementsIn(s.t, mostGap), elementsIn(s.t, mostGroup)
 	w := walk{s: s}
 	return func() (group, bool) {
-		g := group{t: s.t, w: w}
+		g := group{w: w}
 		r, ok := w.next()
 		if !ok {
 			return g, false
@@ -219,35 +247,16 @@ func (s *Slice) groups() func() (group, bool) {
 	}
 }
 
-// gather reads the groups of a region, several at a time.
-func (s Slice) gather(read func(group) error) error {
-	t, release, err := s.t.hold()
-	if err != nil {
-		return err
-	}
-	defer release()
-	held := s
-	held.t = t
-	return parallel.Each(atOnce, held.groups(), func(groups iter.Seq[group]) error {
-		for g := range groups {
-			if err := read(g); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // readGroup reads all that a group spans, and copies its runs to dst. A run alone is read in its place.
-func readGroup[T any](g group, dst []T, d layout.DType, fill func(t Tensor, dst []T, from uint64) error) error {
+func readGroup[T any](g group, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.first, g.all)
 	r, _ := g.w.next()
 	at, _ := d.Span(r.at, r.n)
 	if r.n == g.all {
-		return fill(g.t, dst[at:][:n], from)
+		return fill(dst[at:][:n], from)
 	}
 	all := make([]T, n)
-	if err := fill(g.t, all, from); err != nil {
+	if err := fill(all, from); err != nil {
 		return err
 	}
 	for {

@@ -10,6 +10,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
@@ -123,6 +124,7 @@ func (f *file) showContent() {
 	if f.unsealed != nil {
 		f.content = mmapio.FromReaderAt(f.revealed(), int64(f.mapping.Size()))
 	}
+	f.data = content.File{Bytes: f.content, Mapping: f.mapping, Remote: far(f.reader), Large: far(f.reader) || f.unsealed != nil}
 }
 
 // revealed returns the reader of the file's content.

@@ -15,6 +15,8 @@ import (
 	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -84,9 +86,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	l := m.brief(ctx)
-	defer l.Release()
-	v := verifier{lease: l, ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
 		v.files = append(v.files, &m.files[i])
 	}
@@ -112,7 +112,6 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 
 type verifier struct {
 	ctx      context.Context
-	lease    *Lease // under ctx, of the tensors to expand
 	model    *Model
 	files    []*file
 	progress parallel.Progress // in bytes to read
@@ -158,7 +157,7 @@ func (v *verifier) find(file int, f layout.Finding) {
 
 // findIn reports what is wrong with the content of t.
 func (v *verifier) findIn(t Tensor, found layout.FormatError) {
-	found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
+	found.Reason = "tensor " + layout.Quote(t.desc().Name) + ", " + found.Reason
 	v.find(t.File(), layout.Finding{FormatError: &found})
 }
 
@@ -179,7 +178,7 @@ func (v *verifier) audit() error {
 		v.check("blocks")
 	}
 	for _, t := range v.tensors(layout.Raw) {
-		if t.file.unsealed != nil {
+		if t.file().unsealed != nil {
 			v.encrypted = append(v.encrypted, t)
 		}
 	}
@@ -239,7 +238,7 @@ func (f *file) audit(ctx context.Context) []layout.Finding {
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{desc: desc, file: v.files[desc.File].of(desc), lease: v.lease})
+			tensors = append(tensors, Tensor{model: v.model, index: uint32(i)})
 		}
 	}
 	sortStored(tensors)
@@ -248,7 +247,7 @@ func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 
 // blocks checks the blocks of v.compressed.
 func (v *verifier) blocks() error {
-	bad, err := checkBlocks(v.compressed, v.workers, func(n uint64) error {
+	bad, err := checkBlocks(v.ctx, v.compressed, v.workers, func(n uint64) error {
 		v.progress.Add(n)
 		return context.Cause(v.ctx)
 	})
@@ -256,7 +255,7 @@ func (v *verifier) blocks() error {
 		return err
 	}
 	for _, t := range v.compressed {
-		if fe := bad[t.desc]; fe != nil {
+		if fe := bad[t.index]; fe != nil {
 			v.findIn(t, *fe)
 		}
 	}
@@ -267,10 +266,10 @@ func (v *verifier) blocks() error {
 func (v *verifier) unseal() error {
 	var buf []byte
 	for _, t := range v.encrypted {
-		for off := uint64(0); off < t.desc.Stored; {
-			n := min(t.desc.Stored-off, 4*parallel.PieceBytes)
+		for off := uint64(0); off < t.desc().Stored; {
+			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
-			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file.readContent(v.ctx, buf, t.desc.Offset+off) }))
+			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file().readContent(v.ctx, buf, t.desc().Offset+off) }))
 			if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
 				v.findIn(t, *wrong.FormatError)
 				break
@@ -304,7 +303,7 @@ func (v *verifier) quantized() error {
 		codes := &v.model.tensors[w.Parts[0].Tensor]
 		err, zeros := w.Err, false
 		if err == nil {
-			zeros, err = Tensor{codes, v.files[codes.File], v.lease, uint32(i + 1)}.checkParts()
+			zeros, err = v.checkParts(i)
 		}
 		list := &lists[codes.File]
 		switch cause := context.Cause(v.ctx); {
@@ -349,6 +348,22 @@ func (v *verifier) reason(i uint32, err error) string {
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
+// checkParts checks all that the parts of a weight say of its codes, and keeps nothing.
+func (v *verifier) checkParts(weight int) (zeros bool, err error) {
+	var own cache.Pins
+	defer v.model.cache.Unpin(&own)
+	t := Tensor{model: v.model, index: v.model.schemes.Codes(weight), weight: uint32(weight + 1)}
+	err = mmapio.Guard(func() error {
+		s := t.state()
+		if err := s.values.Err(); err != nil {
+			return err
+		}
+		zeros, err = s.weight.checkParts(v.ctx, content.Env{Pins: &own})
+		return err
+	})
+	return zeros, err
+}
+
 // stated collects the checksums that a file states, of itself or of shards.
 func (v *verifier) stated(i int, f *file) error {
 	sums, err := f.layout.Checksums(f.input(v.ctx))
@@ -389,10 +404,10 @@ func (v *verifier) plan() {
 	}
 	v.progress.Total = v.report.BytesRead
 	for _, t := range v.compressed {
-		v.progress.Total += t.desc.Stored // of files that exist
+		v.progress.Total += t.desc().Stored // of files that exist
 	}
 	for _, t := range v.encrypted {
-		v.progress.Total += t.desc.Stored
+		v.progress.Total += t.desc().Stored
 	}
 }
 
@@ -441,22 +456,27 @@ type blockCheck struct {
 	mu      sync.Mutex
 	tensors []Tensor // to check; the first one is being dealt out
 	block   uint64   // its first block that nobody has taken on
-	bad     map[*layout.Tensor]*layout.FormatError
+	bad     map[uint32]*layout.FormatError
 }
 
 // checkBlocks expands the blocks of compressed tensors. It returns the first error in each
 // tensor's blocks. read hears how many stored bytes have been read, and may end the check.
-func checkBlocks(tensors []Tensor, workers int, read func(n uint64) error) (map[*layout.Tensor]*layout.FormatError, error) {
-	c := blockCheck{tensors: tensors, bad: make(map[*layout.Tensor]*layout.FormatError)}
+func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n uint64) error) (map[uint32]*layout.FormatError, error) {
+	c := blockCheck{tensors: tensors, bad: make(map[uint32]*layout.FormatError)}
 	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
 		for r := range items {
-			err := mmapio.Guard(func() error { return r.t.blocks().Check(r.lo, r.hi, read) })
+			err := mmapio.Guard(func() error { return blocksOf(r.t).Check(ctx, r.lo, r.hi, read) })
 			if err != nil && !c.malformed(r.t, err) {
 				return r.t.wrap(err)
 			}
 		}
 		return nil
 	})
+}
+
+func blocksOf(t Tensor) content.LZ4 {
+	blocks, _ := t.state().lz4()
+	return blocks
 }
 
 // checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
@@ -475,12 +495,12 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 	defer c.mu.Unlock()
 	for ; len(c.tensors) > 0; c.tensors, c.block = c.tensors[1:], 0 {
 		t := c.tensors[0]
-		lo, count := c.block, t.blocks().Count()
-		if c.bad[t.desc] != nil || lo > 0 && lo >= count {
+		lo, count := c.block, blocksOf(t).Count()
+		if c.bad[t.index] != nil || lo > 0 && lo >= count {
 			continue
 		}
 		hi := count
-		if t.file.access() == inPlace {
+		if t.file().access() == inPlace {
 			hi = min(count, lo+checkedBlocks)
 		}
 		c.block = max(1, hi) // a tensor without blocks has its turn, too
@@ -497,8 +517,8 @@ func (c *blockCheck) malformed(t Tensor, err error) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if first := c.bad[t.desc]; first == nil || fe.Offset < first.Offset {
-		c.bad[t.desc] = fe
+	if first := c.bad[t.index]; first == nil || fe.Offset < first.Offset {
+		c.bad[t.index] = fe
 	}
 	return true
 }

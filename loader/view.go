@@ -21,11 +21,8 @@ import (
 // the caller's own. So is, anywhere, one of a T that wants more alignment than the dtype (uint64
 // for C64) and does not have it.
 func View[T mmapio.Number](t Tensor) ([]T, error) {
-	if err := t.stored(); err != nil {
-		return nil, t.wrap(err)
-	}
-	if !viewable(reflect.TypeFor[T](), t.desc.DType) {
-		return nil, t.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.desc.DType, reflect.TypeFor[T]()))
+	if d := t.DType(); !t.logical() && !viewable(reflect.TypeFor[T](), d) {
+		return nil, t.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]()))
 	}
 	b, err := t.Bytes()
 	if err != nil {

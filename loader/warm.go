@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -98,27 +98,22 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 // warmed returns the tensors of these names, each once, through the lease l if that is not nil. In place
 // of a logical tensor it returns its parts.
 func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
-	seen := make(map[*layout.Tensor]bool)
-	add := func(t Tensor) {
-		if !seen[t.desc] {
-			seen[t.desc] = true
-			tensors = append(tensors, t)
-		}
-	}
+	seen := make(map[uint32]bool)
 	for _, name := range names {
 		t, err := m.lookup(name, l)
 		if err != nil {
 			return nil, err
 		}
-		if !t.logical() {
-			add(t.AsStored())
-			continue
+		if t.logical() {
+			if _, ok := m.cache.Peek(t.state().values.Key, l.pinsOf()); ok {
+				continue
+			}
 		}
-		if _, ok := m.cache.Peek(t.valuesKey(), t.pins()); ok {
-			continue
-		}
-		for _, p := range t.inScheme().Parts {
-			add(t.part(p.Tensor))
+		for _, i := range t.storedTensors() {
+			if !seen[i] {
+				seen[i] = true
+				tensors = append(tensors, Tensor{model: m, lease: l, index: i})
+			}
 		}
 	}
 	return tensors, nil
@@ -131,7 +126,7 @@ var weightKinds = []cache.Kind{cache.Logical, cache.Scales, cache.Constants}
 func (m *Model) every() []Tensor {
 	tensors := make([]Tensor, len(m.tensors))
 	for i := range tensors {
-		tensors[i] = m.handle(&m.tensors[i], 0, nil)
+		tensors[i] = Tensor{model: m, index: uint32(i)}
 	}
 	sortStored(tensors)
 	return tensors
@@ -150,10 +145,10 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	var had atomic.Uint64
 	p := plan.New(opts.BytesPerSecond)
 	for _, t := range tensors {
-		if t.file.access() == inPlace {
-			p.Add(t.file, t.desc.Offset, t.desc.Stored)
+		if f := t.file(); f.access() == inPlace {
+			p.Add(f, t.desc().Offset, t.desc().Stored)
 		} else {
-			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, &incoming{tensor: t, had: &had})
+			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &incoming{tensor: t, had: &had})
 		}
 	}
 	ctx, stop := m.from.until(ctx)
@@ -202,20 +197,21 @@ func unchanged(p *plan.Plan) error {
 func (m *Model) admit(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
-		if t.file.access() == inPlace {
+		if t.file().access() == inPlace {
 			continue
 		}
-		if err := cmp.Or(t.readable(), t.heap(t.desc.Raw, 1), t.heap(t.desc.Stored, 1)); err != nil {
+		raw := t.desc().Raw
+		if err := cmp.Or(t.state().err, m.store.Limit.Allow(max(raw, t.desc().Stored), 1)); err != nil {
 			return t.wrap(err)
 		}
 		if t.lease != nil {
 			continue // which pins it
 		}
-		if t.desc.Raw > left {
+		if raw > left {
 			return t.wrap(fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
 				ErrTooLarge, max(m.opts.CacheBytes, 0)))
 		}
-		left -= t.desc.Raw
+		left -= raw
 	}
 	return nil
 }
@@ -232,7 +228,7 @@ func (m *Model) Evict(names ...string) error {
 	defer m.leave()
 	for _, name := range names {
 		if t, err := m.lookup(name, nil); err == nil && t.logical() {
-			m.cache.Drop(t.desc, weightKinds...)
+			m.cache.Drop(t.index, weightKinds...)
 		}
 	}
 	tensors, err := m.warmed(names, nil)
@@ -250,7 +246,7 @@ func (m *Model) EvictAll() error {
 	defer m.leave()
 	every := m.every()
 	for _, t := range every {
-		m.cache.Drop(t.desc, weightKinds...)
+		m.cache.Drop(t.index, weightKinds...)
 	}
 	return m.evict(every)
 }
@@ -259,9 +255,9 @@ func (m *Model) evict(tensors []Tensor) error {
 	sortStored(tensors) // for neighbours to give back the pages that they share
 	p := plan.Whole()
 	for _, t := range tensors {
-		m.cache.Drop(t.desc, cache.Elements, cache.Float32)
-		if t.file.content.Mapped() && !t.file.content.Pending() {
-			p.Add(t.file, t.desc.Offset, t.desc.Stored)
+		m.cache.Drop(t.index, cache.Elements, cache.Float32)
+		if f := t.file(); f.content.Mapped() && !f.content.Pending() {
+			p.Add(f, t.desc().Offset, t.desc().Stored)
 		}
 	}
 	for _, p := range p.Pieces {
@@ -285,19 +281,18 @@ type incoming struct {
 // Room returns memory for stored bytes, unless the cache has the tensor.
 func (l *incoming) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
-		t := l.tensor
-		c := &t.file.model.cache
-		if _, ok := c.Peek(t.valuesKey(), t.pins()); ok {
+		m, s := l.tensor.model, l.tensor.state()
+		if _, ok := m.cache.Peek(s.values.Key, l.tensor.lease.pinsOf()); ok {
 			return
 		}
-		if _, ok := c.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, t.warmPins()); ok {
+		if _, ok := m.cache.Peek(s.elements.Key, l.tensor.lease.warmPins()); ok {
 			return
 		}
-		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {
-			if t.file.access() == fromAfar {
+		l.stored, l.err = mmapio.NewGathering[byte](s.stored.Size(), func() (bool, error) {
+			if s.stored.Cost().Waits {
 				return false, nil // a request less: what comes now will tell
 			}
-			return t.file.content.Probe(t.ctx(), t.desc.Offset, t.desc.Stored)
+			return s.stored.Probe(context.Background())
 		})
 	})
 	switch {
@@ -315,9 +310,28 @@ func (l *incoming) Room(at, n uint64) ([]byte, error) {
 func (l *incoming) Arrived(ctx context.Context, at uint64, room []byte) error {
 	all, err := l.stored.Arrived(at, room)
 	if err == nil && all {
-		stored := l.stored.Whole()
+		stored := content.Memory(l.stored.Whole())
 		l.stored = nil
-		_, err = l.tensor.keptBy(ctx, l.tensor.warmPins(), cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
+		t := l.tensor
+		s := t.state()
+		err = s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.over(t.file(), t.desc(), stored))
 	}
 	return l.tensor.wrap(err)
+}
+
+// pinsOf returns what l pins for its tensors, or nil without a lease.
+func (l *Lease) pinsOf() *cache.Pins {
+	if l == nil {
+		return nil
+	}
+	return &l.pins
+}
+
+// warmPins returns the pins of what l has only warmed, or nil without a lease.
+func (l *Lease) warmPins() *cache.Pins {
+	if l == nil {
+		return nil
+	}
+	l.warm.Store(true)
+	return &l.warmed
 }

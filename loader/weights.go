@@ -15,6 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -26,8 +27,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.locked() {
 		return nil
 	}
-	s := checkpoint{ctx, m, m.brief(ctx), m.opts.Limits.WithDefaults()}
-	defer s.lease.Release()
+	s := checkpoint{ctx, m, m.opts.Limits.WithDefaults()}
 	var table *scheme.Table
 	err := mmapio.Guard(func() (err error) {
 		table, err = scheme.Find(m.tensors, m.names, s.lim, &s)
@@ -45,7 +45,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 	if table.Unmatched > 0 {
 		m.log(slog.LevelWarn, "the quantization configuration names layers that the model does not have", "layers", table.Unmatched, "first", table.UnmatchedPath)
 	}
-	m.schemes, m.weights = table, sync.OnceValue(func() []weight { return make([]weight, table.Len()) })
+	m.schemes, m.weights = table, sync.OnceValue(func() states { return make(states, table.Len()) })
 	return nil
 }
 
@@ -53,7 +53,6 @@ func (m *Model) findWeights(ctx context.Context) error {
 type checkpoint struct {
 	ctx   context.Context
 	model *Model
-	lease *Lease
 	lim   layout.Limits
 }
 
@@ -159,17 +158,12 @@ func refusedConfig(err error) (*scheme.Config, error) {
 
 // Content reads a small tensor that tells a shape, if its bytes need not be waited for.
 func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
-	t := s.model.handle(&s.model.tensors[tensor], 0, s.lease)
-	if t.asksAfar() {
+	t := s.model.partOf(tensor)
+	if t.asked() {
 		return false, nil
 	}
-	b, ok, err := t.inMemory(0, t.desc.Raw)
-	if ok {
-		copy(p, b) // findWeights guards all at once
-	} else if err == nil {
-		err = t.readAt(p, 0)
-	}
-	return err == nil, t.wrap(err)
+	err := t.read(s.ctx, p)
+	return err == nil, err
 }
 
 // Decodable reports what package dequant cannot expand.
@@ -186,44 +180,43 @@ func (s *checkpoint) Ignored(name []byte) bool {
 	return ignore != nil && ignore(string(name))
 }
 
-// asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.
-func (t Tensor) asksAfar() bool { return t.file.waits() && t.desc.Encoding == layout.Raw }
+// asked reports whether the tensor's bytes, as they are stored, are asked for over a network.
+func (p member) asked() bool { return p.s.stored.Cost().Waits && p.desc().Encoding == layout.Raw }
 
-// there reports whether all of the tensor's bytes, as they are stored, have come from afar and are kept by this system.
-func (t Tensor) there() bool {
-	b, ok := t.file.reader.(BackedReaderAt)
-	return ok && !t.logical() && b.Has(t.desc.Offset, t.desc.Stored)
+// read fills b with all elements.
+func (p member) read(ctx context.Context, b []byte) error {
+	return p.wrap(cmp.Or(p.s.err, p.s.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 
 // read reads the contents that have to be waited for, neighbours by one request.
 func (s *checkpoint) read(table *scheme.Table) error {
 	type want struct {
-		Tensor
-		content
+		member
+		smallTensor
 	}
 	wants := make([]want, len(table.Wants))
 	for i, tensor := range table.Wants {
-		t := s.model.handle(&s.model.tensors[tensor], 0, s.lease)
-		wants[i] = want{t, make(content, t.desc.Raw)}
-		table.Contents[i] = wants[i].content
+		t := s.model.partOf(tensor)
+		wants[i] = want{t, make(smallTensor, t.desc().Raw)}
+		table.Contents[i] = wants[i].smallTensor
 	}
 	slices.SortFunc(wants, func(a, b want) int { return byPlace(a.Tensor, b.Tensor) })
 	p := plan.New(0)
 	for _, w := range wants {
-		if w.asksAfar() {
-			p.AddTarget(w.file.afar(), w.desc.Offset, w.desc.Stored, w.content)
-		} else if err := w.readAt(w.content, 0); err != nil {
-			return w.wrap(err)
+		if w.asked() {
+			p.AddTarget(w.file().afar(), w.desc().Offset, w.desc().Stored, w.smallTensor)
+		} else if err := w.member.read(s.ctx, w.smallTensor); err != nil {
+			return err
 		}
 	}
 	return p.Read(s.ctx, openers, &parallel.Progress{})
 }
 
-// content is memory for a small tensor.
-type content []byte
+// smallTensor is memory for the elements of a small tensor.
+type smallTensor []byte
 
 // Room returns memory for n bytes of the tensor from byte at on.
-func (c content) Room(at, n uint64) ([]byte, error) { return c[at:][:n], nil }
+func (m smallTensor) Room(at, n uint64) ([]byte, error) { return m[at:][:n], nil }
 
 // Arrived does nothing: the bytes are where they belong.
-func (c content) Arrived(context.Context, uint64, []byte) error { return nil }
+func (m smallTensor) Arrived(context.Context, uint64, []byte) error { return nil }

@@ -124,43 +124,22 @@ func (g *Gathering[T]) next(at uint64) uint64 {
 	return min((n+unit-1)/unit*unit, g.n-at)
 }
 
-// Destination is memory for elements: the caller's, or memory that is taken as they arrive.
-type Destination[T Number] struct {
-	dst   []T
-	first uint64 // the element that dst begins with
-	grows *Gathering[T]
-}
-
-// Into returns the Destination of the elements from element first on that is dst.
-func Into[T Number](dst []T, first uint64) Destination[T] {
-	return Destination[T]{dst: dst, first: first}
-}
-
-// GatherInto returns n elements, which read writes to the Destination in any order. Memory is
-// taken as by [NewGathering].
-func GatherInto[T Number](n uint64, probe func() (sure bool, err error), read func(to Destination[T]) error) ([]T, error) {
+// Gather returns n elements. read fills dst with those from element at on; it is called in their order, with as many as
+// memory may be taken for. Memory is taken as by [NewGathering].
+func Gather[T Number](n uint64, probe func() (sure bool, err error), read func(dst []T, at uint64) error) ([]T, error) {
 	g, err := NewGathering[T](n, probe)
-	if err == nil {
-		err = read(Destination[T]{grows: g})
-	}
 	if err != nil {
 		return nil, err
 	}
+	for at, all := uint64(0), false; !all; {
+		dst := g.Room(at, g.next(at))
+		if err := read(dst, at); err != nil {
+			return nil, err
+		}
+		if all, err = g.Arrived(at, dst); err != nil {
+			return nil, err
+		}
+		at += uint64(len(dst))
+	}
 	return g.Whole(), nil
-}
-
-// Room returns memory for n elements from element at on, which the caller fills.
-func (d *Destination[T]) Room(at, n uint64) []T {
-	if d.grows != nil {
-		return d.grows.Room(at, n)
-	}
-	return d.dst[at-d.first:][:n]
-}
-
-// Filled takes b, from Room, unless err says that it could not be filled.
-func (d *Destination[T]) Filled(at uint64, b []T, err error) error {
-	if err == nil && d.grows != nil {
-		_, err = d.grows.Arrived(at, b)
-	}
-	return err
 }

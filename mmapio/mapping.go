@@ -287,17 +287,9 @@ func readFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) (n int, 
 
 // copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
 func (b *backing) copyOut(ctx context.Context, off, n uint64) ([]byte, error) {
-	probe := func() (bool, error) { return b.probe(ctx, off, n) }
-	return GatherInto(n, probe, func(to Destination[byte]) error {
-		for at := uint64(0); at < n; {
-			dst := to.Room(at, to.grows.next(at))
-			_, err := b.readAt(ctx, dst, off+at)
-			if err := to.Filled(at, dst, err); err != nil {
-				return err
-			}
-			at += uint64(len(dst))
-		}
-		return nil
+	return Gather(n, func() (bool, error) { return b.probe(ctx, off, n) }, func(dst []byte, at uint64) error {
+		_, err := b.readAt(ctx, dst, off+at)
+		return err
 	})
 }
 

@@ -1,7 +1,6 @@
 package scheme
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -56,7 +55,7 @@ type gptqConfig struct {
 	actOrder   bool   // groups are said not to be consecutive
 }
 
-func readGPTQ(q layout.Metadata) (gptqConfig, error) {
+func readGPTQ(q layout.Metadata) gptqConfig {
 	meta, _ := object(q, "meta")
 	quantizer := text(meta, "quantizer")
 	if list, _ := meta.Get("quantizer"); quantizer == "" {
@@ -65,11 +64,7 @@ func readGPTQ(q layout.Metadata) (gptqConfig, error) {
 		}
 	}
 	act, _ := q.Get("desc_act")
-	format, older := strings.ToLower(text(q, "checkpoint_format")), strings.ToLower(text(q, "format"))
-	if format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
-		return gptqConfig{}, misfit("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
-	}
-	return gptqConfig{cmp.Or(format, older), strings.ToLower(text(q, "packing_format")), text(q, "provider"), quantizer, act == true}, nil
+	return gptqConfig{strings.ToLower(text(q, "checkpoint_format", "format")), strings.ToLower(text(q, "packing_format")), text(q, "provider"), quantizer, act == true}
 }
 
 // gptqFormat returns what the configuration says of GPTQ's parts.
@@ -127,9 +122,7 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 		b = fits[0]
 	}
 	if !indexed {
-		if in = rows * 32 / b; in%32 != 0 {
-			return misfit("%d rows of codes of %d bits without a group index (.g_idx) do not tell how many of %d columns there are", rows, b, in)
-		}
+		in = rows * 32 / b
 	}
 	if err := s.matrix([]uint64{out, in}); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"time"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/flight"
 )
 
@@ -27,8 +27,10 @@ type Cache struct {
 // Options belong to the model whose cache it is.
 type Options struct {
 	Budget int64 // in bytes
-	// Intact returns why the bytes read for a tensor cannot be trusted, or nil.
-	Intact func(*layout.Tensor) error
+	// Intact returns why the bytes read for an entry cannot be trusted, or nil.
+	Intact func(Key) error
+	// Filled hears of each entry that was filled, or could not be. It may be nil.
+	Filled func(key Key, bytes uint64, took time.Duration, err error)
 }
 
 // Counters tell what the cache holds and has done.
@@ -42,7 +44,7 @@ type Counters struct {
 
 // Key names an entry.
 type Key struct {
-	Tensor *layout.Tensor
+	Tensor uint32 // position of the stored tensor: the codes, of a logical one
 	Kind   Kind
 }
 
@@ -89,8 +91,9 @@ func (c *Cache) Init(opts Options) {
 }
 
 // Get returns the entry's buffer and pins it. An absent entry is filled by fill, under ctx, or by another caller's fill
-// meanwhile: see [flight.Group].
-func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context) (Buffer, error)) (Buffer, error) {
+// meanwhile: see [flight.Group]. The Pins that fill has are for entries that it needs itself, and last as long as
+// it runs.
+func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
@@ -100,10 +103,7 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		if b, ok := c.Peek(key, pins); ok { // since the caller has looked
 			return b, nil
 		}
-		b, err := fill(ctx)
-		if err == nil {
-			err = c.opts.Intact(key.Tensor)
-		}
+		b, err := c.fill(ctx, key, fill)
 		if err != nil {
 			return Buffer{}, err
 		}
@@ -127,6 +127,20 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		c.keep(key, b, pins)
 	}
 	return b, nil
+}
+
+func (c *Cache) fill(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
+	var own Pins
+	defer c.Unpin(&own)
+	begun := time.Now()
+	b, err := fill(ctx, &own)
+	if err == nil {
+		err = c.opts.Intact(key)
+	}
+	if c.opts.Filled != nil {
+		c.opts.Filled(key, b.Size(), time.Since(begun), err)
+	}
+	return b, err
 }
 
 // Peek returns the entry's buffer and pins it, if it is there.
@@ -181,11 +195,11 @@ func (c *Cache) forget(e *entry) {
 }
 
 // Drop forgets a tensor in these forms, unless they are pinned.
-func (c *Cache) Drop(t *layout.Tensor, kinds ...Kind) {
+func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range kinds {
-		if e, ok := c.entries[Key{t, kind}]; ok && e.pins == 0 {
+		if e, ok := c.entries[Key{tensor, kind}]; ok && e.pins == 0 {
 			c.forget(e)
 		}
 	}

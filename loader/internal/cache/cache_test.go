@@ -8,23 +8,21 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-
-	"github.com/tensormap/tensormap/layout"
 )
 
 // cacheOf makes a cache and the keys of n tensors.
 func cacheOf(budget int64, n int) (*Cache, []Key) {
 	c := &Cache{}
-	c.Init(Options{Budget: budget, Intact: func(*layout.Tensor) error { return nil }})
+	c.Init(Options{Budget: budget, Intact: func(Key) error { return nil }})
 	keys := make([]Key, n)
 	for i := range keys {
-		keys[i] = Key{Tensor: &layout.Tensor{}}
+		keys[i] = Key{Tensor: uint32(i)}
 	}
 	return c, keys
 }
 
-func fillBytes(n int) func(context.Context) (Buffer, error) {
-	return func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, n)}, nil }
+func fillBytes(n int) func(context.Context, *Pins) (Buffer, error) {
+	return func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: make([]byte, n)}, nil }
 }
 
 // holds lists which keys the cache has.
@@ -140,13 +138,13 @@ func TestCachePins(t *testing.T) {
 
 // together has one goroutine fill an entry, and waiters more ask for it meanwhile, whose fill is again. It counts
 // the waiters that have what want accepts.
-func together(t *testing.T, c *Cache, key Key, waiters int, fill, again func(context.Context) (Buffer, error), want func(Buffer, error) bool) {
+func together(t *testing.T, c *Cache, key Key, waiters int, fill, again func(context.Context, *Pins) (Buffer, error), want func(Buffer, error) bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		filling := make(chan struct{})
 		go func() {
 			defer func() { recover() }() // fill may panic
-			c.Get(t.Context(), key, nil, func(ctx context.Context) (Buffer, error) { <-filling; return fill(ctx) })
+			c.Get(t.Context(), key, nil, func(ctx context.Context, pins *Pins) (Buffer, error) { <-filling; return fill(ctx, pins) })
 		}()
 		synctest.Wait()
 		var wanted atomic.Int32
@@ -166,12 +164,12 @@ func together(t *testing.T, c *Cache, key Key, waiters int, fill, again func(con
 	})
 }
 
-func twice(context.Context) (Buffer, error) { panic("filled twice") }
+func twice(context.Context, *Pins) (Buffer, error) { panic("filled twice") }
 
 func TestCacheFillsOnce(t *testing.T) {
 	c, keys := cacheOf(100, 1)
 	want := make([]byte, 10)
-	together(t, c, keys[0], 50, func(context.Context) (Buffer, error) { return Buffer{Bytes: want}, nil }, twice, func(b Buffer, err error) bool {
+	together(t, c, keys[0], 50, func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: want}, nil }, twice, func(b Buffer, err error) bool {
 		return err == nil && &b.Bytes[0] == &want[0]
 	})
 	if c.count.Fills != 1 || c.count.Hits != 50 || c.count.Filled != 10 {
@@ -182,7 +180,7 @@ func TestCacheFillsOnce(t *testing.T) {
 func TestCacheFailureReachesWaiters(t *testing.T) {
 	c, keys := cacheOf(100, 1)
 	sorry := errors.New("sorry")
-	together(t, c, keys[0], 20, func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, twice, func(b Buffer, err error) bool {
+	together(t, c, keys[0], 20, func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, twice, func(b Buffer, err error) bool {
 		return err == sorry && b.Bytes == nil
 	})
 	if len(c.entries) != 0 || c.count != (Counters{}) {
@@ -193,7 +191,7 @@ func TestCacheFailureReachesWaiters(t *testing.T) {
 // TestCachePanicOfOne: a caller that waits for a fill that panics fills itself, and the others have its buffer.
 func TestCachePanicOfOne(t *testing.T) {
 	c, keys := cacheOf(100, 1)
-	together(t, c, keys[0], 20, func(context.Context) (Buffer, error) { panic("sorry") }, fillBytes(10), func(b Buffer, err error) bool {
+	together(t, c, keys[0], 20, func(context.Context, *Pins) (Buffer, error) { panic("sorry") }, fillBytes(10), func(b Buffer, err error) bool {
 		return err == nil && len(b.Bytes) == 10
 	})
 	if c.count.Fills != 1 || c.count.Hits != 19 || c.count.Used != 10 {
@@ -208,7 +206,7 @@ func TestCachePinsWhatWasForgotten(t *testing.T) {
 	var pins [3]Pins
 	synctest.Test(t, func(t *testing.T) {
 		filling := make(chan struct{})
-		go c.Get(t.Context(), keys[0], nil, func(context.Context) (Buffer, error) { <-filling; return Buffer{Bytes: make([]byte, 10)}, nil })
+		go c.Get(t.Context(), keys[0], nil, func(context.Context, *Pins) (Buffer, error) { <-filling; return Buffer{Bytes: make([]byte, 10)}, nil })
 		synctest.Wait()
 		for i := range pins {
 			go c.Get(t.Context(), keys[0], &pins[i], twice)
@@ -233,7 +231,7 @@ func TestCacheFailureIsNotKept(t *testing.T) {
 	sorry := errors.New("sorry")
 	l := &Pins{}
 	for range 3 {
-		if b, err := c.Get(context.Background(), keys[0], l, func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }); err != sorry || b.Bytes != nil {
+		if b, err := c.Get(context.Background(), keys[0], l, func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }); err != sorry || b.Bytes != nil {
 			t.Errorf("%v, %v", b, err)
 		}
 	}
@@ -253,7 +251,7 @@ func TestCacheFormsAreApart(t *testing.T) {
 	c, keys := cacheOf(100, 1)
 	floats := Key{keys[0].Tensor, Float32}
 	c.Get(context.Background(), keys[0], nil, fillBytes(10))
-	b, err := c.Get(context.Background(), floats, nil, func(context.Context) (Buffer, error) { return Buffer{Floats: make([]float32, 5)}, nil })
+	b, err := c.Get(context.Background(), floats, nil, func(context.Context, *Pins) (Buffer, error) { return Buffer{Floats: make([]float32, 5)}, nil })
 	if err != nil || len(b.Floats) != 5 || c.count.Used != 30 || c.count.Fills != 2 {
 		t.Errorf("%v, %+v", err, c.Counters())
 	}

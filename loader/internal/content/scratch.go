@@ -1,4 +1,4 @@
-package blocks
+package content
 
 import (
 	"sync"
@@ -10,7 +10,6 @@ import (
 // scratch is reusable memory for one goroutine. It remembers the block that it holds: rows that
 // are read one after the other expand a block once.
 type scratch struct {
-	buf    []byte // carryRoom bytes for the end of the block before, then block
 	block  []byte
 	table  *Table // whose block it is, or nil
 	number uint64 // of the block
@@ -19,13 +18,7 @@ type scratch struct {
 	decoder lz4block.Decoder
 }
 
-// carryRoom is more than a block of any dtype has.
-const carryRoom = 512
-
-var scratches = sync.Pool{New: func() any {
-	b := mmapio.AlignedBytes(carryRoom + lz4block.Size)
-	return &scratch{buf: b, block: b[carryRoom:]}
-}}
+var scratches = sync.Pool{New: func() any { return &scratch{block: mmapio.AlignedBytes(lz4block.Size)} }}
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 

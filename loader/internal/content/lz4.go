@@ -1,44 +1,56 @@
-package blocks
+package content
 
 import (
 	"cmp"
 	"context"
+	"io"
 	"iter"
 	"sort"
-	"sync"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Tables holds the tables of a model's compressed tensors, each as far as somebody has walked
-// it. The zero value is ready for use.
-type Tables struct {
-	tables sync.Map // *Table by *layout.Tensor
-}
-
-// Of returns the table of t, which lies in a file of format f.
-func (ts *Tables) Of(f layout.Format, t *layout.Tensor) *Table {
-	table, ok := ts.tables.Load(t)
-	if !ok {
-		table, _ = ts.tables.LoadOrStore(t, NewTable(f, t.Offset, t.Stored, t.Raw))
-	}
-	return table.(*Table)
-}
-
-// Tensor reads a compressed tensor from the file that holds it.
-type Tensor struct {
+// LZ4 is the elements of a compressed tensor, which blocks of package lz4block hold. A file says where a
+// block begins only by the lengths of all blocks before it: the [Table] walks these lengths, no
+// further than it has to and no length twice.
+type LZ4 struct {
 	*Table
-	File *mmapio.Mapping
-	// Ctx bounds reading, and the waiting for others that walk the table.
-	Ctx context.Context
+	Stored Content
 }
 
 // PieceBytes is how much is read at a time of a file that is not mapped. It holds two blocks
 // of any size, so that a piece always holds an element.
-const PieceBytes = 16 << 20
+const PieceBytes = Far
+
+func (t LZ4) inPlace() bool { return t.Stored.Cost().Piece == 0 }
+
+// Cost lets several cores decompress what is in place. From elsewhere many blocks come at once.
+func (t LZ4) Cost() Cost {
+	c := t.Stored.Cost()
+	if c.Piece == 0 {
+		return Cost{Piece: parallel.PieceBytes, Parallel: true, Waits: c.Waits}
+	}
+	return Cost{Piece: PieceBytes, Waits: c.Waits}
+}
+
+// Size returns the number of bytes that all blocks yield.
+func (t LZ4) Size() uint64 { return t.raw }
+
+// View returns nil: elements are made when they are read.
+func (t LZ4) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
+
+// Probe checks that all blocks of a file in place exist. Elsewhere every block would take a read.
+func (t LZ4) Probe(ctx context.Context) (sure bool, err error) {
+	if !t.inPlace() {
+		return false, nil
+	}
+	if sure, err = t.Stored.Probe(ctx); err == nil {
+		err = t.Walk(ctx)
+	}
+	return sure, err
+}
 
 // piece is consecutive blocks whose stored bytes are in memory.
 type piece struct {
@@ -50,46 +62,41 @@ type piece struct {
 // piece makes blocks lo to hi-1 available: of a file that is not mapped, as many as PieceBytes
 // hold. The piece lives as long as the mapping and until sc is used again. A block that sc
 // holds already is not read.
-func (t Tensor) piece(sc *scratch, lo, hi uint64) (piece, error) {
+func (t LZ4) piece(ctx context.Context, sc *scratch, lo, hi uint64) (piece, error) {
 	p := piece{table: t.Table, lo: lo, hi: hi}
 	switch {
 	case hi == lo+1 && sc.holds(t.Table, lo):
 		return p, nil
-	case !t.File.Aliased():
-		return p, p.read(t, sc)
+	case !t.inPlace():
+		return p, p.read(ctx, t, sc)
 	}
-	if t.Known() < hi { // the method value is an allocation
-		if err := t.Reach(t.Ctx, hi, t.slice); err != nil {
+	if t.Known() < hi { // or else the function would be an allocation
+		if err := t.reachInPlace(ctx, hi); err != nil {
 			return p, err
 		}
 	}
 	off, size := t.Span(lo, hi)
 	var err error
-	p.stored, err = t.slice(off, size)
+	p.stored, err = t.Stored.View(ctx, Env{}, off, size)
 	return p, err
 }
 
-// slice returns n of the stored bytes in a file that is in memory.
-func (t Tensor) slice(off, n uint64) ([]byte, error) {
-	return t.File.SliceContext(t.Ctx, t.offset+off, n)
-}
-
-// readFull fills b with stored bytes from off on.
-func (t Tensor) readFull(b []byte, off uint64) error {
-	return mmapio.ReadFull(t.Ctx, t.File, b, t.offset+off)
+// reachInPlace walks on until the first n blocks are known.
+func (t LZ4) reachInPlace(ctx context.Context, n uint64) error {
+	return t.Reach(ctx, n, func(off, n uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, n) })
 }
 
 // read reads as many of the blocks lo to hi-1 as PieceBytes hold, and sets hi accordingly.
 // Unknown lengths come along with the blocks if these are many, or all that is left of the
 // tensor. Otherwise the lengths are read first, one by one.
-func (p *piece) read(t Tensor, sc *scratch) error {
+func (p *piece) read(ctx context.Context, t LZ4, sc *scratch) error {
 	walk := func(off, n uint64) ([]byte, error) {
 		b := sc.storedBytes(n)
-		return b, t.readFull(b, off)
+		return b, t.Stored.ReadAt(ctx, Env{}, b, off)
 	}
 	const few = 4
 	if t.Known() >= p.hi || p.hi < t.Count() && (p.hi-p.lo <= few || p.lo > t.Known()) {
-		if err := t.Reach(t.Ctx, p.hi, walk); err != nil {
+		if err := t.Reach(ctx, p.hi, walk); err != nil {
 			return err
 		}
 		n := sort.Search(int(p.hi-p.lo), func(i int) bool {
@@ -101,7 +108,7 @@ func (p *piece) read(t Tensor, sc *scratch) error {
 		p.stored, err = walk(t.Span(p.lo, p.hi))
 		return err
 	}
-	if err := t.Reach(t.Ctx, p.lo, walk); err != nil {
+	if err := t.Reach(ctx, p.lo, walk); err != nil {
 		return err
 	}
 	off, size := p.estimate()
@@ -109,7 +116,7 @@ func (p *piece) read(t Tensor, sc *scratch) error {
 	if p.stored, err = walk(off, min(PieceBytes, size)); err != nil {
 		return err
 	}
-	end, err := t.Scan(t.Ctx, p.lo, p.stored)
+	end, err := t.Scan(ctx, p.lo, p.stored)
 	p.hi = min(p.hi, end)
 	return err
 }
@@ -128,17 +135,17 @@ func (p *piece) estimate() (off, size uint64) {
 }
 
 // Walk checks the lengths of all blocks, and that a tensor without elements has none.
-func (t Tensor) Walk() error {
+func (t LZ4) Walk(ctx context.Context) error {
 	head := make([]byte, lz4block.LengthBytes)
-	return cmp.Or(t.Empty(), t.Reach(t.Ctx, t.Count(), func(off, n uint64) ([]byte, error) {
-		return head[:n], t.readFull(head[:n], off)
+	return cmp.Or(t.Empty(), t.Reach(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
+		return head[:n], t.Stored.ReadAt(ctx, Env{}, head[:n], off)
 	}))
 }
 
 // Check expands blocks lo to hi-1 and keeps nothing. read hears how many stored bytes each
 // piece of them has; its error ends the check.
-func (t Tensor) Check(lo, hi uint64, read func(n uint64) error) error {
-	return t.eachPiece(lo, hi, func(p *piece, sc *scratch) error {
+func (t LZ4) Check(ctx context.Context, lo, hi uint64, read func(n uint64) error) error {
+	return t.eachPiece(ctx, lo, hi, func(p *piece, sc *scratch) error {
 		for i := p.lo; i < p.hi; i++ {
 			if _, err := p.block(sc, i); err != nil {
 				return err
@@ -151,7 +158,7 @@ func (t Tensor) Check(lo, hi uint64, read func(n uint64) error) error {
 
 // eachPiece calls do with the blocks lo to hi-1, piece by piece: a file that is not mapped is read in large ones. Every
 // piece has its stored bytes.
-func (t Tensor) eachPiece(lo, hi uint64, do func(p *piece, sc *scratch) error) error {
+func (t LZ4) eachPiece(ctx context.Context, lo, hi uint64, do func(p *piece, sc *scratch) error) error {
 	if err := t.Empty(); err != nil {
 		return err
 	}
@@ -159,7 +166,7 @@ func (t Tensor) eachPiece(lo, hi uint64, do func(p *piece, sc *scratch) error) e
 	defer sc.give()
 	sc.forget()
 	for lo < hi {
-		p, err := t.piece(sc, lo, hi)
+		p, err := t.piece(ctx, sc, lo, hi)
 		if err != nil {
 			return err
 		}
@@ -217,31 +224,23 @@ func (p *piece) copy(sc *scratch, dst []byte, off uint64) error {
 	return nil
 }
 
-// large reports whether p is worth more than one core.
-func (p *piece) large() bool {
-	return p.hi-p.lo > parallel.PieceBytes/lz4block.Size && parallel.Cores() > 1
-}
+// maxSerial is how many blocks are not worth a second core.
+const maxSerial = 24
 
 // copyParallel does what copy does, on all cores if that pays.
 func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
-	if !p.large() {
+	if p.hi-p.lo <= maxSerial || parallel.Cores() == 1 {
 		return p.copy(sc, dst, off)
 	}
 	own := *p // for p to stay off the heap in the case above
-	return onAllCores(parallel.PieceBytes, off, uint64(len(dst)), func(sc *scratch, from, upto uint64) error {
-		return own.copy(sc, dst[from-off:upto-off], from)
-	})
-}
-
-// onAllCores divides [off, off+n) at multiples of step and has each core do the next part.
-func onAllCores(step, off, n uint64, do func(sc *scratch, from, upto uint64) error) error {
-	base, end := off/step*step, off+n
-	n = (end - base + step - 1) / step
+	base, end := off/parallel.PieceBytes*parallel.PieceBytes, off+uint64(len(dst))
+	n := parallel.Pieces(end - base)
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
 		sc := takeScratch()
 		defer sc.give()
 		for i := range parts {
-			if err := do(sc, max(off, base+i*step), min(end, base+(i+1)*step)); err != nil {
+			from, upto := max(off, base+i*parallel.PieceBytes), min(end, base+(i+1)*parallel.PieceBytes)
+			if err := own.copy(sc, dst[from-off:upto-off], from); err != nil {
 				return err
 			}
 		}
@@ -249,40 +248,38 @@ func onAllCores(step, off, n uint64, do func(sc *scratch, from, upto uint64) err
 	})
 }
 
-// Read reads n bytes of the elements from off on.
-func (t Tensor) Read(to mmapio.Destination[byte], off, n uint64) error {
-	if n == 0 {
+// ReadAt decompresses the blocks that hold p. Only the block that a goroutine has decompressed last is kept.
+func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
+	if len(p) == 0 {
 		return t.Empty()
 	}
 	sc := takeScratch()
 	defer sc.give()
-	for end := off + n; off < end; {
-		p, err := t.piece(sc, off/lz4block.Size, lz4block.Count(end))
+	for end := off + uint64(len(p)); off < end; {
+		piece, err := t.piece(ctx, sc, off/lz4block.Size, lz4block.Count(end))
 		if err != nil {
 			return err
 		}
-		dst := to.Room(off, min(end, p.hi*lz4block.Size)-off)
-		if err := to.Filled(off, dst, p.copyParallel(sc, dst, off)); err != nil {
+		n := min(end, piece.hi*lz4block.Size) - off
+		if err := piece.copyParallel(sc, p[:n], off); err != nil {
 			return err
 		}
-		off += uint64(len(dst))
+		p, off = p[n:], off+n
 	}
 	return nil
 }
 
-// Decode returns all elements, whose blocks are stored. Memory for them is taken once the
-// blocks are known to be there.
-func (t Tensor) Decode(stored []byte) ([]byte, error) {
-	if err := t.Empty(); err != nil {
-		return nil, err
+// WriteStored writes the blocks as they are stored to w. It checks their lengths, and not what they hold.
+func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
+	if t.inPlace() {
+		if err := t.Walk(ctx); err != nil {
+			return err
+		}
+		return Write(ctx, Env{}, t.Stored, w)
 	}
-	n, err := t.Scan(t.Ctx, 0, stored)
-	if err != nil {
-		return nil, err
-	}
-	p := piece{table: t.Table, hi: n, stored: stored}
-	sc := takeScratch()
-	defer sc.give()
-	dst := mmapio.AlignedBytes(int(t.raw))
-	return dst, p.copyParallel(sc, dst, 0)
+	return t.eachPiece(ctx, 0, t.Count(), func(p *piece, _ *scratch) error {
+		_, size := t.Span(p.lo, p.hi)
+		_, err := w.Write(p.stored[:size])
+		return err
+	})
 }

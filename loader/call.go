@@ -1,0 +1,111 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// call runs f, which reads the tensor. It is the one place for what crosses all reading:
+//
+//   - the lease, or else the model, is held meanwhile
+//   - f has the context of the lease or the model, which ends with ctx too if reading may wait for a network
+//   - a fault in a mapping is an error
+//   - the tensor's files are checked if f reads many bytes
+//   - errors have the names of file and tensor.
+func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
+	var env content.Env
+	own := t.model.from.life()
+	if l := t.lease; l != nil {
+		if err := l.enter(); err != nil {
+			return t.wrap(err)
+		}
+		defer l.leave()
+		own, env.Pins = l.ctx, &l.pins
+	} else {
+		if !t.model.join() {
+			return t.wrap(ErrClosed)
+		}
+		defer t.model.leave()
+	}
+	s := t.state()
+	if ctx.Done() != nil {
+		if ctx.Err() != nil {
+			return t.wrap(context.Cause(ctx))
+		}
+		if s.values.Source().Cost().Waits && !present(t) {
+			ctx, stop := joined(own, ctx)
+			defer stop()
+			own = ctx
+		}
+	}
+	err := mmapio.Guard(func() error { return f(own, env, s) })
+	if err == nil && bytes >= worthAsking {
+		err = intact(t)
+	}
+	return t.wrap(err)
+}
+
+// worthAsking is the number of bytes read at once that makes asking the system about the file cost
+// next to nothing.
+const worthAsking = 16 << 20
+
+// intact checks that no file of the tensor has become shorter.
+func intact(t Tensor) error {
+	for _, i := range t.storedTensors() {
+		if err := t.model.files[t.model.tensors[i].File].intact(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// present reports whether all of the tensor's bytes, as they are stored, have been fetched into a file of this system.
+func present(t Tensor) bool {
+	b, ok := t.file().reader.(BackedReaderAt)
+	return ok && !t.logical() && b.Has(t.desc().Offset, t.desc().Stored)
+}
+
+// wrap adds the names of tensor and file to err. An error that names its file, as those of metadata and of other
+// tensors do, stays as it is.
+func (t Tensor) wrap(err error) error {
+	switch err.(type) {
+	case nil, *fileError:
+		return err
+	}
+	if sealed, ok := errors.AsType[*unsealed.Error](err); ok {
+		err = sealed // without the name of the file
+	}
+	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
+		of := *wrong
+		of.Tensor = t.Name()
+		err = &of
+	}
+	return &fileError{t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
+}
+
+// member is a stored tensor that another one is made of.
+type member struct {
+	Tensor
+	s *state
+}
+
+// partOf returns a stored tensor.
+func (m *Model) partOf(i uint32) member {
+	return member{Tensor{model: m, index: i}, m.storedState(i)}
+}
+
+// forgetWarmed lets go of the elements that l has warmed, now that it holds the values that were made of them.
+func (l *Lease) forgetWarmed(t Tensor) {
+	if l == nil || !l.warm.Load() {
+		return
+	}
+	for _, i := range t.storedTensors() {
+		l.model.cache.Forget(cache.Key{Tensor: i, Kind: cache.Elements}, &l.warmed)
+	}
+}

@@ -1,0 +1,75 @@
+package content
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/loader/internal/cache"
+)
+
+// Cached is a Content whose bytes may be in the model's cache. View and ReadAt look there, and put something there only if a
+// part of the Content costs as much as the whole. All puts it there.
+type Cached struct {
+	Content
+	*Store
+	Key cache.Key
+}
+
+// Store is where the copies of all tensors of a model go.
+type Store struct {
+	Cache *cache.Cache
+	Limit Limit // of each
+	// Made is called when values are about to be put into the cache, which then stand for what they were made of.
+	Made func(values cache.Key)
+}
+
+func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
+	b, err := c.Content.View(ctx, env, off, n)
+	if b != nil || err != nil {
+		return b, err
+	}
+	if c.Cost().Whole {
+		if b, err = c.All(ctx, env); err != nil {
+			return nil, err
+		}
+	} else if buf, ok := c.Cache.Peek(c.Key, nil); ok {
+		b = buf.Bytes
+	} else {
+		return nil, nil
+	}
+	return b[off:][:n:n], nil
+}
+
+func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
+	b, err := c.View(ctx, env, off, uint64(len(p)))
+	if b == nil && err == nil {
+		return c.Content.ReadAt(ctx, env, p, off)
+	}
+	copy(p, b)
+	return err
+}
+
+// All returns an aligned copy of all bytes, which the cache keeps and env pins.
+func (c *Cached) All(ctx context.Context, env Env) ([]byte, error) {
+	return c.fill(ctx, env, c.Content)
+}
+
+// Put makes the bytes that from holds the cache's copy, unless it has one.
+func (c *Cached) Put(ctx context.Context, env Env, from Content) error {
+	_, err := c.fill(ctx, env, from)
+	return err
+}
+
+func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error) {
+	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
+		switch from := from.(type) {
+		case Memory:
+			b.Bytes = from
+		case *Packed:
+			b.Bytes, err = from.all(ctx, c.Limit)
+		default:
+			b.Bytes, err = copyOf(ctx, Env{pins}, from, c.Limit)
+		}
+		return b, err
+	})
+	return buf.Bytes, err
+}

@@ -1,0 +1,191 @@
+// Package content has the bytes of one tensor's elements, wherever and however they are stored: in a mapped file, behind a
+// reader, compressed, packed, in a cache. A [Content] is made once, when a tensor is first touched. Its readers
+// do not ask what it is.
+//
+// Methods touch mapped memory: their callers run them under [mmapio.Guard].
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Content is bytes of known number. Its methods may be called concurrently.
+type Content interface {
+	Size() uint64
+	// View returns the n bytes at off without copying, or nil if only ReadAt has them. They may have to be
+	// fetched and verified first.
+	View(ctx context.Context, env Env, off, n uint64) ([]byte, error)
+	// ReadAt fills p with the bytes from off on, or fails.
+	ReadAt(ctx context.Context, env Env, p []byte, off uint64) error
+	// Probe reads the last byte of what is stored. It reports whether memory for all of the bytes may then be
+	// taken at once, since the system, not the file, vouches for them.
+	Probe(ctx context.Context) (sure bool, err error)
+	Cost() Cost
+}
+
+// Env is what one call carries down beside its context. It is passed by value.
+type Env struct {
+	Pins *cache.Pins // of the call's lease, or of the call alone; nil pins nothing
+}
+
+// Cost tells how a Content is best read.
+type Cost struct {
+	Piece    uint64 // how many bytes one read of many should have; 0 if View has them all
+	Parallel bool   // several cores should read a piece each
+	Whole    bool   // a part costs as much as the whole
+	Waits    bool   // reading may wait for a network
+}
+
+// Sizes of pieces of a file that is read: by this system, or by requests and from encrypted blocks.
+const (
+	Near = 1 << 20
+	Far  = 16 << 20
+)
+
+// File is how the tensors of one file are reached.
+type File struct {
+	Bytes   *mmapio.Mapping // of the tensors, decrypted
+	Mapping *mmapio.Mapping // of the file
+	Remote  bool            // the mapping reads over a network, unless it is in place
+	Large   bool            // few large reads are better than many, unless the file is in place
+}
+
+// Stored is N bytes at Off of a file.
+type Stored struct {
+	*File
+	Off, N uint64
+}
+
+func (s Stored) Size() uint64 { return s.N }
+
+func (s Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
+	if !s.Bytes.Aliased() {
+		return nil, nil
+	}
+	return s.Bytes.SliceContext(ctx, s.Off+off, n)
+}
+
+func (s Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
+	return mmapio.ReadFull(ctx, s.Bytes, p, s.Off+off)
+}
+
+func (s Stored) Probe(ctx context.Context) (sure bool, err error) {
+	if s.Bytes.Fills() { // the size of its file is a promise
+		err := s.Bytes.Verify(ctx, s.Off, s.N)
+		return err == nil && s.Bytes.Fills(), err
+	}
+	return s.Bytes.Probe(ctx, s.Off, s.N)
+}
+
+func (s Stored) Cost() Cost {
+	inPlace := s.Bytes.Aliased()
+	c := Cost{Waits: s.Remote && !inPlace || s.Mapping.Fills()}
+	switch {
+	case inPlace:
+	case s.Large:
+		c.Piece = Far
+	default:
+		c.Piece = Near
+	}
+	return c
+}
+
+// Memory is bytes at hand.
+type Memory []byte
+
+func (m Memory) Size() uint64 { return uint64(len(m)) }
+
+func (m Memory) View(_ context.Context, _ Env, off, n uint64) ([]byte, error) {
+	return layout.Bytes(m).Slice(off, n)
+}
+
+func (m Memory) ReadAt(_ context.Context, _ Env, p []byte, off uint64) error {
+	b, err := layout.Bytes(m).Slice(off, uint64(len(p)))
+	copy(p, b)
+	return err
+}
+
+func (m Memory) Probe(context.Context) (sure bool, err error) { return true, nil }
+
+func (m Memory) Cost() Cost { return Cost{} }
+
+// Limit bounds the memory of one tensor, in bytes.
+type Limit uint64
+
+// ErrTooLarge is the error of a Limit.
+var ErrTooLarge = errors.New("too large to hold in memory at once")
+
+// Allow returns why count elements of size bytes may not be put on the heap at once, or nil.
+func (l Limit) Allow(count, size uint64) error {
+	if limit := min(uint64(l), math.MaxInt); count > limit/size {
+		return fmt.Errorf("%w: %d × %d bytes, more than %d; Dequantize, DequantizeRows, Values and WriteTo need no such memory",
+			ErrTooLarge, count, size, limit)
+	}
+	return nil
+}
+
+// Bytes returns all bytes of c, in place or in memory of the caller's own.
+func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
+	if b, err := c.View(ctx, env, 0, c.Size()); b != nil || err != nil {
+		return b, err
+	}
+	return copyOf(ctx, env, c, limit)
+}
+
+// copyOf returns an aligned copy of all bytes of c. Memory is taken as bytes arrive, unless Probe is sure of them.
+func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
+	if err := limit.Allow(c.Size(), 1); err != nil {
+		return nil, err
+	}
+	return mmapio.Gather(c.Size(), func() (bool, error) { return c.Probe(ctx) }, func(dst []byte, at uint64) error {
+		return c.ReadAt(ctx, env, dst, at)
+	})
+}
+
+// Write writes all bytes of c to w: a view at once, others through buffers, which all cores fill unless few large reads are
+// better.
+func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
+	size, cost := c.Size(), c.Cost()
+	b, err := c.View(ctx, env, 0, size)
+	if err != nil {
+		return err
+	}
+	if b != nil {
+		_, err := w.Write(b)
+		return err
+	}
+	if size == 0 {
+		return c.ReadAt(ctx, env, nil, 0)
+	}
+	if cost.Piece >= Far || size <= parallel.PieceBytes { // few requests to a server, which are worth several connections
+		buf := make([]byte, min(max(cost.Piece, Near), size))
+		for off := uint64(0); off < size; {
+			b := buf[:min(uint64(len(buf)), size-off)]
+			if err := c.ReadAt(ctx, env, b, off); err != nil {
+				return err
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			off += uint64(len(b))
+		}
+		return nil
+	}
+	return parallel.WriteInOrder(w, parallel.Pieces(size), func(jobs iter.Seq[*parallel.Job]) {
+		for job := range jobs {
+			at := job.I * parallel.PieceBytes
+			b := job.Into[:min(parallel.PieceBytes, size-at)]
+			job.Done(len(b), mmapio.Guard(func() error { return c.ReadAt(ctx, env, b, at) }))
+		}
+	})
+}

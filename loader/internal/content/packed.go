@@ -1,0 +1,47 @@
+package content
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Packed is elements that can only be unpacked as a whole. It is read through a [Cached].
+type Packed struct {
+	Stored Content
+	N      uint64 // bytes of the elements
+	// Unpack makes dst of all that is stored. It allows no more elements than these bytes can hold.
+	Unpack func(ctx context.Context, stored, dst []byte) error
+}
+
+func (p *Packed) Size() uint64 { return p.N }
+
+func (p *Packed) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
+
+func (p *Packed) ReadAt(context.Context, Env, []byte, uint64) error {
+	return errors.New("a packed tensor is read as a whole")
+}
+
+func (p *Packed) Probe(ctx context.Context) (sure bool, err error) { return p.Stored.Probe(ctx) }
+
+func (p *Packed) Cost() Cost {
+	c := p.Stored.Cost()
+	return Cost{Piece: max(c.Piece, Near), Whole: true, Waits: c.Waits}
+}
+
+// all unpacks the elements once the stored bytes are known to be there.
+func (p *Packed) all(ctx context.Context, limit Limit) ([]byte, error) {
+	if err := limit.Allow(p.N, 1); err != nil {
+		return nil, err
+	}
+	if _, err := p.Stored.Probe(ctx); err != nil {
+		return nil, err
+	}
+	stored, err := Bytes(ctx, Env{}, p.Stored, limit)
+	if err != nil {
+		return nil, err
+	}
+	b := mmapio.AlignedBytes(int(p.N))
+	return b, p.Unpack(ctx, stored, b)
+}

@@ -1,0 +1,47 @@
+package values
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Cached is values that may be in the model's cache. Read looks there unless the content is in place, and All puts them there.
+type Cached struct {
+	Values
+	*content.Store
+	Key cache.Key
+}
+
+func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
+	if c.Source().Cost().Piece != 0 { // values in memory are cheaper than reading
+		if b, ok := c.Cache.Peek(c.Key, nil); ok {
+			copy(dst, b.Floats[first:])
+			return nil
+		}
+	}
+	return c.Values.Read(ctx, env, dst, first)
+}
+
+// All returns all values, which the cache keeps and env pins.
+func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
+	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
+		if err := c.Err(); err != nil {
+			return b, err
+		}
+		n := c.Elements()
+		if err := c.Limit.Allow(n, 4); err != nil {
+			return b, err
+		}
+		b.Floats, err = mmapio.Gather(n, func() (bool, error) { return c.Source().Probe(ctx) }, func(dst []float32, at uint64) error {
+			return c.Values.Read(ctx, content.Env{Pins: pins}, dst, at)
+		})
+		if err == nil {
+			c.Made(c.Key)
+		}
+		return b, err
+	})
+	return b.Floats, err
+}

@@ -1,0 +1,120 @@
+package values
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/loader/internal/content"
+)
+
+// Grouped is the values of codes whose scales lie apart, a scale for a group of codes.
+type Grouped struct {
+	Geometry dequant.Grouped
+	N        uint64
+	Codes    *content.Cached
+	Scales   Scales
+	// Check checks the parts that say how codes are read, until it has found nothing wrong.
+	Check func(ctx context.Context, env content.Env) error
+	// Named adds the name of the codes to an error about them.
+	Named func(error) error
+
+	checked atomic.Bool
+}
+
+// Scales has the scales of groups, and the offsets that are subtracted from their codes. Errors name the part that they
+// are about.
+type Scales interface {
+	// All returns all scales, for n values from element first on, unless it is better to read some only.
+	All(ctx context.Context, env content.Env, first, n uint64) (s Scaling, ok bool, err error)
+	// Read returns count scales from scale from on, in memory of 2·count+1 numbers that may be used for them.
+	Read(ctx context.Context, env content.Env, mem []float32, from, count uint64) (Scaling, error)
+}
+
+// Scaling is the scales of consecutive groups.
+type Scaling struct {
+	Scales  []float32
+	Offsets []float32 // of each group; one for all; or none
+	From    uint64    // the scale that Scales begins with
+	GroupOf []int32   // the group of each column, or nil
+}
+
+func (v *Grouped) Err() error              { return nil }
+func (v *Grouped) Elements() uint64        { return v.N }
+func (v *Grouped) Source() content.Content { return v.Codes }
+
+func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
+	return b, false, nil
+}
+
+func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	if !v.checked.Load() {
+		if err := v.Check(ctx, env); err != nil {
+			return err
+		}
+		v.checked.Store(true)
+	}
+	g, n := v.Geometry, uint64(len(dst))
+	codes, at, err := v.codes(ctx, env, &g, first, n)
+	if err != nil {
+		return v.Named(err)
+	}
+	s, all, err := v.Scales.All(ctx, env, first, n)
+	if err != nil {
+		return err
+	}
+	step := uint64(content.Far / 4)
+	if codes != nil && all {
+		step = n
+	} else if piece := v.Codes.Cost().Piece; codes == nil && piece < content.Far {
+		step = content.Near / 4
+	}
+	g.Permuted = s.GroupOf != nil
+	mem := takeScratch()
+	defer mem.give()
+	for len(dst) > 0 {
+		n := min(step, uint64(len(dst)))
+		off, size := g.Codes(first, n)
+		var src []byte
+		if codes != nil {
+			src = codes[off-at:][:size]
+		} else {
+			mem.codes = grown(mem.codes, size)
+			src = mem.codes
+			if err := v.Codes.ReadAt(ctx, env, src, off); err != nil {
+				return v.Named(err)
+			}
+		}
+		from, count := g.Scales(first, n)
+		if !all {
+			mem.floats = grown(mem.floats, 2*count+1)
+			if s, err = v.Scales.Read(ctx, env, mem.floats, from, count); err != nil {
+				return err
+			}
+		}
+		p := dequant.Parts{Codes: src, Scales: s.Scales[from-s.From:][:count], Offsets: s.Offsets, GroupOf: s.GroupOf}
+		if len(p.Offsets) > 1 {
+			p.Offsets = p.Offsets[from-s.From:][:count]
+		}
+		if err := g.Expand(dst[:n], p, first, dequant.AllCores); err != nil {
+			return err
+		}
+		dst, first = dst[n:], first+n
+	}
+	return nil
+}
+
+// codes returns the codes of n values from byte at on, or nil if they must be read. All of them come into the cache if a part
+// costs as much as all.
+func (v *Grouped) codes(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, at uint64, err error) {
+	off, size := g.Codes(first, n)
+	b, err = v.Codes.View(ctx, env, off, size)
+	if b != nil || err != nil || g.Dense(first, n) {
+		return b, off, err
+	}
+	b, err = v.Codes.All(ctx, env)
+	return b, 0, err
+}

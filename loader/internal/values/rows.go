@@ -1,0 +1,41 @@
+package values
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/loader/internal/content"
+)
+
+// Rows is the rows of other values in another order. Nothing is moved: a row is found by its index.
+type Rows struct {
+	Values
+	Cols  uint64
+	Order []uint32 // of each row, its position among those of Values
+}
+
+func (r *Rows) Elements() uint64 { return uint64(len(r.Order)) * r.Cols }
+
+func (r *Rows) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
+	for len(dst) > 0 {
+		row, col := uint64(r.Order[first/r.Cols]), first%r.Cols
+		n := min(uint64(len(dst)), r.Cols-col)
+		for n < uint64(len(dst)) && col == 0 && r.follows(first+n, row+n/r.Cols) { // rows that stayed together
+			n = min(uint64(len(dst)), n+r.Cols)
+		}
+		if err := r.Values.Read(ctx, env, dst[:n], row*r.Cols+col); err != nil {
+			return err
+		}
+		dst, first = dst[n:], first+n
+	}
+	return nil
+}
+
+// follows reports whether the row that begins at element i is the given one of Values.
+func (r *Rows) follows(i, row uint64) bool { return uint64(r.Order[i/r.Cols]) == row }
+
+// Blocks returns the stored rows, whose products are put in order.
+func (r *Rows) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
+	b, ok, err = r.Values.Blocks(ctx, env)
+	b.Order = r.Order
+	return b, ok && err == nil, err
+}

@@ -1,0 +1,41 @@
+package values
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/loader/internal/content"
+)
+
+// Scaled is other values times a factor for each matrix.
+type Scaled struct {
+	Values
+	Matrix  uint64 // elements that share a factor
+	Factors func(ctx context.Context, env content.Env) ([]float32, error)
+	// Named adds the name of the other values to an error about them.
+	Named func(error) error
+}
+
+func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
+	return b, false, nil
+}
+
+func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	factors, err := s.Factors(ctx, env)
+	if err != nil {
+		return err
+	}
+	if err := s.Values.Read(ctx, env, dst, first); err != nil {
+		return s.Named(err)
+	}
+	for len(dst) > 0 {
+		n, factor := min(uint64(len(dst)), s.Matrix-first%s.Matrix), factors[first/s.Matrix]
+		for i := range dst[:n] {
+			dst[i] *= factor
+		}
+		dst, first = dst[n:], first+n
+	}
+	return nil
+}
