@@ -21,7 +21,7 @@ var conventions = []struct {
 	}, ""},
 	{"gptq", func(layer string) []content {
 		return []content{random(layer+".qweight", layout.I32, 2, 8), random(layer+".qzeros", layout.I32, 1, 1), random(layer+".scales", layout.F16, 1, 8), random(layer+".g_idx", layout.I32, 16)}
-	}, describedBy(`{"quant_method":"gptq"}`)},
+	}, describedBy(`{"quant_method":"gptq","bits":4}`)},
 	{"nvfp4", func(layer string) []content {
 		return []content{random(layer+".weight", layout.U8, 16, 8), random(layer+".weight_scale", layout.F8_E4M3, 16, 1), random(layer+".weight_scale_2", layout.F32), random(layer+".input_scale", layout.F32)}
 	}, ""},

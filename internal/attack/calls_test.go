@@ -397,7 +397,7 @@ func (s *subject) convert(name string) error {
 // the attacks in other ways.
 var unattacked = map[string]string{
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
-	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index",
+	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index", "loader.Current.Swap": "races",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
 	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Path": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":           "index",
@@ -466,6 +466,8 @@ func takesModel(f *ast.FuncDecl) bool {
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
+		return typeName(e.X)
+	case *ast.IndexExpr: // of type parameters
 		return typeName(e.X)
 	case *ast.SelectorExpr:
 		return e.Sel.Name
