@@ -161,10 +161,11 @@ func (p *Plan) refuse(t loader.Tensor) error {
 	if err != nil {
 		return err
 	}
-	if err = w.Problem(); err == nil || p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat {
+	d := t.DType()
+	if err = w.Problem(); err == nil || p.opts.PlainF8 && d.Kind() == layout.KindFloat && d.BlockBytes() <= d.BlockElems() {
 		return nil
 	}
-	return &PartError{t.Name(), t.DType(), err}
+	return &PartError{t.Name(), d, err}
 }
 
 func (opts *Options) writes(name string) bool { return opts.Only == nil || opts.Only(name) }

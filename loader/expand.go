@@ -21,6 +21,9 @@ import (
 // defined value are ErrUnsupported; a mapped file that has shrunk is mmapio.ErrFault.
 func (t Tensor) Float32s() (v []float32, err error) {
 	if t.DType() == layout.F32 {
+		if err := t.Problem(); err != nil {
+			return nil, err
+		}
 		return View[float32](t)
 	}
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {

@@ -368,7 +368,7 @@ func (s sample) whole() (_ sample, ok bool) {
 		}
 		s.parts = slices.DeleteFunc(slices.Clone(s.parts), func(p samplePart) bool { return p.role == scheme.GroupIndex })
 	}
-	if g <= 1 || g >= s.cols() || len(s.shape) != 2 || slices.Contains([]string{scheme.NVFP4, scheme.MXFP4, scheme.MLXAffine}, s.form.Scheme) || !groupInJSON.Match(config) {
+	if g <= 1 || g >= s.cols() || s.form.Scheme == scheme.GPTQ && g%32 != 0 || len(s.shape) != 2 || slices.Contains([]string{scheme.NVFP4, scheme.MXFP4, scheme.MLXAffine}, s.form.Scheme) || !groupInJSON.Match(config) {
 		return s, false
 	}
 	if s, ok = s.resized(s.rows(), g); ok {
@@ -397,7 +397,10 @@ var edges = []struct {
 	{"no columns", strings.Replace(allMade, " hqq", "", 1), func(s sample) (sample, bool) { return s.resized(s.rows(), 0) }},
 	{"a short group of columns", "awq bitnet bnb-int8 fp8 gptq int-quantized mxfp4 nvfp4 pack-quantized", func(s sample) (sample, bool) {
 		return firstOf(s.cols(), func(n int) (sample, bool) {
-			if s.form.GroupCols > 0 && n%n2i(s.form.GroupCols) == 0 {
+			if g := n2i(s.form.GroupCols); g > 0 && (n%g == 0 || s.form.Scheme == scheme.AWQ || strings.HasPrefix(s.name, "ct-")) { // whose groups are whole
+				return s, false
+			}
+			if s.form.Scheme == scheme.GPTQ && !s.has(scheme.GroupIndex) && n%32 != 0 { // the index alone tells them
 				return s, false
 			}
 			return s.resized(s.rows(), n)

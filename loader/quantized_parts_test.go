@@ -501,3 +501,15 @@ func TestQuantizedTruncated(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantizedFloatsWithProblem: a tensor of F32 that is refused has no values, as others have none.
+func TestQuantizedFloatsWithProblem(t *testing.T) {
+	b := modeltest.SafeTensors(
+		modeltest.Tensor{Name: "a.weight", DType: layout.F32, Shape: []int{2}, Data: modeltest.Float32s(1, 2)},
+		modeltest.Tensor{Name: "a.SCB", DType: layout.F32, Shape: []int{1}, Data: modeltest.Float32s(3)})
+	m, err := loader.OpenBytes(b, nil)
+	x := tensor(t, modeltest.Opened(t, m, err), "a.weight")
+	if v, err := x.Float32s(); err == nil || x.Problem() == nil || err.Error() != x.Problem().Error() {
+		t.Errorf("%v, %v, %v", v, err, x.Problem())
+	}
+}

@@ -54,6 +54,7 @@ var attacks = []attack{
 	{"verbs", 3, beginVerbs},
 	{"race", 2, beginRace},
 	{"mutate", 3, beginMutate},
+	{"quantized", 2, beginQuantized},
 	{"readers", 2, beginReaders},
 	{"servers", 2, beginServers},
 	{"kill", 3, beginKill},

@@ -40,8 +40,8 @@ func (s *shaping) awq(shape []uint64, gemm bool) error {
 		return misfit("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(s.conf.gptq.packing)))
 	case !known:
 		return unsupported("awq of version %s is not decoded", layout.Quote([]byte(s.conf.version)))
-	case stored != gemm && s.conf.version != "":
-		return misfit("codes of awq whose shape is not that of version %s, which the configuration has", s.conf.version)
+	case stored != gemm:
+		return misfit("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(s.conf.version, "gemm (none is said)"))
 	}
 	if s.bits != 0 && s.bits != 4 {
 		return unsupported("awq of %d bits", s.bits)

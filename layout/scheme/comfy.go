@@ -2,8 +2,6 @@ package scheme
 
 import (
 	"bytes"
-	"slices"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -17,10 +15,11 @@ type layer struct {
 	turned bool // by a Hadamard matrix
 }
 
-// comfyFormats are the formats whose parts are what their names say. The scales of nvfp4 and mxfp8 are in the
-// order of a kernel.
-var comfyFormats = []string{
-	"float8_e4m3fn", "float8_e4m3fn_rowwise", "float8_e4m3fn_blockwise", "float8_e5m2", "int8_tensorwise", "int8_blockwise",
+// comfyFormats are the formats whose parts are what their names say, and the types of their codes. The scales of nvfp4 and
+// mxfp8 are in the order of a kernel.
+var comfyFormats = map[string]layout.DType{
+	"float8_e4m3fn": layout.F8_E4M3, "float8_e4m3fn_rowwise": layout.F8_E4M3, "float8_e4m3fn_blockwise": layout.F8_E4M3,
+	"float8_e5m2": layout.F8_E5M2, "int8_tensorwise": layout.I8, "int8_blockwise": layout.I8,
 }
 
 // comfyPrefixes begin the names of a diffusion model's tensors inside a checkpoint. ComfyUI strips the one that a file has
@@ -125,10 +124,10 @@ func (s *shaping) takeDescription() error {
 		return nil
 	case d.turned:
 		return unsupported("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
-	case !slices.Contains(comfyFormats, d.format):
+	case comfyFormats[d.format] == layout.Invalid:
 		return unsupported("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
-	case strings.HasPrefix(d.format, "int8") != (s.c.scheme == IntQuantized):
-		return misfit("codes of %s, which ComfyUI's description calls %s", s.c.scheme, d.format)
+	case comfyFormats[d.format] != s.part(Codes).DType || s.c.scheme != FP8 && s.c.scheme != IntQuantized:
+		return misfit("codes of %v, which ComfyUI's description calls %s", s.part(Codes).DType, d.format)
 	case d.group > 0:
 		s.block = [2]uint64{d.group, d.group}
 	}

@@ -42,6 +42,31 @@ func (f *finder) strangers() {
 	}
 }
 
+// namesakes refuses the weights whose names tensors have, and these tensors: nobody knows which of the two is meant.
+func (f *finder) namesakes() {
+	for i := range len(f.weights) {
+		codes := f.codesOf(&f.weights[i])
+		for j := range conventions {
+			c := &conventions[j]
+			if c.form == nil || c.inward || c.codes == c.name || !hasSuffix(codes.Name, c.codes) || !f.mayEnd([]byte(c.name)) {
+				continue
+			}
+			other, ok := f.lookup(codes.Name[:len(codes.Name)-len(c.codes)], c.name)
+			if !ok {
+				continue
+			}
+			name := f.tensors[other].Name
+			f.fail(&f.weights[i], misfit("the weight has the name of the tensor %s", layout.Quote(name)))
+			why := misfit("tensor %s has codes of the same weight", layout.Quote(codes.Name))
+			if of := f.Of[other]; of != 0 {
+				f.fail(&f.weights[of-1], why)
+			} else {
+				f.reject(other, why)
+			}
+		}
+	}
+}
+
 // beside returns the weight whose name the name of tensor i begins with, and this beginning: the longest that is followed by a
 // dot or an underscore. w is nil if there is none, or if a tensor that is not quantized has the longest.
 func (f *finder) beside(i uint32) (w *weight, stem []byte) {

@@ -22,6 +22,8 @@ type Config struct {
 	method  string          // in lower case
 	params                  // for all weights
 	version string          // of AWQ's layout, or of the release of compressed-tensors
+	rounded bool            // compressed-tensors' weights are still floats, with the scales by which they were rounded
+	old     bool            // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
 	gptq    gptqConfig
 	linear  string           // BitNet's class of layers
 	online  bool             // BitNet's weights are quantized when they are used
@@ -377,14 +379,20 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		c.readOverrides(layers)
 		c.readPatterns(layers)
 	case "compressed-tensors":
-		if c.version = text(q, "version"); c.version != "" && !release.MatchString(c.version) {
-			c.Err = misfit("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(c.version)))
+		status := text(q, "quantization_status")
+		c.rounded = status != "" && status != "compressed"
+		if err := c.readRelease(text(q, "version")); err != nil {
+			c.Err = err
 			return
 		}
 	case "awq":
 		c.version = strings.ToLower(text(q, "version"))
 	}
-	c.gptq = readGPTQ(q)
+	var err error
+	if c.gptq, err = readGPTQ(q); err != nil && c.method == GPTQ {
+		c.Err = err
+		return
+	}
 	dynamic, _ := object(q, "dynamic")
 	c.readDynamic(dynamic)
 	c.linear, c.online = text(q, "linear_class"), text(q, "quantization_mode") == "online"
@@ -417,8 +425,23 @@ func isMLX(q layout.Metadata) bool {
 	return bits && group
 }
 
-// release is the beginning of the name of a release.
-var release = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
+// release is the beginning of the name of a release of compressed-tensors.
+var release = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
+
+// readRelease reads the release of compressed-tensors. Those before 0.18 leave bits of words unused.
+func (c *Config) readRelease(version string) error {
+	c.version = version
+	if version == "" {
+		return nil
+	}
+	m := release.FindStringSubmatch(version)
+	if m == nil {
+		return misfit("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(version)))
+	}
+	minor, err := strconv.Atoi(m[2])
+	c.old = m[1] == "0" && err == nil && minor < 18
+	return nil
+}
 
 // readOverrides reads what an object says of the layers whose paths are its keys.
 func (c *Config) readOverrides(q layout.Metadata) {
@@ -433,29 +456,55 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
+// sizeKeys are the keys of bits and of the group size, by method; other methods have those of gptq. A key of another method
+// says nothing to the writer.
+var sizeKeys = map[string]struct{ bits, group []string }{
+	"awq":                {[]string{"bits", "w_bit"}, []string{"group_size", "q_group_size"}},
+	"compressed-tensors": {[]string{"num_bits"}, []string{"group_size"}},
+	"gptq":               {[]string{"bits"}, []string{"group_size"}},
+	"modelopt":           {[]string{"num_bits"}, []string{"group_size"}},
+}
+
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
+// size returns the integer that one of some keys has, or several have alike.
+func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
+	for _, key := range keys {
+		v, _ := q.Get(key)
+		_, isList := v.(layout.List)
+		if v == nil || isList && slices.Contains(blockKeys, key) {
+			continue
+		}
+		i, isInteger := integer(q, key)
+		switch {
+		case !isInteger:
+			return 0, false, misfit("the configuration says %s of %v, no integer", key, v)
+		case ok && i != n:
+			return 0, false, misfit("the configuration says %s of %d, and %s of %d", keys[0], n, key, i)
+		}
+		n, ok = i, true
+	}
+	return n, ok, nil
+}
+
 // readParams reads what an object says of one layer or of all.
 func (c *Config) readParams(q layout.Metadata) (p params) {
-	for _, key := range []string{"bits", "w_bit", "num_bits", "weight_bits", "group_size", "q_group_size"} {
-		if v, ok := q.Get(key); ok && v != nil {
-			if _, isList := v.(layout.List); isList && key == "group_size" {
-				continue // of auto-round, a block
-			}
-			if _, ok := integer(q, key); !ok {
-				p.err = misfit("the configuration says %s of %v, no integer", key, v)
-			}
-		}
+	keys, ok := sizeKeys[c.method]
+	if !ok {
+		keys = sizeKeys["gptq"]
 	}
-	if bits, ok := integer(q, "bits", "w_bit", "num_bits", "weight_bits"); ok {
+	bits, said, err := size(q, keys.bits)
+	group, grouped, err2 := size(q, keys.group)
+	p.err = cmp.Or(err, err2)
+	if said {
 		p.bits = uint64(bits)
 		if bits < 1 || bits > 16 {
 			p.err = misfit("the configuration says %d bits", bits)
 		}
 	}
-	switch group, ok := integer(q, "group_size", "q_group_size"); {
-	case !ok, group == 0 && c.method == "auto-round": // which means one group for all
+	switch {
+	case !grouped, group == 0 && c.method == "auto-round": // which means one group for all
 	case group == -1:
 		p.whole = true
 	case group < 1:
@@ -515,15 +564,6 @@ func (c *Config) of(path []byte) params {
 	}
 	p.bits, p.format, p.symmetric, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
 	return p
-}
-
-// oldWords reports whether the release of compressed-tensors is one that leaves bits of words unused: those
-// before 0.18 do if codes do not fill words.
-func (c *Config) oldWords() bool {
-	major, rest, _ := strings.Cut(c.version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(minor)
-	return c.method == "compressed-tensors" && major == "0" && err == nil && n < 18
 }
 
 // refusal returns why no weight of this configuration is decoded, or nil.

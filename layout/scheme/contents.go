@@ -55,10 +55,10 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 		return q, misfit("quant_state with blocks of %d and %d", block, nested)
 	}
 	q.block, q.nested, q.nestedBlock = uint64(block), isNested, uint64(nested)
-	if v, ok := md.Get("nested_offset"); ok {
+	if v, ok := md.Get("nested_offset"); ok || isNested {
 		n, _ := v.(json.Number)
 		if q.offset, err = strconv.ParseFloat(string(n), 64); err != nil {
-			return q, misfit("quant_state with the offset %v", v)
+			return q, misfit("quant_state with the nested_offset %v", v)
 		}
 	}
 	v, _ := md.Get("shape")
@@ -172,6 +172,13 @@ func (s *shaping) hqq() error {
 	}
 	if g, told := s.setting(".group_size"); told && g > 0 && groups > 0 && n/groups != g {
 		return misfit("%d groups of %d do not make shape %v", groups, g, shape)
+	}
+	grid := []uint64{groups, 1}
+	if axis == 0 {
+		slices.Reverse(grid)
+	}
+	if groups > 0 && !slices.Equal(s.dims(scale), grid) {
+		return misfit("scale %s of shape %v does not lie along axis %d", s.name(Scale), s.dims(scale), axis)
 	}
 	if err := s.sameGrid(ZeroPoint); err != nil {
 		return err

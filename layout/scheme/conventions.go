@@ -68,9 +68,6 @@ var (
 // packedBytes names what may be BitNet, or integers that ModelOpt packs along the rows, or something else.
 const packedBytes = "weights packed in bytes with one scale tensor"
 
-// unpackedBitNet is BitNet's weights whose codes are floats. It is asked when no other convention claims the scale.
-var unpackedBitNet = convention{scheme: BitNet, codes: ".weight", name: ".weight", scales: []string{unpackedScale}, role: Scale, form: (*shaping).bitnetUnpacked}
-
 // conventions are asked in this order. Sources: compressed-tensors, transformers (FP8 blocks,
 // gpt-oss, DeepSeek-V4, BitNet, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, Ollama, HQQ, llama.cpp;
 // for those without a form: TensorRT-LLM, exllamav2 and v3, torchao, Quanto, Quark, Nunchaku, AQLM,

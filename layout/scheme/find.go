@@ -178,18 +178,12 @@ func (t *Table) Complete() {
 	t.recent, t.shaping, t.tails, t.source = [8]example{}, shaping{}, nil, nil
 }
 
-// enter checks that no tensor and no weight before w, the i-th, has its name.
+// enter checks that no weight before w, the i-th, has its name.
 func (t *Table) enter(w *weight, i int) {
 	if t.found[w.found].err != nil {
 		return
 	}
 	name := t.nameOf(w)
-	if t.mayEnd(name) {
-		if i, ok := t.named(name, layout.HashNameBytes(name)); ok {
-			t.fail(w, misfit("the weight has the name of the tensor %s", layout.Quote(t.tensors[i].Name)))
-			return
-		}
-	}
 	if len(t.renamed) > 1 {
 		for j := range t.called(string(name)) {
 			if j < i {
@@ -293,15 +287,13 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 			return nil, err
 		}
 	}
-	if err := f.unpacked(); err != nil {
-		return nil, err
-	}
 	if err := f.leftOver(); err != nil {
 		return nil, err
 	}
 	if err := f.described(); err != nil {
 		return nil, err
 	}
+	f.namesakes()
 	f.strangers()
 	if len(f.Wants) > 0 {
 		f.Contents = make([][]byte, len(f.Wants))
@@ -345,8 +337,7 @@ type finder struct {
 	buf     []byte
 	may     [kindBits][]suspect // by kind, once they were asked for
 	near    [256]hint
-	alone   []uint32 // tensors that may be codes, for which no companion was found
-	scales  []uint32 // tensors called X.weight_scale, whose weight may be no codes
+	alone   []uint32 // tensors that may be codes, and follow no convention
 	ends    []string // of the names of codes, behind the name of their weight or layer
 	// All that tells about one weight, its contents too, and the memory that they lie in.
 	evidence evidence
@@ -474,9 +465,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return f.withoutScale(c, i, stem)
 		}
 	}
-	if k&lonely != 0 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks") || hasSuffix(name, "_packed") || hasSuffix(name, ".W_q")) { // .qweight too
-		f.alone = append(f.alone, i)
-	}
+	f.alone = append(f.alone, i)
 	return nil
 }
 
@@ -523,85 +512,57 @@ func (f *finder) scaleOf(c *suspect, codes uint32, stem []byte) (tensor uint32, 
 	return 0, 0, false, nil
 }
 
-// unusual notes a tensor whose name may be that of codes or scales, although its type is none that codes have.
+// unusual notes a tensor that may be codes by its name, although its type is none that codes have.
 func (f *finder) unusual(i uint32) {
 	t := &f.tensors[i]
-	if hasSuffix(t.Name, unpackedScale) && (f.Of == nil || f.Of[i] == 0) {
-		f.scales = append(f.scales, i)
-		return
-	}
-	for _, ends := range [...]struct{ codes, scale string }{{".qweight", ".scales"}, {".weight_packed", ".weight_scale"}, {".W_q", ".scale"}} {
-		if !hasSuffix(t.Name, ends.codes) {
-			continue
-		}
-		if s, ok := f.lookup(t.Name[:len(t.Name)-len(ends.codes)], ends.scale); ok {
-			f.reject(i, misfit("codes of type %v beside the scale %s: no scheme has them", t.DType, layout.Quote(f.tensors[s].Name)))
-		}
+	if scaleKinds[t.DType]&floats == 0 || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
+		f.alone = append(f.alone, i)
 	}
 }
 
-// unpackedScale ends the name of a scale beside a weight of floats, which BitNet's layers multiply by it.
-const unpackedScale = ".weight_scale"
-
-// unpacked finds weights of floats with a scale beside them. BitNet's are multiplied by it. Those of other methods that
-// are known are what they are: the scale tells how they were rounded.
-func (f *finder) unpacked() error {
-	for _, i := range f.scales {
-		name := f.tensors[i].Name
-		stem := name[:len(name)-len(unpackedScale)]
-		if f.Of != nil && f.Of[i] != 0 {
-			continue
-		}
-		codes, ok := f.lookup(stem, string(weightEnd))
-		if !ok || scaleKinds[f.tensors[codes].DType]&floats == 0 || f.Of != nil && f.Of[codes] != 0 {
-			continue
-		}
-		conf, err := f.configuration()
-		if err != nil {
-			return err
-		}
-		switch {
-		case conf.method == "bitnet" || f.refused != 0:
-			if err := f.add(&suspect{convention: &unpackedBitNet}, codes, i, stem, 0); err != nil {
-				return err
-			}
-		case !conf.Says() && !f.source.Ignored(name):
-			f.reject(codes, unsupported("floats beside the scale %s without a configuration (config.json) that says what it does", layout.Quote(name)))
-		}
-	}
-	return nil
-}
-
-// leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and
-// integers of a checkpoint that is said to be quantized.
+// leftOver refuses what may be codes and is no part of a weight: whatever has a companion of codes beside it, and without one
+// floats of 8 bits, and integers if the checkpoint is said to be quantized.
 func (f *finder) leftOver() error {
 	var why [256]uint32 // findings by type: a file may have a great many tensors
 	left := f.alone[:0]
 	for _, i := range f.alone {
 		t := &f.tensors[i]
+		if f.Of != nil && f.Of[i] != 0 {
+			continue
+		}
+		k := kinds[t.DType]
+		matrix := len(t.Shape) >= 2 && (hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name)) // .qweight too
+		beside, err := f.companionOf(i)
+		if err != nil {
+			return err
+		}
+		unscaled, err := f.unscaled(i)
+		if err != nil {
+			return err
+		}
 		switch {
-		case f.Of != nil && f.Of[i] != 0:
-		case kinds[t.DType]&lonely == 0:
+		case beside != nil:
+			if err := f.withCompanion(i, beside); err != nil {
+				return err
+			}
+		case unscaled:
+			f.reject(i, misfit("floats without their scale (%s), in a checkpoint of bitnet that has scales", unpackedScale))
+		case k&lonely != 0 && (len(t.Shape) >= 2 || hasSuffix(t.Name, "weight")):
+			left = append(left, i)
+			if why[t.DType] == 0 {
+				why[t.DType] = f.note(finding{err: unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)})
+			}
+		case k != 0 && k&(lonely|blocks) == 0 && matrix:
 			conf, err := f.configuration()
 			if err != nil {
 				return err
 			}
 			if !conf.Says() {
-				if companion := f.companionOf(t.Name); companion != nil {
-					f.reject(i, misfit("%v beside %s, and without a scale of a type that fits", t.DType, layout.Quote(companion)))
-				}
 				continue
 			}
 			left = append(left, i)
 			if why[t.DType] = cmp.Or(why[t.DType], f.refused); why[t.DType] == 0 {
 				why[t.DType] = f.note(finding{err: misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)})
-			}
-		case kinds[t.DType] != float8 && f.companionOf(t.Name) != nil:
-			f.reject(i, unsupported("%v beside %s, which does not tell its scales", t.DType, layout.Quote(f.companionOf(t.Name))))
-		case len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"):
-			left = append(left, i)
-			if why[t.DType] == 0 {
-				why[t.DType] = f.note(finding{err: unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)})
 			}
 		}
 	}
@@ -614,33 +575,85 @@ func (f *finder) leftOver() error {
 	return nil
 }
 
+// withCompanion refuses a tensor that has a companion of codes beside it and follows no convention. BitNet's weights may be
+// floats.
+func (f *finder) withCompanion(i uint32, beside []byte) error {
+	t := &f.tensors[i]
+	conf, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	isFloat := scaleKinds[t.DType]&floats != 0
+	switch stem, ok := bytes.CutSuffix(t.Name, weightEnd); {
+	case isFloat && ok && conf.rounded: // the scale tells how they were
+	case f.refused != 0:
+		f.refuse(i, f.refused)
+	case isFloat && ok && conf.method == "bitnet" && hasSuffix(beside, unpackedScale):
+		scale, _ := f.lookup(stem, unpackedScale)
+		return f.add(&suspect{convention: &unpackedBitNet}, i, scale, stem, 0)
+	case isFloat && !conf.Says():
+		f.reject(i, unsupported("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
+	default:
+		f.reject(i, unsupported("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
+	}
+	return nil
+}
+
 // MayBeCodes reports whether a tensor that is no part of a weight looks like codes: integers of 8 bits that are
 // called weight.
 func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
 }
 
+// besides lists how the names of tensors end that tell of codes beside them, by the end of the codes' names.
+var besides = [...]struct {
+	codes  string
+	ends   []string
+	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
+}{
+	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
+	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
+	{".weight", []string{".scale"}, no},
+	{".weight", []string{".scales"}, unsaid},
+	{"_blocks", []string{"_scales"}, yes},
+	{"_packed", []string{"_scale", "_global_scale"}, yes},
+	{".W_q", []string{".scale", ".zero"}, yes},
+	{".qweight", []string{".scales", ".qzeros"}, yes},
+}
+
+// endsLikeCodes reports whether a name is one of codes and of nothing else.
+func endsLikeCodes(name []byte) bool {
+	return hasSuffix(name, ".qweight") || hasSuffix(name, "_packed") || hasSuffix(name, "_blocks") || hasSuffix(name, ".W_q")
+}
+
 // companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.
-func (f *finder) companionOf(codes []byte) []byte {
-	layer := bytes.TrimSuffix(codes, weightEnd)
-	for _, c := range [...]struct {
-		stem []byte
-		ends []string
-	}{
-		{codes, []string{"_scale", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}},
-		{layer, []string{".scales", ".scale", ".scale_weight", ".SCB", ".comfy_quant"}},
-		{bytes.TrimSuffix(codes, []byte("_blocks")), []string{"_scales"}},
-		{bytes.TrimSuffix(codes, []byte("_packed")), []string{"_scale", "_global_scale"}},
-		{bytes.TrimSuffix(codes, []byte(".W_q")), []string{".scale", ".zero"}},
-		{bytes.TrimSuffix(codes, []byte(".qweight")), []string{".scales", ".qzeros"}},
-	} {
-		for _, end := range c.ends {
-			if i, ok := f.lookup(c.stem, end); ok {
-				return f.tensors[i].Name
+func (f *finder) companionOf(codes uint32) ([]byte, error) {
+	t := &f.tensors[codes]
+	isFloat := scaleKinds[t.DType]&floats != 0
+	for i := range besides {
+		b := &besides[i]
+		stem := t.Name[:max(len(t.Name)-len(b.codes), 0)]
+		if !hasSuffix(t.Name, b.codes) || isFloat && b.floats == no {
+			continue
+		}
+		for _, end := range b.ends {
+			if !f.mayEnd([]byte(end)) {
+				continue
+			}
+			i, ok := f.find(codes, stem, end)
+			if ok && isFloat && b.floats == unsaid {
+				conf, err := f.configuration()
+				if err != nil {
+					return nil, err
+				}
+				ok = conf.Says()
+			}
+			if ok {
+				return f.tensors[i].Name, nil
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // reject enters codes that cannot be decoded.

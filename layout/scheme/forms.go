@@ -197,7 +197,7 @@ func (s *shaping) scales(t *layout.Tensor, blocks [][2]uint64) error {
 	switch {
 	case rows == 1 && cols == 1 && len(blocks) == 0 && (w.Rows != 1 || s.group == 0):
 		return nil
-	case rows != w.Rows || cols == 0:
+	case rows != w.Rows || cols == 0 || s.block[0] > 0:
 		return misfit("scale %s of shape %v does not fit shape %v in blocks of %v", s.name(Scale), s.dims(t), s.full, blocks)
 	}
 	w.GroupRows = 1
@@ -233,7 +233,8 @@ func (s *shaping) candidates() []params {
 
 // groupOf returns how many of so many columns a group has, 0 for all. It refuses to guess if several sizes fit.
 func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
-	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt") // whose group size is not that of FP8
+	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt")   // whose group size is not that of FP8
+	ragged := s.w.Scheme != AWQ && s.conf.method != "compressed-tensors" // their writers refuse columns that are not whole groups
 	fits := func(n uint64) {
 		if size != 0 && size != n && groups > 1 {
 			err = misfit("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, s.name(Scale), size, n)
@@ -246,7 +247,7 @@ func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
 		}
 		if p.group != 0 {
 			said = true
-			if ceilDiv(cols, p.group) == groups {
+			if ceilDiv(cols, p.group) == groups && (cols%p.group == 0 || groups == 1 || ragged) {
 				fits(p.group)
 			}
 		}
@@ -271,9 +272,9 @@ func (s *shaping) groupOf(cols, groups uint64) (size uint64, err error) {
 	return size, err
 }
 
-// sameGrid checks that a part has an entry for each scale.
+// sameGrid checks that a part has an entry for each scale, in the same shape.
 func (s *shaping) sameGrid(r Role) error {
-	if s.elementsOf(r) != s.elementsOf(Scale) {
+	if !slices.Equal(s.dims(s.part(r)), s.dims(s.part(Scale))) {
 		return misfit("%s %s of shape %v does not fit the scale's, %v", r, s.name(r), s.dims(s.part(r)), s.dims(s.part(Scale)))
 	}
 	return nil
@@ -283,7 +284,7 @@ func (s *shaping) sameGrid(r Role) error {
 func (s *shaping) index() error {
 	t := s.part(GroupIndex)
 	if t == nil {
-		if s.w.GroupCols != 0 && s.conf.oldWords() && slices.ContainsFunc(s.candidates(), func(p params) bool { return p.indexed }) {
+		if s.w.GroupCols != 0 && s.conf.old && slices.ContainsFunc(s.candidates(), func(p params) bool { return p.indexed }) {
 			return misfit("codes without the group index that the configuration speaks of (actorder)")
 		}
 		return nil
@@ -295,19 +296,30 @@ func (s *shaping) index() error {
 	return nil
 }
 
+// asymmetry checks that there are zero points if the configuration says so. compressed-tensors says so whenever there are;
+// programs disagree about others.
+func (s *shaping) asymmetry() error {
+	some, all := false, true
+	for _, p := range s.candidates() {
+		some, all = some || p.asymmetric, all && p.asymmetric
+	}
+	switch there := s.part(ZeroPoint) != nil; {
+	case all && !there:
+		return misfit("codes without the zero points that the configuration speaks of (symmetric: false)")
+	case there && !some && s.conf.method == "compressed-tensors":
+		return misfit("zero points %s, and by the configuration there are none (symmetric)", s.name(ZeroPoint))
+	}
+	return nil
+}
+
 // zeros finds how the zero points of unpacked codes are stored.
 func (s *shaping) zeros() error {
 	t := s.part(ZeroPoint)
-	if t == nil {
-		for _, p := range s.candidates() {
-			if !p.asymmetric {
-				return nil
-			}
-		}
-		return misfit("codes without the zero points that the configuration speaks of (symmetric: false)")
+	if err := s.asymmetry(); err != nil || t == nil {
+		return err
 	}
-	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && scaleKinds[t.DType]&floats == 0 {
-		return unsupported("zero points %s of type %v", s.name(ZeroPoint), t.DType)
+	if codes := s.part(Codes).DType; t.DType != codes && t.DType != layout.I8 || codes.Kind() != layout.KindInt {
+		return unsupported("zero points %s of type %v beside codes of type %v", s.name(ZeroPoint), t.DType, codes)
 	}
 	s.w.Zero = Direct
 	return s.sameGrid(ZeroPoint)
@@ -326,6 +338,9 @@ func (s *shaping) bytes() error {
 	if scale.DType == layout.U8 {
 		w.ScaleType = layout.F8_E8M0
 	}
+	if err := s.floatType(); err != nil {
+		return err
+	}
 	if err := s.matrix(s.dims(s.part(Codes))); err != nil {
 		return err
 	}
@@ -338,16 +353,40 @@ func (s *shaping) bytes() error {
 	if blocks == nil && (hasSuffix(scale.Name, "_inv") || hasSuffix(scale.Name, ".scale") || s.strategy == "block" || len(s.dims(scale)) == 4) {
 		blocks = [][2]uint64{{128, 128}}
 	}
+	micro := scale.DType == layout.U8 && !s.conf.powers[string(scale.Name)]
+	if micro && !s.microscaled() {
+		return unsupported("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", s.name(Scale))
+	}
 	if w.ScaleType == layout.F8_E8M0 && s.group == 0 && scale.DType == layout.U8 {
 		s.group = 32
 	}
 	if err := s.scales(scale, blocks); err != nil {
 		return err
 	}
+	if n, _ := elements(s.full); micro && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
+		return misfit("scale %s of shape %v does not fit shape %v in groups of 32", s.name(Scale), s.dims(scale), s.full)
+	}
 	if err := s.zeros(); err != nil {
 		return err
 	}
 	return s.index()
+}
+
+// floatType checks codes of F8_E5M2. Writers of FP8 that say nothing else have F8_E4M3.
+func (s *shaping) floatType() error {
+	says := strings.ToLower(cmp.Or(text(s.conf.said, "fmt"), s.format))
+	if s.w.Code == layout.CodeE5M2 && s.conf.method != "" && !strings.Contains(says, "e5m2") {
+		return misfit("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", s.name(Codes), s.conf.method)
+	}
+	if s.w.Code == layout.CodeE4M3 && strings.Contains(says, "e5m2") {
+		return misfit("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", s.name(Codes), layout.Quote([]byte(says)))
+	}
+	return nil
+}
+
+// microscaled reports whether the configuration says that codes of FP8 have scales of groups of 32, which are powers of two.
+func (s *shaping) microscaled() bool {
+	return s.conf.method == "mxfp8" || slices.ContainsFunc(s.candidates(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, s.params.format), "mx") })
 }
 
 func (s *shaping) bnbInt8() error {
@@ -551,51 +590,6 @@ func (s *shaping) mlx() error {
 	return s.matrix(widened(s.dims(codes), cols))
 }
 
-// bitnet finds the form of ternary codes, four rows to one of bytes. The configuration alone tells them from other
-// bytes, and what the scale does: BitLinear divides by it, AutoBitLinear multiplies.
-func (s *shaping) bitnet() error {
-	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
-	if s.conf.method != "bitnet" {
-		return unsupported("%s is not decoded", packedBytes)
-	}
-	if err := s.ternary(); err != nil {
-		return err
-	}
-	w.Code, w.Pack, w.CodeOffset = 2, layout.PackLowSlabs, 1
-	w.Scale, w.ScaleType, w.Reciprocal = Direct, scale.DType, s.conf.linear != "autobitlinear"
-	return s.matrix([]uint64{4 * s.dims(codes)[0], s.dims(codes)[1]})
-}
-
-// ternary checks what all weights of BitNet have: a matrix, one scale, and a configuration that heeds it.
-func (s *shaping) ternary() error {
-	codes, scale := s.part(Codes), s.part(Scale)
-	switch {
-	case s.conf.linear != "" && s.conf.linear != "bitlinear" && s.conf.linear != "autobitlinear":
-		return unsupported("bitnet's layers of class %s are not known", layout.Quote([]byte(s.conf.linear)))
-	case s.conf.linear == "autobitlinear" && s.conf.online:
-		return misfit("codes of bitnet with a scale, and by the configuration weights are quantized online")
-	case len(s.dims(codes)) != 2:
-		return misfit("codes of shape %v are no matrix", s.dims(codes))
-	case s.elementsOf(Scale) != 1 || scaleKinds[scale.DType]&floats == 0:
-		return misfit("scale %s of %v %v, of which bitnet has one float", s.name(Scale), scale.DType, s.dims(scale))
-	}
-	return nil
-}
-
-// bitnetUnpacked finds the form of ternary codes that are floats, which AutoBitLinear takes as they are. BitLinear
-// has bytes.
-func (s *shaping) bitnetUnpacked() error {
-	w, codes := s.w, s.part(Codes)
-	if err := s.ternary(); err != nil {
-		return err
-	}
-	if s.conf.linear != "autobitlinear" {
-		return misfit("codes of bitnet of type %v, and by the configuration they are packed (linear_class)", codes.DType)
-	}
-	w.Code, w.Scale, w.ScaleType = layout.CodeBlocks, Direct, s.part(Scale).DType
-	return s.matrix(s.dims(codes))
-}
-
 // packQuantized finds the form of integers in words, by the weight's shape if it is stored.
 func (s *shaping) packQuantized() error {
 	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
@@ -625,6 +619,9 @@ func (s *shaping) packQuantized() error {
 	}
 	if n, _ := elements(s.full); n == 0 {
 		return nil
+	}
+	if err := s.asymmetry(); err != nil {
+		return err
 	}
 	if zero := s.part(ZeroPoint); zero != nil && zero.DType == layout.I32 && w.Pack == layout.PackRows {
 		want := widened(s.full, max(ceilDiv(w.Cols, w.GroupCols), 1))
@@ -667,7 +664,7 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		if p.err != nil {
 			return p.err
 		}
-		if p.bits != 0 && !slices.Contains(candidates, p.bits) {
+		if p.bits != 0 && p.kind != "float" && !slices.Contains(candidates, p.bits) {
 			candidates = append(candidates, p.bits)
 		}
 	}
@@ -679,17 +676,21 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		return misfit("codes of unknown bits: there is neither a shape nor a configuration")
 	}
 	found := 0
-	packings := []layout.Packing{layout.PackRows, layout.PackWords}
-	if s.conf.oldWords() {
-		packings = []layout.Packing{layout.PackWords, layout.PackRows}
+	packings := []layout.Packing{layout.PackRows}
+	switch {
+	case s.conf.old:
+		packings[0] = layout.PackWords
+	case s.conf.version == "":
+		packings = append(packings, layout.PackWords)
 	}
 	for _, pack := range packings {
 		for _, b := range candidates {
 			if b < 1 || b > 8 {
 				return unsupported("codes of %d bits", b)
 			}
-			if pack == layout.PackWords && 32%b == 0 {
-				continue // which leave no bit unused
+			pack := pack
+			if 32%b == 0 { // which leave no bit unused
+				pack = layout.PackRows
 			}
 			fits := shape == nil && pack == layout.PackRows && words*32%b == 0
 			if shape != nil {
@@ -702,7 +703,7 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 				}
 			}
 		}
-		if found > 0 && (said || !s.conf.oldWords()) { // which may mean either
+		if found > 0 {
 			break
 		}
 	}

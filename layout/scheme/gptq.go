@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -55,7 +56,7 @@ type gptqConfig struct {
 	actOrder   bool   // groups are said not to be consecutive
 }
 
-func readGPTQ(q layout.Metadata) gptqConfig {
+func readGPTQ(q layout.Metadata) (gptqConfig, error) {
 	meta, _ := object(q, "meta")
 	quantizer := text(meta, "quantizer")
 	if list, _ := meta.Get("quantizer"); quantizer == "" {
@@ -64,7 +65,11 @@ func readGPTQ(q layout.Metadata) gptqConfig {
 		}
 	}
 	act, _ := q.Get("desc_act")
-	return gptqConfig{strings.ToLower(text(q, "checkpoint_format", "format")), strings.ToLower(text(q, "packing_format")), text(q, "provider"), quantizer, act == true}
+	format, older := strings.ToLower(text(q, "checkpoint_format")), strings.ToLower(text(q, "format"))
+	if format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
+		return gptqConfig{}, misfit("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
+	}
+	return gptqConfig{cmp.Or(format, older), strings.ToLower(text(q, "packing_format")), text(q, "provider"), quantizer, act == true}, nil
 }
 
 // gptqFormat returns what the configuration says of GPTQ's parts.
@@ -122,7 +127,9 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 		b = fits[0]
 	}
 	if !indexed {
-		in = rows * 32 / b
+		if in = rows * 32 / b; in%32 != 0 {
+			return misfit("%d rows of codes of %d bits without a group index (.g_idx) do not tell how many of %d columns there are", rows, b, in)
+		}
 	}
 	if err := s.matrix([]uint64{out, in}); err != nil {
 		return err

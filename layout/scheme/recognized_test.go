@@ -1,6 +1,7 @@
 package scheme_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -142,7 +143,7 @@ func TestConfigurationIsNeeded(t *testing.T) {
 		"packed codes of another type":       {`{}`, []stored{{"a.weight_packed", layout.U32, []int{8, 16}, nil}, {"a.weight_scale", layout.BF16, []int{8, 1}, nil}}, `U32 beside "a.weight_scale"`},
 		"act-order without its index":        {config(`"quant_method":"gptq","desc_act":true`), awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "without the group index (.g_idx)"},
 		"a format that is no name":           {config(`"quant_method":"gptq","checkpoint_format":2`), awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "checkpoint_format is 2, no name"},
-		"codes beside codes":                 {`{}`, append(fp8("weight_scale", layout.F32), stored{"a.weight_packed", layout.I32, []int{8, 16}, nil}), "is not known"},
+		"codes beside codes":                 {`{}`, append(fp8("weight_scale", layout.F32), stored{"a.weight_packed", layout.I32, []int{8, 16}, nil}), "has codes of the same weight"},
 		"mxint4 of auto-round":               {config(`"quant_method":"auto-round","data_type":"mx_int"`), mxfp4, `quantized as "mx_int", which is not decoded (data_type)`},
 		"compressed-tensors without method":  {config(`"format":"pack-quantized","config_groups":{}`), packed(int64s(8, 128), 8, 1), "quantization_config has no quant_method"},
 	} {
@@ -187,7 +188,7 @@ func TestContradictions(t *testing.T) {
 		"a mode of MLX with biases":    {`{"quantization":{"group_size":64,"bits":4,"mode":"ternary9"}}`, mlx, `mode "ternary9"`},
 		"a mode that has no biases":    {`{"quantization":{"group_size":32,"bits":4,"mode":"mxfp4"}}`, mlx, "beside codes of mode mxfp4, which has none"},
 		"a mode with other bits":       {`{"quantization":{"group_size":64,"bits":4,"mode":"mxfp8"}}`, []stored{mlx[0], {"a.scales", layout.U8, []int{8, 1}, nil}}, "codes of mode mxfp8 in groups of 64 with 4 bits"},
-		"awq whose codes are F16":      {config(`"quant_method":"awq"`), []stored{{"a.qweight", layout.F16, []int{128, 2}, nil}, awqs[1], awqs[2]}, "codes of type F16"},
+		"awq whose codes are F16":      {config(`"quant_method":"awq"`), []stored{{"a.qweight", layout.F16, []int{128, 2}, nil}, awqs[1], awqs[2]}, `F16 beside "a.scales"`},
 		"awq without scales":           {config(`"quant_method":"awq"`), awqs[:2], `codes of awq without their scale "a.scales"`},
 		"gptq without scales":          {config(`"quant_method":"gptq"`), gptq[:2], "codes of gptq without their scale"},
 		"one of the two":               {`{}`, gptq[:2], "codes of awq or gptq without their scale"},
@@ -273,5 +274,85 @@ func TestComfyDescriptions(t *testing.T) {
 	plain := find(t, header(fine+`,"b":{"format":"float8_e4m3fn"}`), append(at("a"), stored{"b.weight", layout.BF16, []int{8, 8}, nil})...)
 	if plain.Len() != 2 || plain.Err(0) != nil || plain.Err(1) == nil || !strings.Contains(plain.Err(1).Error(), "describes it as quantized") {
 		t.Errorf("%+v", weights(plain))
+	}
+}
+
+// TestNamesakes: a weight and a tensor that have the same name are both refused.
+func TestNamesakes(t *testing.T) {
+	gptq := awq([]int{16, 16}, []int{1, 2}, []int{1, 16})
+	plain := stored{"a.weight", layout.F16, []int{2}, nil}
+	for name, list := range map[string][]stored{
+		"whole":                  append(gptq[:3:3], plain),
+		"without scales":         append(gptq[:2:2], plain),
+		"codes of another type":  {{"a.qweight", layout.F32, []int{16, 16}, nil}, gptq[1], gptq[2], plain},
+		"a scale of that name":   {gptq[0], gptq[1], {"a.weight", layout.F16, []int{1, 16}, nil}},
+		"other codes, one scale": append(fp8("weight_scale", layout.F32), stored{"a.weight_packed", layout.I32, []int{8, 16}, nil}),
+	} {
+		table := find(t, config(`"quant_method":"gptq","bits":4`), list...)
+		refused := 0
+		for i, x := range list {
+			if of := table.Of[i]; strings.HasSuffix(x.name, "weight") || strings.HasSuffix(x.name, "weight_packed") {
+				if of == 0 || table.Err(int(of-1)) == nil {
+					t.Errorf("%s: %s is shown", name, x.name)
+				}
+				refused++
+			}
+		}
+		if refused != 2 {
+			t.Errorf("%s: %d", name, refused)
+		}
+	}
+}
+
+// TestOneThingChanged: checkpoints of which one tensor or key is not as their writers have it. Each was decoded to other numbers.
+func TestOneThingChanged(t *testing.T) {
+	awqs, gptq := awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), awq([]int{16, 16}, []int{1, 2}, []int{1, 16})
+	const ct = `"quant_method":"compressed-tensors","version":"0.20.0","config_groups":{"g":{"weights":{`
+	ints := func(zero layout.DType, shape ...int) []stored {
+		return []stored{{"a.weight", layout.I8, []int{8, 64}, nil}, {"a.weight_scale", layout.F32, []int{8, 2}, nil}, {"a.weight_zero_point", zero, shape, nil}}
+	}
+	bytes8 := []stored{{"a.weight", layout.F8_E4M3, []int{8, 64}, nil}, {"a.weight_scale", layout.U8, []int{8, 2}, nil}}
+	for name, tt := range map[string]struct {
+		config  string
+		tensors []stored
+		want    string
+	}{
+		"bits of another method":                {config(ct + `"num_bits":4,"bits":3,"w_bit":8}}}`), packed(int64s(8, 128), 8, 1), "pack-quantized"},
+		"bits that older releases would hold":   {config(ct + `"num_bits":7}}}`), []stored{{"a.weight_packed", layout.I32, []int{8, 24}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(8, 96)}, {"a.weight_scale", layout.BF16, []int{8, 1}, nil}}, "24 words a row do not hold"},
+		"groups that are not whole":             {config(ct + `"num_bits":4,"group_size":96}}}`), packed(int64s(8, 128), 8, 2), "are not the 2 groups"},
+		"groups of awq that are not whole":      {config(`"quant_method":"awq","group_size":96`), awq([]int{128, 2}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
+		"awq in the shape of gemv, unsaid":      {config(`"quant_method":"awq","group_size":128`), awq([]int{16, 16}, []int{16, 1}, []int{16, 8}), "not that of version gemm (none is said)"},
+		"two numbers of bits":                   {config(`"quant_method":"awq","bits":4,"w_bit":8`), awqs, "bits of 4, and w_bit of 8"},
+		"a group size that is a list of gptq":   {config(`"quant_method":"gptq","group_size":[128]`), gptq, "group_size is [128]"},
+		"two formats of gptq":                   {config(`"quant_method":"gptq","checkpoint_format":"gptq_v2","format":"gptq"`), gptq, `checkpoint_format is "gptq_v2", and its format "gptq"`},
+		"columns that no index tells":           {config(`"quant_method":"gptq","bits":4`), awq([]int{5, 16}, []int{1, 2}, []int{1, 16}), "without a group index (.g_idx)"},
+		"zero points that are floats":           {config(ct + `"symmetric":false,"group_size":32}}}`), ints(layout.F32, 8, 2), "zero points \"a.weight_zero_point\" of type F32"},
+		"zero points of symmetric codes":        {config(ct + `"symmetric":true,"group_size":32}}}`), ints(layout.I8, 8, 2), "by the configuration there are none (symmetric)"},
+		"zero points in another shape":          {config(ct + `"symmetric":false,"group_size":32}}}`), ints(layout.I8, 16, 1), "does not fit the scale's"},
+		"zero points of fp8":                    {`{}`, append(fp8("weight_scale", layout.F32), stored{"a.weight_zero_point", layout.F32, nil, nil}), "beside codes of type F8_E4M3"},
+		"a scale of bytes, unsaid":              {`{}`, bytes8, "no configuration (config.json) that says they are powers of two"},
+		"a scale of bytes of another format":    {config(`"quant_method":"compressed-tensors","format":"float-quantized"`), bytes8, "says they are powers of two"},
+		"a scale of bytes in groups of 16":      {config(`"quant_method":"compressed-tensors","format":"mxfp8-quantized"`), []stored{bytes8[0], {"a.weight_scale", layout.U8, []int{8, 4}, nil}}, "are not the 4 groups"},
+		"a scale of bytes":                      {config(`"quant_method":"compressed-tensors","format":"mxfp8-quantized"`), bytes8, "fp8"},
+		"other floats of 8 bits":                {config(`"quant_method":"fp8"`), []stored{{"a.weight", layout.F8_E5M2, []int{8, 8}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "codes \"a.weight\" of F8_E5M2 in a checkpoint of fp8"},
+		"other floats of 8 bits, said":          {config(`"quant_method":"fp8","fmt":"e5m2"`), []stored{{"a.weight", layout.F8_E5M2, []int{8, 8}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "fp8"},
+		"blocks of other sides":                 {config(`"quant_method":"fp8","weight_block_size":[16,16]`), []stored{{"a.weight", layout.F8_E4M3, []int{8, 64}, nil}, {"a.weight_scale_inv", layout.F32, []int{8, 4}, nil}}, "in blocks of [[16 16]]"},
+		"floats where codes were":               {config(`"quant_method":"gptq"`), []stored{{"a.qweight", layout.F32, []int{16, 16}, nil}, gptq[1], gptq[2]}, `F32 beside "a.scales"`},
+		"truth values where codes were":         {config(`"quant_method":"fp8"`), []stored{{"a.weight", layout.BOOL, []int{8, 8}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, `BOOL beside "a.weight_scale"`},
+		"powers of two where codes were":        {`{}`, []stored{{"a_blocks", layout.F8_E8M0, []int{2, 8, 3, 16}, nil}, {"a_scales", layout.U8, []int{2, 8, 3}, nil}}, `F8_E8M0 beside "a_scales"`},
+		"experts of another type":               {config(`"quant_method":"fp8"`), []stored{{"experts", layout.U8, []int{2, 8, 8}, nil}, {"experts_scale_inv", layout.F32, []int{2, 1, 1}, nil}}, `U8 beside "experts_scale_inv"`},
+		"floats beside a scale":                 {config(`"quant_method":"fp8"`), unpacked(layout.BF16, 1), `BF16 beside "a.weight_scale"`},
+		"words of MLX that are floats":          {`{"quantization":{"group_size":64,"bits":4}}`, []stored{{"a.weight", layout.F32, []int{8, 8}, nil}, known[7].tensors[1], known[7].tensors[2]}, `F32 beside "a.scales"`},
+		"NVFP4 whose scale is an integer":       {`{}`, []stored{{"a.weight", layout.NVFP4, []int{8, 64}, nil}, {"a.scale", layout.I32, []int{1}, nil}}, `NVFP4 beside "a.scale"`},
+		"a weight of AutoBitLinear, unscaled":   {config(`"quant_method":"bitnet","linear_class":"autobitlinear"`), append(unpacked(layout.BF16, 1), stored{"b.weight", layout.BF16, []int{8, 8}, nil}), "floats without their scale (.weight_scale)"},
+		"nested scales whose offset is missing": {`{}`, bnb(state("nf4", `,"nested_blocksize":256`), stored{"a.weight.absmax", layout.U8, []int{3}, nil}, stored{"a.weight.nested_absmax", layout.F32, []int{1}, nil}, stored{"a.weight.nested_quant_map", layout.F32, []int{256}, nil}), "with the nested_offset"},
+		"ComfyUI's other floats of 8 bits":      {`{}`, append(fp8("weight_scale", layout.F32), comfy(`{"format":"float8_e5m2"}`)), "codes of F8_E4M3, which ComfyUI's description calls float8_e5m2"},
+	} {
+		table := find(t, tt.config, tt.tensors...)
+		got := outcome(table)
+		for i := 1; i < table.Len() && !strings.Contains(got, tt.want); i++ {
+			got = fmt.Sprint(table.Err(i))
+		}
+		held(t, name, got, tt.want)
 	}
 }

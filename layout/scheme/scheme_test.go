@@ -187,14 +187,14 @@ func TestWeights(t *testing.T) {
 		"FP8 in groups of nothing":      {`{"quantization_config":{"quant_method":"fp8","weight_block_size":[0,0]}}`, fp8("weight_scale_inv", layout.F32, 3, 3), "weight_block_size is [0,0], not two sizes"},
 		"FP8 with a scale too many":     {`{}`, fp8("weight_scale", layout.F32, 257, 1), "does not fit"},
 		"FP8 without a scale":           {`{}`, fp8("b", layout.F32), "without a scale"},
-		"FP8 scaled by integers":        {`{}`, fp8("weight_scale", layout.I32, 256, 1), "without a scale"},
+		"FP8 scaled by integers":        {`{}`, fp8("weight_scale", layout.I32, 256, 1), `F8_E4M3 beside "a.weight_scale"`},
 		"FP8 of fused experts":          {`{}`, []stored{{"x.gate_up_proj", layout.F8_E4M3, []int{2, 256, 128}, nil}, {"x.gate_up_proj_scale_inv", layout.F32, []int{2, 2, 1}, nil}}, "x.gate_up_proj fp8 [2 256 128]"},
 		"FP8 by another method":         {`{"quantization_config":{"quant_method":"magic"}}`, fp8("weight_scale", layout.F32), `quantized by "magic", which is not known`},
 		"FP8 by a method not decoded":   {`{"quantization_config":{"quant_method":"aqlm"}}`, fp8("weight_scale", layout.F32), "quantized by aqlm, which is not decoded"},
 		"FP8 of DeepSeek-V4":            {`{}`, fp8("scale", layout.F8_E8M0, 2, 2), "a.weight fp8 [256 200]"},
 		"experts of DeepSeek-V4":        {`{}`, []stored{{"w1.weight", layout.I8, []int{8, 32}, nil}, {"w1.scale", layout.F8_E8M0, []int{8, 2}, nil}}, "w1.weight mxfp4 [8 64]"},
 		"FP8 of DeepSeek-V4, converted": {`{"original_tensors":{"a.scale":{"dtype":"F8_E8M0","shape":[2,2]}}}`, fp8("scale", layout.U8, 2, 2), "a.weight fp8 [256 200]"},
-		"FP8 scaled by bytes":           {`{"original_tensors":{"b.scale":{"dtype":"F8_E8M0","shape":[2,2]}}}`, fp8("scale", layout.U8, 2, 2), "without a scale"},
+		"FP8 scaled by bytes":           {`{"original_tensors":{"b.scale":{"dtype":"F8_E8M0","shape":[2,2]}}}`, fp8("scale", layout.U8, 2, 2), `F8_E4M3 beside "a.scale"`},
 		"AWQ":                           {`{}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "a.weight awq [16 128]"},
 		"AWQ of 3 bits":                 {`{"quantization_config":{"quant_method":"awq","bits":3}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "awq of 3 bits"},
 		"AWQ of 33 bits":                {`{"quantization_config":{"quant_method":"awq","bits":33}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "33 bits"},
@@ -210,7 +210,7 @@ func TestWeights(t *testing.T) {
 		"GPTQ with other overrides":     {`{"quantization_config":{"quant_method":"gptq","bits":4,"group_size":32,"dynamic":{"+:b":{"group_size":96}}}}`, awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
 		"GPTQ with an override of 0":    {`{"quantization_config":{"quant_method":"gptq","bits":4,"dynamic":{"a":{"group_size":0}}}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a group size of 0"},
 		"GPTQ in groups of 96 or 128":   {`{"quantization_config":{"quant_method":"gptq","bits":4}}`, awq([]int{24, 16}, []int{2, 2}, []int{2, 16}), "groups of 96 and of 128"},
-		"int4 in groups of 64 or 96":    {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":64}},"h":{"weights":{"num_bits":4,"group_size":96}}}}}`, packed(int64s(8, 128), 8, 2), "groups of 64 and of 96"},
+		"int4 in groups of 64 or 96":    {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":64}},"h":{"weights":{"num_bits":4,"group_size":96}}}}}`, packed(int64s(8, 128), 8, 2), "a.weight pack-quantized [8 128]"},
 		"GPTQ's codes of bytes":         {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"bitblas"}}`, []stored{{"a.qweight", layout.I8, []int{16, 64}, nil}}, "I8 without a scale"},
 		"FP8 of FBGEMM's experts":       {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 1, 128), "x.gate_up_proj fp8 [2 256 128]"},
 		"FP8 of FBGEMM's experts down":  {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 128, 1), "x.gate_up_proj fp8 [2 256 128]"},
@@ -219,7 +219,6 @@ func TestWeights(t *testing.T) {
 		"GPTQ in planes of 16 rows":     {`{"quantization_config":{"quant_method":"gptq","bits":5,"meta":{"quantizer":["gptqmodel:7.7.0"]}}}`, awq([]int{15, 64}, []int{1, 10}, []int{1, 64}), "a.weight gptq [64 96]"},
 		"GPTQ in planes that are short": {`{"quantization_config":{"quant_method":"gptq","bits":3,"checkpoint_format":"gptq_p"}}`, append(awq([]int{3, 16}, []int{1, 2}, []int{1, 16}), stored{"a.g_idx", layout.I32, []int{32}, nil}), "no multiples of 32"},
 		"GPTQ in too many groups":       {`{"quantization_config":{"quant_method":"gptq"}}`, awq([]int{16, 16}, []int{1000, 2}, []int{1000, 16}), "do not divide"},
-		"a weight beside its codes":     {`{"quantization_config":{"quant_method":"gptq"}}`, append(awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), stored{"a.weight", layout.F16, []int{2}, nil}), "has the name of the tensor"},
 		"BitNet":                        {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(1), "a.weight bitnet [32 24]"},
 		"BitNet that multiplies":        {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"offline"}}`, ternary(), "a.weight bitnet [32 24]"},
 		"BitNet, quantized when used":   {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}}`, ternary(1), "weights are quantized online"},
@@ -323,7 +322,7 @@ func TestPlainModels(t *testing.T) {
 	table := find(t, `{"quantization_config":{"quant_method":"magic"}}`,
 		stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.scale", layout.F32, []int{8}, nil}, stored{"ids", layout.I32, []int{8}, nil},
 		stored{"mask", layout.U8, []int{8, 8}, nil}, stored{"blk.0.weight", layout.NVFP4, []int{8, 64}, nil}, stored{"f8_bias", layout.F8_E4M3, []int{8}, nil})
-	rounded := find(t, `{"quantization_config":{"quant_method":"compressed-tensors"}}`, stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.weight_scale", layout.BF16, []int{8, 1}, nil})
+	rounded := find(t, `{"quantization_config":{"quant_method":"compressed-tensors","quantization_status":"frozen"}}`, stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.weight_scale", layout.BF16, []int{8, 1}, nil})
 	if table.Len() != 0 || table.Of != nil || rounded.Len() != 0 {
 		t.Errorf("%+v, %+v", weights(table), weights(rounded))
 	}
