@@ -48,6 +48,9 @@ func inFile(path string, err error) error {
 	return &fileError{path, err}
 }
 
+// readFile runs f, which reads the file at path. Its error names the file, also if it is a fault in the file's mapping.
+func readFile(path string, f func() error) error { return inFile(path, mmapio.Guard(f)) }
+
 func (e *fileError) Unwrap() error { return e.err }
 
 func (e *fileError) Error() string {

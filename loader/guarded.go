@@ -65,12 +65,12 @@ func readBeside(ctx context.Context, from source, name string, most uint64) ([]b
 		return nil, &fileError{s.path, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, most)}
 	}
 	var b []byte
-	err = mmapio.Guard(func() error {
+	err = readFile(s.path, func() error {
 		view, err := s.index.Slice(0, s.index.Size())
 		b = bytes.Clone(view) // a view would not outlive the file
 		return err
 	})
-	return b, inFile(s.path, err)
+	return b, err
 }
 
 // guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.
@@ -78,7 +78,7 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil
 	}
-	return inFile(s.path, mmapio.Guard(func() error {
+	return readFile(s.path, func() error {
 		var d *layout.Digests
 		var err error
 		if keeper, keeps := s.reader.(VerifiedKeeper); keeps {
@@ -99,7 +99,7 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 		}
 		s.keepHead(d.Head)
 		return nil
-	}))
+	})
 }
 
 // KeepVerified makes a reader of size bytes keep nothing that by does not vouch for. name is the file's in

@@ -42,9 +42,8 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 		return md
 	}
 	md := new(metadata)
-	md.err = mmapio.Guard(func() error { return fill(md) })
-	if md.err != nil {
-		md = &metadata{err: &fileError{path, md.err}}
+	if err := readFile(path, func() error { return fill(md) }); err != nil {
+		md = &metadata{err: err}
 	}
 	if md.err == nil || ctx.Err() == nil && !unreadable(md.err) {
 		p.done.Store(md)

@@ -45,7 +45,7 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 // unseal makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
 // the file.
 func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
-	return inFile(s.path, mmapio.Guard(func() error {
+	return readFile(s.path, func() error {
 		switch f, err := sealed.FormatOf(s.index); {
 		case err != nil:
 			return err
@@ -55,7 +55,7 @@ func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) err
 			return k.unsealManifest(ctx, s, lim)
 		}
 		return errPlain("files of this format are never encrypted")
-	}))
+	})
 }
 
 // errPlain returns the error of a key for what is not encrypted. A plain file must not pass for a sealed one.

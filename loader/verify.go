@@ -415,12 +415,14 @@ func (v *verifier) plan() {
 func (v *verifier) read() error {
 	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
 		f := v.files[p.file]
-		err := context.Cause(v.ctx)
-		if err == nil {
-			err = mmapio.Guard(func() error { return sum(v.ctx, f) })
-		}
+		err := readFile(f.path, func() error {
+			if err := context.Cause(v.ctx); err != nil {
+				return err
+			}
+			return sum(v.ctx, f)
+		})
 		if err != nil {
-			return &fileError{f.path, err}
+			return err
 		}
 		v.progress.Add(p.end - p.off)
 		return nil
