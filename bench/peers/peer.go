@@ -38,11 +38,11 @@ func oursWeighing(d layout.DType, cores int) peer {
 	})
 }
 
-// ours makes a peer of f, under the name of the project's package.
+// ours makes a peer of f.
 func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
 	check(err)
-	return peer{d, "dequant", func(floats []float32, blocks []byte, passes int) {
+	return peer{d, "ours", func(floats []float32, blocks []byte, passes int) {
 		for range passes {
 			check(f(c, floats, blocks))
 		}

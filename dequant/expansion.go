@@ -1,0 +1,290 @@
+package dequant
+
+import (
+	"math"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
+func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
+	grain := simd.ParallelGrain
+	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
+		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24)))
+	}
+	// Shares begin with a multiple of the grain, counted from the first row.
+	skip := int(first % g.Cols % uint64(grain))
+	codes, _ := g.Codes(first, uint64(len(dst)))
+	scales, _ := g.Scales(first, uint64(len(dst)))
+	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
+		from := max(lo, skip) - skip
+		part, at, n := p, first+uint64(from), uint64(hi-skip-from)
+		off, size := g.Codes(at, n)
+		part.Codes = p.Codes[off-codes:][:size]
+		off, size = g.Scales(at, n)
+		part.Scales = p.Scales[off-scales:][:size]
+		if len(p.Offsets) > 1 {
+			part.Offsets = p.Offsets[off-scales:][:size]
+		}
+		return g.expand(dst[from:hi-skip], part, at, large)
+	})
+}
+
+// noOffset serves tensors without offsets, and unit codes without scales.
+var noOffset, unit = [1]float32{0}, [1]float32{1}
+
+// expand runs on the caller's core, over parts that fit.
+func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
+	g.ScaleCols = g.scaleCols() // once
+	if g.inRows() {
+		g.RowBytes = g.rowBytes()
+	}
+	x := expansion{Grouped: g, parts: p, code: g.Code, large: large}
+	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
+	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
+	if group, ok := g.flat(); ok {
+		byte, bit := g.at(first)
+		at := first/group - x.scalesFrom
+		if len(p.Offsets) > 1 {
+			p.Offsets = p.Offsets[at:]
+		}
+		x.run(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
+		return nil
+	}
+	x.each = g.Permuted || g.GroupCols == 1 && g.Cols > 1
+	if g.Pack != layout.PackRows {
+		s := scratches.Get().(*scratch)
+		defer scratches.Put(s)
+		x.scratch = s
+	}
+	x.group = int(g.Cols)
+	if g.GroupCols != 0 {
+		x.group = int(min(g.GroupCols, g.Cols))
+	}
+	// The first row may begin inside, and the last one end there. All rows between are whole.
+	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
+		rows, n := 1, int(min(g.Cols-col, uint64(len(dst))))
+		if col == 0 && uint64(len(dst)) >= g.Cols {
+			rows = int(min(uint64(len(dst))/g.Cols, g.Rows-row%g.Rows))
+		}
+		if err := x.rectangle(dst[:rows*n], row, rows, col, n); err != nil {
+			return err
+		}
+		row, dst = row+uint64(rows), dst[rows*n:]
+	}
+	return nil
+}
+
+// flat returns the size of a group if all elements of the tensor are a sequence of equal groups.
+func (g Grouped) flat() (group uint64, ok bool) {
+	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.leastRowBytes() || g.Cols == 1 {
+		return 0, false
+	}
+	switch {
+	case g.GroupRows == 0 && g.GroupCols == 0:
+		return g.Rows * g.Cols, g.scaleCols() == 1 && g.Rows*g.Cols <= math.MaxInt32
+	case g.GroupRows != 1 && g.Rows != 1:
+		return 0, false
+	}
+	if group = g.Cols; g.GroupCols != 0 {
+		group = min(g.GroupCols, g.Cols)
+	}
+	return group, 1 < group && group <= math.MaxInt32 && g.Cols%group == 0 && g.scaleCols() == g.Cols/group
+}
+
+// An expansion makes values of one range of elements.
+type expansion struct {
+	Grouped
+	parts                 Parts
+	code                  layout.Code // of the codes that run gets
+	codesFrom, scalesFrom uint64      // what the parts begin with
+	group                 int         // columns that share a scale
+	each, large           bool        // each: every element has a scale of its own
+	scratch               *scratch
+}
+
+// A scratch holds codes that were unpacked or turned around, and the scales of permuted columns.
+type scratch struct {
+	codes, planes   [tileRows * tileBytes]byte
+	scales, offsets []float32
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// A strip is consecutive columns of one matrix, for any of its rows.
+type strip struct {
+	scales        uint64 // the scales of the matrix's first row of groups begin here in Parts
+	col           int
+	first, within int // the first column's group, and its place there
+}
+
+func (x *expansion) strip(matrix uint64, col int) strip {
+	s := strip{scales: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, col: col}
+	if col > 0 {
+		s.first, s.within = col/x.group, col%x.group
+	}
+	return s
+}
+
+// rectangle expands n columns, from col on, of consecutive rows of one matrix.
+func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
+	matrix, top := row/x.Rows, int(row%x.Rows)
+	switch x.Pack {
+	case layout.PackGPTQ, layout.PackPlanes, layout.PackAWQ:
+		return x.tiles(dst, matrix, top, rows, int(col), n)
+	case layout.PackRows:
+		s := x.strip(matrix, int(col))
+		byte, bit := x.at(row*x.Cols + col)
+		for r := range rows {
+			codes := x.parts.Codes[byte-x.codesFrom+uint64(r)*x.RowBytes:]
+			if err := x.row(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if x.inSlabs() {
+		x.code = 8
+	}
+	for done := 0; done < len(dst); {
+		r, c := done/n, done%n
+		from := col + uint64(c)
+		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))]
+		if all := x.together(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
+			part = dst[done:][:all*n]
+		}
+		codes := x.scratch.codes[:(len(part)*x.code.Bits()+7)/8]
+		if x.Pack == layout.PackWords {
+			x.joinWords(codes, row+uint64(r), from, len(part))
+		} else {
+			x.unpackSlab(codes, row+uint64(r), from)
+		}
+		if err := x.row(part, codes, 0, top+r, x.strip(matrix, int(from))); err != nil {
+			return err
+		}
+		done += len(part)
+	}
+	return nil
+}
+
+// row expands a row of a strip, whose codes begin at a bit of their first byte.
+func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) error {
+	at := s.scales
+	switch x.GroupRows {
+	case 0:
+	case 1:
+		at += uint64(row) * x.scaleCols()
+	default:
+		at += uint64(row) / x.GroupRows * x.scaleCols()
+	}
+	if !x.Permuted {
+		at += uint64(s.first)
+	}
+	scales, offsets := x.parts.Scales[at:], x.parts.Offsets
+	if len(offsets) > 1 {
+		offsets = offsets[at:]
+	}
+	if !x.each {
+		if x.GroupRows == 0 && x.ScaleCols == 1 { // for all rows
+			scales, offsets = scales[:1], offsets[:1]
+		}
+		x.run(dst, codes, bit, scales, offsets, s.within, x.group)
+		return nil
+	}
+	x.run(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
+	if !x.Permuted {
+		x.rescaleEach(dst, scales, offsets)
+		return nil
+	}
+	scales = scales[:x.ScaleCols]
+	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
+		return x.noGroup(s.col + i)
+	}
+	return nil
+}
+
+// run expands codes from a bit of the first byte on. The first is element within of its group, with
+// which scales and offsets begin, unless they have one for all groups.
+func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
+	k, bits := &active.grouped[x.code], x.code.Bits()
+	if x.Bias {
+		k = &active.grouped[x.code+biased]
+	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] {
+		k = &generic.grouped[x.code]
+	}
+	// Most calls are for whole groups.
+	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= simd.MaxCall && group&(k.step-1) == 0 {
+		k.call(dst, codes[:len(dst)/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		return
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), group-within)
+		switch {
+		case k.pairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
+			count := min(len(dst), simd.MaxCall) / 32 * 2
+			n = count * 16
+			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		case bit != 0 || n < k.step:
+			n = x.few(dst[:n], codes, bit, scales[0], offsets[0])
+		case within == 0 && n == group && group <= simd.MaxCall && group%k.step == 0:
+			count := min(len(dst), simd.MaxCall) / group
+			n = count * group
+			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		default:
+			n = simd.WholeSteps(min(n, simd.MaxCall), k.step)
+			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.large)
+		}
+		at, done := bit+n*bits, (within+n)/group
+		dst, codes, bit, within = dst[n:], codes[at/8:], at%8, (within+n)%group
+		scales, offsets = after(scales, done), after(offsets, done)
+	}
+}
+
+// call runs the variant for dst's size and place.
+func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, large bool) {
+	if large && k.stream != nil && unaligned(dst) == 0 {
+		k.stream(dst, codes, scales, offsets, group)
+		return
+	}
+	k.run(dst, codes, scales, offsets, group)
+}
+
+// atMost returns the first n values of s, or the one for all groups.
+func atMost(s []float32, n int) []float32 { return s[:min(n, len(s))] }
+
+// after returns s without its first n values, or the one for all groups.
+func after(s []float32, n int) []float32 {
+	if len(s) > 1 {
+		return s[n:]
+	}
+	return s
+}
+
+// few expands codes of one group that no kernel takes, up to the next one that begins at a byte. If
+// the first does, it expands all.
+func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
+	bits, values, aligned := x.code.Bits(), codeValues[x.code], bit == 0
+	for n < len(dst) && (aligned || n == 0 || bit != 0) {
+		q := uint(codes[0]) >> bit
+		if highFirst(x.code) {
+			q = uint(codes[0]) >> (4 - bit) & 15
+		}
+		if bit+bits > 8 {
+			q |= uint(codes[1]) << (8 - bit)
+		}
+		dst[n] = values[q&(1<<bits-1)]
+		n, bit = n+1, bit+bits
+		codes, bit = codes[bit/8:], bit%8
+	}
+	switch dst = dst[:n]; {
+	case x.Bias:
+		scaleAndAdd(dst, scale, offset)
+	case x.code == layout.CodeInt8By127:
+		scaleBy127(dst, scale, offset)
+	default:
+		subtractAndScale(dst, scale, offset)
+	}
+	return n
+}

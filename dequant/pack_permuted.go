@@ -1,0 +1,75 @@
+package dequant
+
+import (
+	"fmt"
+)
+
+// maxPermuted is the largest number of groups that permutedTiles takes: 256 KiB of scales and offsets.
+const maxPermuted = 512
+
+// permutedTiles expands whole rows of permuted columns, a multiple of eight, tile by tile.
+func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, top, rows int) error {
+	for i, g := range x.parts.GroupOf {
+		if uint(g) >= uint(x.ScaleCols) {
+			return x.noGroup(i)
+		}
+	}
+	bits, n, words := x.code.Bits(), int(x.Cols), x.scratch.codes[:]
+	step := 8 * tileBytes / bits &^ 31
+	for r := 0; r < rows; r += tileRows {
+		height := min(tileRows, rows-r)
+		x.turnScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
+		for c := 0; c < n; c += step {
+			columns := min(step, n-c)
+			for i := range groups(uint64(columns*bits), 32) {
+				at := 4 * (int(c*bits/32+int(i))*int(x.Rows) + top + r)
+				copy(words[i*4*tileRows:][:4*height], codes[at:])
+			}
+			for i := 0; i < height; i += 8 {
+				to, scales, offsets := dst[(r+i)*n+c:], x.scratch.scales[i:], x.scratch.offsets[i:]
+				whole := columns &^ 31
+				if whole > 0 {
+					active.permuted[bits](to, n, words[4*i:], whole, x.parts.GroupOf[c:], scales, offsets)
+				}
+				if whole < columns {
+					generic.permuted[bits](to[whole:], n, words[whole*bits/32*4*tileRows+4*i:], columns-whole, x.parts.GroupOf[c+whole:], scales, offsets)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// turnScales puts scales and offsets of so many rows into the scratch, those of a group together. at is
+// the place of the first row's.
+func (x *expansion) turnScales(at, rows int) {
+	s, n := x.scratch, int(x.ScaleCols)
+	if len(s.scales) < tileRows*n {
+		s.scales, s.offsets = make([]float32, tileRows*n), make([]float32, tileRows*n)
+	}
+	transpose(s.scales, tileRows, x.parts.Scales[at:], rows, n)
+	if len(x.parts.Offsets) > 1 {
+		transpose(s.offsets, tileRows, x.parts.Offsets[at:], rows, n)
+		return
+	}
+	for i := range s.offsets[:tileRows*n] {
+		s.offsets[i] = x.parts.Offsets[0]
+	}
+}
+
+// rescaleEach takes a scale and an offset for every element, or one offset for all.
+func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
+	n := len(dst) &^ 7
+	if x.Bias || len(offsets) == 1 || n == 0 {
+		n = 0
+	} else {
+		active.each(dst[:n], scales, offsets)
+		offsets = offsets[n:]
+	}
+	rescale(dst[n:], scales[n:], offsets, nil, x.Bias)
+}
+
+// noGroup returns the error of a column whose group has no scale.
+func (x *expansion) noGroup(col int) error {
+	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
+}

@@ -1,0 +1,78 @@
+package dequant
+
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
+
+// slabUnit returns the bytes that hold one code of each slab.
+func (g Grouped) slabUnit() uint64 {
+	if g.Code == 3 {
+		return 4
+	}
+	return 1
+}
+
+// inSlab returns where the code of an element begins, in a part whose codes lie in slabs. row counts through all
+// matrices.
+func (g Grouped) inSlab(row, col uint64) uint64 {
+	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slab()*g.Cols+col)*g.slabUnit()
+}
+
+// slab returns the number of rows in a slab.
+func (g Grouped) slab() uint64 {
+	if g.Code == 3 {
+		return groups(g.Rows, 10)
+	}
+	return groups(g.Rows, 8/uint64(g.Code.Bits()))
+}
+
+// together returns how many rows of a slab, from a row on, fit the scratch and are a group each, or of one
+// group. They are expanded as one.
+func (x *expansion) together(row, rows int) int {
+	if !x.inSlabs() || x.each || x.GroupRows > 1 || x.ScaleCols != 1 {
+		return 1
+	}
+	slab := int(x.slab())
+	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
+}
+
+// unpackSlab writes codes of consecutive rows of a slab as bytes, from a column of the first on.
+func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
+	src := x.parts.Codes[x.inSlab(row, col)-x.codesFrom:]
+	slab := row % x.Rows / x.slab()
+	if x.Code == 3 {
+		unpackThree(codes, src[:4*len(codes)], uint(27-3*slab)&31)
+		return
+	}
+	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
+	if x.Pack == layout.PackLowSlabs {
+		shift = uint(uint64(x.Code)*slab) & 7
+	}
+	src = src[:len(codes)]
+	for each := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
+		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&each)
+		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&each)
+		binary.LittleEndian.PutUint64(codes[16:], binary.LittleEndian.Uint64(src[16:])>>shift&each)
+		binary.LittleEndian.PutUint64(codes[24:], binary.LittleEndian.Uint64(src[24:])>>shift&each)
+	}
+	for i, b := range src {
+		codes[i] = b >> shift & byte(mask)
+	}
+}
+
+// unpackThree takes the three bits above shift out of each word.
+func unpackThree(codes, words []byte, shift uint) {
+	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
+		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007
+		b := binary.LittleEndian.Uint64(words[8:]) >> shift & 0x7_0000_0007
+		a |= b << 16
+		binary.LittleEndian.PutUint32(codes, uint32(a|a>>24))
+	}
+	for i := range codes {
+		codes[i] = byte(binary.LittleEndian.Uint32(words[4*i:])>>shift) & 7
+	}
+}

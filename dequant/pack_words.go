@@ -1,0 +1,29 @@
+package dequant
+
+import (
+	"encoding/binary"
+)
+
+// perWord returns the number of whole codes in a word of PackWords.
+func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
+
+// joinWords writes n codes of a row, from a column on, without the unused bits of their words.
+func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
+	at, bit := x.Grouped.at(row*x.Cols + col)
+	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.Bits()
+	used := int(x.perWord()) * x.code.Bits()
+	var joined uint64
+	for have := 0; left > 0 && len(words) >= 4; words, bit = words[4:], 0 {
+		taken := min(left, used-bit)
+		word := uint64(binary.LittleEndian.Uint32(words)>>(bit&31)) & (1<<(taken&63) - 1)
+		joined |= word << (have & 63)
+		have, left = have+taken, left-taken
+		if have >= 32 && len(codes) >= 4 {
+			binary.LittleEndian.PutUint32(codes, uint32(joined))
+			codes, joined, have = codes[4:], joined>>32, have-32
+		}
+	}
+	for i := range codes {
+		codes[i], joined = byte(joined), joined>>8
+	}
+}
