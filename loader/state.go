@@ -37,7 +37,13 @@ func (s states) get(i int, build func(i int) *state) *state {
 }
 
 // storedState returns the state of a tensor as it is stored.
-func (m *Model) storedState(i uint32) *state { return m.states().get(int(i), m.buildStored) }
+func (m *Model) storedState(i uint32) *state {
+	all := m.states()
+	if known := all[i].Load(); known != nil { // or else the method below would be made for each row
+		return known
+	}
+	return all.get(int(i), m.buildStored)
+}
 
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]

@@ -88,10 +88,11 @@ func (s Stored) Probe(ctx context.Context) (sure bool, err error) {
 }
 
 func (s Stored) Cost() Cost {
-	inPlace := s.Bytes.Aliased()
-	c := Cost{Waits: s.Remote && !inPlace || s.Mapping.Fills()}
+	if s.Bytes.Aliased() {
+		return Cost{Waits: s.Mapping.Fills()}
+	}
+	c := Cost{Waits: s.Remote || s.Mapping.Fills()}
 	switch {
-	case inPlace:
 	case s.Large:
 		c.Piece = Far
 	default:
