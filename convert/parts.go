@@ -95,15 +95,15 @@ func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
-// decodes reports whether the values of w are written, not its parts: Options.DType wants it, or the new format
-// would take the codes of a part for numbers.
+// decodes reports whether the values of w are written, not its parts: Options.DType wants it and Options.Keep does not, or
+// the new format would take the codes of a part for numbers.
 func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
 	to := p.target
 	if to.weights && parts[0].Tensor.DType() != layout.NVFP4 {
 		return true
 	}
-	if p.opts.DType != layout.Invalid {
-		return !p.opts.keeps(w.Name())
+	if p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) {
+		return true
 	}
 	return slices.ContainsFunc(parts, func(part loader.Part) bool { return to.expands(part.Tensor.DType()) })
 }
@@ -177,7 +177,7 @@ func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.K
 func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error {
 	t.Scheme = t.source.Scheme().Scheme
 	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
-	if p.opts.DType == layout.Invalid {
+	if p.opts.DType == layout.Invalid || p.opts.keeps(t.Name) {
 		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
 	} else if err := t.requantize(ctx, p, buf); err != nil {
 		return err

@@ -140,10 +140,12 @@ func TestPartsAcrossShards(t *testing.T) {
 func TestPartsAreExpandedAsOne(t *testing.T) {
 	codes, scale := counting("blk.0.ffn_up.weight", layout.NVFP4, 8, 64), counting("blk.0.ffn_up.scale", layout.F32, 1)
 	m := openBytes(t, apr2File(t, nil, codes, scale))
-	out, p := toSafeTensors(t, m, nil)
-	x := tensor(t, out, codes.name)
-	if out.Len() != 1 || x.DType() != layout.F32 || len(p.Quantized) != 0 || !sameBits(values(t, x), values(t, tensor(t, m, codes.name))) {
-		t.Errorf("%d tensors, %v", out.Len(), x.DType())
+	for _, opts := range []*convert.Options{nil, {DType: layout.F16, Keep: func(string) bool { return true }}} {
+		out, p := toSafeTensors(t, m, opts)
+		x := tensor(t, out, codes.name)
+		if out.Len() != 1 || x.DType() != layout.F32 || len(p.Quantized) != 0 || !sameBits(values(t, x), values(t, tensor(t, m, codes.name))) {
+			t.Errorf("%d tensors, %v", out.Len(), x.DType())
+		}
 	}
 	alone, _ := toSafeTensors(t, openBytes(t, apr2File(t, nil, codes)), nil) // as files are whose scale is 1
 	if x := tensor(t, alone, codes.name); x.DType() != layout.F32 {
