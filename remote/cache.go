@@ -156,7 +156,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 	if e.part || !digestID.MatchString(id) {
 		return fmt.Errorf("%s: %w: no digest of it is known", e.Path, errors.ErrUnsupported)
 	}
-	f, err := os.Open(e.Path)
+	f, err := rooted.Regular(e.Path)
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	}
 	ref := h.repository(a.repo).Join("refs", filepath.FromSlash(a.revision))
 	if h.offline {
-		text, err := os.ReadFile(ref.String())
+		text, err := ref.Read()
 		if id := strings.TrimSpace(string(text)); err == nil && commitID.MatchString(id) {
 			return id, nil
 		}
@@ -238,7 +238,7 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	listing := own.Join("listings", identity("hf://"+repo, commit)+".json")
 	kept := tree{}
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
-		if text, err := os.ReadFile(path.String()); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
+		if text, err := path.Read(); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
 			return kept.Files, nil
 		}
 	}

@@ -90,15 +90,15 @@ func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) err
 
 // find opens the object if it is complete in its place.
 func (o *object) find() (*os.File, error) {
-	f, err := os.Open(o.place.path.String())
+	f, err := rooted.Regular(o.place.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
-		f, err = os.Open(o.place.named)
+		f, err = rooted.Regular(o.place.named)
 	}
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() != o.size) {
+	if err == nil && info.Size() != o.size {
 		err = fmt.Errorf("%s has %d bytes, not %d: remove it", f.Name(), info.Size(), o.size)
 	}
 	if err == nil {
@@ -194,12 +194,12 @@ func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error)
 		}
 	}
 	for _, path := range paths {
-		f, err := os.Open(path.String())
+		f, err := rooted.Regular(path.String())
 		if err != nil {
 			continue
 		}
 		info, err := f.Stat()
-		if err == nil && info.Mode().IsRegular() && info.Size() == o.size {
+		if err == nil && info.Size() == o.size {
 			if path == own.path {
 				return f, nil
 			}

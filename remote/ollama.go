@@ -153,7 +153,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 
 // keptManifest reads a manifest in Ollama's store.
 func keptManifest(path string) (*registryManifest, error) {
-	text, err := os.ReadFile(path)
+	text, err := rooted.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -163,7 +162,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	digest := reference
 	if !sha256Digest.MatchString(digest) && r.offline {
-		text, err := os.ReadFile(ref.String())
+		text, err := ref.Read()
 		if digest = string(text); err != nil || !sha256Digest.MatchString(digest) {
 			return nil, errOffline
 		}
@@ -172,7 +171,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 		return cache.Join("manifests", strings.TrimPrefix(digest, "sha256:"))
 	}
 	if sha256Digest.MatchString(digest) {
-		if body, err := os.ReadFile(kept(digest).String()); err == nil && digestOf(body) == digest {
+		if body, err := kept(digest).Read(); err == nil && digestOf(body) == digest {
 			return body, nil
 		}
 	}

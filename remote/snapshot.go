@@ -154,7 +154,7 @@ func checkContent(ctx context.Context, r io.Reader, id string, size int64) error
 // writeWhole writes a small file, which appears whole, and the folders that lead to it. A cache
 // that cannot be written to is read all the same.
 func writeWhole(path rooted.Path, text []byte) error {
-	if old, err := os.ReadFile(path.String()); err == nil && string(old) == string(text) {
+	if old, err := path.Read(); err == nil && string(old) == string(text) {
 		return nil
 	}
 	return unlessUnwritable(path.Write(text))

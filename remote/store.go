@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -208,7 +207,7 @@ func recall(place, kind string, o *Options, ask func(*listing) error) (l listing
 	}
 	kept := cache.Join("listings", identity(place, kind)+".json")
 	if isOffline() {
-		if text, err := os.ReadFile(kept.String()); err != nil || json.Unmarshal(text, &l) != nil {
+		if text, err := kept.Read(); err != nil || json.Unmarshal(text, &l) != nil {
 			return l, errOffline
 		}
 		return l, nil

@@ -88,7 +88,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	cache, _ := w.opts.cache()
 	record := cache.Join("addresses", keyOf(u)+".json")
 	var before known
-	text, err := os.ReadFile(record.String())
+	text, err := record.Read()
 	seen := !w.opts.NoCache && err == nil && json.Unmarshal(text, &before) == nil && before.Version != "" && before.Size >= 0
 	if isOffline() {
 		if !seen {

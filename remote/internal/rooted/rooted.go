@@ -5,6 +5,7 @@ package rooted
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -78,7 +79,7 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 		if err == nil && !before.Mode().IsRegular() {
 			return fmt.Errorf("%w", ErrLink)
 		}
-		if f, err = root.OpenFile(p.Name, flag, 0o666); err != nil {
+		if f, err = root.OpenFile(p.Name, flag|nonblock, 0o666); err != nil {
 			return err
 		}
 		open, err := f.Stat()
@@ -94,6 +95,37 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 		return err
 	})
 	return f, err
+}
+
+// Regular opens the file at path, or the one that a link there leads to, for reading. A folder, a pipe or a device is an
+// error: nobody may ever write to a planted pipe.
+func Regular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("no regular file: remove it")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Read returns what a regular file has.
+func (p Path) Read() ([]byte, error) { return Read(p.String()) }
+
+// Read returns what the regular file at path has.
+func Read(path string) ([]byte, error) {
+	f, err := Regular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // Write writes a small file, which appears whole, in place of what is there.

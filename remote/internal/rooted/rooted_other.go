@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 )
 
+// nonblock is for systems where pipes lie in folders.
+const nonblock = 0
+
 // names returns how many names a file has, as far as the system tells.
 func names(os.FileInfo) uint64 { return 1 }
 

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nonblock keeps the opening of a pipe from waiting for another process.
+const nonblock = syscall.O_NONBLOCK
+
 // names returns how many names a file has.
 func names(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
