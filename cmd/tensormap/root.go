@@ -30,7 +30,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &terminal.Results{W: stdout}
 	root := rootCommand(out, stderr)
 	prof.addFlags(root)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := refuseEmpty(cmd.Flags()); err != nil {
+			return err
+		}
 		started = true
 		return prof.start()
 	}
@@ -42,6 +45,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	err = cmp.Or(err, out.Err) // which cobra does not look at
 	return exitStatus(cmd, err, stderr)
+}
+
+// refuseEmpty returns an error if a flag was given nothing, as --key "$KEY" is where KEY is not set. To go on without it would
+// trust anybody, or leave weights unencrypted.
+func refuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		list, ok := f.Value.(pflag.SliceValue)
+		if ok && slices.Contains(list.GetSlice(), "") || f.Value.Type() == "string" && f.Value.String() == "" { // other types say so
+			takes, _ := pflag.UnquoteUsage(f)
+			err = cmp.Or(err, fmt.Errorf("--%s is empty: it takes %s", f.Name, takes))
+		}
+	})
+	return err
 }
 
 const rootLong = `tensormap opens model weight files without copying them.

@@ -60,6 +60,10 @@ func TestWrongUsage(t *testing.T) {
 		{"convert FILE", "missing OUT"},
 		{"convert FILE out.apr --align 48", "must be one of 32, 64"},
 		{"convert FILE out.apr --align=", "must be one of 32, 64"},
+		{"convert FILE out.apr --encrypt=", "--encrypt is empty"},
+		{"verify FILE --key=", "--key is empty"},
+		{"verify FILE --signature=x --certificate-chain=y --certificate-identity=", "--certificate-identity is empty"},
+		{"verify FILE --header=", "--header is empty"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			args := strings.Fields(test.args)
