@@ -34,7 +34,7 @@ func typed(t *testing.T, v, kind, raw any) any {
 	case kindName != "" && kindName != "bool" && kindName != "string":
 		return number(t, fmt.Sprint(v), kindName)
 	}
-	if texts, ok := layout.Slice[string](v); ok {
+	if texts, ok := layout.As[[]string](v); ok {
 		out := append([]string{}, texts...)
 		positions, _ := raw.(layout.Metadata)
 		for key, b := range positions.All() {
@@ -61,7 +61,7 @@ func decoded(t *testing.T, v any) []byte {
 }
 
 func list(v any) (all []any) {
-	if all, ok := layout.Slice[any](v); ok {
+	if all, ok := layout.As[[]any](v); ok {
 		return all
 	}
 	for i := range reflect.ValueOf(v).Len() {
@@ -248,7 +248,7 @@ func TestSourceMetadata(t *testing.T) {
 		t.Errorf("samplerate %v, want %v", rate, want)
 	}
 	v, _ = md.Get("vocab")
-	vocab, _ := layout.Slice[string](v)
+	vocab, _ := layout.As[[]string](v)
 	if want, _ := metadata(t, april).Get("params", "tokens"); !reflect.DeepEqual(any(vocab), want) || len(vocab) == 0 {
 		t.Errorf("vocab %v", vocab)
 	}

@@ -85,7 +85,10 @@ func (b *Builder) Check(size uint64) (distinct bool, err error) {
 func (b *Builder) Index() *Index { return &b.ix }
 
 // Data limits tensors to the size bytes at off. Without it they may be anywhere.
-func (b *Builder) Data(off, size uint64) { b.data = Section{"data", off, size} }
+func (b *Builder) Data(off, size uint64) {
+	b.data = Section{"data", off, size}
+	b.ix.DataOffset = off
+}
 
 // Section names a part of the file that is not tensors. at is the offset where the file says so.
 // Finish checks that sections and tensors do not overlap. If the part leaves the file, the next Add

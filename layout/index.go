@@ -10,6 +10,8 @@ type Index struct {
 	// Align is the alignment in bytes that the file promises for the offset of every
 	// tensor, 0 for none. A tensor that breaks it is not aliased.
 	Align uint64
+	// DataOffset is where the part of the file begins that has the bytes of all tensors, 0 if the format has no such part.
+	DataOffset uint64
 	// Size is the size of the file in bytes.
 	Size uint64
 	// Tensors are in the order of the file's own table.

@@ -26,25 +26,6 @@ type List interface {
 	String() string
 }
 
-// Slice returns the elements of a value of Metadata: of a []T, or of a List if all are of type T. It reports false
-// for other values.
-func Slice[T any](v any) (list []T, ok bool) {
-	from, ok := v.(List)
-	if !ok {
-		list, ok = v.([]T)
-		return list, ok
-	}
-	list = make([]T, 0, from.Len())
-	for e := range from.All() {
-		x, ok := e.(T)
-		if _, isAny := any(&x).(*any); !ok && !isAny { // as null is
-			return nil, false
-		}
-		list = append(list, x)
-	}
-	return list, true
-}
-
 // Blob is a piece of a file that metadata carries as it is, such as the model of a
 // tokenizer. In JSON it is base64.
 type Blob []byte

@@ -56,7 +56,7 @@ func TestNoAllocations(t *testing.T) {
 			"Float32s/cached":       func() error { _, err := q4.Float32s(); return err },
 			"WriteTo":               func() error { _, err := q4.WriteTo(io.Discard); return err },
 			"Slice": func() error {
-				s, err := f32.Slice(loader.All, loader.Range{First: 2, N: 4})
+				s, err := f32.Slice(loader.All(), loader.Range{First: 2, N: 4})
 				return cmp.Or(err, s.Dequantize(dst[:32]))
 			},
 			"Slice/blocks": func() error {

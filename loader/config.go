@@ -2,16 +2,13 @@ package loader
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
 	"path"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -220,14 +217,14 @@ func countStrings(v any) (n int, ok bool) {
 	return n, true
 }
 
-// answer returns what convert makes of the first value called name that it takes.
-func answer[T any](c *Config, name, want string, convert func(v reflect.Value) (T, bool)) (answer T, err error) {
+// answer returns the first value called name that is a T.
+func answer[T any](c *Config, name string) (answer T, err error) {
 	for v := range c.values(name) {
-		if converted, ok := convert(reflect.ValueOf(v)); ok {
+		if converted, ok := layout.As[T](v); ok {
 			return converted, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %s", c.path, name, layout.ErrInvalid, v, want)
+			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %T", c.path, name, layout.ErrInvalid, v, answer)
 		}
 	}
 	if err == nil {
@@ -236,55 +233,25 @@ func answer[T any](c *Config, name, want string, convert func(v reflect.Value) (
 	return answer, err
 }
 
+// Bool returns a truth value. The error is that of Int.
+func (c *Config) Bool(name string) (bool, error) { return answer[bool](c, name) }
+
 // Int returns an integer: the first value under one of the names that is one and in range. The error is ErrNotFound, or
 // layout.ErrInvalid if there are only others.
-func (c *Config) Int(name string) (int, error) {
-	return answer(c, name, "an integer", func(v reflect.Value) (int, bool) {
-		switch {
-		case v.Type() == reflect.TypeFor[json.Number]():
-			n, err := strconv.Atoi(v.String())
-			return n, err == nil
-		case v.CanInt():
-			return int(v.Int()), int64(int(v.Int())) == v.Int()
-		case v.CanUint():
-			return int(v.Uint()), int(v.Uint()) >= 0 && uint64(int(v.Uint())) == v.Uint()
-		}
-		return 0, false
-	})
-}
+func (c *Config) Int(name string) (int, error) { return answer[int](c, name) }
+
+// Ints returns a list of integers, such as the heads of each layer. The error is that of Int.
+func (c *Config) Ints(name string) ([]int, error) { return answer[[]int](c, name) }
 
 // Float returns a number. "NaN", "Infinity" and "-Infinity" are numbers, as [layout.Metadata.MarshalJSON] writes them. The error
 // is that of Int.
-func (c *Config) Float(name string) (float64, error) {
-	return answer(c, name, "a number", func(v reflect.Value) (float64, bool) {
-		switch {
-		case v.Type() == reflect.TypeFor[json.Number]():
-			f, err := strconv.ParseFloat(v.String(), 64)
-			return f, err == nil
-		case v.Kind() == reflect.String && slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, v.String()):
-			f, err := strconv.ParseFloat(v.String(), 64)
-			return f, err == nil
-		case v.CanInt():
-			return float64(v.Int()), true
-		case v.CanUint():
-			return float64(v.Uint()), true
-		case v.CanFloat():
-			return v.Float(), true
-		}
-		return 0, false
-	})
-}
+func (c *Config) Float(name string) (float64, error) { return answer[float64](c, name) }
+
+// Floats returns a list of numbers. The error is that of Int.
+func (c *Config) Floats(name string) ([]float64, error) { return answer[[]float64](c, name) }
 
 // String returns a string. The error is that of Int.
-func (c *Config) String(name string) (string, error) {
-	return answer(c, name, "a string", func(v reflect.Value) (string, bool) {
-		return v.String(), v.Type() == reflect.TypeFor[string]()
-	})
-}
+func (c *Config) String(name string) (string, error) { return answer[string](c, name) }
 
 // Strings returns a list of strings. The error is that of Int.
-func (c *Config) Strings(name string) ([]string, error) {
-	return answer(c, name, "a list of strings", func(v reflect.Value) ([]string, bool) {
-		return layout.Slice[string](v.Interface())
-	})
-}
+func (c *Config) Strings(name string) ([]string, error) { return answer[[]string](c, name) }

@@ -45,6 +45,9 @@ func TestConfig(t *testing.T) {
 		if _, err := c.Int("num_key_value_heads"); !errors.Is(err, layout.ErrInvalid) { // one for each layer
 			t.Error(err)
 		}
+		if heads, err := c.Ints("num_key_value_heads"); len(heads) != 2 || err != nil {
+			t.Errorf("%s: %v, %v", path, heads, err)
+		}
 		if _, err := c.Int("none"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"none"`) {
 			t.Error(err)
 		}
@@ -74,7 +77,7 @@ func TestConfigOfAPR2(t *testing.T) {
 
 // TestConfigFile reads config.json beside SafeTensors, in every place that has files beside.
 func TestConfigFile(t *testing.T) {
-	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"big":1e300,"long":99999999999999999999,"null":null,
+	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"tied":true,"factors":[1,0.5],"big":1e300,"long":99999999999999999999,"null":null,
 		"text_config":{"num_hidden_layers":6,"hidden_size":1,"rope_theta":10000}}`
 	model := safeTensorsWith(0, `{"format":"pt"}`, []content{random("x", layout.U8, 1)})
 	dir := t.TempDir()
@@ -93,7 +96,9 @@ func TestConfigFile(t *testing.T) {
 		names, err4 := c.Strings("architectures")
 		none, err5 := c.Strings("layers")
 		format, err6 := c.String("format")
-		if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil || hidden != 384 || layers != 6 || theta != 10000 ||
+		tied, err7 := c.Bool("tied")
+		factors, err8 := c.Floats("factors")
+		if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8); err != nil || !tied || !slices.Equal(factors, []float64{1, 0.5}) || hidden != 384 || layers != 6 || theta != 10000 ||
 			!slices.Equal(names, []string{"A"}) || len(none) != 0 || format != "pt" {
 			t.Errorf("%d, %d, %g, %q, %q, %q, %v", hidden, layers, theta, names, none, format, err)
 		}

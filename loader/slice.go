@@ -15,8 +15,8 @@ import (
 // Range is N consecutive positions of a dimension, from First on.
 type Range struct{ First, N int }
 
-// All is the range of all positions.
-var All = Range{0, -1}
+// All returns the range of all positions.
+func All() Range { return Range{0, -1} }
 
 // Slice is a region of a tensor: so many positions of each dimension. Its methods are those of its
 // tensor, and hold what they promise: they fill the caller's memory, and allocate nothing if the
@@ -49,7 +49,7 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 	}
 	for i, dim := range t.Shape() {
 		r := Range{0, dim}
-		if i < len(ranges) && ranges[i] != All {
+		if i < len(ranges) && ranges[i] != All() {
 			r = ranges[i]
 		}
 		if r.First < 0 || r.N < 0 || r.First > dim || r.N > dim-r.First {

@@ -20,7 +20,7 @@ func region(all []byte, n int, shape []int, ranges []loader.Range) (out []byte) 
 	for at := 0; at < len(all)/n; at++ {
 		in := true
 		for i, p := range pos {
-			if i < len(ranges) && ranges[i] != loader.All && (p < ranges[i].First || p >= ranges[i].First+ranges[i].N) {
+			if i < len(ranges) && ranges[i] != loader.All() && (p < ranges[i].First || p >= ranges[i].First+ranges[i].N) {
 				in = false
 			}
 		}
@@ -93,7 +93,7 @@ func TestSlice(t *testing.T) {
 		for range 300 {
 			ranges := make([]loader.Range, rng.IntN(5))
 			for i := range ranges {
-				if ranges[i] = loader.All; rng.IntN(3) > 0 {
+				if ranges[i] = loader.All(); rng.IntN(3) > 0 {
 					first := rng.IntN(shape[i] + 1)
 					ranges[i] = loader.Range{First: first, N: rng.IntN(shape[i] - first + 1)}
 				}
@@ -122,7 +122,7 @@ func TestSlice(t *testing.T) {
 				t.Error(name, err)
 			}
 		}
-		for _, ranges := range [][]loader.Range{{{First: -1, N: 1}}, {{First: 0, N: 6}}, {{First: 6, N: 0}}, {{First: 1, N: -1}}, slices.Repeat([]loader.Range{loader.All}, 5)} {
+		for _, ranges := range [][]loader.Range{{{First: -1, N: 1}}, {{First: 0, N: 6}}, {{First: 6, N: 0}}, {{First: 1, N: -1}}, slices.Repeat([]loader.Range{loader.All()}, 5)} {
 			if _, err := w.Slice(ranges...); !errors.Is(err, loader.ErrRange) {
 				t.Errorf("%v: %v", ranges, err)
 			}
@@ -192,7 +192,7 @@ func TestSliceFromAfar(t *testing.T) {
 		bytes  int
 	}{
 		{"wide", []loader.Range{{First: 8, N: 16}}, 1, 16 * cols * 4},
-		{"wide", []loader.Range{loader.All, {First: 0, N: 1000}}, rows, rows * 4000},                // 508 KiB between runs
+		{"wide", []loader.Range{loader.All(), {First: 0, N: 1000}}, rows, rows * 4000},              // 508 KiB between runs
 		{"narrow", []loader.Range{{First: 0, N: 128}, {First: 100, N: 10}}, 1, 127*cols/128*4 + 40}, // 4 KiB between runs
 	} {
 		tensor, err := m.Tensor(test.tensor)

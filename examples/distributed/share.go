@@ -25,7 +25,7 @@ func share(name string, shape []int, rank, ranks int) []loader.Range {
 	if shape[dim]%ranks != 0 {
 		return nil
 	}
-	region := slices.Repeat([]loader.Range{loader.All}, len(shape))
+	region := slices.Repeat([]loader.Range{loader.All()}, len(shape))
 	region[dim] = loader.Range{First: rank * (shape[dim] / ranks), N: shape[dim] / ranks}
 	return region
 }

@@ -13,9 +13,9 @@ func TestShare(t *testing.T) {
 		shape []int
 		want  []loader.Range
 	}{
-		{"q_proj.weight", []int{8, 4}, []loader.Range{{First: 4, N: 2}, loader.All}},
-		{"down_proj.weight", []int{4, 8}, []loader.Range{loader.All, {First: 4, N: 2}}},
-		{"experts", []int{3, 8, 4}, []loader.Range{loader.All, {First: 4, N: 2}, loader.All}},
+		{"q_proj.weight", []int{8, 4}, []loader.Range{{First: 4, N: 2}, loader.All()}},
+		{"down_proj.weight", []int{4, 8}, []loader.Range{loader.All(), {First: 4, N: 2}}},
+		{"experts", []int{3, 8, 4}, []loader.Range{loader.All(), {First: 4, N: 2}, loader.All()}},
 		{"norm.weight", []int{8}, nil},
 		{"odd.weight", []int{7, 8}, nil},
 	} {

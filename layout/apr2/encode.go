@@ -36,12 +36,12 @@ type Options struct {
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
-	tensorwriter.Tensors
-	file *tensorwriter.File
-	dst  *summed
-	plan *plan
-	// tensors are those that NewWriter was given.
-	tensors iter.Seq[layout.Tensor]
+	tensors tensorwriter.Tensors
+	file    *tensorwriter.File
+	dst     *summed
+	plan    *plan
+	// described are the tensors that NewWriter was given.
+	described iter.Seq[layout.Tensor]
 	// headLast is set if the head has sizes that only show as tensors are written. It is written
 	// again then, and until then dst sums what follows the head.
 	headLast Rewriter
@@ -135,7 +135,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if err := f.Head(func(w *bufio.Writer) error { return p.writeHead(w, tensors) }); err != nil {
 		return nil, err
 	}
-	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, tensors: tensors, headLast: last, signer: opts.Signer, seal: seals}
+	written := &Writer{tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, described: tensors, headLast: last, signer: opts.Signer, seal: seals}
 	if last != nil {
 		if _, err := last.WriteAt([]byte(magic[:1]), 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
@@ -144,6 +144,22 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		written.blocks = make([]uint64, p.tensors)
 	}
 	return written, nil
+}
+
+// Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
+// compressed.
+func (w *Writer) Size() uint64 { return w.tensors.Size() }
+
+// Written returns the number of bytes written so far.
+func (w *Writer) Written() uint64 { return w.tensors.Written() }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.tensors.WriteTensorFunc(write)
 }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a
@@ -261,7 +277,7 @@ const headPiece = 64 << 10
 func (w *Writer) known() iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		i := 0
-		for t := range w.tensors {
+		for t := range w.described {
 			if n := w.blocks[i]; n > 0 {
 				if t.Stored, t.Encoding = n, layout.LZ4; w.seal != nil {
 					t.Encoding = layout.EncryptedLZ4

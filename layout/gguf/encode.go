@@ -33,7 +33,7 @@ func Holds(d layout.DType) bool {
 // Writer writes a GGUF file of version 3 from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensorwriter.Tensors }
+type Writer struct{ tensors tensorwriter.Tensors }
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -71,6 +71,24 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	}
 	return &Writer{tensorwriter.NewTensors(file)}, nil
 }
+
+// Size returns how many bytes the whole file will have.
+func (w *Writer) Size() uint64 { return w.tensors.Size() }
+
+// Written returns the number of bytes written so far.
+func (w *Writer) Written() uint64 { return w.tensors.Written() }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.tensors.WriteTensorFunc(write)
+}
+
+// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
+func (w *Writer) Close() error { return w.tensors.Close() }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
 func InfoSize(t *layout.Tensor, align uint64) uint64 {

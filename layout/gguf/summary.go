@@ -90,10 +90,14 @@ var fileTypes = map[uint32]string{
 	36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0",
 }
 
+// FileType returns llama.cpp's name for a value of general.file_type, such as Q4_K_M: how most of a model's weights are
+// quantized. It is empty for a value without one.
+func FileType(value uint32) string { return fileTypes[value] }
+
 func (s *summary) fileType() string {
 	const key = "general.file_type"
 	v, ok := s.get(key).(uint32)
-	if name := fileTypes[v]; ok && name != "" {
+	if name := FileType(v); ok && name != "" {
 		return name
 	}
 	return s.text(key)

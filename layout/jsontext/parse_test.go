@@ -40,14 +40,14 @@ func plain(v any) any {
 		}
 		return v
 	case layout.List:
-		all, _ := layout.Slice[any](v)
+		all, _ := layout.As[[]any](v)
 		for i := range all {
 			all[i] = plain(all[i])
 		}
-		if texts, ok := layout.Slice[string](v); ok && len(texts) > 0 {
+		if texts, ok := layout.As[[]string](v); ok && len(texts) > 0 {
 			return texts
 		}
-		if numbers, ok := layout.Slice[json.Number](v); ok && len(numbers) > 0 {
+		if numbers, ok := layout.As[[]json.Number](v); ok && len(numbers) > 0 {
 			return numbers
 		}
 		return all
@@ -344,7 +344,7 @@ func TestParsePython(t *testing.T) {
 		t.Errorf("%#v", a)
 	}
 	v, _ := md.Get("time_step_limit")
-	if list, ok := layout.Slice[any](v); !ok || !slices.Equal(list, []any{json.Number("0.0"), "Infinity"}) || !json.Valid([]byte(v.(layout.List).String())) {
+	if list, ok := layout.As[[]any](v); !ok || !slices.Equal(list, []any{json.Number("0.0"), "Infinity"}) || !json.Valid([]byte(v.(layout.List).String())) {
 		t.Errorf("%#v", v)
 	}
 	for _, text := range []string{`{"a":nan}`, `{"a":+Infinity}`, `{"a":Infinit}`, `{"a":NaNa}`, `{"a":--Infinity}`, `{"a":-NaN}`, `{NaN:1}`, `{"a":1,"a":NaN}`, `NaN`} {

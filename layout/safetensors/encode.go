@@ -19,7 +19,7 @@ import (
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensorwriter.Tensors }
+type Writer struct{ tensors tensorwriter.Tensors }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
 // Name, Shape and DType, more than once. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
@@ -46,6 +46,24 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	}
 	return &Writer{tensorwriter.NewTensors(file)}, nil
 }
+
+// Size returns how many bytes the whole file will have.
+func (w *Writer) Size() uint64 { return w.tensors.Size() }
+
+// Written returns the number of bytes written so far.
+func (w *Writer) Written() uint64 { return w.tensors.Written() }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.tensors.WriteTensorFunc(write)
+}
+
+// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
+func (w *Writer) Close() error { return w.tensors.Close() }
 
 // header is everything before the tensors.
 type header struct {

@@ -28,7 +28,7 @@ func (f *finder) unscaled(i uint32) (bool, error) {
 		return false, err
 	}
 	skipped, _ := conf.said.Get("modules_to_not_convert")
-	list, _ := layout.Slice[string](skipped)
+	list, _ := layout.As[[]string](skipped)
 	return !slices.ContainsFunc(append(list, "embed", "wte"), func(name string) bool { return bytes.Contains(t.Name, []byte(name)) }), nil
 }
 

@@ -533,7 +533,7 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && single {
 			continue
 		}
-		list, _ := layout.Slice[json.Number](sides)
+		list, _ := layout.As[[]json.Number](sides)
 		if len(list) == 2 {
 			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
 		}

@@ -60,7 +60,7 @@ func readGPTQ(q layout.Metadata) (gptqConfig, error) {
 	meta, _ := object(q, "meta")
 	quantizer := text(meta, "quantizer")
 	if list, _ := meta.Get("quantizer"); quantizer == "" {
-		if names, ok := layout.Slice[string](list); ok && len(names) > 0 {
+		if names, ok := layout.As[[]string](list); ok && len(names) > 0 {
 			quantizer = names[0]
 		}
 	}
