@@ -45,7 +45,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trusting.addTo(cmd)
 	if !o.copies {
 		o.unlocking.addTo(cmd, o.writes)
-		cmd.Flags().Func("ignore-part", "leave out tensors beside quantized weights that match `GLOB`, although they may change values", o.ignore.Set)
+		cmd.Flags().Func("ignore-part", "decode quantized weights without the tensors beside them that match `GLOB`, although they may change values", o.ignore.Set)
 	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")

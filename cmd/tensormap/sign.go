@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -91,6 +92,9 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	bar.Clear()
 	for _, w := range warnings {
 		fmt.Fprintf(s.Err, "warning: %s\n", terminal.Printable(w.Error()))
+	}
+	if errors.Is(err, trust.ErrKey) {
+		return named(cmp.Or(o.certificate, o.key), err)
 	}
 	return err
 }

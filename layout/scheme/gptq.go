@@ -81,7 +81,7 @@ func (c *Config) gptqFormat() (f gptqFormat, err error) {
 	f, ok := gptqFormats[c.method][name]
 	switch {
 	case c.method == "":
-		return f, unsupported("codes of gptq without a configuration: config.json or quantize_config.json says whether zero points are stored less one (quant_method, checkpoint_format)")
+		return f, unsupported("codes of gptq without a configuration: config.json or quantize_config.json beside the file says whether zero points are stored less one (quant_method, checkpoint_format)")
 	case !ok:
 		return f, unsupported("gptq in the format %s, which is not known (%s)", layout.Quote([]byte(name)), key)
 	case f.packing != byWriter:

@@ -107,7 +107,7 @@ func (s *shaping) recognize() error {
 	c, found := s.conf, s.w.Scheme
 	if !slices.Contains(methods[c.method], found) {
 		if c.method == "" {
-			return unsupported("codes of %s without a configuration (config.json) that says how they are stored", found)
+			return unsupported("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
 		}
 		return misfit("codes of %s in a checkpoint of %s (quant_method)", found, c.method)
 	}

@@ -126,7 +126,7 @@ func TestConfigurationIsNeeded(t *testing.T) {
 		tensors []stored
 		want    string
 	}{
-		"gptq":                               {`{}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "quantize_config.json says whether zero points are stored less one"},
+		"gptq":                               {`{}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "quantize_config.json beside the file says whether zero points are stored less one"},
 		"gptq without a method":              {config(`"bits":4,"sym":true`), awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "quantization_config has no quant_method"},
 		"gptq of 5 bits by anybody":          {config(`"quant_method":"gptq","bits":5`), awq([]int{20, 32}, []int{1, 5}, []int{1, 32}), "neither meta.quantizer nor provider"},
 		"gptq of 5 bits by GPTQModel":        {config(`"quant_method":"gptq","bits":5,"meta":{"quantizer":["gptqmodel:7.7.0"]}`), awq([]int{20, 32}, []int{1, 5}, []int{1, 32}), "gptq"},
