@@ -95,8 +95,8 @@
 //
 // A tensor is cached once: its stored elements leave the cache when its values come. Values make
 // it count as there for Warm, which does not fetch the elements again. Reading values then makes no
-// request, but Bytes, ReadAt and views of that tensor do. [Model.Stats] counts the cache. When a model goes whose cache has 16 MiB or more, a collection in the background
-// ([debug.FreeOSMemory]) returns them to the system: a server that swaps models holds the cache of one.
+// request, but Bytes, ReadAt and views of that tensor do. [Model.Stats] counts the cache. The cache of a
+// model that goes is garbage, which the next collection of the process frees: see [Hooks].
 //
 // # Callbacks
 //

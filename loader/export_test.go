@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/values"
@@ -29,16 +28,6 @@ func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {
 	return l.model.cache.Pinned(&l.pins) + l.model.cache.Pinned(&l.warmed)
-}
-
-// CollectBy has f called instead of a collection, until the function that it returns is.
-func CollectBy(f func()) (restore func()) {
-	for pending.Load() != 0 { // those of tests before
-		runtime.Gosched()
-	}
-	before := collection
-	collection = f
-	return func() { collection = before }
 }
 
 // Reorder gives t's rows another order, from now on.

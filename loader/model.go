@@ -148,15 +148,11 @@ func (m *Model) leave() {
 }
 
 func (m *Model) release() error {
-	expanded := m.cache.Counters().Used
 	m.cache.Clear()
 	err := func() error {
 		defer close(m.done) // and if a reader of the caller's panics
 		return closeAll(m.files, m.from)
 	}()
-	if expanded >= returnBytes {
-		giveBack()
-	}
 	drained := time.Since(*m.closing.Load())
 	if err != nil {
 		m.log(slog.LevelError, "model not unmapped", "err", err)

@@ -16,10 +16,6 @@ type Options struct {
 	Limits *layout.Limits
 	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
 	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
-	//
-	// When a model goes whose cache holds 16 MiB or more, the loader calls [debug.FreeOSMemory] in
-	// the background. This is a full collection of the process's heap, and cannot be switched off.
-	// It costs what the rest of the heap costs: the copies hold no pointers.
 	CacheBytes int64
 	// TensorBytes bounds the heap that one tensor may take if it has to be copied or
 	// expanded. A file's claim of a sparse or huge tensor is then an error, not the end of the
@@ -69,7 +65,9 @@ type Options struct {
 type Hooks struct {
 	// Expanded is called after a tensor was copied or expanded into the cache, or could not be.
 	Expanded func(tensor string, bytes uint64, took time.Duration, err error)
-	// Gone is called once a closed model's memory is gone, with the time since Close.
+	// Gone is called once a closed model's files are unmapped and its cache is empty, with the time since Close.
+	// The garbage collector frees what the cache held. A server that cannot wait for its next turn, because it
+	// swaps large quantized models, starts a goroutine here that calls [runtime/debug.FreeOSMemory].
 	Gone func(drained time.Duration)
 }
 
