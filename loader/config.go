@@ -163,11 +163,8 @@ func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata,
 	if err != nil {
 		return nil, err
 	}
-	object, err := jsontext.ParsePython(mmapio.String(text), layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.path, err)
-	}
-	return object, nil
+	object, err := jsontext.ParsePython(mmapio.String(text), "JSON", 0, name, m.opts.Limits.WithDefaults())
+	return object, inFile(m.path, err)
 }
 
 // Value returns the answer as the file has it; see [layout.Metadata] for the types.

@@ -175,3 +175,30 @@ func TestConfigOfApril(t *testing.T) {
 		t.Errorf("vocab_size %d, %v", n, err)
 	}
 }
+
+// TestBrokenConfig has a quantized checkpoint whose config.json breaks off. Each name and the kind of error stand once in what
+// is said of its weight.
+func TestBrokenConfig(t *testing.T) {
+	dir := t.TempDir()
+	weights, err := os.ReadFile("../testdata/quantized/gptq-4bit/model.safetensors")
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "m.safetensors"), weights, 0o666), os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"a":`), 0o666))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "m.safetensors")
+	m := openPath(t, path, nil)
+	report, err := m.Verify(t.Context(), nil)
+	if err != nil || len(report.Findings) == 0 {
+		t.Fatal(report, err)
+	}
+	const reason = "config.json: offset 5: the end of the JSON where a value should be (invalid)"
+	if got := report.Findings[0].Error(); !strings.HasSuffix(got, `.qweight": `+reason) {
+		t.Error(got)
+	}
+	_, err = tensor(t, m, "model.layers.0.mlp.gate.qweight").Float32s()
+	if err == nil || strings.Count(err.Error(), path) != 1 || strings.Count(err.Error(), "invalid") != 1 {
+		t.Error(err)
+	}
+}

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -51,7 +52,7 @@ func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err er
 	for {
 		s := c.serving.Load()
 		if s == nil {
-			return bound, nil, ErrClosed
+			return bound, nil, fmt.Errorf("no current model: %w", ErrClosed)
 		}
 		if lease, err = s.model.AcquireContext(ctx); err == nil {
 			return s.bound, lease, nil

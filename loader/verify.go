@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -344,6 +345,9 @@ func (v *verifier) quantized() error {
 func (v *verifier) reason(i uint32, err error) string {
 	if of, ok := errors.AsType[*fileError](err); ok && of.path == v.files[i].path {
 		err = of.err
+	}
+	if beside, ok := errors.AsType[*layout.FormatError](err); ok { // of config.json
+		return fmt.Sprintf("%s: offset %d: %s", beside.Field, beside.Offset, beside.Reason)
 	}
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
