@@ -36,9 +36,6 @@ func (g *gate) join() bool {
 	}
 }
 
-// again adds a user, also to a closed gate. The caller is inside, so nobody has been told that all have left.
-func (g *gate) again() { g.state.Add(1) }
-
 // leave ends one enter. last is true for the last user of a closed gate.
 func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }
 
