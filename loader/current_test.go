@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,12 +51,14 @@ func TestCurrent(t *testing.T) {
 					}
 					lease.Release()
 					requests.Add(1)
+					runtime.Gosched()
 				}
 			})
 		}
 		var swaps uint64
 		for ; swaps < 50 || requests.Load() < 50; swaps++ {
 			swap(openBytes(t, file, nil))
+			runtime.Gosched() // where goroutines share one thread
 		}
 		over.Store(true)
 		wg.Wait()
