@@ -15,6 +15,9 @@ import (
 
 // TestCurrent swaps models under requests that read bound tensors, without binding them to their leases. All are answered.
 func TestCurrent(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("system calls return once all goroutines wait, and those of this test never do")
+	}
 	file := apr2File(t, nil, []content{random("x", layout.Q8_0, 30, 64)})
 	eachWay(t, file, func(t *testing.T, first *loader.Model) {
 		want := slices.Clone(floats(t, tensor(t, first, "x")))
