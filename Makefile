@@ -28,7 +28,7 @@ WINE ?= $(firstword $(shell command -v wine wine64 2>/dev/null))
 WINDOWS = ./mmapio ./internal/atomicfile ./shard ./layout/... ./loader/...
 WINE_LACKS = TestAbandonedInPlace
 
-# The packages that start no goroutine (internal/lint checks): the race detector has nothing to find
+# The packages that start no goroutine (internal/test/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
 SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(attack|block|crcmath|fuzz|iofault|kerneltest|lint|modeltest|nearest|pictures|testmode)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
@@ -75,7 +75,7 @@ lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only wher
 	cd trust/keyless && $(GO) vet ./... && $(GO) test ./...
 	for example in bert distributed; do (cd examples/$$example && $(GO) vet . && $(GO) test .) || exit 1; done
 	$(GO) run $(STATICCHECK) ./...
-	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/kerneltest|bench/peers)/' \
+	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/test/kerneltest|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and the kernels'; exit 1; }
 
 cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
@@ -84,14 +84,14 @@ cross: ## check the types of code and tests on every platform, and the signature
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-		$(GO) run ./internal/fuzzrun -corpus "$(or $(CORPUS),$$dir)" -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
+		$(GO) run ./internal/test/fuzzrun -corpus "$(or $(CORPUS),$$dir)" -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
 
 fuzz-hours: ## every fuzz target in turns for T of CPU time, on the kept inputs in CORPUS; says executions and CPU seconds of each
 	@test -n '$(CORPUS)' || { echo 'say where the inputs are kept: make fuzz-hours CORPUS=DIR T=8h'; exit 2; }
-	$(GO) run ./internal/fuzzrun -corpus '$(CORPUS)' -cpu $(or $(T),1h)
+	$(GO) run ./internal/test/fuzzrun -corpus '$(CORPUS)' -cpu $(or $(T),1h)
 
 attack: ## attacks on every promise for T in all, ATTACK names some of them (truncate, verbs, …); FLAGS=-race, -tags=noasm
-	$(GO) test ./internal/attack -run TestAttack -count 1 -timeout 0 $(FLAGS) -v \
+	$(GO) test ./internal/test/attack -run TestAttack -count 1 -timeout 0 $(FLAGS) -v \
 		-attack.time $(or $(T),30s) -attack.only '$(ATTACK)'
 
 bench: ## the benchmarks of the whole path and of every kernel as tables, with profiles in bench/out

@@ -1,5 +1,5 @@
 #!/bin/bash -eu
-# Builds the functions FuzzX of internal/fuzz for libFuzzer, each with the files of testdata
+# Builds the functions FuzzX of internal/test/fuzz for libFuzzer, each with the files of testdata
 # as its seeds. A test in that package holds the list against the code.
 
 # seeds makes the seed corpus of fuzzer $1 from the files whose names end as the rest says.
@@ -13,7 +13,7 @@ seeds() {
 	zip -q -r -j "$OUT/${fuzzer}_seed_corpus.zip" "$dir"
 }
 
-package=github.com/tensormap/tensormap/internal/fuzz
+package=github.com/tensormap/tensormap/internal/test/fuzz
 compile_go_fuzzer $package FuzzOpen fuzz_open
 compile_go_fuzzer $package FuzzManifest fuzz_manifest
 compile_go_fuzzer $package FuzzJSON fuzz_json

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
 )
@@ -175,15 +175,15 @@ func benchmarkTrustedOpen(b *testing.B) {
 // benchmarkDecrypt reads 256 MiB of an encrypted file into memory that is there, and opens as many blocks with the
 // standard library's AES-GCM alone, on all cores.
 func benchmarkDecrypt(b *testing.B) {
-	const n, block = 256 << 20, sealed.DefaultBlock
-	key := make(sealed.Key, sealed.KeySize)
+	const n, block = 256 << 20, encrypted.DefaultBlock
+	key := make(encrypted.Key, encrypted.KeySize)
 	in, err := loader.OpenBytes(modeltest.SafeTensors(modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{n}, Data: make([]byte, n)}), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer in.Close()
 	path := filepath.Join(b.TempDir(), "m.apr")
-	if _, err := convert.Write(b.Context(), in, path, &convert.Options{Sealer: trust.NewSealer(key)}); err != nil {
+	if _, err := convert.Write(b.Context(), in, path, &convert.Options{Encrypter: trust.NewEncrypter(key)}); err != nil {
 		b.Fatal(err)
 	}
 	into := make([]byte, n)
@@ -213,7 +213,7 @@ func benchmarkDecrypt(b *testing.B) {
 		b.Fatal(err)
 	}
 	nonce := make([]byte, gcm.NonceSize())
-	stored := make([]byte, 0, n/block*(block+sealed.TagSize))
+	stored := make([]byte, 0, n/block*(block+encrypted.TagSize))
 	for off := 0; off < n; off += block {
 		stored = gcm.Seal(stored, nonce, into[off:][:block], nil)
 	}
@@ -225,7 +225,7 @@ func benchmarkDecrypt(b *testing.B) {
 			for w := range workers {
 				wg.Go(func() {
 					for i := w; i < n/block; i += workers {
-						if _, err := gcm.Open(into[i*block:i*block], nonce, stored[i*(block+sealed.TagSize):][:block+sealed.TagSize], nil); err != nil {
+						if _, err := gcm.Open(into[i*block:i*block], nonce, stored[i*(block+encrypted.TagSize):][:block+encrypted.TagSize], nil); err != nil {
 							panic(err)
 						}
 					}

@@ -33,7 +33,7 @@ func (p *Plan) asAPR2() error {
 }
 
 func (p *Plan) apr2Options(s *part) *apr2.Options {
-	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer, Sealer: p.opts.Sealer}
+	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
 	if p.Shards > 0 {
 		opts.Flags = apr2.Sharded
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -26,14 +26,14 @@ func (p *Plan) divideAPR2() error {
 	if s := p.opts.Signer; s != nil {
 		md.size += s.SignatureBytes(p.opts.ShardBytes)
 	}
-	if s := p.opts.Sealer; s != nil {
+	if s := p.opts.Encrypter; s != nil {
 		n, err := s.MetadataBytes()
 		if err != nil {
 			return err
 		}
 		md.size += n
 	}
-	empty := apr2.NewSizer(p.opts.Align, md.size).Sealed(p.opts.Sealer)
+	empty := apr2.NewSizer(p.opts.Align, md.size).Encrypted(p.opts.Encrypter)
 	size, from := empty, 0
 	end := func(to int) {
 		own := p.Tensors[from:to]
@@ -54,25 +54,25 @@ func (p *Plan) divideAPR2() error {
 	return p.nameShards()
 }
 
-// writeAPR2Manifest writes the manifest, signed and sealed as the options say.
+// writeAPR2Manifest writes the manifest, signed and encrypted as the options say.
 func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 	plain := func(w *bufio.Writer) error { return manifest.WriteAPR2(w, p.shardList(), p.places(), p.Metadata) }
-	if p.opts.Signer == nil && p.opts.Sealer == nil {
+	if p.opts.Signer == nil && p.opts.Encrypter == nil {
 		return plain(w)
 	}
 	b, err := inMemory(plain)
 	if err != nil {
 		return err
 	}
-	var finish sealed.Sealing
+	var finish encrypted.Finisher
 	var signature, encryption layout.Metadata
-	if s := p.opts.Sealer; s != nil {
+	if s := p.opts.Encrypter; s != nil {
 		if encryption, finish.Cipher, err = s.Manifest(); err != nil {
 			return err
 		}
 	}
 	if s := p.opts.Signer; s != nil {
-		signature, finish.Sign = sealed.Placeholder(s.Public, 0, 0), s.Sign
+		signature, finish.Sign = encrypted.Placeholder(s.Public, 0, 0), s.Sign
 	}
 	if b, err = finish.Manifest(b, signature, encryption); err == nil {
 		_, err = w.Write(b)

@@ -30,13 +30,13 @@ func (c Compression) keepsBlocks(t *Tensor) bool {
 
 // inBlocks reports whether the source is compressed, encrypted or not.
 func (t *Tensor) inBlocks() bool {
-	e, _ := t.source.Unsealed()
+	e, _ := t.source.Decrypted()
 	return e == layout.LZ4
 }
 
 // content returns the number of bytes of the source without encryption.
 func (t *Tensor) content() uint64 {
-	_, n := t.source.Unsealed()
+	_, n := t.source.Decrypted()
 	return n
 }
 

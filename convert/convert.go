@@ -53,8 +53,8 @@ type Options struct {
 	ShardBytes uint64
 	// Signer, if set, signs an APR2 file, or its shards and their manifest.
 	Signer *apr2.Signer
-	// Sealer, if set, encrypts an APR2 file, or its shards and their manifest.
-	Sealer *apr2.Sealer
+	// Encrypter, if set, encrypts an APR2 file, or its shards and their manifest.
+	Encrypter *apr2.Encrypter
 	// Only, if set, reports whether the tensor called name is written. A quantized weight is asked for by
 	// its own name, and comes with all its parts.
 	Only func(name string) bool
@@ -237,7 +237,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	}
 	p.Metadata = requiredMetadata()
 	describe(&p.Metadata, m.Format(), from)
-	p.Metadata = withoutSeals(p.Metadata)
+	p.Metadata = withoutEncryption(p.Metadata)
 	if err := cmp.Or(checkCopied(p.Metadata, m.Format()), checkCopied(opts.Config, layout.Unknown)); err != nil {
 		return nil, about(path, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )

@@ -202,8 +202,8 @@ func merged(old, value any) any {
 	return object
 }
 
-// withoutSeals returns md without the keys that seal the source. A new file is signed anew, or not at all.
-func withoutSeals(md layout.Metadata) layout.Metadata {
+// withoutEncryption returns md without the keys that encrypt the source. A new file is signed anew, or not at all.
+func withoutEncryption(md layout.Metadata) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(md), func(e layout.Entry) bool {
 		object, ok := e.Value.(layout.Metadata)
 		_, known := object.Get("algorithm")

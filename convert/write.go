@@ -160,7 +160,7 @@ func (w *writer) part(s *part) (*atomicfile.File, error) {
 	if s.size = file.Size(); blocks != nil {
 		s.crc32 = blocks.CRC32()
 	}
-	if w.plan.opts.Signer != nil || w.plan.opts.Sealer != nil {
+	if w.plan.opts.Signer != nil || w.plan.opts.Encrypter != nil {
 		if s.head, err = headDigest(f, s.size); err != nil {
 			return nil, err
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/kerneltest"
 	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
 
 // BenchmarkStream sets the two variants of every kernel of the best level side by side. streamMin

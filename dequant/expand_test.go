@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/simd"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -48,10 +48,10 @@ type Encoding uint8
 const (
 	Raw          Encoding = iota // the element bytes themselves
 	LZ4                          // blocks of a u32 length and an LZ4 block, 64 KiB of output each
-	Encrypted                    // sealed blocks of the element bytes, not readable without a key
+	Encrypted                    // encrypted blocks of the element bytes, not readable without a key
 	Protobuf                     // a protobuf message, whose file is an Unpacker
 	Swapped                      // elements in big-endian order, whose file is an Unpacker
-	EncryptedLZ4                 // sealed blocks of what LZ4 has
+	EncryptedLZ4                 // encrypted blocks of what LZ4 has
 )
 
 var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf", "big-endian", "encrypted"}
@@ -62,16 +62,16 @@ func (e Encoding) Packed() bool { return e == Protobuf || e == Swapped }
 // Encrypted reports whether a key is needed.
 func (e Encoding) Encrypted() bool { return e == Encrypted || e == EncryptedLZ4 }
 
-// Sealed returns the encoding of sealed blocks whose content is stored as e.
-func (e Encoding) Sealed() Encoding {
+// WithEncryption returns the encoding of encrypted blocks whose content is stored as e.
+func (e Encoding) WithEncryption() Encoding {
 	if e == LZ4 {
 		return EncryptedLZ4
 	}
 	return Encrypted
 }
 
-// Unsealed returns how the content of sealed blocks is stored, and e itself if that needs no key.
-func (e Encoding) Unsealed() Encoding {
+// Decrypted returns how the content of encrypted blocks is stored, and e itself if that needs no key.
+func (e Encoding) Decrypted() Encoding {
 	switch e {
 	case Encrypted:
 		return Raw

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -78,8 +78,8 @@ func (t Tensor) wrap(err error) error {
 	case nil, *fileError:
 		return err
 	}
-	if sealed, ok := errors.AsType[*unsealed.Error](err); ok {
-		err = sealed // without the name of the file
+	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
+		err = encrypted // without the name of the file
 	}
 	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
 		of := *wrong

@@ -23,10 +23,10 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/mmapio"
@@ -141,8 +141,8 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 	if testmode.Brief() {
 		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
 	}
-	sealer := &apr2.Sealer{Secret: make(sealed.Key, sealed.KeySize), BlockSize: sealed.MinBlock} // a tensor has several blocks
-	withKey := &loader.Options{Key: trust.Always(sealer.Secret)}
+	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock} // a tensor has several blocks
+	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
 	try := func(kind string, file []byte, opts *loader.Options, tries int) {
 		x := tensor(t, openBytes(t, file, opts), "x")
 		before := (x.Offset() - 1) / page * page // where "pad" is
@@ -173,14 +173,14 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		try("raw "+d.String(), raw, nil, depths)
 		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
 		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths)
-		try("encrypted "+d.String(), encryptedFile(t, sealer, raw), withKey, depths)
+		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
 	}
 	for _, d := range large {
 		c := compressible("x", d, 1024, 1024)
 		raw := apr2File(t, nil, []content{pad, c})
 		try("large "+d.String(), raw, nil, depths/3)
 		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths/3)
-		try("large encrypted "+d.String(), encryptedFile(t, sealer, raw), withKey, depths/3)
+		try("large encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths/3)
 	}
 	t.Logf("%d faults", faults)
 }
@@ -288,10 +288,10 @@ func paddedLZ4(t *testing.T, pad, c content) []byte {
 }
 
 // encryptedFile is the model of an APR2 file encrypted.
-func encryptedFile(t *testing.T, sealer *apr2.Sealer, file []byte) []byte {
+func encryptedFile(t *testing.T, encrypter *apr2.Encrypter, file []byte) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "encrypted.apr")
-	if _, err := convert.Write(t.Context(), openBytes(t, file, nil), path, &convert.Options{Sealer: sealer}); err != nil {
+	if _, err := convert.Write(t.Context(), openBytes(t, file, nil), path, &convert.Options{Encrypter: encrypter}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)

@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/loader/internal/plan"
-	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -40,7 +40,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		f.packed = &packed
 	}
 	if s.cipher != nil { // else it is not encrypted, or there is no key
-		f.unsealed = unsealed.New(f.path, s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
+		f.decrypted = decrypted.New(f.path, s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
 	}
 	f.showContent()
 	return f, nil
@@ -96,7 +96,7 @@ func (f *file) of(desc *layout.Tensor) *file {
 
 // afar returns the file whose bytes go from the caller's reader to memory, past the file that it keeps.
 func (f *file) afar() *file {
-	if f.packed != nil && f.unsealed == nil {
+	if f.packed != nil && f.decrypted == nil {
 		return f.packed
 	}
 	return f
@@ -144,7 +144,7 @@ func (f *file) Mapping() *mmapio.Mapping { return f.content }
 
 // Align returns the alignment that the file promises its tensors, or a page if tags lie between them.
 func (f *file) Align() uint64 {
-	if f.unsealed != nil {
+	if f.decrypted != nil {
 		return 4096
 	}
 	return f.index.Align
@@ -152,15 +152,15 @@ func (f *file) Align() uint64 {
 
 // Fill fills the buffers from off on, at once if the reader can.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil && f.unsealed == nil {
+	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil && f.decrypted == nil {
 		var bufs [][]byte
 		for _, p := range buffers {
 			bufs = append(bufs, make([]byte, p.Gap), p.B)
 		}
 		return v.ReadVector(ctx, bufs, int64(off))
 	}
-	if f.unsealed != nil {
-		return f.fillSealed(ctx, buffers, off)
+	if f.decrypted != nil {
+		return f.fillEncrypted(ctx, buffers, off)
 	}
 	for _, p := range buffers {
 		if err := context.Cause(ctx); err != nil {

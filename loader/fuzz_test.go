@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/fuzz"
+	"github.com/tensormap/tensormap/internal/test/fuzz"
 )
 
 // FuzzOpenBytes does everything with whatever opens. Errors are fine, panics are not.

@@ -47,7 +47,7 @@ func (g guarded) admit(ctx context.Context, s *stored) error {
 	if g.opts.Key == nil || g.keys == nil {
 		return nil
 	}
-	return g.keys.unseal(ctx, s, g.opts.Limits)
+	return g.keys.decrypt(ctx, s, g.opts.Limits)
 }
 
 // readBeside reads a file beside the model, of at most so many bytes.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -105,7 +105,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 // What can be asked for ever.
 var (
 	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity", "ConfigFile", "Quantization"}
-	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Unsealed", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "AsStored", "Expandable", "Slice"}
+	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Decrypted", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "AsStored", "Expandable", "Slice"}
 )
 
 // TestEveryMethodIsTested fails when a method is new: it must be entered above.

@@ -52,7 +52,7 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 			if f, err = decodeStored(s, lim); err != nil {
 				return f, &fileError{s.path, err}
 			}
-			if err := m.CheckSealed(i, f.layout); err != nil {
+			if err := m.CheckEncrypted(i, f.layout); err != nil {
 				return f, err
 			}
 			if s.reader == nil { // or else the footer may be a journey away

@@ -15,7 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -58,8 +58,8 @@ type file struct {
 	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
 	packed  *file           // that tensors not stored raw are read from, if mapping fills; else nil
 	origin
-	verification *verification  // nil without Options.Trust
-	unsealed     *unsealed.File // nil unless the file is encrypted, and there is a key
+	verification *verification   // nil without Options.Trust
+	decrypted    *decrypted.File // nil unless the file is encrypted, and there is a key
 	layout       layout.File
 	index        *layout.Index
 	metadata     *parsed // what this file says

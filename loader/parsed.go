@@ -8,7 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -53,7 +53,7 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 
 // unreadable tells an error about bytes that could not be had from one about their meaning.
 func unreadable(err error) bool {
-	return !errors.As(err, new(*unsealed.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
+	return !errors.As(err, new(*decrypted.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
 }
 
 // malformed returns what err says about the content of a file. It returns nil for an error about something else, or about

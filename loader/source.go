@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -47,8 +47,8 @@ type stored struct {
 	// file, or who sends it, may say something else by then.
 	head []byte
 	origin
-	verification *verification  // nil without Options.Trust
-	cipher       *sealed.Cipher // of an encrypted file, if Options.Key has the key; else nil
+	verification *verification     // nil without Options.Trust
+	cipher       *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
 // keepHead makes head the start of the file for all who read the index or metadata.

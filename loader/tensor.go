@@ -79,8 +79,8 @@ func (t Tensor) StoredBytes() uint64 {
 	switch {
 	case t.logical():
 		return summed(t, Tensor.StoredBytes)
-	case t.file().unsealed != nil:
-		return t.file().unsealed.Stored(t.desc().Stored)
+	case t.file().decrypted != nil:
+		return t.file().decrypted.Stored(t.desc().Stored)
 	}
 	return t.desc().Stored
 }
@@ -117,15 +117,15 @@ func (t Tensor) RawBytes() uint64 {
 
 // Encoding returns how the elements are stored, for a logical tensor its codes.
 func (t Tensor) Encoding() layout.Encoding {
-	if t.file().unsealed == nil {
+	if t.file().decrypted == nil {
 		return t.desc().Encoding
 	}
-	return t.desc().Encoding.Sealed()
+	return t.desc().Encoding.WithEncryption()
 }
 
-// Unsealed returns how the tensor would be stored without encryption, and in how many bytes: as WriteStored
+// Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteStored
 // writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
-func (t Tensor) Unsealed() (e layout.Encoding, bytes uint64) {
+func (t Tensor) Decrypted() (e layout.Encoding, bytes uint64) {
 	for _, i := range t.storedTensors() {
 		bytes += t.model.tensors[i].Stored
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader/internal/verified"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -28,8 +28,8 @@ type Lister interface {
 	Lists(name string) bool
 }
 
-// Secret opens what was encrypted with it: a [sealed.Key], or a passphrase of package trust.
-type Secret = sealed.Secret
+// Secret opens what was encrypted with it: a [encrypted.Key], or a passphrase of package trust.
+type Secret = encrypted.Secret
 
 // IntegrityError means that a chunk of a file is not the trusted one. It wraps
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.

@@ -18,7 +18,7 @@ import (
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -100,7 +100,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	for _, step := range []func() error{v.read, v.blocks, v.unseal, v.quantized, m.changed} {
+	for _, step := range []func() error{v.read, v.blocks, v.decrypt, v.quantized, m.changed} {
 		// All readers may have been under way when ctx was cancelled.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
@@ -179,11 +179,11 @@ func (v *verifier) audit() error {
 		v.check("blocks")
 	}
 	for _, t := range v.tensors(layout.Raw) {
-		if t.file().unsealed != nil {
+		if t.file().decrypted != nil {
 			v.encrypted = append(v.encrypted, t)
 		}
 	}
-	if slices.ContainsFunc(v.files, func(f *file) bool { return f.unsealed != nil }) {
+	if slices.ContainsFunc(v.files, func(f *file) bool { return f.decrypted != nil }) {
 		v.check("encryption")
 	}
 	for _, s := range v.sums {
@@ -212,7 +212,7 @@ func (v *verifier) file(i int, f *file) error {
 	err := mmapio.Guard(func() error {
 		for _, finding := range f.audit(v.ctx) {
 			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
-			if unchecked && (f.verification != nil && finding.Field == "flags" || f.unsealed != nil && finding.Field == "encryption") {
+			if unchecked && (f.verification != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
 				continue // for they are
 			}
 			v.find(i, finding)
@@ -263,15 +263,15 @@ func (v *verifier) blocks() error {
 	return nil
 }
 
-// unseal decrypts v.encrypted, and keeps nothing.
-func (v *verifier) unseal() error {
+// decrypt decrypts v.encrypted, and keeps nothing.
+func (v *verifier) decrypt() error {
 	var buf []byte
 	for _, t := range v.encrypted {
 		for off := uint64(0); off < t.desc().Stored; {
 			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
 			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file().readContent(v.ctx, buf, t.desc().Offset+off) }))
-			if wrong, ok := errors.AsType[*unsealed.Error](err); ok {
+			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 				v.findIn(t, *wrong.FormatError)
 				break
 			}

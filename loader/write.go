@@ -23,7 +23,7 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 }
 
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w. It decrypts what is
-// encrypted: Unsealed tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
+// encrypted: Decrypted tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	return write(t, w, t.desc().Stored, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
 		if blocks, ok := s.lz4(); ok {

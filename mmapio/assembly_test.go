@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 // callers are the packages that a fault below one of their functions in assembly would end the

@@ -3,7 +3,7 @@ package quantize
 import (
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
 
 func TestNoBoundsChecks(t *testing.T) { kerneltest.NoBoundsChecks(t, "kquants.go") }

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/tensormap/tensormap/internal/block"
-	"github.com/tensormap/tensormap/internal/kerneltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -3,7 +3,7 @@ package quantize
 import (
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
 
 // FuzzEncode quantizes any floats with every implementation.

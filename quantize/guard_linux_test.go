@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/tensormap/tensormap/internal/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
 
 // TestEncoderBounds puts source and destination of every encoder directly after and directly

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/internal/kerneltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/block"
-	"github.com/tensormap/tensormap/internal/kerneltest"
 	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote"
 )

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )

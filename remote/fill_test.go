@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
-	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/remote"
 )
 

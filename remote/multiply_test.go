@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/modeltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )
@@ -92,7 +92,7 @@ func TestMultiply(t *testing.T) {
 	if err := os.WriteFile(plain, matrices(t), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	key := sealed.Key(bytes.Repeat([]byte{7}, 32))
+	key := encrypted.Key(bytes.Repeat([]byte{7}, 32))
 	withKey := &loader.Options{Key: func(context.Context, string) (loader.Secret, error) { return key, nil }}
 	write := func(name string, opts *convert.Options) string {
 		t.Helper()
@@ -110,8 +110,8 @@ func TestMultiply(t *testing.T) {
 	}{
 		{plain, nil},
 		{write("compressed.apr", &convert.Options{Compress: convert.Fast}), nil},
-		{write("encrypted.apr", &convert.Options{Sealer: &apr2.Sealer{Secret: key}}), withKey},
-		{write("both.apr", &convert.Options{Compress: convert.Fast, Sealer: &apr2.Sealer{Secret: key}}), withKey},
+		{write("encrypted.apr", &convert.Options{Encrypter: &apr2.Encrypter{Secret: key}}), withKey},
+		{write("both.apr", &convert.Options{Compress: convert.Fast, Encrypter: &apr2.Encrypter{Secret: key}}), withKey},
 	} {
 		t.Run(filepath.Base(kind.path), func(t *testing.T) {
 			local, err := loader.Open(kind.path, kind.opts)

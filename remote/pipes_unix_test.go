@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 

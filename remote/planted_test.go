@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote"
 	"github.com/tensormap/tensormap/remote/internal/rooted"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"

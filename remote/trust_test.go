@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"

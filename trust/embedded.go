@@ -8,7 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 )
 
 // Embedded trusts APR2 files and manifests that carry the signature of one Ed25519 key. It gives a
@@ -28,7 +28,7 @@ func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
 
 // Digests verifies the head of a file, or a whole manifest, and returns the digests of what follows.
 func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
-	switch f, err := sealed.FormatOf(in); {
+	switch f, err := encrypted.FormatOf(in); {
 	case err != nil:
 		return nil, err
 	case f == layout.APR2:
@@ -40,7 +40,7 @@ func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
 }
 
 func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
-	h, err := apr2.ReadSealedHead(in, apr2.Signed, nil)
+	h, err := apr2.ReadEncryptedHead(in, apr2.Signed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsigned, err)
 	}
@@ -56,7 +56,7 @@ func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
 }
 
 func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
-	b, keys, err := sealed.ReadManifest(in, nil)
+	b, keys, err := encrypted.ReadManifest(in, nil)
 	s, size := keys.Signature, in.Size()
 	switch {
 	case err != nil:

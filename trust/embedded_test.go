@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/modeltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -418,7 +418,7 @@ func TestHeadReadOnce(t *testing.T) {
 	}
 	defer f.Close()
 	w, err := apr2.NewWriter(f, slices.Values([]layout.Tensor{{Name: []byte("a"), DType: layout.I8, Shape: []int{4}}}), &apr2.Options{
-		Signer: signer, Sealer: sealer(),
+		Signer: signer, Encrypter: encrypter(),
 		Metadata: layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "a", Value: json.Number("0.25")}}}}}},
 	})
 	if err == nil {

@@ -18,28 +18,30 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/modeltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
 )
 
 // testKey is the key of testdata/trust/encrypted.apr, and of files made here.
-var testKey = func() sealed.Key {
-	k := make(sealed.Key, sealed.KeySize)
+var testKey = func() encrypted.Key {
+	k := make(encrypted.Key, encrypted.KeySize)
 	for i := range k {
 		k[i] = byte(i)
 	}
 	return k
 }()
 
-func opens(s sealed.Secret) *loader.Options { return &loader.Options{Key: trust.Always(s)} }
+func opens(s encrypted.Secret) *loader.Options { return &loader.Options{Key: trust.Always(s)} }
 
-// sealer seals small blocks, so that small tensors have several.
-func sealer() *apr2.Sealer { return &apr2.Sealer{Secret: testKey, BlockSize: sealed.MinBlock} }
+// encrypter encrypts small blocks, so that small tensors have several.
+func encrypter() *apr2.Encrypter {
+	return &apr2.Encrypter{Secret: testKey, BlockSize: encrypted.MinBlock}
+}
 
 // counted is a model of float32 tensors with so many rows of 64 values.
 func counted(t testing.TB, rows ...int) *loader.Model {
@@ -56,14 +58,14 @@ func counted(t testing.TB, rows ...int) *loader.Model {
 	return modeltest.Opened(t, m, err)
 }
 
-// encrypted writes a model of counted encrypted.
-func encrypted(t testing.TB, opts *convert.Options, rows ...int) []byte {
+// encryptedModel writes a model of counted, encrypted.
+func encryptedModel(t testing.TB, opts *convert.Options, rows ...int) []byte {
 	t.Helper()
 	return write(t, counted(t, rows...), opts)[0]
 }
 
 // fixtureSecret returns the key of the encrypted fixtures.
-func fixtureSecret(t *testing.T) sealed.Key {
+func fixtureSecret(t *testing.T) encrypted.Key {
 	t.Helper()
 	text, err := os.ReadFile("../testdata/trust/encrypted.key")
 	if err != nil {
@@ -185,8 +187,8 @@ func TestEncryptedOfPython(t *testing.T) {
 	}
 	wrong := map[string]struct {
 		file   string
-		secret sealed.Secret
-	}{"another key": {"encrypted.apr", make(sealed.Key, 32)}, "a short key": {"encrypted.apr", sealed.Key("short")}, "a passphrase for a key": {"encrypted.apr", passphrase},
+		secret encrypted.Secret
+	}{"another key": {"encrypted.apr", make(encrypted.Key, 32)}, "a short key": {"encrypted.apr", encrypted.Key("short")}, "a passphrase for a key": {"encrypted.apr", passphrase},
 		"a key for a passphrase": {"passphrase.apr", secret}, "a key for a plain file": {"signed.apr", secret}, "a key for SafeTensors": {"model/model.safetensors", secret}}
 	for what, w := range wrong {
 		m, err := loader.Open("../testdata/trust/"+w.file, opens(w.secret))
@@ -204,12 +206,12 @@ func TestEncryptedWays(t *testing.T) {
 	source := counted(t, 100, 1, 333, 16)
 	signer, key := newKey(t)
 	for what, o := range map[string]*convert.Options{
-		"plain":             {Sealer: sealer()},
-		"compressed":        {Sealer: sealer(), Compress: convert.Fast},
-		"signed":            {Sealer: sealer(), Signer: signer},
-		"all":               {Sealer: trust.NewSealer(testKey), Signer: signer, Compress: convert.High},
-		"one block":         {Sealer: &apr2.Sealer{Secret: testKey, BlockSize: sealed.MaxBlock, KeyID: "a \"name\""}},
-		"in 32-byte places": {Sealer: sealer(), Align: 32},
+		"plain":             {Encrypter: encrypter()},
+		"compressed":        {Encrypter: encrypter(), Compress: convert.Fast},
+		"signed":            {Encrypter: encrypter(), Signer: signer},
+		"all":               {Encrypter: trust.NewEncrypter(testKey), Signer: signer, Compress: convert.High},
+		"one block":         {Encrypter: &apr2.Encrypter{Secret: testKey, BlockSize: encrypted.MaxBlock, KeyID: "a \"name\""}},
+		"in 32-byte places": {Encrypter: encrypter(), Align: 32},
 	} {
 		b := write(t, source, o)[0]
 		path := modeltest.Write(t, "m.apr", b)
@@ -265,11 +267,11 @@ func TestEncryptedWays(t *testing.T) {
 func TestEncryptedEveryByte(t *testing.T) {
 	signer, key := newKey(t)
 	for _, signed := range []bool{false, true} {
-		o, opts := &convert.Options{Sealer: sealer()}, opens(testKey)
+		o, opts := &convert.Options{Encrypter: encrypter()}, opens(testKey)
 		if signed {
 			o.Signer, opts.Trust = signer, key
 		}
-		b := encrypted(t, o, 17, 1)
+		b := encryptedModel(t, o, 17, 1)
 		good, err := loader.OpenBytes(bytes.Clone(b), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -300,7 +302,7 @@ func TestEncryptedEveryByte(t *testing.T) {
 					if bad := err != nil; bad != (x.Name() == name) && !signed {
 						t.Fatalf("byte %d in %q: %s: %v", i, name, x.Name(), err)
 					}
-					if x.Name() == name && (!errors.Is(err, layout.ErrChecksum) || strings.Count(err.Error(), `tensor "`+name+`"`) != 1 || !signed && !strings.Contains(err.Error(), fmt.Sprintf("block %d of", (at-x.Offset())/(sealed.MinBlock+sealed.TagSize)))) {
+					if x.Name() == name && (!errors.Is(err, layout.ErrChecksum) || strings.Count(err.Error(), `tensor "`+name+`"`) != 1 || !signed && !strings.Contains(err.Error(), fmt.Sprintf("block %d of", (at-x.Offset())/(encrypted.MinBlock+encrypted.TagSize)))) {
 						t.Fatalf("byte %d: %v", i, err)
 					}
 				}
@@ -317,7 +319,7 @@ func TestEncryptedEveryByte(t *testing.T) {
 
 // TestEncryptedRandom flips bits at random places of a large file: the block is wrong, and no other.
 func TestEncryptedRandom(t *testing.T) {
-	b := encrypted(t, &convert.Options{Sealer: sealer()}, 1<<14, 1<<14)
+	b := encryptedModel(t, &convert.Options{Encrypter: encrypter()}, 1<<14, 1<<14)
 	times := 10000
 	if testmode.Brief() {
 		times = 50
@@ -328,7 +330,7 @@ func TestEncryptedRandom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer good.Close()
-	const block = sealed.MinBlock
+	const block = encrypted.MinBlock
 	for range times {
 		name := []string{"a", "b"}[random.IntN(2)]
 		x, err := good.Tensor(name)
@@ -345,8 +347,8 @@ func TestEncryptedRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		number := place / (block + sealed.TagSize)
-		if _, err := y.ReadAt(make([]byte, 1), int64(number*block)); !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), fmt.Sprintf(`tensor %q: apr2: offset %d: encryption: block %d of`, name, x.Offset()+number*(block+sealed.TagSize), number)) {
+		number := place / (block + encrypted.TagSize)
+		if _, err := y.ReadAt(make([]byte, 1), int64(number*block)); !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), fmt.Sprintf(`tensor %q: apr2: offset %d: encryption: block %d of`, name, x.Offset()+number*(block+encrypted.TagSize), number)) {
 			t.Fatalf("byte %d: %v", place, err)
 		}
 		if other := (number + 1) % (x.RawBytes() / block); true {
@@ -361,8 +363,8 @@ func TestEncryptedRandom(t *testing.T) {
 
 // TestEncryptedTampered has encrypted files changed with intent.
 func TestEncryptedTampered(t *testing.T) {
-	good := encrypted(t, &convert.Options{Sealer: sealer()}, 100, 100)
-	again := encrypted(t, &convert.Options{Sealer: sealer()}, 100, 100) // the same under another salt
+	good := encryptedModel(t, &convert.Options{Encrypter: encrypter()}, 100, 100)
+	again := encryptedModel(t, &convert.Options{Encrypter: encrypter()}, 100, 100) // the same under another salt
 	le := binary.LittleEndian
 	data := le.Uint32(good[28:])
 	m, err := loader.OpenBytes(bytes.Clone(good), nil)
@@ -372,7 +374,7 @@ func TestEncryptedTampered(t *testing.T) {
 	defer m.Close()
 	x, _ := m.Tensor("a")
 	y, _ := m.Tensor("b")
-	a, b, each := x.Offset(), y.Offset(), uint64(sealed.MinBlock+sealed.TagSize)
+	a, b, each := x.Offset(), y.Offset(), uint64(encrypted.MinBlock+encrypted.TagSize)
 	change := func(f func(b []byte)) []byte {
 		b := bytes.Clone(good)
 		f(b)
@@ -423,7 +425,7 @@ func TestEncryptedTampered(t *testing.T) {
 		t.Error(err)
 	}
 	// Without a key, too, flag and metadata must agree.
-	for field, file := range map[string][]byte{"offset: tensor": bytes.Clone(good), "encryption: ": encrypted(t, &convert.Options{Sealer: sealer()})} {
+	for field, file := range map[string][]byte{"offset: tensor": bytes.Clone(good), "encryption: ": encryptedModel(t, &convert.Options{Encrypter: encrypter()})} {
 		le.PutUint32(file[8:], le.Uint32(file[8:])&^16)
 		if m, err := loader.OpenBytes(file, nil); !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("flag cleared: %v", err)
@@ -440,12 +442,12 @@ func TestEncryptedShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weak := &apr2.Sealer{Secret: phrase, Argon2: &sealed.Argon2{Time: 1, MemoryKiB: 64, Threads: 1}}
+	weak := &apr2.Encrypter{Secret: phrase, Argon2: &encrypted.Argon2{Time: 1, MemoryKiB: 64, Threads: 1}}
 	source := counted(t, 200, 200)
 	var dirs [3]string
-	for i, s := range []*apr2.Sealer{weak, weak, nil} {
+	for i, s := range []*apr2.Encrypter{weak, weak, nil} {
 		dirs[i] = t.TempDir()
-		for j, b := range write(t, source, &convert.Options{Sealer: s, ShardBytes: 60000}) {
+		for j, b := range write(t, source, &convert.Options{Encrypter: s, ShardBytes: 60000}) {
 			name := fmt.Sprintf("m-%05d-of-00002.apr", j)
 			if j == 0 {
 				name = "m.apr"
@@ -535,7 +537,7 @@ func (c *counter) ReadAt(p []byte, off int64) (int, error) {
 
 // TestEncryptedFromAfar counts requests: a row is one, of one block, and so are neighbours that are warmed.
 func TestEncryptedFromAfar(t *testing.T) {
-	b := encrypted(t, &convert.Options{Sealer: trust.NewSealer(testKey)}, 5000, 10, 1000, 3)
+	b := encryptedModel(t, &convert.Options{Encrypter: trust.NewEncrypter(testKey)}, 5000, 10, 1000, 3)
 	r := &counter{ReaderAt: bytes.NewReader(b)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(b)), opens(testKey))
 	if err != nil {
@@ -551,11 +553,11 @@ func TestEncryptedFromAfar(t *testing.T) {
 		}
 		return r.reads.Load() - n, r.bytes.Load() - k
 	}
-	if n, k := used(func() error { return x.DequantizeRows(row, 4000, 1) }); n != 1 || k != sealed.DefaultBlock+sealed.TagSize {
+	if n, k := used(func() error { return x.DequantizeRows(row, 4000, 1) }); n != 1 || k != encrypted.DefaultBlock+encrypted.TagSize {
 		t.Errorf("a row: %d reads of %d bytes", n, k)
 	}
 	rows := make([]float32, 64*1000)
-	if n, k := used(func() error { return x.DequantizeRows(rows, 1000, 1000) }); n != 1 || k > 6*(sealed.DefaultBlock+sealed.TagSize) {
+	if n, k := used(func() error { return x.DequantizeRows(rows, 1000, 1000) }); n != 1 || k > 6*(encrypted.DefaultBlock+encrypted.TagSize) {
 		t.Errorf("rows of five blocks: %d reads of %d bytes", n, k)
 	}
 	if n, k := used(func() error { _, err := m.WarmAll(t.Context(), nil); return err }); n != 1 || k > int64(len(b)) {
@@ -584,7 +586,7 @@ func TestEncryptedFromAfar(t *testing.T) {
 
 // TestEncryptedOnce has many goroutines ask for one cold tensor: it is decrypted once for the cache.
 func TestEncryptedOnce(t *testing.T) {
-	b := encrypted(t, &convert.Options{Sealer: sealer()}, 1000, 5)
+	b := encryptedModel(t, &convert.Options{Encrypter: encrypter()}, 1000, 5)
 	m, err := loader.OpenBytes(b, opens(testKey))
 	if err != nil {
 		t.Fatal(err)
@@ -638,7 +640,7 @@ func TestEncryptedMatVec(t *testing.T) {
 		if err := p.MatVec(t.Context(), want, vector); err != nil {
 			t.Fatal(err)
 		}
-		o.Sealer = sealer()
+		o.Encrypter = encrypter()
 		m, err := loader.OpenBytes(write(t, source, o)[0], opens(testKey))
 		if err != nil {
 			t.Fatal(err)
@@ -681,12 +683,12 @@ func TestSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := p.Key(t.Context(), &sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1})
+		k, err := p.Key(t.Context(), &encrypted.Argon2{Time: 1, MemoryKiB: 8, Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Wipe()
-		if _, err := p.Key(t.Context(), &sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}); !errors.Is(err, layout.ErrKey) {
+		if _, err := p.Key(t.Context(), &encrypted.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}); !errors.Is(err, layout.ErrKey) {
 			t.Errorf("wiped: %v", err)
 		}
 		return k
@@ -698,7 +700,7 @@ func TestSecrets(t *testing.T) {
 		t.Error(err)
 	}
 	t.Setenv(trust.KeyVariable, digits)
-	if s, from, err := trust.EnvironmentSecret(); err != nil || from != trust.KeyVariable || !bytes.Equal(s.(sealed.Key), testKey) {
+	if s, from, err := trust.EnvironmentSecret(); err != nil || from != trust.KeyVariable || !bytes.Equal(s.(encrypted.Key), testKey) {
 		t.Error(s, from, err)
 	}
 	t.Setenv(trust.PassphraseVariable, "x")

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"golang.org/x/crypto/argon2"
 )
 
@@ -19,7 +19,7 @@ import (
 type Passphrase struct {
 	mu      sync.Mutex
 	text    []byte
-	derived map[sealed.Argon2]*derivation
+	derived map[encrypted.Argon2]*derivation
 	argon2  func(text, salt []byte, time, memoryKiB uint32, threads uint8, size uint32) []byte
 }
 
@@ -40,16 +40,16 @@ func NewPassphrase(text []byte) (*Passphrase, error) {
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%w: an empty passphrase", ErrKey)
 	}
-	return &Passphrase{text: bytes.Clone(text), derived: make(map[sealed.Argon2]*derivation), argon2: argon2.IDKey}, nil
+	return &Passphrase{text: bytes.Clone(text), derived: make(map[encrypted.Argon2]*derivation), argon2: argon2.IDKey}, nil
 }
 
 // Key returns a copy of the derived key. Deriving takes as much memory and time as the parameters say, which the
 // reader of the file has bounded. Others wait only for a derivation of the same parameters, or if four
 // are running in the process. Key returns when ctx ends; a derivation that was begun goes on in the
-// background, and its key serves the next call. Files that were sealed with a key are ErrKey.
-func (p *Passphrase) Key(ctx context.Context, a *sealed.Argon2) ([]byte, error) {
+// background, and its key serves the next call. Files that were encrypted with a key are ErrKey.
+func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, error) {
 	if a == nil {
-		return nil, fmt.Errorf("%w: the files were sealed with a key, not with a passphrase", ErrKey)
+		return nil, fmt.Errorf("%w: the files were encrypted with a key, not with a passphrase", ErrKey)
 	}
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (p *Passphrase) Key(ctx context.Context, a *sealed.Argon2) ([]byte, error) 
 }
 
 // derivation returns the derivation for the parameters. It begins one as soon as there is room for it.
-func (p *Passphrase) derivation(ctx context.Context, a sealed.Argon2) (*derivation, error) {
+func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
 	p.mu.Lock()
 	d, err := p.known(a)
 	p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *Passphrase) derivation(ctx context.Context, a sealed.Argon2) (*derivati
 }
 
 // known returns the derivation for the parameters, if one was begun. The caller holds p.mu.
-func (p *Passphrase) known(a sealed.Argon2) (*derivation, error) {
+func (p *Passphrase) known(a encrypted.Argon2) (*derivation, error) {
 	if p.text == nil {
 		return nil, fmt.Errorf("%w: the passphrase was wiped", ErrKey)
 	}
@@ -113,8 +113,8 @@ func (p *Passphrase) known(a sealed.Argon2) (*derivation, error) {
 }
 
 // derive makes the key of d, unless the passphrase is wiped before it is there.
-func (p *Passphrase) derive(d *derivation, a sealed.Argon2, text []byte) {
-	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, sealed.KeySize)
+func (p *Passphrase) derive(d *derivation, a encrypted.Argon2, text []byte) {
+	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
 	clear(text)
 	p.mu.Lock()
 	if p.derived[a] == d {
@@ -142,13 +142,13 @@ func (p *Passphrase) Wipe() {
 
 // ParseKey reads a key: 32 bytes, or 64 hexadecimal digits and at most one line end. Errors repeat nothing
 // of it.
-func ParseKey(text []byte) (sealed.Key, error) {
-	if len(text) == sealed.KeySize {
+func ParseKey(text []byte) (encrypted.Key, error) {
+	if len(text) == encrypted.KeySize {
 		return bytes.Clone(text), nil
 	}
-	key := make([]byte, sealed.KeySize)
+	key := make([]byte, encrypted.KeySize)
 	line := withoutLineEnd(text)
-	if len(line) != 2*sealed.KeySize {
+	if len(line) != 2*encrypted.KeySize {
 		return nil, fmt.Errorf("%w: neither 32 bytes nor 64 hexadecimal digits", ErrKey)
 	}
 	if _, err := hex.Decode(key, line); err != nil {
@@ -166,7 +166,7 @@ func withoutLineEnd(text []byte) []byte {
 }
 
 // ReadKey reads a key file. The errors are those of ReadSecret and ParseKey.
-func ReadKey(path string) (sealed.Key, error) {
+func ReadKey(path string) (encrypted.Key, error) {
 	return parsed(path, ParseKey, true)
 }
 
@@ -184,7 +184,7 @@ const (
 
 // EnvironmentSecret returns the secret that one of the variables holds, and which; nil if both are unset or
 // empty. Both at once are ErrKey.
-func EnvironmentSecret() (secret sealed.Secret, name string, err error) {
+func EnvironmentSecret() (secret encrypted.Secret, name string, err error) {
 	key, passphrase := os.Getenv(KeyVariable), os.Getenv(PassphraseVariable)
 	switch {
 	case key != "" && passphrase != "":
@@ -192,7 +192,7 @@ func EnvironmentSecret() (secret sealed.Secret, name string, err error) {
 	case key != "":
 		b := []byte(key)
 		defer clear(b)
-		if len(b) != 2*sealed.KeySize { // 32 bytes are no hexadecimal key
+		if len(b) != 2*encrypted.KeySize { // 32 bytes are no hexadecimal key
 			b = nil
 		}
 		k, err := ParseKey(b)
@@ -208,16 +208,16 @@ func EnvironmentSecret() (secret sealed.Secret, name string, err error) {
 }
 
 // Always returns a loader's Options.Key that knows one secret.
-func Always(s sealed.Secret) func(context.Context, string) (sealed.Secret, error) {
-	return func(context.Context, string) (sealed.Secret, error) { return s, nil }
+func Always(s encrypted.Secret) func(context.Context, string) (encrypted.Secret, error) {
+	return func(context.Context, string) (encrypted.Secret, error) { return s, nil }
 }
 
-// NewSealer returns the sealer of APR2 files that a secret makes: a key, or a passphrase with the parameters of
-// [sealed.NewArgon2]. The files of one model are written with one sealer.
-func NewSealer(s sealed.Secret) *apr2.Sealer {
-	sealer := &apr2.Sealer{Secret: s}
+// NewEncrypter returns the encrypter of APR2 files that a secret makes: a key, or a passphrase with the parameters of
+// [encrypted.NewArgon2]. The files of one model are written with one encrypter.
+func NewEncrypter(s encrypted.Secret) *apr2.Encrypter {
+	encrypter := &apr2.Encrypter{Secret: s}
 	if _, ok := s.(*Passphrase); ok {
-		sealer.Argon2 = sealed.NewArgon2()
+		encrypter.Argon2 = encrypted.NewArgon2()
 	}
-	return sealer
+	return encrypter
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -33,8 +33,8 @@ func slowPassphrase(t *testing.T, text string, release chan struct{}, count *ato
 }
 
 // parametersOf returns cheap parameters with a salt.
-func parametersOf(salt ...byte) *sealed.Argon2 {
-	a := &sealed.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}
+func parametersOf(salt ...byte) *encrypted.Argon2 {
+	a := &encrypted.Argon2{Time: 1, MemoryKiB: 8, Threads: 1}
 	copy(a.Salt[:], salt)
 	return a
 }
@@ -52,7 +52,7 @@ func TestPassphraseContext(t *testing.T) {
 			key []byte
 			err error
 		}
-		key := func(ctx context.Context, p *Passphrase, a *sealed.Argon2) chan answer {
+		key := func(ctx context.Context, p *Passphrase, a *encrypted.Argon2) chan answer {
 			c := make(chan answer, 1)
 			go func() {
 				k, err := p.Key(ctx, a)
@@ -96,7 +96,7 @@ func TestPassphraseContext(t *testing.T) {
 			t.Errorf("a wiped passphrase: %x, %v", a.key, a.err)
 		}
 		for _, c := range []chan answer{same, sixth} {
-			if a := <-c; a.err != nil || len(a.key) != sealed.KeySize {
+			if a := <-c; a.err != nil || len(a.key) != encrypted.KeySize {
 				t.Error(a.err)
 			}
 		}
@@ -154,11 +154,11 @@ func TestPassphraseMany(t *testing.T) {
 	if len(p.derived) > mostDerived || count.Load() != 2*mostDerived {
 		t.Errorf("%d keys kept, %d derived", len(p.derived), count.Load())
 	}
-	for _, a := range []sealed.Argon2{{}, {Time: 17, MemoryKiB: 8, Threads: 1}, {Time: 1, MemoryKiB: 8, Threads: 2}, {Time: 1, MemoryKiB: 8}} {
+	for _, a := range []encrypted.Argon2{{}, {Time: 17, MemoryKiB: 8, Threads: 1}, {Time: 1, MemoryKiB: 8, Threads: 2}, {Time: 1, MemoryKiB: 8}} {
 		if _, err := p.Key(t.Context(), &a); !errors.Is(err, layout.ErrLimit) {
 			t.Errorf("%+v: %v", a, err)
 		}
-		if _, err := sealed.NewEncryption(sealed.DefaultBlock, &a, ""); !errors.Is(err, layout.ErrLimit) {
+		if _, err := encrypted.NewEncryption(encrypted.DefaultBlock, &a, ""); !errors.Is(err, layout.ErrLimit) {
 			t.Errorf("a file is made with %+v: %v", a, err)
 		}
 	}

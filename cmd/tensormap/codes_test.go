@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // scaledF8 is a checkpoint as FP8 models are published: codes, and a scale for each block of them.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // inspected is what inspect --json says of a file, without what a copy may change.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 func TestDryRun(t *testing.T) {

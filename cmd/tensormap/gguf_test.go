@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // TestConvertGGUF goes from GGUF to shards, to one file, to other types, with keys from the command line.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // TestInspectLongSummary has a GGUF file state names of which neither lines nor length are meant

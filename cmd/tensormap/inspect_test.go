@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // smallJSON is the contract: every byte of it.

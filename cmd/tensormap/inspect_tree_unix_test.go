@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 // cpuTime is what the process has used so far: other work on the machine is not in it.

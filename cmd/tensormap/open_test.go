@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // site is a server of testdata that counts, and lets in who has the key.

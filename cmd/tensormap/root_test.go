@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	"github.com/tensormap/tensormap/internal/modeltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 func TestWrongUsage(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
 	"golang.org/x/term"
@@ -29,8 +29,8 @@ type unlocking struct {
 	either bool
 
 	passphraseFlag string
-	secret         sealed.Secret // once it was read
-	from           string        // the file or variable that it was read from
+	secret         encrypted.Secret // once it was read
+	from           string           // the file or variable that it was read from
 }
 
 // addTo declares the flags. Verbs that write call the passphrase of what they read by another name.
@@ -60,7 +60,7 @@ func (u *unlocking) read() (err error) {
 }
 
 // readSecret reads the secret of a key file, or else of a passphrase file.
-func readSecret(key, passphrase string) (s sealed.Secret, from string, err error) {
+func readSecret(key, passphrase string) (s encrypted.Secret, from string, err error) {
 	if key != "" {
 		s, err = trust.ReadKey(key)
 		return s, key, err
@@ -98,7 +98,7 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 }
 
 // ask asks for the passphrase of a model, without an echo. It is an error if a key is wanted, or nobody can be asked.
-func (u *unlocking) ask(stderr io.Writer, path string, e *sealed.Encryption) (sealed.Secret, error) {
+func (u *unlocking) ask(stderr io.Writer, path string, e *encrypted.Encryption) (encrypted.Secret, error) {
 	if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
 		return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", path, loader.ErrKey, u.passphraseFlag)
 	}
@@ -113,7 +113,7 @@ func (u *unlocking) ask(stderr io.Writer, path string, e *sealed.Encryption) (se
 }
 
 // encryptionOf returns how m is encrypted, or nil.
-func encryptionOf(m *loader.Model) *sealed.Encryption {
+func encryptionOf(m *loader.Model) *encrypted.Encryption {
 	for _, f := range m.Files() {
 		switch l := f.Layout.(type) {
 		case *apr2.File:
@@ -125,16 +125,16 @@ func encryptionOf(m *loader.Model) *sealed.Encryption {
 	return nil
 }
 
-// sealing is the flags that say with what a new model is encrypted.
-type sealing struct{ keyFile, passphraseFile string }
+// encrypting is the flags that say with what a new model is encrypted.
+type encrypting struct{ keyFile, passphraseFile string }
 
-func (v *sealing) addTo(cmd *cobra.Command) {
+func (v *encrypting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.keyFile, "encrypt", "", "encrypt an APR2 file with the key in `KEYFILE`")
 	cmd.Flags().StringVar(&v.passphraseFile, "passphrase-file", "", "encrypt an APR2 file with the passphrase in `FILE`")
 }
 
 // apply makes the new files encrypted, if that is asked for.
-func (v *sealing) apply(o *convert.Options) error {
+func (v *encrypting) apply(o *convert.Options) error {
 	switch {
 	case v.keyFile == "" && v.passphraseFile == "":
 		return nil
@@ -147,6 +147,6 @@ func (v *sealing) apply(o *convert.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Sealer = trust.NewSealer(secret)
+	o.Encrypter = trust.NewEncrypter(secret)
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // secretFiles writes a key and a passphrase, and returns their paths.
@@ -27,12 +27,12 @@ func TestEncrypt(t *testing.T) {
 	key, phrase := secretFiles(t)
 	in, dir := modeltest.Small(t), t.TempDir()
 	hash := done(t, "hash", "--stored", in)
-	for name, tc := range map[string]struct{ seal, open []string }{
+	for name, tc := range map[string]struct{ encrypt, open []string }{
 		"key":    {[]string{"--encrypt", key}, []string{"--decrypt", key}},
 		"phrase": {[]string{"--passphrase-file", phrase}, []string{"--passphrase-file", phrase}},
 	} {
 		out := filepath.Join(dir, name+".apr")
-		done(t, append([]string{"convert", in, out}, tc.seal...)...)
+		done(t, append([]string{"convert", in, out}, tc.encrypt...)...)
 		if got := done(t, append([]string{"hash", "--stored", out}, tc.open...)...); got != hash {
 			t.Errorf("%s: %s, want %s", name, got, hash)
 		}
@@ -56,16 +56,16 @@ func TestEncrypt(t *testing.T) {
 			t.Errorf("%s\n%s", text, json)
 		}
 	}
-	sealed := filepath.Join(dir, "key.apr")
+	encrypted := filepath.Join(dir, "key.apr")
 	t.Setenv("TENSORMAP_DECRYPT", strings.Repeat("a5", 32))
-	if got := done(t, "hash", "--stored", sealed); got != hash {
+	if got := done(t, "hash", "--stored", encrypted); got != hash {
 		t.Errorf("by the environment: %s", got)
 	}
 	tensormap("stats", in).failsWith(t, in, "not encrypted")
 	t.Setenv("TENSORMAP_DECRYPT", strings.Repeat("5a", 32))
-	tensormap("stats", sealed).failsWith(t, sealed, "another key")
+	tensormap("stats", encrypted).failsWith(t, encrypted, "another key")
 	t.Setenv("TENSORMAP_DECRYPT", "hunter2")
-	if r := tensormap("stats", sealed); r.status != exitFailed || strings.Contains(r.stderr, "hunter2") {
+	if r := tensormap("stats", encrypted); r.status != exitFailed || strings.Contains(r.stderr, "hunter2") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/test/hubtest"
 )
 
 // TestSignAndVerify makes keys, signs a model and verifies it, changed too.

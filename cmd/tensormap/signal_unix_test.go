@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 func fifo(t *testing.T) string {

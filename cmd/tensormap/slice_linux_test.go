@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // onTerminal is what a run shows on a terminal of 80 columns.

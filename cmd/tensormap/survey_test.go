@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 const surveyA, surveyB = "../../loader/survey/testdata/a.safetensors", "../../loader/survey/testdata/b.safetensors"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"golang.org/x/sys/unix"
 )
 

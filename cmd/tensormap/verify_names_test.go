@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // TestVerifyHostileNames has a BW2L file call a section what clears a terminal and forges a line

@@ -25,12 +25,12 @@ import (
 // writing is the verbs that write a model anew: convert, upgrade, split and merge.
 type writing struct {
 	opener
-	format formatFlag
-	shards byteSize
-	jobs   jobs
-	sign   string // a private key
-	seal   sealing
-	doing  string // shown with the progress
+	format  formatFlag
+	shards  byteSize
+	jobs    jobs
+	sign    string // a private key
+	encrypt encrypting
+	doing   string // shown with the progress
 
 	dryRun, json bool
 }
@@ -38,7 +38,7 @@ type writing struct {
 // write plans and writes the model in as out, and reports what it did. prepare, called with the
 // open model, completes the options or refuses.
 func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
-	if err := cmp.Or(v.setSigner(o), v.seal.apply(o)); err != nil {
+	if err := cmp.Or(v.setSigner(o), v.encrypt.apply(o)); err != nil {
 		return err
 	}
 	m, err := v.openToCopy(ctx, in)
@@ -79,7 +79,7 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	if signed(m) && o.Signer == nil {
 		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}
-	if encryptionOf(m) != nil && o.Sealer == nil {
+	if encryptionOf(m) != nil && o.Encrypter == nil {
 		fmt.Fprintf(s.Err, "%s: encryption not carried over\n", terminal.Printable(called(in)))
 	}
 	return nil
@@ -106,7 +106,7 @@ func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) er
 func (v *writing) addTo(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
-	v.seal.addTo(cmd)
+	v.encrypt.addTo(cmd)
 	cmd.Flags().StringVar(&v.sign, "sign", "", "sign an APR2 file with this Ed25519 key, a PEM `FILE`")
 	v.jobs.addTo(cmd)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/block"
 	"github.com/tensormap/tensormap/internal/simd"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/quantize"
 )

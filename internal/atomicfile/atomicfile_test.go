@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 func write(t *testing.T, path, text string) *File {

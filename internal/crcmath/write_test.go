@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
-	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/internal/test/iofault"
 )
 
 // TestSum writes more than is written at a time, in slices of several lengths.

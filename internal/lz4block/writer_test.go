@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 // expanded expands stored blocks, which yield raw bytes, by the reference.

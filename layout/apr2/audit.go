@@ -62,7 +62,7 @@ func (f *File) auditFooter(found *findings.List, in layout.Input) {
 
 func (f *File) auditFlags(found *findings.List) {
 	flags := f.Header.Flags
-	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 })
+	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Decrypted() == layout.LZ4 })
 	if compressed != flags.Has(Compressed) {
 		found.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
 	}

@@ -4,14 +4,14 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 )
 
 // File is a decoded APR2 file. It implements [layout.File] and [layout.Scaler].
 type File struct {
 	Header Header
-	// Encryption is what an ENCRYPTED file says of how it was sealed, else nil. Nothing of it has been verified.
-	Encryption *sealed.Encryption
+	// Encryption is what an ENCRYPTED file says of how it was encrypted, else nil. Nothing of it has been verified.
+	Encryption *encrypted.Encryption
 
 	index *layout.Index
 	lim   layout.Limits
@@ -104,7 +104,7 @@ type decoder struct {
 	rest    []byte // what is left of the index
 	at      uint64 // where rest starts in the file
 
-	encryption *sealed.Encryption // or nil
+	encryption *encrypted.Encryption // or nil
 }
 
 // open reads the head of the index, and tells the builder everything but the tensors.
@@ -204,8 +204,8 @@ func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
 	content := t.Stored
 	if d.encryption != nil {
 		var ok bool
-		if content, ok = sealed.ContentBytes(t.Stored, d.encryption.BlockSize); !ok {
-			return errorf(d.at, "size", layout.ErrInvalid, "tensor %s: %d bytes are no sealed blocks of %d: the last would be empty",
+		if content, ok = encrypted.ContentBytes(t.Stored, d.encryption.BlockSize); !ok {
+			return errorf(d.at, "size", layout.ErrInvalid, "tensor %s: %d bytes are no encrypted blocks of %d: the last would be empty",
 				layout.Quote(t.Name), t.Stored, d.encryption.BlockSize)
 		}
 		t.Encoding, t.Raw = layout.Encrypted, content

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
-	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
@@ -27,8 +27,8 @@ type Options struct {
 	// Signer, if set, signs the file. It must then be an io.ReaderAt and an io.WriterAt too: the
 	// signature shows only once all is written.
 	Signer *Signer
-	// Sealer, if set, encrypts the tensors. The file must then be as for a Signer.
-	Sealer *Sealer
+	// Encrypter, if set, encrypts the tensors. The file must then be as for a Signer.
+	Encrypter *Encrypter
 }
 
 // Writer writes an APR2 file from front to back. It holds the index and, if tensors
@@ -47,7 +47,7 @@ type Writer struct {
 	headLast Rewriter
 	blocks   []uint64 // with headLast: how many bytes the blocks of each tensor take, 0 if it is written raw
 	signer   *Signer  // or nil
-	seal     *seal    // or nil
+	encrypt  *encrypt // or nil
 	crc32    uint32   // in the footer, once it is written
 }
 
@@ -96,24 +96,24 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	}
 	own := *opts
 	opts = &own
-	var seals *seal
-	if opts.Sealer != nil {
-		e, c, err := opts.Sealer.begin(opts.Sealer.block())
+	var encrypts *encrypt
+	if opts.Encrypter != nil {
+		e, c, err := opts.Encrypter.begin(opts.Encrypter.block())
 		if err != nil {
 			return nil, err
 		}
 		opts.Metadata = slices.Clone(opts.Metadata)
 		opts.Metadata.Set(encryptionKey, e.Metadata())
-		seals = &seal{cipher: c, block: e.BlockSize}
+		encrypts = &encrypt{cipher: c, block: e.BlockSize}
 	}
 	if opts.Signer != nil {
-		md, err := opts.Signer.placeholder(opts.Metadata, tensors, seals)
+		md, err := opts.Signer.placeholder(opts.Metadata, tensors, encrypts)
 		if err != nil {
 			return nil, err
 		}
 		opts.Metadata = md
 	}
-	p, err := newPlan(tensors, opts, seals)
+	p, err := newPlan(tensors, opts, encrypts)
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +128,14 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		Format: layout.APR2, Size: p.size, Align: p.align, Count: int(p.tensors), Tensors: p.all(tensors),
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
 	}
-	if seals != nil {
-		planned.Filter = seals.sealed
+	if encrypts != nil {
+		planned.Filter = encrypts.encrypted
 	}
 	f := tensorwriter.New(dst, planned)
 	if err := f.Head(func(w *bufio.Writer) error { return p.writeHead(w, tensors) }); err != nil {
 		return nil, err
 	}
-	written := &Writer{tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, described: tensors, headLast: last, signer: opts.Signer, seal: seals}
+	written := &Writer{tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, described: tensors, headLast: last, signer: opts.Signer, encrypt: encrypts}
 	if last != nil {
 		if _, err := last.WriteAt([]byte(magic[:1]), 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
@@ -176,13 +176,13 @@ var ErrRollback = errors.New("rolled back")
 //
 // If write returns ErrRollback, so does WriteBlocksFunc: the file is as it was, and the next
 // call writes the same tensor. For an encrypted file write is called twice, and must write the same: what is
-// sealed cannot be rolled back, since no block is sealed with two contents.
+// encrypted cannot be rolled back, since no block is encrypted with two contents.
 func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	if w.headLast == nil {
 		return w.file.Failf(w.Written(), "size", layout.ErrInvalid, "the file was begun with all sizes known")
 	}
-	if w.seal != nil {
-		// Bytes that are rolled back would have been sealed as blocks that are sealed again, with other
+	if w.encrypt != nil {
+		// Bytes that are rolled back would have been encrypted as blocks that are encrypted again, with other
 		// content.
 		if err := write(io.Discard); err != nil {
 			if errors.Is(err, ErrRollback) {
@@ -194,12 +194,12 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	mark, sum := w.file.Mark, w.dst.sum
 	t, stored, err := w.file.WriteUnsized(write)
 	content := stored
-	if w.seal != nil && err == nil {
-		content, _ = sealed.ContentBytes(stored, w.seal.block)
+	if w.encrypt != nil && err == nil {
+		content, _ = encrypted.ContentBytes(stored, w.encrypt.block)
 	}
 	switch {
-	case errors.Is(err, ErrRollback) && w.seal != nil:
-		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were sealed")
+	case errors.Is(err, ErrRollback) && w.encrypt != nil:
+		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were encrypted")
 	case errors.Is(err, ErrRollback) && w.file.Err() == nil:
 		if err := cutAt(w.headLast, int64(mark.Written)); err != nil {
 			return w.file.Fail(err)
@@ -238,7 +238,7 @@ func (w *Writer) Close() error {
 	if err := w.file.Pad(size - footerSize); err != nil {
 		return err
 	}
-	if w.signer != nil || w.seal != nil {
+	if w.signer != nil || w.encrypt != nil {
 		if err := w.complete(); err != nil {
 			return w.file.Fail(err)
 		}
@@ -279,7 +279,7 @@ func (w *Writer) known() iter.Seq[layout.Tensor] {
 		i := 0
 		for t := range w.described {
 			if n := w.blocks[i]; n > 0 {
-				if t.Stored, t.Encoding = n, layout.LZ4; w.seal != nil {
+				if t.Stored, t.Encoding = n, layout.LZ4; w.encrypt != nil {
 					t.Encoding = layout.EncryptedLZ4
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/internal/test/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )

@@ -16,14 +16,14 @@ type plan struct {
 	header   Header
 	align    uint64
 	metadata layout.Metadata
-	tensors  uint32 // their number
-	size     uint64 // of the file
-	seal     *seal  // or nil
+	tensors  uint32   // their number
+	size     uint64   // of the file
+	encrypt  *encrypt // or nil
 }
 
 // newPlan lays out the head of the file, and settles the header.
-func newPlan(tensors iter.Seq[layout.Tensor], opts *Options, seal *seal) (*plan, error) {
-	p := &plan{align: defaultAlign, seal: seal}
+func newPlan(tensors iter.Seq[layout.Tensor], opts *Options, encrypt *encrypt) (*plan, error) {
+	p := &plan{align: defaultAlign, encrypt: encrypt}
 	if err := p.options(opts); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (p *plan) options(opts *Options) error {
 	if opts.Signer != nil {
 		p.header.Flags, p.header.Minor = p.header.Flags|Signed, 1
 	}
-	if opts.Sealer != nil {
+	if opts.Encrypter != nil {
 		p.header.Flags, p.header.Minor = p.header.Flags|Encrypted, 1
 	}
 	return p.setMetadata(opts.Metadata)
@@ -201,7 +201,7 @@ func (p *plan) checkMetadata() error {
 			return err
 		}
 	}
-	if _, ok := md.Get(encryptionKey); ok && p.seal == nil && p.header.Minor >= 1 {
+	if _, ok := md.Get(encryptionKey); ok && p.encrypt == nil && p.header.Minor >= 1 {
 		return errorf(headerSize, encryptionKey, layout.ErrInvalid, "such a key, but the file is not encrypted")
 	}
 	const key = "quantization"
@@ -230,24 +230,24 @@ func (p *plan) place(t *layout.Tensor, end, at uint64) (layout.Tensor, error) {
 	if err != nil {
 		return layout.Tensor{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	}
-	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Stored: p.seal.stored(raw), Raw: raw}
+	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Stored: p.encrypt.stored(raw), Raw: raw}
 	switch {
 	case t.Encoding.Encrypted(): // the index of a file that has been written
-		out.Stored, out.Encoding = t.Stored, t.Encoding.Unsealed()
+		out.Stored, out.Encoding = t.Stored, t.Encoding.Decrypted()
 	case compressed(*t):
 		if least := (raw + maxExpansion - 1) / maxExpansion; t.Stored < least {
 			return out, errorf(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
 				layout.Quote(t.Name), raw, maxExpansion, t.Stored)
 		}
-		if out.Stored = p.seal.stored(t.Stored); raw > 0 { // else it is refused as one that is not compressed
+		if out.Stored = p.encrypt.stored(t.Stored); raw > 0 { // else it is refused as one that is not compressed
 			out.Encoding = layout.LZ4
 		}
 	case t.Encoding == layout.LZ4 && raw > 0:
 		return out, errorf(at, "size", layout.ErrUnsupported,
 			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
 	}
-	if p.seal != nil {
-		out.Encoding = out.Encoding.Sealed()
+	if p.encrypt != nil {
+		out.Encoding = out.Encoding.WithEncryption()
 	}
 	out.Offset = alignUp(end, p.align)
 	// No operating system gives a file more bytes than int64 counts.
@@ -257,7 +257,7 @@ func (p *plan) place(t *layout.Tensor, end, at uint64) (layout.Tensor, error) {
 	return out, nil
 }
 
-// AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Sealed blocks
+// AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Encrypted blocks
 // are bound to them.
 func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 	shape := dims(t)
@@ -273,7 +273,7 @@ func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 // appendEntry appends the entry of t, which is in its place. A raw_size and a flag tell that it is compressed.
 func (p *plan) appendEntry(b []byte, t *layout.Tensor) []byte {
 	rawSize, flags := uint64(0), uint32(0)
-	if t.Encoding.Unsealed() == layout.LZ4 {
+	if t.Encoding.Decrypted() == layout.LZ4 {
 		rawSize, flags = t.Raw, compressedTensor
 	}
 	b = AppendIdentity(b, t)
@@ -284,7 +284,7 @@ func (p *plan) appendEntry(b []byte, t *layout.Tensor) []byte {
 }
 
 // compressed reports whether t is stored as blocks. A tensor without elements has none.
-func compressed(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 && t.Stored > 0 }
+func compressed(t layout.Tensor) bool { return t.Encoding.Decrypted() == layout.LZ4 && t.Stored > 0 }
 
 // compressedTensor is the flag of an entry with a raw_size.
 const compressedTensor = 1
@@ -332,10 +332,10 @@ func provisional(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
 // Sizer computes how large a file will be, without its tensors' data and its head. A model is divided
 // among files with it before any is begun. NewSizer makes one.
 type Sizer struct {
-	head  uint64 // header, metadata and index
-	data  uint64 // from data_offset to the end of the last tensor
-	align uint64
-	seal  *seal
+	head    uint64 // header, metadata and index
+	data    uint64 // from data_offset to the end of the last tensor
+	align   uint64
+	encrypt *encrypt
 }
 
 // NewSizer returns the Sizer of a file without tensors. align is that of Options, metadata the number of
@@ -354,10 +354,10 @@ func (s Sizer) WithMetadata(n uint64) Sizer {
 	return s
 }
 
-// Sealed returns s for a file that is encrypted by sealer, or not if that is nil.
-func (s Sizer) Sealed(sealer *Sealer) Sizer {
-	if sealer != nil {
-		s.seal = &seal{block: sealer.block()}
+// Encrypted returns s for a file that is encrypted by encrypter, or not if that is nil.
+func (s Sizer) Encrypted(encrypter *Encrypter) Sizer {
+	if encrypter != nil {
+		s.encrypt = &encrypt{block: encrypter.block()}
 	}
 	return s
 }
@@ -370,7 +370,7 @@ func (s Sizer) With(t *layout.Tensor) Sizer {
 		n, _ = t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
 	}
 	s.head = add(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
-	s.data = add(up(s.data, s.align), s.seal.stored(n))
+	s.data = add(up(s.data, s.align), s.encrypt.stored(n))
 	return s
 }
 

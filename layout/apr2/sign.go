@@ -12,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 )
 
 // Signer signs the files that a Writer writes.
@@ -24,18 +24,18 @@ type Signer struct {
 	ChunkBytes uint64
 }
 
-// SealedHead is everything before the data of a file that is signed or encrypted. Nothing in it has been
+// EncryptedHead is everything before the data of a file that is signed or encrypted. Nothing in it has been
 // verified.
-type SealedHead struct {
+type EncryptedHead struct {
 	Bytes []byte // in memory of their own
 	End   uint64 // of the data
-	sealed.Keys
+	encrypted.Keys
 }
 
-// ReadSealedHead reads the head of a file with the flag Signed or Encrypted. Its sections have to lie as a
+// ReadEncryptedHead reads the head of a file with the flag Signed or Encrypted. Its sections have to lie as a
 // Writer lays them: metadata at 32, the index right after it, fewer than 64 zero bytes, and the data. A nil lim
 // means the defaults.
-func ReadSealedHead(in layout.Input, flag Flags, lim *layout.Limits) (*SealedHead, error) {
+func ReadEncryptedHead(in layout.Input, flag Flags, lim *layout.Limits) (*EncryptedHead, error) {
 	size := in.Size()
 	b, err := layout.Region(in, layout.APR2, 0, "header", 0, headerSize)
 	if err != nil {
@@ -62,7 +62,7 @@ func ReadSealedHead(in layout.Input, flag Flags, lim *layout.Limits) (*SealedHea
 	if len(bytes.Trim(b[end:], "\x00")) > 0 {
 		return nil, errorf(end, "data_offset", layout.ErrInvalid, "padding before the data is not zero")
 	}
-	keys, err := sealed.Parse(b[headerSize:h.IndexOffset], layout.APR2, headerSize, lim)
+	keys, err := encrypted.Parse(b[headerSize:h.IndexOffset], layout.APR2, headerSize, lim)
 	switch {
 	case err != nil:
 		return nil, err
@@ -71,7 +71,7 @@ func ReadSealedHead(in layout.Input, flag Flags, lim *layout.Limits) (*SealedHea
 	case flag == Encrypted && keys.Encryption == nil:
 		return nil, errorf(headerSize, "encryption", layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
 	}
-	return &SealedHead{Bytes: b, End: size - footerSize, Keys: keys}, nil
+	return &EncryptedHead{Bytes: b, End: size - footerSize, Keys: keys}, nil
 }
 
 // ordered checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
@@ -88,8 +88,8 @@ func (h Header) ordered(size, most uint64) error {
 	return nil
 }
 
-// encryption reads how a file with the flag Encrypted was sealed.
-func (h Header) encryption(in layout.Input, lim *layout.Limits) (*sealed.Encryption, error) {
+// encryption reads how a file with the flag Encrypted was encrypted.
+func (h Header) encryption(in layout.Input, lim *layout.Limits) (*encrypted.Encryption, error) {
 	if err := h.ordered(in.Size(), lim.HeaderBytes); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (h Header) encryption(in layout.Input, lim *layout.Limits) (*sealed.Encrypt
 	if err != nil {
 		return nil, err
 	}
-	keys, err := sealed.Parse(b, layout.APR2, headerSize, lim)
+	keys, err := encrypted.Parse(b, layout.APR2, headerSize, lim)
 	if err == nil && keys.Encryption == nil {
 		err = errorf(headerSize, "encryption", layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
 	}
@@ -118,19 +118,19 @@ func (h Header) plain(in layout.Input, lim *layout.Limits) error {
 	if !bytes.Contains(b, []byte(`"`+encryptionKey+`"`)) {
 		return nil
 	}
-	if keys, err := sealed.Parse(b, layout.APR2, off, lim); err == nil && keys.Encryption != nil {
+	if keys, err := encrypted.Parse(b, layout.APR2, off, lim); err == nil && keys.Encryption != nil {
 		return errorf(off, encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
 	}
 	return nil
 }
 
 // Verify reports whether key has signed the head.
-func (h *SealedHead) Verify(key ed25519.PublicKey) bool {
+func (h *EncryptedHead) Verify(key ed25519.PublicKey) bool {
 	return h.Signature.Verify(key, h.Bytes, headerSize)
 }
 
-// Check reports whether c is the cipher of the file, and the head is as it was when the file was sealed.
-func (h *SealedHead) Check(c *sealed.Cipher) bool { return h.Keys.Check(c, h.Bytes, headerSize) }
+// Check reports whether c is the cipher of the file, and the head is as it was when the file was encrypted.
+func (h *EncryptedHead) Check(c *encrypted.Cipher) bool { return h.Keys.Check(c, h.Bytes, headerSize) }
 
 // HeadDigest returns the SHA-256 of everything before a file's data, which manifests of signed shards hold.
 func HeadDigest(in layout.Input) (sum [sha256.Size]byte, err error) {
@@ -148,7 +148,7 @@ func HeadDigest(in layout.Input) (sum [sha256.Size]byte, err error) {
 
 // SignatureBytes returns how much the metadata of a file of at most n bytes grows if it is signed.
 func (s *Signer) SignatureBytes(n uint64) uint64 {
-	md := layout.Metadata{{Key: "signature", Value: sealed.Placeholder(s.Public, n, s.ChunkBytes)}}
+	md := layout.Metadata{{Key: "signature", Value: encrypted.Placeholder(s.Public, n, s.ChunkBytes)}}
 	b, _ := md.MarshalJSON() // it has strings and a number only
 	return uint64(len(b))
 }
@@ -160,17 +160,17 @@ type signable interface {
 }
 
 // placeholder adds room for a signature to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors iter.Seq[layout.Tensor], seal *seal) (layout.Metadata, error) {
+func (s *Signer) placeholder(md layout.Metadata, tensors iter.Seq[layout.Tensor], encrypt *encrypt) (layout.Metadata, error) {
 	n := uint64(0)
 	for t := range tensors {
 		raw, _ := t.DType.Size(dims(&t)) // NewWriter will say what is wrong with it
-		n = add(up(n, defaultAlign), seal.stored(max(raw, t.Stored)))
+		n = add(up(n, defaultAlign), encrypt.stored(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
 		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)
 	}
 	md = append(layout.Metadata{}, md...)
-	md.Set("signature", sealed.Placeholder(s.Public, n, s.ChunkBytes))
+	md.Set("signature", encrypted.Placeholder(s.Public, n, s.ChunkBytes))
 	return md, nil
 }
 
@@ -189,14 +189,14 @@ func (w *Writer) complete() error {
 	data := w.Written() - uint64(h.DataOffset)
 	shift := crcmath.XPow8(data)
 	crc := w.dst.sum.CRC32 ^ crcmath.Combine(crc32.ChecksumIEEE(head), 0, shift) // of the data
-	var finish sealed.Sealing
+	var finish encrypted.Finisher
 	var digests []byte
-	if w.seal != nil {
-		finish.Cipher = w.seal.cipher
+	if w.encrypt != nil {
+		finish.Cipher = w.encrypt.cipher
 	}
 	if w.signer != nil {
 		finish.Sign = w.signer.Sign
-		placed, err := sealed.Parse(head[headerSize:h.IndexOffset], layout.APR2, headerSize, nil)
+		placed, err := encrypted.Parse(head[headerSize:h.IndexOffset], layout.APR2, headerSize, nil)
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/iofault"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/iofault"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // The methods of this file compare the manifest with its shards.
@@ -97,9 +97,9 @@ func (m *File) CheckHead(i int, file layout.Input) error {
 	return nil
 }
 
-// CheckSealed makes sure that shard i is encrypted exactly if the manifest says so, and for the same secret.
-func (m *File) CheckSealed(i int, shard layout.File) error {
-	var own *sealed.Encryption
+// CheckEncrypted makes sure that shard i is encrypted exactly if the manifest says so, and for the same secret.
+func (m *File) CheckEncrypted(i int, shard layout.File) error {
+	var own *encrypted.Encryption
 	if f, ok := shard.(*apr2.File); ok {
 		own = f.Encryption
 	}

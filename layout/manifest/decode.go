@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // Decode reads a manifest or index. A nil lim means the defaults. The error is a
@@ -288,7 +288,7 @@ func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
 	d.m.sharded, d.m.signed, d.m.versioned = d.root("sharded").kind == 't', d.has("signature"), d.has("apr_version")
 	if d.has("encryption") {
-		keys, err := sealed.Parse(d.text, layout.Manifest, 0, &d.lim)
+		keys, err := encrypted.Parse(d.text, layout.Manifest, 0, &d.lim)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/layout/encrypted"
 )
 
 // Format describes manifests and indexes.
@@ -29,9 +29,9 @@ type File struct {
 	Shards []Shard
 	// FollowLinks tells that shards may be links to files elsewhere.
 	FollowLinks bool
-	// Encryption is what an APR2 manifest of encrypted shards says of how these were sealed, else nil. Nothing of
+	// Encryption is what an APR2 manifest of encrypted shards says of how these were encrypted, else nil. Nothing of
 	// it has been verified.
-	Encryption *sealed.Encryption
+	Encryption *encrypted.Encryption
 
 	index     *layout.Index
 	lim       layout.Limits

@@ -3,7 +3,7 @@ package scheme_test
 import (
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/fuzz"
+	"github.com/tensormap/tensormap/internal/test/fuzz"
 )
 
 // FuzzFind finds weights among any tensors, with any configuration.

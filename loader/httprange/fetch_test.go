@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 // TestFetch reads a tensor from WebAssembly as a browser does: by fetch, which Node has too.

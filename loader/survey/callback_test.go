@@ -11,9 +11,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"

@@ -84,7 +84,7 @@ def check(curve, tmp):
 def check_apr2(tmp):
     """Signed APR2 files of ours, in one file, compressed and in shards, by a script that shares no code."""
     here = pathlib.Path(__file__).parent.parent
-    script, key = here / "trust" / "apr2_sealed.py", tmp / "e.pem"
+    script, key = here / "trust" / "apr2_signed.py", tmp / "e.pem"
     run(TENSORMAP, "keygen", "--type", "ed25519", "-o", key)
     run("openssl", "pkey", "-in", key, "-check", "-noout")
     model = here / "trust" / "model" / "model.safetensors"

@@ -1,4 +1,4 @@
-"""Writes small-a.npy and small-b.npy with NumPy 2.4.6: the tensors a.weight and b/bias of internal/modeltest's Small.
+"""Writes small-a.npy and small-b.npy with NumPy 2.4.6: the tensors a.weight and b/bias of internal/test/modeltest's Small.
 
     pip install numpy==2.4.6 && python gen_npy.py
 """

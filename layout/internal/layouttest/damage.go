@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/iofault"
-	"github.com/tensormap/tensormap/internal/testmode"
+	"github.com/tensormap/tensormap/internal/test/iofault"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 

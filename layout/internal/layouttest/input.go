@@ -3,7 +3,7 @@ package layouttest
 import (
 	"bytes"
 
-	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/internal/test/iofault"
 	"github.com/tensormap/tensormap/layout"
 )
 

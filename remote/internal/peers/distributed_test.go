@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	tensors "github.com/tensormap/tensormap/layout"
 )
 

@@ -29,7 +29,7 @@ import (
 	"github.com/ollama/ollama/auth"
 	"github.com/ollama/ollama/manifest"
 	"github.com/ollama/ollama/types/model"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	tensors "github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"

@@ -29,7 +29,7 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/sirupsen/logrus"
-	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 )
 
 // count returns how many requests were for content, how many for anything else, and the bytes of

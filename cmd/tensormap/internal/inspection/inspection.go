@@ -16,8 +16,8 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/scheme"
-	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -182,7 +182,7 @@ func newInspection(m *loader.Model, l *loader.Lease, opts *Options) (in *inspect
 	in = &inspection{Model: m, files: files, index: files[0].Layout.Index()}
 	in.signature = signature(l, in.index.Flags, opts.Trusted)
 	if f, ok := files[0].Layout.(*apr2.File); ok && f.Encryption != nil {
-		in.encryption = &Encryption{sealed.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
+		in.encryption = &Encryption{encrypted.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
 	}
 	if opts.Json || opts.Metadata {
 		in.metadata, unreadable = l.Metadata()

@@ -1,0 +1,227 @@
+// Package hubtest serves models as the Hugging Face Hub does, for tests: its API, redirects of large
+// files to signed addresses on another server that expire, and small files of its own.
+package hubtest
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+)
+
+// Hub has one repository at one commit. Its fields may be changed between requests, under Lock.
+type Hub struct {
+	*httptest.Server // the Hub itself
+	CDN              *httptest.Server
+	Repo, Commit     string
+	Token            string            // that the repository needs, if any
+	Files            map[string][]byte // by path
+	Large            int               // size from which files are LFS
+	Expired          int64             // signed addresses up to this number are refused
+	PageSize         int               // of listings; 0 means all
+	// Fault, if set, answers in the CDN's place if it reports true.
+	Fault func(w http.ResponseWriter, r *http.Request) bool
+	// Network, if set, is asked before each answer, and of what the answer is written to.
+	Network func(w http.ResponseWriter) http.ResponseWriter
+
+	sync.Mutex
+	recorder modeltest.Recorder
+	digests  sync.Map // string by computed
+	signed   int64
+}
+
+// Request is what a server was asked.
+type Request struct {
+	modeltest.Request
+	CDN bool
+}
+
+// New starts a Hub, and makes it the one of this test's environment, with an empty cache.
+func New(t testing.TB, files map[string][]byte) *Hub {
+	h := &Hub{Repo: "org/model", Commit: strings.Repeat("c0ffee01", 5), Files: files, Large: 1000}
+	h.Server = httptest.NewServer(h.behindNetwork(h.serve))
+	h.CDN = httptest.NewServer(h.behindNetwork(h.serveSigned))
+	t.Cleanup(h.Server.Close)
+	t.Cleanup(h.CDN.Close)
+	for name, value := range map[string]string{
+		"HF_ENDPOINT": h.URL, "HF_HOME": t.TempDir(), "XDG_CACHE_HOME": t.TempDir(),
+		"HF_TOKEN": "", "HF_TOKEN_PATH": "", "HUGGING_FACE_HUB_TOKEN": "", "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": "",
+	} {
+		t.Setenv(name, value) // and back when the test ends
+		if value == "" {
+			os.Unsetenv(name)
+		}
+	}
+	return h
+}
+
+// Take returns the requests since the last call. It waits a while for those that are being answered.
+func (h *Hub) Take() (requests []Request) {
+	for _, r := range h.recorder.Take() {
+		requests = append(requests, Request{r, "http://"+r.Host == h.CDN.URL})
+	}
+	return requests
+}
+
+// behindNetwork returns a handler that serves by way of h.Network.
+func (h *Hub) behindNetwork(serve http.HandlerFunc) http.Handler {
+	recorded := h.recorder.Record(serve)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.Lock()
+		network := h.Network
+		h.Unlock()
+		if network != nil {
+			w = network(w)
+		}
+		recorded.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("X-Error-Code", code)
+	http.Error(w, code, status)
+}
+
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	h.Lock()
+	defer h.Unlock()
+	if h.Token != "" && r.Header.Get("Authorization") != "Bearer "+h.Token {
+		refuse(w, http.StatusUnauthorized, "RepoNotFound")
+		return
+	}
+	api := "/api/models/" + h.Repo
+	switch {
+	case strings.HasPrefix(r.URL.Path, api+"/revision/"), r.URL.Path == api:
+		if revision := strings.TrimPrefix(r.URL.Path, api+"/revision/"); revision != "main" && revision != h.Commit && revision != "refs/pr/1" && revision != api {
+			refuse(w, http.StatusNotFound, "RevisionNotFound")
+			return
+		}
+		var siblings []map[string]string
+		for _, name := range h.names() {
+			siblings = append(siblings, map[string]string{"rfilename": name})
+		}
+		json.NewEncoder(w).Encode(map[string]any{"id": h.Repo, "sha": h.Commit, "siblings": siblings, "private": false, "tags": []string{}, "downloads": 0, "likes": 0})
+	case strings.HasPrefix(r.URL.Path, api+"/tree/"+h.Commit):
+		h.list(w, r)
+	case strings.HasPrefix(r.URL.Path, "/"+h.Repo+"/resolve/"):
+		_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+h.Repo+"/resolve/"), "/")
+		h.resolve(w, r, name)
+	default:
+		refuse(w, http.StatusNotFound, "RepoNotFound")
+	}
+}
+
+func (h *Hub) names() []string { return slices.Sorted(maps.Keys(h.Files)) }
+
+// list answers with a page of the tree.
+func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
+	var page []map[string]any
+	names := h.names()
+	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+	to := len(names)
+	if h.PageSize > 0 && to > from+h.PageSize {
+		to = from + h.PageSize
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, h.URL, r.URL.Path, to))
+	}
+	for _, name := range names[from:to] {
+		content := h.Files[name]
+		e := map[string]any{"type": "file", "path": name, "size": len(content), "oid": h.blobID(content)}
+		if len(content) >= h.Large {
+			e["oid"] = h.blobID([]byte("pointer of " + name))
+			e["lfs"] = map[string]any{"oid": h.digest(content), "size": len(content), "pointerSize": 134}
+		}
+		page = append(page, e)
+	}
+	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": h.blobID(nil)})
+	json.NewEncoder(w).Encode(page)
+}
+
+// BlobID returns git's id of a file's content.
+func BlobID(content []byte) string {
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Digest returns the SHA-256 of content.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// once returns what of computes of a file's content, and computes it once: nobody writes to a slice that is
+// served.
+func (h *Hub) once(of func([]byte) string, kind string, content []byte) string {
+	if len(content) == 0 {
+		return of(content)
+	}
+	key := computed{kind, &content[0]}
+	known, ok := h.digests.Load(key)
+	if !ok {
+		known, _ = h.digests.LoadOrStore(key, of(content))
+	}
+	return known.(string)
+}
+
+type computed struct {
+	kind  string
+	first *byte
+}
+
+func (h *Hub) digest(content []byte) string { return h.once(Digest, "digest", content) }
+func (h *Hub) blobID(content []byte) string { return h.once(BlobID, "blob", content) }
+
+func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
+	content, ok := h.Files[name]
+	if !ok {
+		refuse(w, http.StatusNotFound, "EntryNotFound")
+		return
+	}
+	w.Header().Set("X-Repo-Commit", h.Commit)
+	w.Header().Set("Accept-Ranges", "bytes")
+	if len(content) < h.Large {
+		w.Header().Set("ETag", `"`+h.blobID(content)+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		return
+	}
+	h.signed++
+	w.Header().Set("X-Linked-Etag", `"`+h.digest(content)+`"`)
+	w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
+	w.Header().Set("Location", fmt.Sprintf("%s/%d/%s?signature=hush", h.CDN.URL, h.signed, name))
+	w.WriteHeader(http.StatusFound)
+}
+
+func (h *Hub) serveSigned(w http.ResponseWriter, r *http.Request) {
+	h.Lock()
+	fault := h.Fault
+	h.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	h.Lock()
+	number, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	n, err := strconv.ParseInt(number, 10, 64)
+	content, ok := h.Files[name]
+	good := err == nil && ok && n > h.Expired && r.URL.Query().Get("signature") == "hush"
+	h.Unlock()
+	if !good {
+		http.Error(w, "expired", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("ETag", `"cdn-`+h.digest(content)[:16]+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}

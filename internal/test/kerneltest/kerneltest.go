@@ -1,0 +1,90 @@
+// Package kerneltest has what tests of kernels share: recorded inputs and outputs, aligned memory, memory between pages that
+// cannot be read, calls at any depth of a small stack.
+package kerneltest
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/tensormap/tensormap/internal/test/testmode"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// EachRecorded runs f with the input and output of every file of testdata with this extension, which are least or more. A file
+// is named after its type. It has the size of the input in four bytes, the input, and the output.
+func EachRecorded(t *testing.T, ext string, least int, f func(t *testing.T, d layout.DType, in, out []byte)) {
+	files, err := filepath.Glob("testdata/*" + ext)
+	if err != nil || len(files) < least {
+		t.Fatalf("%d files %s in testdata, want %d or more (%v)", len(files), ext, least, err)
+	}
+	for _, name := range files {
+		d, ok := layout.ParseDType(strings.TrimSuffix(filepath.Base(name), ext))
+		if !ok {
+			t.Fatalf("%s names no type", name)
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := binary.LittleEndian.Uint32(b)
+		t.Run(d.String(), func(t *testing.T) { f(t, d, b[4:4+n], b[4+n:]) })
+	}
+}
+
+// Floats returns stored float32s.
+func Floats(b []byte) []float32 {
+	f := make([]float32, len(b)/4)
+	for i := range f {
+		f[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return f
+}
+
+// FirstDifference returns where x and y, which are as long, differ, or -1.
+func FirstDifference(x, y []byte) int {
+	for i := range x {
+		if x[i] != y[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// Ends returns the first and the last n elements of s.
+func Ends[E any](s []E, n int) [2][]E { return [2][]E{s[:n], s[len(s)-n:]} }
+
+// Aligned returns n floats whose first lies skip floats after a multiple of 64 bytes.
+func Aligned(n, skip int) []float32 {
+	buf := make([]float32, n+32)
+	at := int(-uintptr(unsafe.Pointer(&buf[0]))%64/4) + skip
+	return buf[at : at+n : at+n]
+}
+
+// NoBoundsChecks compiles the package of the test and expects the compiler to have proved every index of the portable loops,
+// in files named *_generic.go. File checked has bounds checks, which show that the compiler reports any.
+func NoBoundsChecks(t *testing.T, checked string) {
+	if testmode.Brief() {
+		t.Skip("runs the go command")
+	}
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.Command(goTool, "build", "-gcflags=-d=ssa/check_bce/debug=1", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), checked) {
+		t.Fatalf("no bounds check reported in %s:\n%s", checked, out)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^.*_generic\.go:.*$`).FindAllString(string(out), -1) {
+		t.Error(found)
+	}
+}

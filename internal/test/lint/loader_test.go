@@ -1,0 +1,41 @@
+package lint
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadingPath holds what makes the reading path of loader one: a tensor is a thin handle, and what crosses all reading
+// attaches in few places.
+func TestReadingPath(t *testing.T) {
+	files, err := filepath.Glob("../../../loader/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(b)
+	}
+	for _, held := range []struct {
+		what    string
+		pattern string
+		most    int
+	}{
+		{"unexported methods of Tensor", `(?m)^func \(t Tensor\) [a-z]`, 10},
+		{"uses of mmapio.Guard", `mmapio\.Guard\(`, 15},
+	} {
+		if n := len(regexp.MustCompile(held.pattern).FindAllString(source.String(), -1)); n > held.most {
+			t.Errorf("%d %s in loader, more than %d", n, held.what, held.most)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package encrypted
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// A signed message starts with one of these.
+const (
+	fileContext     = "APR2-SIGNED-v1\x00"
+	manifestContext = "APR2-MANIFEST-v1\x00"
+)
+
+// valueChars is the length of a signature in base64. All of them are A in the signed message.
+const valueChars = 88
+
+// algorithm is the only one of signatures.
+const algorithm = "Ed25519"
+
+// Signature is the object "signature" of a file's metadata, or of a manifest.
+type Signature struct {
+	PublicKey []byte // says which key; trust in it has to come from elsewhere
+	ChunkSize uint64 // of files
+	Digests   []byte // of files: SHA-256 of the data's chunks, one behind the other
+	Value     []byte
+
+	value, digests, digestsEnd int // where the texts between quotes start, and the second ends
+}
+
+func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool) {
+	wanted := []string{"algorithm", "public_key", "value"}
+	if file {
+		wanted = append(wanted, "chunk_size", "digests")
+	}
+	members(js, wanted, func(key string, place uint64) {
+		in := int(place-at) + 1 // of what is between quotes
+		switch key {
+		case "algorithm":
+			algorithmIs(js, algorithm)
+		case "public_key":
+			s.PublicKey = base64Of(js, "public_key", ed25519.PublicKeySize)
+		case "value":
+			s.Value, s.value = base64Of(js, "value", ed25519.SignatureSize), in
+			if in+valueChars >= len(text) || text[in+valueChars] != '"' {
+				js.Fail(place, layout.ErrInvalid, "the value has escapes")
+			}
+		case "chunk_size":
+			if s.ChunkSize = js.Uint(); !layout.ChunkOK(s.ChunkSize, 0) {
+				js.Fail(place, layout.ErrInvalid, "chunk_size is %d, not a power of two from %d to %d", s.ChunkSize, layout.MinChunk, layout.MaxChunk)
+			}
+		case "digests":
+			s.Digests, s.digests = base64Of(js, "digests", -1), in
+			s.digestsEnd = int(js.Offset()-at) - 1
+		}
+	})
+}
+
+// members reads an object. read gets the key and the place of each value. It fails if one of wanted is missing.
+func members(js *jsontext.Scanner[[]byte], wanted []string, read func(key string, place uint64)) {
+	seen, start := make(map[string]bool), js.Offset()
+	for key := range js.Members("an object") {
+		seen[string(key)] = true
+		read(string(key), js.Offset())
+	}
+	for _, key := range wanted {
+		if !seen[key] {
+			js.Fail(start, layout.ErrInvalid, "no %s", key)
+		}
+	}
+}
+
+// algorithmIs reads the name of an algorithm, and fails if it is not the one that is known.
+func algorithmIs(js *jsontext.Scanner[[]byte], known string) {
+	at := js.Offset()
+	if got := js.Text(); string(got) != known {
+		js.Fail(at, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote(got), known)
+	}
+}
+
+// base64Of reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
+func base64Of(js *jsontext.Scanner[[]byte], name string, n int) []byte {
+	at := js.Offset()
+	text := string(js.Text())
+	b, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || strings.ContainsAny(text, "\r\n") || n >= 0 && len(b) != n {
+		size := ""
+		if n >= 0 {
+			size = fmt.Sprintf(" of %d bytes", n)
+		}
+		js.Fail(at, layout.ErrInvalid, "%s is not canonical base64%s", name, size)
+		return nil
+	}
+	return b
+}
+
+// Verify checks that key has signed head, in whose metadata, at offset at, s was found. A manifest is all metadata.
+func (s *Signature) Verify(key ed25519.PublicKey, head []byte, at int) bool {
+	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(head, at), s.Value)
+}
+
+// message returns what is signed: the bytes with the signature's text replaced. Metadata starts at offset at, which
+// is 0 in manifests alone.
+func (s *Signature) message(b []byte, at int) []byte {
+	context := fileContext
+	if at == 0 {
+		context = manifestContext
+	}
+	m := append([]byte(context), b...)
+	fill(m[len(context)+at+s.value:][:valueChars])
+	return m
+}
+
+// putDigests writes the digests to the room for them in head.
+func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
+	text := base64.StdEncoding.EncodeToString(digests) + `"`
+	room := head[at+s.digests : at+s.digestsEnd+1]
+	if len(text) > len(room) {
+		return layout.Errorf(layout.APR2, uint64(at+s.digests), "signature", layout.ErrLimit, "%d bytes of digests, where there is room for %d", len(text), len(room))
+	}
+	for i := range room[copy(room, text):] {
+		room[len(text)+i] = ' '
+	}
+	return nil
+}
+
+// fill replaces characters by those that stand for them in what is signed and checked.
+func fill(b []byte) {
+	for i := range b {
+		b[i] = 'A'
+	}
+}
+
+// Placeholder returns the object "signature" for a file whose data will have at most n bytes, with room for
+// the digests and the value. A chunk of 0 bytes means layout.ChunkFor.
+func Placeholder(key ed25519.PublicKey, n, chunk uint64) layout.Metadata {
+	chunk = cmp.Or(chunk, layout.ChunkFor(n))
+	sums := (n + chunk - 1) / chunk * sha256.Size
+	return layout.Metadata{
+		{Key: "algorithm", Value: algorithm},
+		{Key: "public_key", Value: base64.StdEncoding.EncodeToString(key)},
+		{Key: "chunk_size", Value: jsonUint(chunk)},
+		{Key: "digests", Value: base64.StdEncoding.EncodeToString(make([]byte, sums))},
+		{Key: "value", Value: base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))},
+	}
+}
+
+func jsonUint(n uint64) json.Number { return json.Number(strconv.FormatUint(n, 10)) }

@@ -1,0 +1,193 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
+	"github.com/tensormap/tensormap/loader/internal/plan"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// keyring asks for the secrets of a model's files, each once.
+type keyring struct {
+	ask func(ctx context.Context, id string) (Secret, error)
+
+	mu      sync.Mutex
+	secrets map[string]Secret
+	of      *encrypted.Encryption // of the first file, which is authentic before another is opened
+}
+
+func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.secrets[id]; s != nil {
+		return s, nil
+	}
+	s, err := k.ask(ctx, id)
+	if err == nil && s == nil {
+		err = fmt.Errorf("%w: Options.Key returned no secret for %s", ErrKey, layout.Quote([]byte(id)))
+	}
+	if err == nil {
+		k.secrets[id] = s
+	}
+	return s, err
+}
+
+// decrypt makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
+// the file.
+func (k *keyring) decrypt(ctx context.Context, s *stored, lim *layout.Limits) error {
+	return readFile(s.path, func() error {
+		switch f, err := encrypted.FormatOf(s.index); {
+		case err != nil:
+			return err
+		case f == layout.APR2:
+			return k.decryptFile(ctx, s, lim)
+		case f == layout.Manifest:
+			return k.decryptManifest(ctx, s, lim)
+		}
+		return errPlain("files of this format are never encrypted")
+	})
+}
+
+// errPlain returns the error of a key for what is not encrypted. A plain file must not pass for an encrypted one.
+func errPlain(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
+
+func (k *keyring) decryptFile(ctx context.Context, s *stored, lim *layout.Limits) error {
+	head, err := apr2.ReadEncryptedHead(s.index, apr2.Encrypted, lim)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	c, err := k.cipher(ctx, head.Encryption)
+	if err != nil {
+		return err
+	}
+	if !head.Check(c) {
+		return wrongKey(layout.APR2)
+	}
+	s.cipher = c
+	s.keepHead(head.Bytes)
+	return nil
+}
+
+func (k *keyring) decryptManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
+	b, keys, err := encrypted.ReadManifest(s.index, lim)
+	if err == nil && keys.Encryption == nil {
+		err = errPlain("the manifest has no such key")
+	}
+	if err != nil {
+		return err
+	}
+	c, err := k.cipher(ctx, keys.Encryption)
+	if err != nil {
+		return err
+	}
+	if !keys.Check(c, b, 0) {
+		return wrongKey(layout.Manifest)
+	}
+	s.keepHead(b)
+	return nil
+}
+
+func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
+	secret, err := k.secret(ctx, e.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	if k.of == nil {
+		k.of = e
+	}
+	of := k.of
+	k.mu.Unlock()
+	if !e.SameSecret(of) { // no key is derived as a shard alone says
+		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
+	}
+	return e.Cipher(ctx, secret)
+}
+
+func wrongKey(f layout.Format) error {
+	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was encrypted")
+}
+
+// showContent makes content read from mapping. Blocks from afar are asked for by the piece.
+func (f *file) showContent() {
+	f.content = f.mapping
+	if f.decrypted != nil {
+		f.content = mmapio.FromReaderAt(f.revealed(), int64(f.mapping.Size()))
+	}
+	f.data = content.File{Bytes: f.content, Mapping: f.mapping, Remote: far(f.reader), Large: far(f.reader) || f.decrypted != nil}
+}
+
+// revealed returns the reader of the file's content.
+func (f *file) revealed() decrypted.Reader {
+	r := decrypted.Reader{File: f.decrypted, R: f.mapping, Whole: far(f.reader)}
+	if f.packed != nil {
+		r.R = f.packed.mapping
+	}
+	return r
+}
+
+// fillEncrypted fills buffers with content from off on. From afar one request fetches all of it.
+func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
+	err := f.readEncrypted(ctx, buffers, off)
+	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
+		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
+	}
+	return err
+}
+
+func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
+	r := f.revealed()
+	if r.Whole {
+		n := uint64(0)
+		for _, p := range buffers {
+			n += p.Gap + uint64(len(p.B))
+		}
+		var err error
+		if r, err = r.Fetch(ctx, off, n); err != nil {
+			return err
+		}
+	}
+	for _, p := range buffers {
+		off += p.Gap
+		if len(p.B) == 0 {
+			continue
+		}
+		if n, err := r.ReadAtContext(ctx, p.B, int64(off)); n < len(p.B) {
+			return err
+		}
+		off += uint64(len(p.B))
+	}
+	return nil
+}
+
+// contents returns the tensors of a table as they are without encryption, if the key is known.
+func contents(files []file, table *shard.Table) []layout.Tensor {
+	if !slices.ContainsFunc(files, func(f file) bool { return f.decrypted != nil }) {
+		return table.Tensors
+	}
+	tensors := slices.Clone(table.Tensors)
+	for i := range tensors {
+		if u := files[tensors[i].File].decrypted; u != nil {
+			tensors[i] = u.Content(tensors[i])
+		}
+	}
+	return tensors
+}
+
+// locked reports whether tensors are encrypted, and there is no key.
+func (m *Model) locked() bool {
+	return slices.ContainsFunc(m.files, func(f file) bool {
+		a, ok := f.layout.(*apr2.File)
+		return ok && a.Encryption != nil && f.decrypted == nil
+	})
+}

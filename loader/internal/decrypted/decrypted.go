@@ -1,0 +1,294 @@
+// Package decrypted reads the tensors of an encrypted file. A [Reader] shows each tensor's content from the tensor's
+// offset on, as if it were stored in place of its encrypted blocks. It decrypts the blocks that hold what is
+// asked for, and no others.
+package decrypted
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// File decrypts the blocks of one file. It is safe for concurrent use.
+type File struct {
+	path    string
+	cipher  *encrypted.Cipher
+	block   uint64 // bytes of content
+	tensors []layout.Tensor
+	order   []uint32  // of the tensors that have bytes, by their offsets
+	scratch sync.Pool // *scratch
+}
+
+// scratch is memory of one goroutine. It remembers the block that it holds: rows that are read one after the other
+// decrypt a block once.
+type scratch struct {
+	nonce     encrypted.Nonce
+	encrypted []byte // a block as it is stored
+	plain     []byte // the content of a block
+	entry     []byte // of tensor ordinal
+	ordinal   int    // or -1
+	number    uint64 // of the block in plain, if known
+	known     bool
+}
+
+// New returns the File at path, whose index is ix. Its blocks of content have block bytes.
+func New(path string, cipher *encrypted.Cipher, block uint64, ix *layout.Index) *File {
+	f := &File{path: path, cipher: cipher, block: block, tensors: ix.Tensors}
+	for i := range ix.Tensors {
+		if ix.Tensors[i].Stored > 0 {
+			f.order = append(f.order, uint32(i))
+		}
+	}
+	slices.SortFunc(f.order, func(a, b uint32) int { return cmp.Compare(ix.Tensors[a].Offset, ix.Tensors[b].Offset) })
+	f.scratch.New = func() any {
+		return &scratch{encrypted: make([]byte, block+encrypted.TagSize), plain: make([]byte, 0, block), ordinal: -1}
+	}
+	return f
+}
+
+// Content returns t, a tensor of the file, as it would be stored without encryption.
+func (f *File) Content(t layout.Tensor) layout.Tensor {
+	t.Stored, _ = encrypted.ContentBytes(t.Stored, f.block) // checked by the decoder
+	t.Encoding = t.Encoding.Decrypted()
+	return t
+}
+
+// Stored returns how many bytes n bytes of content take in the file.
+func (f *File) Stored(n uint64) uint64 { return encrypted.StoredBytes(n, f.block) }
+
+// Error says that a block is not the one that was encrypted, or was encrypted with another key. Its text leaves the
+// tensor's name to the caller.
+type Error struct {
+	*layout.FormatError
+	Tensor string
+}
+
+func (e *Error) Unwrap() error { return e.FormatError }
+
+func (f *File) wrong(ordinal int, number uint64) error {
+	t, each := &f.tensors[ordinal], f.block+encrypted.TagSize
+	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
+		number, (t.Stored+each-1)/each), string(t.Name)}
+}
+
+// find returns the tensor that has content at off, and how much of it lies before and from there on.
+func (f *File) find(off uint64) (ordinal int, before, left uint64, err error) {
+	i, found := slices.BinarySearchFunc(f.order, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
+	if !found {
+		i--
+	}
+	if i >= 0 {
+		t := &f.tensors[f.order[i]]
+		content, _ := encrypted.ContentBytes(t.Stored, f.block)
+		if before = off - t.Offset; before < content {
+			return int(f.order[i]), before, content - before, nil
+		}
+	}
+	return 0, 0, 0, fmt.Errorf("%w: offset %d is in no tensor", layout.ErrInvalid, off)
+}
+
+// Reader reads the content of tensors. R reads the file's bytes, and Whole wants them in few large requests.
+type Reader struct {
+	*File
+	R     io.ReaderAt
+	Whole bool
+}
+
+var _ interface {
+	mmapio.ContextReaderAt
+	mmapio.Namer
+	mmapio.Wrapper
+} = Reader{}
+
+// Name returns the name of the file.
+func (r Reader) Name() string { return r.path }
+
+// Underlying returns the reader itself: see mmapio.Mapping.Probe.
+func (r Reader) Underlying() io.ReaderAt { return r.R }
+
+// mostFetched is how many bytes are read at once from afar.
+const mostFetched = 16 << 20
+
+// aloneBlocks is how many blocks are not worth a second core.
+const aloneBlocks = 4
+
+// ReadAt does what ReadAtContext does, however long that takes.
+func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads content of one tensor until ctx ends. If it fails, p holds nothing that could be used.
+func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
+	ordinal, before, left, err := r.find(uint64(off))
+	if err == nil && uint64(len(p)) > left {
+		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
+	}
+	if err == nil {
+		err = r.read(ctx, p, ordinal, before)
+	}
+	if err != nil {
+		clear(p)
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// read reads the content of a tensor from byte at on.
+func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) error {
+	if r.Whole && uint64(len(p)) > mostFetched {
+		for len(p) > 0 {
+			n := min(mostFetched-at%r.block, uint64(len(p)))
+			if err := r.read(ctx, p[:n], ordinal, at); err != nil {
+				return err
+			}
+			p, at = p[n:], at+n
+		}
+		return nil
+	}
+	lo, hi := at/r.block, (at+uint64(len(p))+r.block-1)/r.block
+	if hi-lo == 1 {
+		sc := r.take()
+		defer r.scratch.Put(sc)
+		if !sc.known || sc.ordinal != ordinal || sc.number != lo {
+			if err := r.open(ctx, sc, ordinal, lo); err != nil {
+				return err
+			}
+		}
+		copy(p, sc.plain[at%r.block:])
+		return nil
+	}
+	if r.Whole {
+		fetched, err := r.Fetch(ctx, r.tensors[ordinal].Offset+at, uint64(len(p)))
+		if err != nil {
+			return err
+		}
+		r = fetched
+	}
+	workers := 1
+	if hi-lo > aloneBlocks {
+		workers = parallel.Workers(hi - lo)
+	}
+	return parallel.Each(workers, parallel.Range(hi-lo), func(items iter.Seq[uint64]) error {
+		sc := r.take()
+		defer r.scratch.Put(sc)
+		for i := range items {
+			if err := r.part(ctx, sc, p, ordinal, at, lo+i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r Reader) take() *scratch { return r.scratch.Get().(*scratch) }
+
+// part copies to p, which is content from byte at on, what a block holds of it.
+func (r Reader) part(ctx context.Context, sc *scratch, p []byte, ordinal int, at, number uint64) error {
+	begin := number * r.block
+	if begin >= at && begin+r.block <= at+uint64(len(p)) { // all of it, and not the tensor's last
+		b, err := r.stored(ctx, sc, ordinal, number)
+		if err != nil {
+			return err
+		}
+		dst := p[begin-at:][:r.block]
+		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.block], b, sc.entry, uint32(ordinal), number); !ok {
+			return r.wrong(ordinal, number)
+		}
+		return nil
+	}
+	if err := r.open(ctx, sc, ordinal, number); err != nil {
+		return err
+	}
+	if begin < at {
+		copy(p, sc.plain[at-begin:])
+	} else {
+		copy(p[begin-at:], sc.plain)
+	}
+	return nil
+}
+
+// open decrypts a block into sc.
+func (r Reader) open(ctx context.Context, sc *scratch, ordinal int, number uint64) error {
+	sc.known = false
+	b, err := r.stored(ctx, sc, ordinal, number)
+	if err != nil {
+		return err
+	}
+	plain, ok := r.cipher.Open(&sc.nonce, sc.plain[:0], b, sc.entry, uint32(ordinal), number)
+	if !ok {
+		return r.wrong(ordinal, number)
+	}
+	sc.plain, sc.number, sc.known = plain, number, true
+	return nil
+}
+
+// stored reads a block into memory of this process, which nobody changes between the check of its tag and its
+// decryption.
+func (r Reader) stored(ctx context.Context, sc *scratch, ordinal int, number uint64) ([]byte, error) {
+	t := &r.tensors[ordinal]
+	if sc.ordinal != ordinal {
+		sc.ordinal, sc.known = ordinal, false
+		sc.entry = apr2.AppendIdentity(sc.entry[:0], t)
+	}
+	begin := number * (r.block + encrypted.TagSize)
+	b := sc.encrypted[:min(uint64(len(sc.encrypted)), t.Stored-begin)]
+	return b, mmapio.ReadFull(ctx, r.R, b, t.Offset+begin)
+}
+
+// Fetch reads the blocks that hold the content from off to off+n, of as many tensors as lie there, by one request.
+// It returns a Reader of them.
+func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
+	if n == 0 {
+		return r, nil
+	}
+	begin, err := r.edge(off, false)
+	if err != nil {
+		return r, err
+	}
+	end, err := r.edge(off+n-1, true)
+	if err != nil {
+		return r, err
+	}
+	b := make([]byte, end-begin)
+	if err := mmapio.ReadFull(ctx, r.R, b, begin); err != nil {
+		return r, err
+	}
+	return Reader{File: r.File, R: window{b, begin}}, nil
+}
+
+// edge returns where the block that holds the content at off begins in the file, or ends.
+func (r Reader) edge(off uint64, end bool) (uint64, error) {
+	ordinal, before, _, err := r.find(off)
+	if err != nil {
+		return 0, err
+	}
+	t, number := &r.tensors[ordinal], before/r.block
+	if end {
+		number++
+	}
+	return t.Offset + min(t.Stored, number*(r.block+encrypted.TagSize)), nil
+}
+
+// window is a part of a file in memory.
+type window struct {
+	b   []byte
+	off uint64
+}
+
+func (w window) ReadAt(p []byte, off int64) (int, error) {
+	at := uint64(off) - w.off
+	if at > uint64(len(w.b)) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return copy(p, w.b[at:]), nil
+}
