@@ -10,24 +10,12 @@ type gate struct {
 
 const gateClosed = 1 << 62
 
-// enter lets a user in. It reports false if the gate is closed.
-func (g *gate) enter() bool {
+// enter lets a user in. It reports false if the gate is closed. With join set it lets a user in to a closed gate too, while
+// somebody else is inside.
+func (g *gate) enter(join bool) bool {
 	for {
 		s := g.state.Load()
-		if s >= gateClosed {
-			return false
-		}
-		if g.state.CompareAndSwap(s, s+1) {
-			return true
-		}
-	}
-}
-
-// join lets a user in, to a closed gate too while somebody else is inside.
-func (g *gate) join() bool {
-	for {
-		s := g.state.Load()
-		if s == gateClosed {
+		if s == gateClosed || s > gateClosed && !join {
 			return false
 		}
 		if g.state.CompareAndSwap(s, s+1) {

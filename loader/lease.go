@@ -40,7 +40,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	if err := m.enter(); err != nil {
 		return nil, err
 	}
-	if !m.leases.enter() {
+	if !m.leases.enter(false) {
 		m.leave()
 		return nil, m.closedError()
 	}
@@ -66,7 +66,7 @@ func (m *Model) trace(l *Lease) {
 
 // enter holds the lease for the length of a call.
 func (l *Lease) enter() error {
-	if !l.gate.enter() {
+	if !l.gate.enter(false) {
 		return ErrClosed
 	}
 	if l.ctx.Err() != nil {

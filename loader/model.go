@@ -119,7 +119,7 @@ func (m *Model) Close() error {
 
 // enter holds the model for the length of a call, until leave.
 func (m *Model) enter() error {
-	if !m.gate.enter() {
+	if !m.gate.enter(false) {
 		return m.closedError()
 	}
 	return nil
@@ -128,13 +128,10 @@ func (m *Model) enter() error {
 // join holds the model for the length of a call of one of its tensors, until leave. A closed model takes
 // these calls while a lease of it is held, and is closed to them after the last one.
 func (m *Model) join() bool {
-	if m.gate.enter() {
-		return true
-	}
-	if !m.gate.join() {
+	if !m.gate.enter(true) {
 		return false
 	}
-	if m.leases.inside() == 0 {
+	if m.gate.closed() && m.leases.inside() == 0 {
 		m.leave()
 		return false
 	}

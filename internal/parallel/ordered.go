@@ -14,10 +14,8 @@ const PieceBytes = 256 << 10
 // Pieces returns the number of pieces that n bytes are.
 func Pieces(n uint64) uint64 { return (n + PieceBytes - 1) / PieceBytes }
 
-// piece is memory for bytes that have been produced and not been written.
-type piece = [PieceBytes]byte
-
-var pieces = sync.Pool{New: func() any { return new(piece) }}
+// jobs are ones with memory.
+var jobs = sync.Pool{New: func() any { return &Job{memory: new([PieceBytes]byte)} }}
 
 // piecesPerCore is how far the cores may be ahead of the writer. They have work while a write
 // takes its time, and the pieces stay in their caches.
@@ -31,8 +29,10 @@ const mostCores = 16
 type Job struct {
 	I    uint64
 	Into []byte
-	n    int
-	err  error
+
+	memory *[PieceBytes]byte // for bytes that have been produced and not been written
+	n      int
+	err    error
 }
 
 // Done ends the job with n bytes, or with an error.
@@ -46,14 +46,10 @@ var errLeft = errors.New("no worker is left that produces the next piece")
 func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	cores := min(uint64(Workers(n)), mostCores)
 	slots := min(cores*piecesPerCore, n)
-	type product struct {
-		Job
-		piece *piece
-	}
-	ring := make([]chan product, slots) // piece i comes through ring[i%slots]
+	ring := make([]chan *Job, slots)    // piece i comes through ring[i%slots]
 	leave := make(chan struct{}, slots) // to produce one more
 	for i := range ring {
-		ring[i] = make(chan product, 1)
+		ring[i] = make(chan *Job, 1)
 		leave <- struct{}{}
 	}
 	var next atomic.Uint64
@@ -68,10 +64,10 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 					if i >= n {
 						return
 					}
-					p := product{piece: pieces.Get().(*piece)}
-					p.I, p.Into = i, p.piece[:]
-					more := yield(&p.Job)
-					ring[i%slots] <- p
+					j := jobs.Get().(*Job)
+					j.I, j.Into, j.n, j.err = i, j.memory[:], 0, nil
+					more := yield(j)
+					ring[i%slots] <- j
 					if !more {
 						return
 					}
@@ -88,25 +84,25 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	defer close(leave)
 	defer next.Store(n)
 	for i := range n {
-		var p product
+		var j *Job
 		select {
-		case p = <-ring[i%slots]:
+		case j = <-ring[i%slots]:
 		case <-failed:
 			return nil // Wait panics
 		case <-gone:
 			select {
-			case p = <-ring[i%slots]:
+			case j = <-ring[i%slots]:
 			default:
 				return errLeft
 			}
 		}
-		if p.err != nil {
-			return p.err
+		if j.err != nil {
+			return j.err
 		}
-		if _, err := w.Write(p.piece[:p.n]); err != nil {
+		if _, err := w.Write(j.memory[:j.n]); err != nil {
 			return err
 		}
-		pieces.Put(p.piece)
+		jobs.Put(j)
 		leave <- struct{}{}
 	}
 	return nil

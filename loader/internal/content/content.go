@@ -153,8 +153,8 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 	})
 }
 
-// Write writes all bytes of c to w: a view at once, others through buffers, which all cores fill unless few large reads are
-// better.
+// Write writes all bytes of c to w: a view at once, others through buffers. All cores fill these, unless large reads are
+// better, as from a server.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()
 	b, err := c.View(ctx, env, 0, size)
@@ -168,7 +168,7 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	if size == 0 {
 		return c.ReadAt(ctx, env, nil, 0)
 	}
-	if cost.Piece >= Far || size <= parallel.PieceBytes { // few requests to a server, which are worth several connections
+	if cost.Piece >= Far || size <= parallel.PieceBytes || parallel.Cores() == 1 {
 		buf := make([]byte, min(max(cost.Piece, Near), size))
 		for off := uint64(0); off < size; {
 			b := buf[:min(uint64(len(buf)), size-off)]
