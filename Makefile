@@ -41,16 +41,16 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/lz4block
+	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/lz4block
 
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
 	$(GO) test -vet off -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
-	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize
+	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
-	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/... ./quantize
+	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/... ./internal/narrow
 
 test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
 	GOOS=js GOARCH=wasm $(GO) test -vet off -short -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
@@ -75,12 +75,12 @@ lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only wher
 	cd trust/keyless && $(GO) vet ./... && $(GO) test ./...
 	for example in bert distributed; do (cd examples/$$example && $(GO) vet . && $(GO) test .) || exit 1; done
 	$(GO) run $(STATICCHECK) ./...
-	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/test/kerneltest|bench/peers)/' \
+	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/narrow|internal/test/kerneltest|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and the kernels'; exit 1; }
 
 cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
 	cd .ci/typecheck && $(GO) run . -C ../.. $(PLATFORMS)
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant/... ./quantize/...
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant/... ./internal/narrow
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \

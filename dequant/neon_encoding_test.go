@@ -62,10 +62,10 @@ func TestNEONEncodings(t *testing.T) {
 	}
 }
 
-// wordMacros returns the macros of the kernels of this package, of dot and of quantize. Those of several are the same.
+// wordMacros returns the macros of the kernels of this package, of dot and of narrow. Those of several are the same.
 func wordMacros(t *testing.T) (macros []wordMacro) {
 	var files []string
-	for _, dir := range []string{".", "dot", "../quantize"} {
+	for _, dir := range []string{".", "dot", "../internal/narrow"} {
 		found, err := filepath.Glob(dir + "/neon*_arm64.[hs]")
 		if err != nil || len(found) == 0 {
 			t.Fatal(dir, found, err)

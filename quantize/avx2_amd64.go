@@ -10,8 +10,6 @@ import "github.com/tensormap/tensormap/layout"
 var avx2 = impl{
 	name: "avx2",
 	encode: [numTypes]encoder{
-		layout.F16:   {run: encodeF16AVX2, step: 32},
-		layout.BF16:  {run: encodeBF16AVX2, step: 32},
 		layout.Q8_0:  {run: stopping(layout.Q8_0, encodeQ8_0AVX2)},
 		layout.Q4_0:  {run: stopping(layout.Q4_0, encodeQ4_0AVX2)},
 		layout.Q5_0:  {run: stopping(layout.Q5_0, encodeQ5_0AVX2)},
@@ -27,12 +25,6 @@ var avx2 = impl{
 		round:     roundAVX2,
 	},
 }
-
-//go:noescape
-func encodeF16AVX2(dst []byte, src []float32)
-
-//go:noescape
-func encodeBF16AVX2(dst []byte, src []float32)
 
 //go:noescape
 func encodeQ8_0AVX2(dst []byte, src []float32) (blocks int)

@@ -4,15 +4,9 @@
 
 package quantize
 
-import "github.com/tensormap/tensormap/layout"
-
 // avx512 has the kernels of AVX512. Each does what the portable loop of its name does.
 var avx512 = impl{
 	name: "avx512",
-	encode: [numTypes]encoder{
-		layout.F16:  {run: encodeF16AVX512, step: 64},
-		layout.BF16: {run: encodeBF16AVX512, step: 64},
-	},
 	fit: fitters{
 		affine:    fitAffineAVX512,
 		symmetric: fitSymmetricAVX512,
@@ -21,12 +15,6 @@ var avx512 = impl{
 		round:     roundAVX512,
 	},
 }
-
-//go:noescape
-func encodeF16AVX512(dst []byte, src []float32)
-
-//go:noescape
-func encodeBF16AVX512(dst []byte, src []float32)
 
 //go:noescape
 func fitAffineAVX512(f *int32, x *float32, w *float32, elems int, tops []float32, most int, absolute int)

@@ -14,20 +14,6 @@ func encodeF32Generic(dst []byte, src []float32) {
 	}
 }
 
-func encodeF16Generic(dst []byte, src []float32) {
-	for len(dst) >= 2 && len(src) >= 1 {
-		binary.LittleEndian.PutUint16(dst, block.Half(src[0]))
-		dst, src = dst[2:], src[1:]
-	}
-}
-
-func encodeBF16Generic(dst []byte, src []float32) {
-	for len(dst) >= 2 && len(src) >= 1 {
-		binary.LittleEndian.PutUint16(dst, floatToBrain(src[0]))
-		dst, src = dst[2:], src[1:]
-	}
-}
-
 func encodeQ4_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 18 && len(src) >= 32 {
 		b, x := (*[18]byte)(dst), (*[32]float32)(src)
@@ -226,13 +212,4 @@ func roundHalfAway(f float32) int32 {
 		return int32(x + math.Copysign(0.5, x))
 	}
 	return math.MinInt32
-}
-
-// floatToBrain rounds to the nearest bfloat16, ties to even.
-func floatToBrain(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&^(1<<31) > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }

@@ -1,6 +1,7 @@
 package quantize
 
 import (
+	"github.com/tensormap/tensormap/internal/narrow"
 	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -23,8 +24,6 @@ type encoder struct {
 
 // numTypes is one more than the last type that a table has room for.
 const numTypes = int(layout.APR_Q8) + 1
-
-//go:generate go -C ../dequant/_asm run ./level -level NEON -step 16 -out ../../quantize/neon_arm64.go -pkg quantize ../../quantize/neon_arm64.s
 
 // An impl has the kernels of one level. Types without an entry have the lower level's. Levels are generated with their
 // assembly: <level>_<arch>.go. A kernel that is entered there is used, tested and benchmarked.
@@ -59,8 +58,8 @@ var generic = impl{
 	name: "generic",
 	encode: [numTypes]encoder{
 		layout.F32:  {run: encodeF32Generic},
-		layout.F16:  {run: encodeF16Generic},
-		layout.BF16: {run: encodeBF16Generic},
+		layout.F16:  {run: narrow.F16},
+		layout.BF16: {run: narrow.BF16},
 		layout.Q4_0: {run: encodeQ4_0Generic},
 		layout.Q4_1: {run: encodeQ4_1Generic},
 		layout.Q5_0: {run: encodeQ5_0Generic},

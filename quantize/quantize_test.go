@@ -3,7 +3,6 @@ package quantize
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,34 +13,6 @@ import (
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
-
-// TestFloatToBrain rounds the exact way: of the two neighbours the nearer, and on a tie
-// the even one.
-func TestFloatToBrain(t *testing.T) {
-	rng := rand.New(rand.NewPCG(10, 10))
-	for i := range 2_000_000 {
-		b := rng.Uint32()
-		if i&1 == 0 { // ties and their neighbours
-			b = b&^0xffff | 0x8000 + uint32(i>>1%3) - 1
-		}
-		f, got := math.Float32frombits(b), floatToBrain(math.Float32frombits(b))
-		if f != f {
-			if want := uint16(b>>16) | 0x40; got != want {
-				t.Fatalf("NaN %08x: %04x, want %04x", b, got, want)
-			}
-			continue
-		}
-		down := uint16(b >> 16)
-		low := b & 0xffff
-		want := down
-		if low > 0x8000 || low == 0x8000 && down&1 == 1 {
-			want++
-		}
-		if got != want {
-			t.Fatalf("%08x: %04x, want %04x", b, got, want)
-		}
-	}
-}
 
 func TestRoundHalfAway(t *testing.T) {
 	for _, x := range []float32{0, 0.49999997, 0.5, 0.50000006, 1.4999999, 1.5, 2.5, 126.5, 127, 8388607.5, 16777216} {

@@ -1,5 +1,5 @@
-// Command _asm generates the kernels of package quantize for one level: AVX2 or AVX-512. Run it with go generate in the
-// package's folder.
+// Command _asm generates the kernels of package quantize, or of internal/narrow, for one level: AVX2 or AVX-512. Run it with
+// go generate in the package's folder.
 //
 // Operands stand in the order of Go's assembler: sources first, the last of Intel's
 // first, and the destination last.
@@ -13,9 +13,14 @@ import (
 
 func main() {
 	flag.StringVar(&level, "level", level, "AVX2 or AVX512")
+	narrow := flag.Bool("narrow", false, "generate what package narrow has")
 	flag.Parse()
 	ConstraintExpr("!purego,amd64")
-	numbers()
+	if *narrow {
+		numbers()
+		Generate()
+		return
+	}
 	if !wide() {
 		blocks()
 	}

@@ -9,7 +9,7 @@ import (
 
 // numbers generates the encoders that round floats to types of 16 bits.
 func numbers() {
-	convert("encodeF16", func(k *kit.Kernel) func() {
+	convert("f16", func(k *kit.Kernel) func() {
 		const nearestEven = 0 // whatever MXCSR says
 		return func() {
 			for at := 0; at < 4*k.Elems; at += 4 * lanes() {
@@ -24,9 +24,9 @@ func numbers() {
 		}
 	})
 	if wide() {
-		convert("encodeBF16", brains512)
+		convert("bf16", brains512)
 	} else {
-		convert("encodeBF16", brains)
+		convert("bf16", brains)
 	}
 }
 

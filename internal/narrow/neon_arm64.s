@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// Encoders of the neon level. impl.go has their contract; each does what the portable loop of the same name does. R0 is where
+// Kernels of the neon level. narrow.go has their contract; each does what the portable loop of the same name does. R0 is where
 // to store, R1 where to load, and R2 counts the numbers of src.
 
 // What Go's assembler has no mnemonic for, as in dequant's neon_arm64.h.
@@ -11,8 +11,8 @@
 #define FCVTN4H(n, d)     WORD $(0x0E216800 | (n)<<5 | (d))           // fcvtn vd.4h, vn.4s
 #define FCVTN24H(n, d)    WORD $(0x4E216800 | (n)<<5 | (d))           // fcvtn2 vd.8h, vn.4s
 
-// func encodeF16NEON(dst []byte, src []float32)
-TEXT ·encodeF16NEON(SB), NOSPLIT, $0-48
+// func f16NEON(dst []byte, src []float32)
+TEXT ·f16NEON(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD src_base+24(FP), R1
 	MOVD src_len+32(FP), R2
@@ -40,8 +40,8 @@ loop:
 	FCMEQ4S(n, n, n) \
 	VBSL V17.B16, V16.B16, v.B16
 
-// func encodeBF16NEON(dst []byte, src []float32)
-TEXT ·encodeBF16NEON(SB), NOSPLIT, $0-48
+// func bf16NEON(dst []byte, src []float32)
+TEXT ·bf16NEON(SB), NOSPLIT, $0-48
 	MOVD  dst_base+0(FP), R0
 	MOVD  src_base+24(FP), R1
 	MOVD  src_len+32(FP), R2
