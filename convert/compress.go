@@ -51,7 +51,7 @@ const (
 	trial = 16 << 20
 )
 
-// pays reports whether storing so many bytes instead of the raw ones is worth it.
+// pays reports whether storing a tensor of raw bytes as stored bytes is worth it: see leastSaving and leastBytes.
 func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/leastSaving, leastBytes)
 }

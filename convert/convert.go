@@ -94,7 +94,7 @@ type Plan struct {
 	// though they no longer are: config.json and those in scheme.Files. Readers rely on them.
 	Stale []string
 
-	stems     []string // how names begin beside codes that are kept and cannot be decoded
+	stems     []string // prefixes of the names of undecoded codes that Options.Keep leaves as stored
 	undecoded []string // the same of all codes that cannot be decoded and stay as they are
 	decoded   bool     // some quantized weight is written by its values
 	model     *loader.Model
@@ -148,8 +148,8 @@ func (t *Tensor) Elements() uint64 { return t.source.Elements() }
 // are treated alike share one.
 type Decision struct {
 	Scheme string // of a quantized weight that is written by its values
-	// Kept says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
-	Kept string
+	// NotReencoded says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
+	NotReencoded string
 	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
 	Fallback string
 	// Weighted reports that Options.Importance has the tensor's columns.

@@ -130,7 +130,7 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 	if to := p.target; !CanEncode(d) || !to.canHave(d) {
 		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, to.name)
 	}
-	if t.Kept = t.whyKept(p, d, fallback != ""); t.Kept != "" {
+	if t.NotReencoded = t.whyNotReencoded(p, d, fallback != ""); t.NotReencoded != "" {
 		return nil
 	}
 	if err := t.reencode(ctx, d, buf); err != nil || !t.Reencoded {
@@ -145,8 +145,8 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 	return nil
 }
 
-// whyKept returns the reason why a tensor stays as it is although the options want it as type d.
-func (t *Tensor) whyKept(p *Plan, d layout.DType, fallback bool) string {
+// whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d.
+func (t *Tensor) whyNotReencoded(p *Plan, d layout.DType, fallback bool) string {
 	from, opts := t.source.DType(), &p.opts
 	switch kind := from.Kind(); {
 	case p.keeps(t):
@@ -196,7 +196,7 @@ func lastWords(name string) (last, before string) {
 }
 
 // reencode plans to write t as type d. For I8 it reads the whole tensor; without a finite scale
-// the tensor is kept.
+// the tensor stays as it is stored.
 func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) error {
 	quant, scaled := layout.Quant{}, d == layout.I8
 	if scaled {
@@ -209,7 +209,7 @@ func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) err
 		}
 		var err error
 		if quant.Scale, err = scale.Scale(); err != nil { // ErrNotFinite: there is no other
-			t.Kept = "no scale for NaN and infinity"
+			t.NotReencoded = "no scale for NaN and infinity"
 			return nil
 		}
 	}

@@ -72,7 +72,7 @@
 //
 // Integers keep all digits, floats are the shortest decimals that read back as the same float32
 // or float64; those that are not finite are "NaN", "Infinity" and "-Infinity". The payloads of
-// NaNs are not kept. [MergeConfig] adds Options.Config, for which [SideFiles] reads what is
+// NaNs are lost. [MergeConfig] adds Options.Config, for which [SideFiles] reads what is
 // beside a Hugging Face model.
 //
 // In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was. Every

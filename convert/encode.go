@@ -24,11 +24,11 @@ type buffers struct {
 
 func (b *buffers) step() []float32 { return b.rows(1) }
 
-// rows returns room for as many whole rows of n elements as a step has, or one.
+// rows returns a buffer for as many whole rows of n elements as a step has, or for one.
 func (b *buffers) rows(n int) []float32 {
-	if room := max(n, step); len(b.values) < room {
-		b.values, b.decoded = mmapio.Aligned[float32](room), mmapio.Aligned[float32](room)
-		b.encoded = make([]byte, 4*room)
+	if n := max(n, step); len(b.values) < n {
+		b.values, b.decoded = mmapio.Aligned[float32](n), mmapio.Aligned[float32](n)
+		b.encoded = make([]byte, 4*n)
 	}
 	return b.values[:len(b.values)/n*n]
 }
@@ -91,17 +91,17 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	return lost, nil
 }
 
-// restoredValues encodes the values of elements that the source stores as integers of the same bits, room for room.
-func (t *Tensor) restoredValues(room []float32, encode func(values []float32) error) error {
+// restoredValues encodes the values of elements that the source stores as integers of the same bits, in buf.
+func (t *Tensor) restoredValues(buf []float32, encode func(values []float32) error) error {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
 	if err != nil {
 		return err
 	}
 	n, _ := layout.Elements(t.restored.shape)
-	_, size := codec.Span(0, min(n, uint64(len(room))))
+	_, size := codec.Span(0, min(n, uint64(len(buf))))
 	src := make([]byte, size)
-	for first := uint64(0); first < n; first += uint64(len(room)) {
-		values := room[:min(n-first, uint64(len(room)))]
+	for first := uint64(0); first < n; first += uint64(len(buf)) {
+		values := buf[:min(n-first, uint64(len(buf)))]
 		off, size := codec.Span(first, uint64(len(values)))
 		if _, err := t.source.ReadAt(src[:size], int64(off)); err != nil {
 			return err

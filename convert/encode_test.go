@@ -161,7 +161,7 @@ func TestKept(t *testing.T) {
 			t.Errorf("%s is %v, want %v", tt.name, x.DType(), tt.dtype)
 		}
 		i := slices.IndexFunc(kept(r), func(k convert.Tensor) bool { return k.Name == tt.name })
-		if (i >= 0) != (tt.reason != "") || i >= 0 && !strings.Contains(kept(r)[i].Kept, tt.reason) {
+		if (i >= 0) != (tt.reason != "") || i >= 0 && !strings.Contains(kept(r)[i].NotReencoded, tt.reason) {
 			t.Errorf("%s: kept %v, want reason %q", tt.name, kept(r), tt.reason)
 		}
 		if before := tensor(t, m, tt.name); before.DType() == tt.dtype {
@@ -231,7 +231,7 @@ func TestPrecise(t *testing.T) {
 					want = layout.F32
 				}
 				i := slices.IndexFunc(kept(r), func(k convert.Tensor) bool { return k.Name == name })
-				if x := tensor(t, out, name); x.DType() != want || (i >= 0) != (reason != "") || i >= 0 && !strings.Contains(kept(r)[i].Kept, reason) {
+				if x := tensor(t, out, name); x.DType() != want || (i >= 0) != (reason != "") || i >= 0 && !strings.Contains(kept(r)[i].NotReencoded, reason) {
 					t.Errorf("%v, all %t: %q is %v, kept %v, want reason %q", d, all, name, x.DType(), kept(r), reason)
 				}
 			}

@@ -60,7 +60,7 @@ func ExampleNewPlan() {
 	}
 	for _, t := range plan.Tensors {
 		if t.To != layout.F16 {
-			log.Fatal(t.Name, t.Kept)
+			log.Fatal(t.Name, t.NotReencoded)
 		}
 	}
 	err = plan.Write(context.Background())

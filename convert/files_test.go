@@ -110,7 +110,7 @@ func onlyFiles(t testing.TB, dir string, names ...string) {
 
 // kept, changed, lost and oversized select the records of a plan.
 func kept(p *convert.Plan) []convert.Tensor {
-	return records(p, func(t *convert.Tensor) bool { return t.Kept != "" })
+	return records(p, func(t *convert.Tensor) bool { return t.NotReencoded != "" })
 }
 
 func changed(p *convert.Plan) []convert.Tensor {

@@ -107,7 +107,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	out = withoutSplit(out)
 	if align, ok := out.Get(keyAlignment); ok {
 		if n, ok := align.(uint32); ok && !gguf.Aligns(uint64(n)) {
-			out = without(out, keyAlignment) // of the source's places, which are not kept
+			out = without(out, keyAlignment) // of the source's offsets, which the new file does not have
 		}
 	}
 	p.setShapes(&out)

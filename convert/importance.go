@@ -12,7 +12,7 @@ import (
 )
 
 // Importance says by tensor's name how much an error in each of its columns counts: a finite number
-// that is not negative. A tensor of several matrices, as of experts, has so many for each.
+// that is not negative. A tensor of several matrices, as of experts, has one row of them for each.
 type Importance map[string][]float32
 
 // The ends of the names of an importance matrix's tensors.

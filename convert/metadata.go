@@ -123,7 +123,7 @@ func bitsPerWeight(plan []Tensor) float64 {
 	return math.Round(1000*bits/elements) / 1000
 }
 
-// number returns the shortest decimal that reads back as f, a float of so many bits.
+// number returns the shortest decimal that reads back as f, a float of 32 or 64 bits.
 func number(f float64, bits int) json.Number {
 	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))
 }

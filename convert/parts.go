@@ -150,7 +150,7 @@ func partOf(w loader.Tensor, parts []loader.Part) Part {
 }
 
 // keeps reports whether a tensor is copied although Options.DType would re-encode it: by request, or as a part of
-// a weight that is. Beside codes that are kept and cannot be decoded, all names that begin alike are.
+// a weight that is. Beside undecoded codes that stay, all tensors whose names begin alike stay too.
 func (p *Plan) keeps(t *Tensor) bool {
 	return t.stays || p.opts.keeps(t.Name) || slices.ContainsFunc(p.stems, func(stem string) bool { return strings.HasPrefix(t.Name, stem) })
 }
@@ -182,8 +182,8 @@ func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error 
 	} else if err := t.requantize(ctx, p, buf); err != nil {
 		return err
 	}
-	if t.Kept != "" { // F32 then
-		t.Changed, t.Kept = t.Kept, ""
+	if t.NotReencoded != "" { // F32 then
+		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
 	t.fold(p.target)
 	t.Bytes, _ = t.To.Size(t.Shape)

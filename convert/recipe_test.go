@@ -120,7 +120,7 @@ func TestRecipes(t *testing.T) {
 			check("blk.0.odd.weight", want.odd)
 			check("blk.0.odder.weight", layout.F16)
 			check("token_types.weight", layout.F16)
-			if dtype, _ := layout.ParseDType(strings.ToUpper(name)); dtype.BlockElems() == 256 && got["blk.0.odd.weight"].Fallback == "" || got["token_types.weight"].Kept == "" {
+			if dtype, _ := layout.ParseDType(strings.ToUpper(name)); dtype.BlockElems() == 256 && got["blk.0.odd.weight"].Fallback == "" || got["token_types.weight"].NotReencoded == "" {
 				t.Errorf("%s: no reasons: %+v", name, got["blk.0.odd.weight"])
 			}
 		}
@@ -213,7 +213,7 @@ func TestRecipesByLayer(t *testing.T) {
 	check := func(tensors map[string]convert.Tensor, name string, want layout.DType) {
 		t.Helper()
 		if x := tensors[name]; x.To != want {
-			t.Errorf("%s is %v (%s), want %v", name, x.To, x.Kept, want)
+			t.Errorf("%s is %v (%s), want %v", name, x.To, x.NotReencoded, want)
 		}
 	}
 

@@ -28,7 +28,7 @@ var sideFiles = []struct{ name, key string }{
 
 // SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for
 // Options.Config. The keys of the first stay; the others
-// become the objects tokenizer_config and generation_config. read lists the paths of those that
+// become the objects tokenizer_config and generation_config. read lists the paths of the files that
 // exist. Buckets deny what they do not have: a file that a server denies is none. Files named in skip are not read. A model that has a Trust reads verified ones only.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()

@@ -10,7 +10,7 @@ import (
 )
 
 // describers add to md the metadata that APR2 has keys of its own for. They return the rest, which is
-// kept under the format's name. Other formats are kept whole.
+// written under the format's name. Metadata of other formats is written there as it is.
 var describers = map[layout.Format]func(md *layout.Metadata, from layout.Metadata) (own layout.Metadata){
 	layout.APR2:        describeAPR2,
 	layout.SafeTensors: describeSafeTensors,

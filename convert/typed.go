@@ -71,7 +71,7 @@ func numberType(v any) any {
 	return fmt.Sprintf("[%v]", cmp.Or(name, any(elem)))
 }
 
-// bytesOf returns the bytes of those strings of md that are not UTF-8, since JSON has U+FFFD for
+// bytesOf returns the bytes of the strings of md that are not UTF-8, since JSON has U+FFFD for
 // every wrong byte. The result has the shape of md, with elements of arrays by their positions.
 func bytesOf(md layout.Metadata) layout.Metadata {
 	all := layout.Metadata{}

@@ -26,17 +26,9 @@ func cacheCommand() *cobra.Command {
 	return group
 }
 
-const cacheListLong = `Cache ls lists the files that addresses have left on this machine, most recently used first: how
-much of each is there, its size, when it was last used, and its names. Complete files of the
-Hugging Face Hub lie in the cache of huggingface_hub and are marked "hub"; cache prune leaves
-them alone.
-
---json writes one JSON object: entries, each with path, names, size, have, disk, used, complete
-and shared, and bytes, which is the disk space of those that are not shared.`
-
 func cacheListCommand() *cobra.Command {
 	var asJSON bool
-	cmd := verb("ls [--json]", "List the files in the cache", cacheListLong, func(_ context.Context, s terminal.Streams, _ []string) error {
+	cmd := verb("ls [--json]", "List the files in the cache", func(_ context.Context, s terminal.Streams, _ []string) error {
 		list, err := remote.Cache(nil)
 		if err != nil {
 			return err
@@ -103,13 +95,8 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	return err
 }
 
-const cacheVerifyLong = `Cache verify reads the complete files in the cache, those of huggingface_hub's too, and compares
-them with the digests that they are called by. It prints the files that are wrong, and exits with 1
-if there are any. Files that are known by no digest are counted only: they came from a server that
-says no more than a version.`
-
 func cacheVerifyCommand() *cobra.Command {
-	return verb("verify", "Compare the files in the cache with their digests", cacheVerifyLong, func(ctx context.Context, s terminal.Streams, _ []string) error {
+	return verb("verify", "Compare the files in the cache with their digests", func(ctx context.Context, s terminal.Streams, _ []string) error {
 		list, err := remote.Cache(nil)
 		if err != nil {
 			return err
@@ -149,14 +136,9 @@ func cacheVerifyCommand() *cobra.Command {
 	})
 }
 
-const cachePruneLong = `Cache prune removes the least recently used files until the cache takes at most --max-size. Files
-that a process has open stay. It neither counts nor removes the complete files in the caches of
-huggingface_hub and Ollama, which have commands of their own. --max-size 0 removes all that is not
-in use.`
-
 func cachePruneCommand() *cobra.Command {
 	var most byteSize
-	cmd := verb("prune --max-size SIZE", "Remove what was not used for long", cachePruneLong, nil)
+	cmd := verb("prune --max-size SIZE", "Remove what was not used for long", nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("max-size") {
 			return usageError{errors.New("missing --max-size")}

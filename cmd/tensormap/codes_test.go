@@ -321,7 +321,7 @@ func TestConvertKeepsPrecise(t *testing.T) {
 		norm string
 		says string
 	}{
-		{[]string{"--dtype", "q4_0"}, "F32", "kept as stored: 2 tensors (a norm): embeddings.LayerNorm.bias, embeddings.LayerNorm.weight\nkept as stored: 1 tensor (a bias): encoder.layer.0.attention.output.dense.bias\n"},
+		{[]string{"--dtype", "q4_0"}, "F32", "left as stored: 2 tensors (a norm): embeddings.LayerNorm.bias, embeddings.LayerNorm.weight\nleft as stored: 1 tensor (a bias): encoder.layer.0.attention.output.dense.bias\n"},
 		{[]string{"--dtype", "q4_0", "--all"}, "Q4_0", ""},
 		{[]string{"--dtype", "i8"}, "F32", "(a norm)"},
 		{[]string{"--dtype", "f16"}, "F16", ""},

@@ -18,73 +18,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const convertLong = `Convert writes the tensors and the metadata of a model file to another one. The name of OUT
-says the format: .apr for APR2, .safetensors for SafeTensors, .gguf for GGUF. Under a name that
-says none, --format does; the two must not disagree. Elements are copied as they are, unless
---dtype says otherwise. OUT appears once it is complete; an old file of that name stays until then.
---dry-run says what would be written, and writes nothing.
-
---dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
-i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
-rows are no multiple of the block. So do those that a --keep matches, which may be given more
-than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is given, quantizing
-(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. f16 and bf16 in GGUF
-leave those that are F32, as ggml wants them. The end tells which tensors stayed, how many
-values were beyond the new type's range, and how many became 0. Blocks whose scale is beyond
-float16, so that they would be NaN, are an error.
-
-q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
-more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
-are recipes too: with q4_0 the output matrix becomes Q6_K, and q4_k is q4_k_m. mxfp4_moe takes MXFP4 for experts. Rows that are no
-multiple of 256 get the types of blocks of 32 that llama.cpp takes instead, and those that are none of 32 get F16. --type GLOB=TYPE says the
-type of tensors whose names match, and may be given more than once; the first that matches counts.
---dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form, not the older .dat: errors then
-count as much as a column matters. Its names are the tensors'. Blocks of columns without importance are weighed evenly.
-
-A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bitsandbytes, MXFP4,
-NVFP4, HQQ, BitNet) stores a weight as codes, scales and more. --dtype writes the weight under its own name
-instead, and the metadata no longer say how it was quantized. Where a type of blocks does not fit
-it, or would spoil it, it becomes F32. Without --dtype, and for weights that a --keep matches, the
-parts are copied bit for bit; GGUF, whose readers would take codes for numbers, gets the weight as F32.
-A config.json beside OUT is not ours to change: a warning says if it claims the old method. Codes that are not decoded (Marlin, EXL2, EXL3, AQLM, VPTQ, QuIP#,
-HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are copied too; --dtype and GGUF
-refuse them unless --keep names them. It also refuses F8, F6 and F4 tensors without a scale:
---plain-f8 says that these hold weights.
-
-Tensors of a dtype that the new format lacks are written as another one, without loss. Numbers
-become F32 if that holds them exactly, as it does those of quantized blocks and small floats. Otherwise their
-bits become unsigned integers, with dtype and shape in the metadata. The end tells this too.
-
---compress stores tensors as LZ4 blocks where that makes them at least 3% smaller, which for
-random weights it does not; --compress=hc tries harder and takes some ten times as long.
-Compressed tensors are expanded when they are read, and cannot be used in place.
-
---shard-size divides a model that is larger among files of at most this size, as many tensors
-in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
-stands for all of them. For SafeTensors it is the index model.safetensors.index.json, and there
-is no OUT: a single file of that name goes, as does an old index where a single file is written.
-GGUF shards, each with the keys split.*, lead to each other and need no index. Old shards that
-are none of the new ones stay, and are named. KB, MB and GB are powers of 1000;
-KiB, MiB and GiB of 1024.
-
-config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
-into the metadata; --no-side-files leaves them, but for how weights are quantized that stay so. --metadata FILE names another JSON object to
-take instead of config.json. Its keys describe the architecture and go there, but for those that
-the format itself gives a place at the top (model_type, vocab, tokenizer_config, …).
---metadata KEY=VALUE sets one key, and may be given more than once.
-
-Metadata of a GGUF file keep their types. Other sources give general.architecture, a vocabulary and
-what their model card says; all else is kept as JSON under apr2.KEY. --metadata KEY=TYPE:VALUE says
-the type (u8 to u64, i8 to i64, f32, f64, bool, string) of a key that is new. Names of tensors stay as
-they are: llama.cpp knows those of its own converter alone, and no mapping is guessed. It wants names of
-at most 63 bytes. Integers without a sign, complex numbers and such keep their bits as I8 to I64, with
-dtype and shape in the metadata; F8, F6 and F4 become F32, under --plain-f8 if they have no scale. --byte-order big
-writes for machines of that order, as gguf-py's converter does; every verb reads such files.
-
---sign signs an APR2 file, or its shards and manifest. --encrypt KEYFILE encrypts its tensors with a key, which is
-32 bytes or 64 hexadecimal digits; --passphrase-file with a passphrase. What is read is not carried over:
-an encrypted model that --decrypt or --decrypt-passphrase-file opens is written plain without these.`
-
 type convertOptions struct {
 	writing
 	align    choice
@@ -129,7 +62,7 @@ func newConvertOptions() *convertOptions {
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
 	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--filter GLOB] [--no-aliases] [--dry-run [--json]] [-j N]",
-		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
+		"Write a model as an APR2, SafeTensors or GGUF file",
 		opts.run, "IN", "OUT")
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
@@ -147,7 +80,7 @@ func convertCommand() *cobra.Command {
 
 // addFlags declares those that upgrade has as well.
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
-	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to so many bytes")
+	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to this number of bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers as `TYPE`: "+strings.Join(opts.dtype.allowed, ", "))
 	cmd.Flags().Var(&opts.types, "type", "re-encode tensors whose name matches GLOB to TYPE")
 	complete(cmd, "type", cobra.NoFileCompletions)

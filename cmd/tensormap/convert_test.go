@@ -173,8 +173,8 @@ func TestConvertDType(t *testing.T) {
 	}
 	for _, want := range []string{
 		": wrote 6 tensors, ",
-		"kept as stored: 3 tensors (by request): embeddings.LayerNorm.bias, embeddings.LayerNorm.weight, encoder.layer.0.attention.output.dense.bias\n",
-		"kept as stored: 1 tensor (I64 without a scale): embeddings.position_ids\n",
+		"left as stored: 3 tensors (by request): embeddings.LayerNorm.bias, embeddings.LayerNorm.weight, encoder.layer.0.attention.output.dense.bias\n",
+		"left as stored: 1 tensor (I64 without a scale): embeddings.position_ids\n",
 	} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("no %q in %q", want, r.stderr)

@@ -21,32 +21,6 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-const diffLong = `Diff compares two models, of whatever formats and shards, tensor by tensor: a line for
-each one that differs, and what they come to. The exit status is 0 where nothing differs
-and 1 where something does, or where a file could not be read.
-
-Tensors of one name are the same if type, shape, scale and every stored bit are. With
---tolerance X they are if no value differs by more than X, whatever types they are stored
-in; 0 asks for equal values. A NaN is equal to a NaN then, an infinity to itself, the two
-zeros to each other. Tensors that only one model has always differ, and so do shapes, but
-for dimensions of 1 with --tolerance. --metadata compares the metadata too.
-
-  max abs   the largest |a-b|, and the index of the first element that has it
-  max rel   the largest |a-b| / max(|a|, |b|)
-  rmse      the root of the mean of (a-b)²
-  cosine    that of the angle between the tensors as vectors
-  differing how many values are not equal
-  lost      those with NaN or an infinity on one side: not in the other columns
-
-Types without values, such as C64, are compared as bytes only. A quantized weight is
-compared by what it stands for: against its original, that is the error of quantizing.
-
---json writes one JSON object: a, b, metadata (with --metadata: key, a, b), tensors, differ
-and counts. Tensors are all there are: name, differs, a and b (dtype, shape, scale, zero_point; null
-where it is missing), same_elements, and values (null where none were compared): differing,
-lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.
-The object is written as it comes: an error half way leaves it unfinished.`
-
 type diffOptions struct {
 	surveyOptions
 	metadata  bool
@@ -65,7 +39,7 @@ func (opts *diffOptions) setTolerance(s string) error {
 func diffCommand() *cobra.Command {
 	var opts diffOptions
 	cmd := verb("diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
-		"Show what differs between two models", diffLong,
+		"Show what differs between two models",
 		opts.run, "A", "B")
 	opts.addTo(cmd)
 	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
@@ -419,9 +393,9 @@ type metadataChange struct {
 
 // cells returns key and values as they stand in a table.
 func (c *metadataChange) cells() []string {
-	const room = 40
+	const width = 40
 	cell := func(value json.RawMessage) string {
-		return known(value != nil, terminal.Shorten(terminal.Printable(string(value)), room))
+		return known(value != nil, terminal.Shorten(terminal.Printable(string(value)), width))
 	}
 	return []string{terminal.Printable(c.Key), cell(c.A), cell(c.B)}
 }

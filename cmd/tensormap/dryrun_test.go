@@ -20,7 +20,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}
 	}
-	if r.status != exitDone || r.stderr != "kept as stored: 1 tensor (I16 without a scale): b/bias\n" {
+	if r.status != exitDone || r.stderr != "left as stored: 1 tensor (I16 without a scale): b/bias\n" {
 		t.Errorf("%d, %q", r.status, r.stderr)
 	}
 	for _, to := range []string{"apr2", "safetensors"} {

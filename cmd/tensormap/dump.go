@@ -19,21 +19,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const dumpLong = `Dump writes one tensor, or a slice of one, to standard output or to a file.
-
-  f32   the values as little-endian float32, row-major, without a header (the default)
-  raw   the stored elements, decompressed
-  npy   a NumPy file: types that NumPy has keep theirs, all others become float32; what -o NAME.npy writes
-  text  numbers to read, a line a row; numpy.loadtxt reads them too
-
-A tensor of integers for which the file has a scale comes out of f32 and text as real
-numbers, and of npy as the integers.
-
-A slice is written as in NumPy: an index or START:STOP for each dimension, outermost first,
-negative ones counted from the end, "..." for dimensions in between; there are no steps.
-Nothing else is read. For a slice raw is for types without blocks, and a terminal gets
-text. Quote it; a tensor whose very name ends in brackets comes first.`
-
 type dumpOptions struct {
 	opener
 	as       choice
@@ -46,7 +31,7 @@ func dumpCommand() *cobra.Command {
 	opts.as.allowed = slice.Formats()
 	opts.as.value = opts.as.allowed[0]
 	cmd := verb("dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
-		"Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text", dumpLong,
+		"Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
 		opts.run, "FILE", "TENSOR")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { opts.explicit = cmd.Flags().Changed("as") }
 	cmd.ValidArgsFunction = completeTensor
@@ -108,7 +93,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 }
 
-// dumpToFile says how far it is, of so many bytes if these are known, and what it has done.
+// dumpToFile writes a file by write. It shows the progress, unless total is 0 for an unknown size, and then what it wrote.
 func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
 	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()

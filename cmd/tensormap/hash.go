@@ -14,41 +14,6 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-const hashLong = `Hash writes the SHA-256 of every tensor, by ascending name, and last one of the whole model.
-Neither the format, nor compression, nor the order of tensors, nor how they are spread
-over shards changes them, so two models can be compared by their last lines:
-
-  tensormap hash --total model.safetensors
-  tensormap hash --total model.apr
-
---values (the default) makes digests of the values: little-endian float32s in row-major
-order, every NaN as 0x7fc00000. F16 has the same as what it is in F32. Where a value is no
-float32 (of F64, and integers of 32 and 64 bits), and for types without values, the
-digest is that of the stored elements; how many there are is on standard error.
---stored makes digests of the elements as they are stored, decompressed; of a quantized
-weight, those of its parts by ascending name. With both there are two columns, values
-first, of dashes where a tensor has none.
-
---file makes digests of the model's files instead, of all their bytes, in lines as sha256sum
-writes them: what a hub shows of a file, and what sha256sum --check takes.
-
-The model's digest is the SHA-256 of a line for each tensor, by ascending name,
-
-  DIGEST KIND SHAPE LENGTH:NAME
-
-with DIGEST as above, SHAPE as in [2,3], for values without dimensions of 1, and NAME with its
-length in bytes. KIND is the word values. For stored elements it is the type, such as Q8_0, or
-the scheme of a quantized weight. With a scale it is I8,scale=3f000000,zero=0, the scale as the
-bits of a float32. With
---filter it is that of the tensors selected.
-
---json writes one JSON object: file, algorithm, tensors, each with name, dtype, shape,
-elements, values and stored, and model (values, stored); null is a digest that is not there
-or was not asked for. With --file it has files, each with path, size and sha256, in place
-of tensors and model. A damaged tensor has error, there is no digest of the model then,
-and the exit status is 1. The object is written as it comes: an error half way leaves it
-unfinished, and the exit status is 1 too.`
-
 type hashOptions struct {
 	surveyOptions
 	values, stored, total, file bool
@@ -57,7 +22,7 @@ type hashOptions struct {
 func hashCommand() *cobra.Command {
 	var opts hashOptions
 	cmd := verb("hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
-		"Write SHA-256 digests of all tensors and of the model", hashLong,
+		"Write SHA-256 digests of all tensors and of the model",
 		opts.run, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.values, "values", false, "of the values in float32 (the default)")

@@ -13,37 +13,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors.
---metadata shows all that the file says about the model, --graph the operations of a format
-that holds a computation graph (TSM). Tensor data is not read.
-
-GLOB selects tensors by their whole name: * matches any characters, dots and slashes
-too; ? matches one; [a-z] one of a set and [!a-z] one outside of it; {a,b} either; a
-backslash makes the next character plain. Quote it, so that the shell leaves it alone:
-
-  tensormap inspect model.apr --filter 'encoder.layer.[0-3].*.{weight,bias}'
-
---tree groups tensors by the prefixes of their names, which end at dots and slashes, with
-sums; siblings that differ in their number only and hold the same names and shapes share a
-line: blk.{0..31}. --depth N stops after N levels. --sort size lists the largest first;
-numbers in names are sorted by value, and what is equal stays in the order of the file.
-Lines are made to fit a terminal, and are whole everywhere else:
-
-  tensormap inspect model.gguf --tree --sort size | less
-
-A quantized checkpoint stores one weight as several tensors: codes, scales and more. It is
-one tensor here, with the scheme (awq, fp8, …) for its dtype, its true shape, and the bytes
-of all parts. --stored shows the tensors that the file has instead.
-
---json writes one JSON object, the same for every format: format, version, files, flags,
-metadata and tensors, these in the order of the file, and with --graph the graph. A
-quantized weight has name, shape, elements, scheme and parts, each with role, name, dtype,
-shape, file, offset and stored_bytes. A tensor of codes that are not decoded has the reason,
-problem. Fields may be added, never renamed.
-
-Of several files each is shown as if it were alone, one after the other; with --json these are as
-many objects. One that cannot be read is said on standard error, and the exit status is 1.`
-
 type inspectOptions struct {
 	opener
 	inspection.Options
@@ -54,7 +23,7 @@ type inspectOptions struct {
 func inspectCommand() *cobra.Command {
 	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
 	cmd := verb("inspect FILE... [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER] [--stored]",
-		"Show header, metadata and tensors of a model file", inspectLong,
+		"Show header, metadata and tensors of a model file",
 		opts.run)
 	cmd.Args = several("FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }

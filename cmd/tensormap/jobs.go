@@ -30,8 +30,7 @@ func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 
-// limit holds the whole process to so many threads until restore is called. It serves work that
-// is divided by GOMAXPROCS.
+// limit sets GOMAXPROCS, which work of the whole process is divided by, to j until restore is called. It does nothing if j is 0.
 func (j jobs) limit() (restore func()) {
 	if j == 0 {
 		return func() {}

@@ -10,14 +10,10 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-const keygenLong = `Keygen writes a new private key, readable by its owner alone, and beside it the public key:
-k.pub.pem for k.pem. It replaces no file. Keys on p256, p384 and p521 are for sign; ed25519 is
-for files that carry their own signature, which convert --sign writes.`
-
 func keygenCommand() *cobra.Command {
 	typ := choice{value: trust.P256, allowed: trust.KeyTypes()}
 	var out string
-	cmd := verb("keygen -o KEY.pem [--type p256|p384|p521|ed25519]", "Make a pair of keys for signing", keygenLong, func(_ context.Context, s terminal.Streams, _ []string) error {
+	cmd := verb("keygen -o KEY.pem [--type p256|p384|p521|ed25519]", "Make a pair of keys for signing", func(_ context.Context, s terminal.Streams, _ []string) error {
 		if out == "" {
 			return usageError{errors.New("missing -o: the file for the private key")}
 		}

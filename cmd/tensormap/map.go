@@ -15,22 +15,6 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
-const mapLong = `Map draws where the bytes of a model are: every file from its first byte to its last, a row
-after the other as text is written, all rows of one scale. Tensors are coloured by dtype;
-header, metadata and index, padding, and bytes that belong to nothing are shown for what
-they are, compressed tensors are hatched, and tensors inside of tensors lie upon them. The parts of a
-quantized weight have one shade of its scheme's colour, and name it under the pointer. What
-is too small to be seen is drawn together: "37 tensors". A line below each row is what is in
-memory now, where the system tells; --resident=false leaves it out, so that a picture
-depends on the model alone.
-
-OUT is a picture (.svg) or a page (.html), for phones too; both are one file that needs no
-other, and say more where the pointer is. The page finds tensors by words or by a GLOB, as
---filter does, and model.html#GLOB opens it with a search. Without -o the picture goes to
-standard output. Tensor data is not read:
-
-  tensormap map model.gguf -o model.html`
-
 type mapOptions struct {
 	opener
 	out      string
@@ -47,7 +31,7 @@ var mapWriters = map[string]func(*bufio.Writer, *drawing.Map){
 func mapCommand() *cobra.Command {
 	var opts mapOptions
 	cmd := verb("map FILE [-o OUT.svg|OUT.html]",
-		"Draw where the bytes of a model are", mapLong,
+		"Draw where the bytes of a model are",
 		opts.run, "FILE")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, by whose end it is a picture or a page")
 	opts.addTo(cmd)

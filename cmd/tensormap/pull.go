@@ -16,37 +16,6 @@ import (
 	"github.com/tensormap/tensormap/remote"
 )
 
-const pullLong = `Pull brings a model of a hub or registry to this machine: its weights, their index, and the files
-beside them for configuration, tokenizer and generation. It prints where they are: the path of the
-file that ADDRESS names, or of the folder with all of them.
-
-ADDRESS is one of these:
-
-  hf://ORG/NAME[@REVISION][/FILE]    a model of the Hugging Face Hub, also its page's address;
-                                     the files lie in the cache of huggingface_hub
-  oci://HOST/REPOSITORY[:TAG][@DIGEST]
-                                     an artifact in a registry, with docker login's credentials
-  ollama://[[HOST/]NAMESPACE/]NAME[:TAG]
-                                     a model of Ollama's registry, which lies in Ollama's store as
-                                     ollama pull leaves it
-  s3://BUCKET/KEY                    an object, or a folder of them, of Amazon S3 or a server that
-                                     AWS_ENDPOINT_URL names, with the credentials of AWS_PROFILE
-  https://HOST/FILE                  a file of any other server, and the shards that it names
-
-What is there already is not fetched again, and a pull that was interrupted goes on where it
-ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean to huggingface_hub.
-
-With --signature, --key or --digest every file that has come is compared before a path is printed or
-a file copied. One that is not the trusted one stays in the cache, and no verb that has the same flags
-reads it.
-
---filter brings only the tensors whose name matches, of files that stay incomplete, and prints
-ADDRESS: what opens it finds them here. (convert --filter writes them to a file.)
-
--o DIR copies the files to a folder, and prints its path:
-
-  tensormap pull hf://org/model -o model`
-
 type pullOptions struct {
 	opener
 	out    string
@@ -55,7 +24,7 @@ type pullOptions struct {
 
 func pullCommand() *cobra.Command {
 	var opts pullOptions
-	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", pullLong, opts.run, "ADDRESS")
+	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", opts.run, "ADDRESS")
 	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")

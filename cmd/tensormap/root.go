@@ -60,22 +60,10 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-const rootLong = `tensormap opens model weight files without copying them.
-
-The format is told from the file's bytes. A FILE to be read is a path or an address. Of
-the latter only the bytes needed are fetched: http://, https://, hf://ORG/NAME[@REVISION][/FILE] of
-the Hugging Face Hub, oci://HOST/REPOSITORY[:TAG][@DIGEST] of a registry, ollama://[[HOST/]NAMESPACE/]NAME[:TAG], or
-s3://BUCKET/KEY. Of a model in several files it is the manifest, the index file or any one file of
-a GGUF split; a directory stands for the one model in it. Results go to standard output, everything
-else to standard error. Exit status: 0 done, 1 the file or the operation failed, or diff found a
-difference, 2 wrong usage. A signal, such as Ctrl-C, ends it as it ends other programs: the loop of
-a shell ends too.`
-
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tensormap VERB …",
 		Short:         "Inspect, verify, dump and convert model weight files",
-		Long:          rootLong,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -104,7 +92,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	addExamples(root)
+	setHelp(root)
 	return root
 }
 
@@ -208,11 +196,10 @@ func helpCommand() *cobra.Command {
 }
 
 // verb returns the command of a verb: run gets exactly the named operands.
-func verb(use, short, long string, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
+func verb(use, short string, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long:  long,
 		Args:  operands(names...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := terminal.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}

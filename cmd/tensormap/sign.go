@@ -16,20 +16,6 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-const signLong = `Sign writes a bundle of OpenSSF Model Signing: the digests of all files below a directory, or of
-one file, signed with an ECDSA key. Python's model_signing and other clients verify it.
-verify and every verb that reads check it with --signature and --key.
-
-The bundle is called model.sig and lies in the directory, or beside the file, unless -o says
-otherwise. It is not signed itself, and neither are .git, .gitattributes, .github and .gitignore at
-the top. A symbolic link is an error, as the bundle's own name too.
-
-A reader hashes a chunk before it trusts a byte of it. --chunk-size makes chunks smaller: the first row of
-a tensor is read sooner, and the bundle is larger.
-
---signing-certificate puts the signer's certificate into the bundle in place of the key's name, and
---certificate-chain those between it and a root.`
-
 type signOptions struct {
 	key, certificate, out string
 	chain                 []string
@@ -41,13 +27,13 @@ type signOptions struct {
 func signCommand() *cobra.Command {
 	var o signOptions
 	cmd := verb("sign DIR|FILE --key KEY.pem [-o BUNDLE]",
-		"Sign a model, as OpenSSF Model Signing specifies", signLong,
+		"Sign a model, as OpenSSF Model Signing specifies",
 		o.run, "DIR or FILE")
 	cmd.Flags().StringVar(&o.key, "key", "", "sign with this private key, a PEM `FILE`")
 	cmd.Flags().StringVar(&o.certificate, "signing-certificate", "", "put the key's certificate into the bundle, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&o.chain, "certificate-chain", nil, "put further certificates into the bundle, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&o.ignore, "ignore-paths", nil, "leave out `PATH`, which lies in DIR, and all below it")
-	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files, and warn of those that lead out of DIR")
+	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files, and warn of links that lead out of DIR")
 	cmd.Flags().Var(&o.chunk, "chunk-size", "digests for chunks of this `SIZE`, a power of two from 64KiB (default: 4MiB)")
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "write the bundle to `FILE` (default: model.sig in DIR)")
 	return cmd

@@ -14,25 +14,6 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-const statsLong = `Stats goes through the values of all tensors: least, greatest, mean, standard deviation
-(of the population), how many are zero, NaN or infinite, and a histogram. NaNs and
-infinities are counted, and left out of all the rest. Values are what the elements stand
-for, in float32 (F64 and integers of 32 and 64 bits: in float64). A type without values,
-such as C64, has a line that says so. A quantized weight has the values that it stands for.
-
-A histogram has bins of equal width from the least to the greatest finite value; each has
-its lower edge, the last one both. A value on its own looks like a thin line ▁, an empty
-bin like nothing. It takes a second pass over each tensor: --bins 0 goes without it.
-
---json writes one JSON object: file, bins and tensors, each with name, dtype (scheme in its
-place, if the weight is quantized), shape, elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, histogram.
-stats is null for a type without values, and for codes that are not decoded, which have the reason,
-problem; min, max, mean and std are null where nothing is finite. A damaged tensor has error instead, and the exit status is 1. The object is written
-as it comes: an error half way leaves it unfinished, and the exit status is 1 too.
-
-Memory does not grow with the model, and nothing that is printed depends on N. A table of
-more than 4,096 tensors is written in pages. The time it took is on standard error.`
-
 type statsOptions struct {
 	surveyOptions
 	bins uint8
@@ -41,7 +22,7 @@ type statsOptions struct {
 func statsCommand() *cobra.Command {
 	var opts statsOptions
 	cmd := verb("stats FILE [--filter GLOB] [--bins N] [--json] [-j N]",
-		"Show range, mean, deviation and histogram of every tensor", statsLong,
+		"Show range, mean, deviation and histogram of every tensor",
 		opts.run, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 16, "draw histograms of `N` bins; 0 draws none")

@@ -23,24 +23,6 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-const verifyLong = `Verify checks all that can be checked of a model file: every section, bounds, overlaps,
-alignment, and the checksums that the file has. It says what it checked. What is odd but
-breaks no promise is a warning, on standard output; what is wrong is a line each on
-standard error, and the exit status is 1. Of what is alike a hundred are listed, and the
-rest counted.
-
---values reads all values too: NaN and infinities are wrong, each tensor that has some has
-a line; a tensor of zeros alone is a warning. Attention masks may hold -Inf on purpose.
-
---signature checks every file that the bundle lists against it, before anything else: --key or
---certificate-chain says whom to trust. A file that it does not list is wrong too, unless
---ignore-unsigned-files lets it pass, or --ignore-paths does. If there is no model among the files, the
-signature is all that is checked. --digest compares files with digests of their whole content,
-as registries and hubs give them.
-
---json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
-reason) and bytes, the number of bytes that checksums were computed over.`
-
 type verifyOptions struct {
 	opener
 	unsigned bool // files may pass that no signature lists
@@ -53,7 +35,7 @@ type verifyOptions struct {
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
 	cmd := verb("verify FILE [--signature BUNDLE --key KEY.pub.pem] [--values] [--json] [-j N]",
-		"Check structure and checksums of a model file", verifyLong,
+		"Check structure and checksums of a model file",
 		opts.run, "FILE")
 	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")

@@ -23,11 +23,11 @@ import (
 // reportDecisions says which tensors are written in another way than they were or should
 // have been, one line for every reason.
 func reportDecisions(stderr io.Writer, p *convert.Plan) {
-	var kept, changed, others reasons
+	var left, changed, others reasons
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if t.Kept != "" {
-			kept.add("kept as stored", t.Kept, t.Name)
+		if t.NotReencoded != "" {
+			left.add("left as stored", t.NotReencoded, t.Name)
 		}
 		if t.Changed != "" {
 			changed.add("written as "+t.To.String(), t.Changed, t.Name)
@@ -45,7 +45,7 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 	for _, p := range p.Quantized {
 		others.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
 	}
-	for _, one := range slices.Concat(kept, changed, others) {
+	for _, one := range slices.Concat(left, changed, others) {
 		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"),
 			terminal.Printable(one.why), strings.Join(one.names, ", "))
 	}
@@ -273,7 +273,7 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.Kept, t.Changed, t.Fallback)})
+		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback)})
 	}
 	j.Close()
 	return j.Err

@@ -23,7 +23,7 @@ type Map struct {
 
 	dtypes   []report.Total // of tensors that lie in no other, the largest first
 	within   []report.Total // of tensors that lie in others
-	all      report.Total   // of those that lie in no other
+	all      report.Total   // of the tensors in dtypes
 	packed   []packedTotal
 	sections []report.Total // by name
 	padding  uint64

@@ -45,7 +45,7 @@ type frame struct {
 	name        string
 	left, width int    // of a row, in pixels
 	picture     int    // width of it all
-	share       uint64 // rows of so many are one of the wide frame
+	share       uint64 // rows of this frame in a row of the wide one
 }
 
 // wide is the frame of pictures. The rows of narrow, for the screen of a phone, hold a quarter.
@@ -394,7 +394,7 @@ func (s *span) line() string {
 	return line + "  " + report.Size(s.size)
 }
 
-// labels names the cells that have room for it.
+// labels names the cells whose name fits into them.
 func (d *fileDrawing) labels() {
 	for i := range d.f.cells {
 		c := &d.f.cells[i]
@@ -409,8 +409,8 @@ func (d *fileDrawing) labels() {
 	}
 }
 
-// label writes a cell's name into the first part that has room for all of it, else into the
-// widest.
+// label writes a cell's name into its first segment that is wide enough for all of it, else
+// into its widest.
 func (d *fileDrawing) label(c *cell, below float64) {
 	class, name := "l", c.spans[0].name()
 	switch c.main().kind {
@@ -425,28 +425,28 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	name = terminal.Printable(name)
 	const margin = 5
 	var widest segment
-	room := 0
+	most := 0
 	for _, s := range d.segments(c) {
-		if n := int((s.width - 2*margin) / letter); n > room {
-			widest, room = s, n
+		if n := int((s.width - 2*margin) / letter); n > most {
+			widest, most = s, n
 		}
-		if room >= letters(name) {
+		if most >= letters(name) {
 			break
 		}
 	}
-	if name = fitted(name, room); name != "" {
+	if name = fitted(name, most); name != "" {
 		d.text(class, widest.x+margin, widest.y+below, name)
 	}
 }
 
-// fitted shortens name to room characters. It leaves out the word "weight", then the front up to
+// fitted shortens name to most characters. It leaves out the word "weight", then the front up to
 // a dot or slash. It returns nothing if too little would be left.
-func fitted(name string, room int) string {
-	if letters(name) <= room {
+func fitted(name string, most int) string {
+	if letters(name) <= most {
 		return name
 	}
 	short := strings.TrimSuffix(name, ".weight")
-	if letters(short) <= room {
+	if letters(short) <= most {
 		return short
 	}
 	for rest := short; ; {
@@ -455,15 +455,15 @@ func fitted(name string, room int) string {
 			break
 		}
 		rest = rest[at+1:]
-		if n := letters(rest); n > 2 && n+1 <= room {
+		if n := letters(rest); n > 2 && n+1 <= most {
 			return "…" + rest
 		}
 	}
 	const least = 12
-	if room < least || letters(short) > utf8.RuneCountInString(short) {
+	if most < least || letters(short) > utf8.RuneCountInString(short) {
 		return ""
 	}
-	return terminal.Shorten(short, room)
+	return terminal.Shorten(short, most)
 }
 
 // letters returns the width of s in letters. Characters that may be wider than one count twice.

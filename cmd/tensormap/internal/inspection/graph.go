@@ -82,7 +82,7 @@ func paramNames(n layout.Node) string {
 }
 
 func attributes(md layout.Metadata) string {
-	return few(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + brief(e.Value) })
+	return few(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
 }
 
 // few joins the texts of a list, and only counts the last of a long one.

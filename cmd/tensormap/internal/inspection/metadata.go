@@ -40,13 +40,13 @@ func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 		case string:
 			f.Add(key, shortText(v))
 		default:
-			f.Add(key, brief(v))
+			f.Add(key, oneLine(v))
 		}
 	}
 }
 
-// brief returns v on one short line.
-func brief(v any) string {
+// oneLine returns v on one short line.
+func oneLine(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
@@ -55,12 +55,12 @@ func brief(v any) string {
 	case layout.Metadata:
 		return fmt.Sprintf("{%d keys}", len(v))
 	case layout.List:
-		return briefList(v.Len(), v.All())
+		return oneLineList(v.Len(), v.All())
 	case layout.Blob:
 		return fmt.Sprintf("binary, %s", report.Size(uint64(len(v))))
 	}
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
-		return briefList(list.Len(), func(yield func(any) bool) {
+		return oneLineList(list.Len(), func(yield func(any) bool) {
 			for i := 0; i < list.Len() && yield(list.Index(i).Interface()); i++ {
 			}
 		})
@@ -68,7 +68,7 @@ func brief(v any) string {
 	return shortText(fmt.Sprint(v))
 }
 
-func briefList(n int, elements iter.Seq[any]) string {
+func oneLineList(n int, elements iter.Seq[any]) string {
 	s, i := "[", 0
 	for v := range elements {
 		if i == metadataItems {
@@ -77,7 +77,7 @@ func briefList(n int, elements iter.Seq[any]) string {
 		if i > 0 {
 			s += ", "
 		}
-		s += brief(v)
+		s += oneLine(v)
 		i++
 	}
 	return terminal.Shorten(s, metadataWidth-1) + "]"

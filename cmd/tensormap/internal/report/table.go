@@ -57,9 +57,9 @@ func (g *Grid) Write(w io.Writer, s terminal.Screen) {
 		}
 	}
 	if s.Width > 0 {
-		const least = 16 // below that, names are no use: rather let lines be wrapped
-		l.room = max(least, s.Width-(l.width()-l.widths[0]))
-		l.widths[0] = min(l.widths[0], l.room)
+		const least = 16 // narrower names are no use: the screen wraps the lines then
+		l.maxName = max(least, s.Width-(l.width()-l.widths[0]))
+		l.widths[0] = min(l.widths[0], l.maxName)
 	}
 	l.write(heading, s.Color)
 	for row := range g.Rows {
@@ -102,7 +102,7 @@ type gridLines struct {
 	numbers []bool
 	widths  []int
 	shown   []int // columns
-	room    int   // for the first column; 0 is any
+	maxName int   // columns of the screen that the first cell may take; 0 means any
 	line    []byte
 }
 
@@ -119,8 +119,8 @@ func (l *gridLines) write(row []string, bold bool) {
 	l.line = l.line[:0]
 	for n, i := range l.shown {
 		cell := row[i]
-		if i == 0 && l.room > 0 {
-			cell = terminal.Shorten(cell, l.room)
+		if i == 0 && l.maxName > 0 {
+			cell = terminal.Shorten(cell, l.maxName)
 		}
 		space := strings.Repeat(" ", max(0, l.widths[i]-cellWidth(cell)))
 		if n > 0 {

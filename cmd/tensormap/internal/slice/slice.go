@@ -179,7 +179,7 @@ func (p *Part) regions(visit func(loader.Slice) error) error {
 	return p.divide(ranges, 0, visit)
 }
 
-// divide visits the region of these ranges. It divides it along dimension d and, if one position there has
+// divide visits the region of ranges. It divides the region along dimension d and, if one position there has
 // too many elements or dimensions, along the next.
 func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
 	if d == len(ranges) { // a scalar, or one element
@@ -193,8 +193,8 @@ func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) err
 	for _, r := range ranges[d+1:] {
 		inner *= r.N
 	}
-	const mostDims = 8 // of a loader.Slice
-	if len(ranges)-d > mostDims {
+	const maxDims = 8 // of a loader.Slice
+	if len(ranges)-d > maxDims {
 		inner = dumpStep + 1
 	}
 	step := max(1, dumpStep/inner)

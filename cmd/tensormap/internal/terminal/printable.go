@@ -68,13 +68,13 @@ func Shorten(s string, width int) string {
 	}
 	runes := []rune(s)
 	head, tail := 0, len(runes)
-	for room := width / 2; ; head++ {
-		if room -= text.RuneWidth(runes[head]); room < 0 {
+	for columns := width / 2; ; head++ {
+		if columns -= text.RuneWidth(runes[head]); columns < 0 {
 			break
 		}
 	}
-	for room := (width - 1) / 2; ; tail-- {
-		if room -= text.RuneWidth(runes[tail-1]); room < 0 {
+	for columns := (width - 1) / 2; ; tail-- {
+		if columns -= text.RuneWidth(runes[tail-1]); columns < 0 {
 			break
 		}
 	}

@@ -49,7 +49,7 @@ func (p *Progress) Clear() {
 	p.bar = nil
 }
 
-// Hide makes room for other text: the next update draws the bar again.
+// Hide erases the bar, so that other text can be written. The next update draws it again.
 func (p *Progress) Hide() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

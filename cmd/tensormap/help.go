@@ -1,0 +1,24 @@
+package main
+
+import (
+	"embed"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// helpTexts has a text for each verb, named after it: examples, then what the verb does.
+//
+//go:embed help/*.txt
+var helpTexts embed.FS
+
+// setHelp sets the help of cmd and of its verbs. Verbs that cobra adds have no text here, and keep theirs.
+func setHelp(cmd *cobra.Command) {
+	text, err := helpTexts.ReadFile("help/" + strings.ReplaceAll(verbPath(cmd), " ", "-") + ".txt")
+	if err == nil {
+		cmd.Long = strings.TrimRight(string(text), "\n")
+	}
+	for _, sub := range cmd.Commands() {
+		setHelp(sub)
+	}
+}
