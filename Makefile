@@ -25,7 +25,7 @@ COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remo
 
 # What maps, or reads what is mapped, under Wine, and what Wine lacks of Windows: it truncates no NUL.
 WINE ?= $(firstword $(shell command -v wine wine64 2>/dev/null))
-WINDOWS = ./mmapio ./internal/atomicfile ./shard ./layout/... ./loader/...
+WINDOWS = ./mmapio ./internal/atomicfile ./shard ./layout/... ./scheme ./loader/...
 WINE_LACKS = TestAbandonedInPlace
 
 # The packages that start no goroutine (internal/test/lint checks): the race detector has nothing to find

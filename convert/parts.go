@@ -9,8 +9,8 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // Part is a quantized weight that stays as it is stored.

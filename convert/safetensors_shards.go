@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/safetensors"
-	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // divideSafeTensors divides the tensors among shards. text is the metadata that files can have; rest goes into the index.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata

@@ -12,11 +12,11 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // Model is an open model: its tensors by name, and the mappings they live in.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // A sample is a logical weight of a fixture: its parts, what lies beside them, and its values.

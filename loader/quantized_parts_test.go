@@ -15,8 +15,8 @@ import (
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // blockFP8 is an FP8 weight of 256 × 384 in blocks of 128 × 128, by hand: every code is 1.5, and the scale

@@ -14,8 +14,8 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 const quantizedData = "../testdata/quantized"

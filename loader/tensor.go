@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // Tensor is a handle on one tensor of a model. It is small, is passed by value, and stays valid.

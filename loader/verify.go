@@ -15,11 +15,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // VerifyOptions tune Verify. Nil and zero fields mean the defaults.

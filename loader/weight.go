@@ -10,11 +10,11 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // weight is a logical tensor. It has the scales of its codes, made of the parts as its scheme says.

@@ -14,10 +14,10 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // findWeights finds the logical tensors of a model that is being opened. It reads the configuration

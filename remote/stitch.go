@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // indexOf returns the text of an index of SafeTensors files, which lie side by side. It reads the head

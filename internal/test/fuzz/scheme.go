@@ -8,7 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // FuzzScheme finds the quantized weights among the tensors of a text, for libFuzzer. Its first line

@@ -59,7 +59,7 @@ func TestArchitecture(t *testing.T) {
 }
 
 // layers are the folders of the module from the ground up. What is in one imports only what is below, or its own.
-var layers = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"loader", "quantize"}, {"convert", "remote"}, {"cmd", "bench"}}
+var layers = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"scheme"}, {"loader", "quantize"}, {"convert", "remote"}, {"cmd", "bench"}}
 
 // TestImportsDownward holds the imports of all packages to the order of the layers. Packages in internal/test use what they test.
 func TestImportsDownward(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 var update = flag.Bool("update", false, "write the pictures")

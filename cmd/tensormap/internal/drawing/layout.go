@@ -10,8 +10,8 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // Map is what a picture of a model shows, in bytes.

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // Options select what is shown of a model, and how.

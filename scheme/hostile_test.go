@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // gptq lists n weights of GPTQ, whose layers have names of so many bytes.

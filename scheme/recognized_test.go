@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // config returns a config.json with a quantization_config of these members.

@@ -11,7 +11,7 @@ import (
 
 // TestMethodsAreDocumented: the table of docs/quantized.md has every method, format and type that is known, and no other method.
 func TestMethodsAreDocumented(t *testing.T) {
-	b, err := os.ReadFile("../../docs/quantized.md")
+	b, err := os.ReadFile("../docs/quantized.md")
 	if err != nil {
 		t.Fatal(err)
 	}

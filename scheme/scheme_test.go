@@ -13,7 +13,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
-	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/scheme"
 )
 
 // stored is a tensor of a checkpoint. content is what is asked for, if it is.
