@@ -10,7 +10,7 @@
 //
 // # Types
 //
-// A block of n elements takes so many bytes. In the formulas d and m are the block's own scale
+// A block has n elements. Column bytes is its size. In the formulas d and m are the block's own scale
 // and offset, binary16 unless noted. s is the scale of a part of the block, its size in brackets;
 // so is μ its offset. q is an element's code, and T or G a table that codes index. Products are
 // taken from left to right.

@@ -31,7 +31,7 @@ func expandGroups(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	}}
 }
 
-// unpackBits returns a function that unpacks unsigned integers of so many bits.
+// unpackBits returns a function that unpacks unsigned integers of the given number of bits, the first from the lowest bits.
 func unpackBits(bits int) func(dst []float32, codes []byte) {
 	mask := uint32(1)<<bits - 1
 	return func(dst []float32, codes []byte) {

@@ -51,7 +51,7 @@ type groupKernel struct {
 	pairs       bool // an even number of groups of 16 may be less than step
 }
 
-// numTypes is one more than the last type that a table has room for.
+// numTypes is one more than the greatest type that a table has an entry for.
 const numTypes = int(layout.APR_Q8) + 1
 
 //go:generate go -C _asm run ./level -level NEON -step 32 -steps f16=8,f64=8,f8e4m3=8,f8e5m2=8 -pairs e2m1,e2m1Plus,nf4,fp4 -out ../neon_arm64.go -pkg dequant ../neon_arm64.s ../neon_blocks_arm64.s ../neon_groups_arm64.s ../neon_k_arm64.s ../neon_turn_arm64.s

@@ -8,9 +8,9 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// neonPlaces says for codes of so many bits how 32 of them become lanes of 32 bits: eight vectors of the
-// bytes of four codes, and the shifts of eight codes. Byte 16 is the first of the second register, which
-// holds the last bytes.
+// neonPlaces[bits] has the constants that unpack 32 codes of that many bits to lanes of 32 bits. First come indices of eight
+// table lookups, each for the bytes of four codes, then the shifts of eight codes. Index 16 is the first byte of the second
+// register, which holds the last bytes.
 var neonPlaces = func() (t [8][160]byte) {
 	for bits := 1; bits < 8; bits++ {
 		size, first := 4*bits, 16 // of all codes, and of the first register

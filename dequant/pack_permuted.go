@@ -40,8 +40,8 @@ func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, to
 	return nil
 }
 
-// turnScales puts scales and offsets of so many rows into the scratch, those of a group together. at is
-// the place of the first row's.
+// turnScales transposes scales and offsets of the given number of rows into the scratch, so that those of one group are
+// adjacent. The first row's begin at index at.
 func (x *expansion) turnScales(at, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {

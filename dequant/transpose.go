@@ -82,7 +82,7 @@ func turnNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, 
 	}
 }
 
-// permutedRows returns the portable kernel of codes of so many bits. It takes any number of columns.
+// permutedRows returns the portable kernel of codes of the given number of bits. It takes any number of columns.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {

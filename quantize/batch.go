@@ -5,8 +5,8 @@ import "sync"
 // lanes is the number of fits that are made at once.
 const lanes = 16
 
-// fitted are the results of up to sixteen fits, and the room in which kernels make them. Kernels know the places of
-// its fields. Rows have a number for each fit.
+// fitted has the results of up to sixteen fits, and scratch memory of the kernels that make them. Kernels in assembly
+// address its fields by their offsets. Each array of lanes has one number for each fit.
 type fitted struct {
 	first   [lanes]int32   // where a fit's elements begin
 	scales  [lanes]float32 // the results

@@ -22,7 +22,7 @@ type encoder struct {
 	step int // 0 means 1
 }
 
-// numTypes is one more than the last type that a table has room for.
+// numTypes is one more than the greatest type that a table has an entry for.
 const numTypes = int(layout.APR_Q8) + 1
 
 // An impl has the kernels of one level. Types without an entry have the lower level's. Levels are generated with their

@@ -48,15 +48,16 @@ func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *
 
 // Weights within these bounds have products and sums that float32 holds. Real ones do.
 const (
-	leastWeight = 0x1p-100
-	mostWeight  = 0x1p96
+	minWeight = 0x1p-100
+	maxWeight  = 0x1p96
 )
 
-// evenly is the importance of a block that has none to be used.
+// evenly is the importance used for a block that its own importance leaves without a scale.
 var evenly = slices.Repeat([]float32{1}, 256)
 
-// weighEvenly encodes those of the blocks of x anew that their importance has left without a scale, or whose greatest weight is out
-// of bounds. It returns the number of those that have one then. ggml writes NaN or zeros for them.
+// weighEvenly encodes blocks of x again with equal importance if their own gives no usable scale, or if their greatest
+// weight is out of bounds. dst has the blocks as their own importance made them. It returns how many blocks have a usable
+// scale only this way. ggml writes NaN or zeros for them.
 func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	var greatest [lanes]float32 // weights of blocks; NaN where one is
 	for i := range len(x) / s.elems {
@@ -64,15 +65,15 @@ func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f 
 			greatest[i] = max(greatest[i], w)
 		}
 	}
-	var room [210]byte
+	var again [210]byte
 	for i := 0; len(x) > 0; i++ {
-		was := s.scaled(dst)
-		usable := greatest[i] >= leastWeight && greatest[i] <= mostWeight && was == scaled
+		was := s.scalesOf(dst)
+		usable := greatest[i] >= minWeight && greatest[i] <= maxWeight && was == scaled
 		if !usable && slices.ContainsFunc(x[:s.elems], func(v float32) bool { return v != 0 }) {
-			encode(f, room[:s.size], x[:s.elems], evenly[:s.elems])
-			is := s.scaled(room[:])
+			encode(f, again[:s.size], x[:s.elems], evenly[:s.elems])
+			is := s.scalesOf(again[:])
 			if is > was || is == scaled {
-				copy(dst[:s.size], room[:])
+				copy(dst[:s.size], again[:])
 			}
 			if is == scaled {
 				even++
@@ -83,15 +84,15 @@ func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f 
 	return even
 }
 
-// The scales of a block are zeros, or one of them is not finite, or neither.
+// The states of a block's scales: all are zero, one is not finite, or all are finite and some not zero.
 const (
 	unscaled = iota
 	notFinite
 	scaled
 )
 
-// scaled tells which of these the scales of a block are.
-func (s *searched) scaled(b []byte) int {
+// scalesOf returns the state of the scales of block b: unscaled, notFinite or scaled.
+func (s *searched) scalesOf(b []byte) int {
 	const magnitude, infinity = 0x7fff, 0x7c00
 	is := unscaled
 	for _, at := range s.scales {
@@ -142,7 +143,7 @@ func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importa
 	}
 }
 
-// putHalves32 packs the low four bits of 32 codes into the last 16 bytes, and the fifth before them if there is room.
+// putHalves32 packs the low four bits of 32 codes into the last 16 bytes, and the fifth bits into four bytes before those if b has 20 bytes.
 func putHalves32(b []byte, codes *[32]uint8) {
 	low, fifth := b[len(b)-16:], uint32(0)
 	for i := range 16 {

@@ -26,7 +26,7 @@ func noLinks(_, name string) error {
 // anyLinks follows links to files, wherever they lead.
 func anyLinks(string, string) error { return nil }
 
-// warnedLinks follows links to files, and warns of those that lead out of the directory.
+// warnedLinks follows links to files, and calls warn, unless nil, for each that leads out of the directory.
 func warnedLinks(warn func(error)) linkRule {
 	return func(root, name string) error {
 		target, err := filepath.EvalSymlinks(pathOf(root, name))

@@ -29,11 +29,11 @@ type derivation struct {
 	key  []byte
 }
 
-// deriving has room for the derivations that run at a time in this process. Nothing can interrupt one.
+// deriving is a semaphore that limits derivations in this process to four at a time. Nothing can interrupt one.
 var deriving = make(chan struct{}, 4)
 
-// mostDerived is how many keys a passphrase keeps. Files of strangers may each have parameters of their own.
-const mostDerived = 64
+// maxDerived bounds the keys that a passphrase caches. Files of strangers may each have parameters of their own.
+const maxDerived = 64
 
 // NewPassphrase returns the secret that text is; its bytes count as they are. An empty one is ErrKey.
 func NewPassphrase(text []byte) (*Passphrase, error) {
@@ -65,15 +65,15 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 			return nil, context.Cause(ctx)
 		}
 		p.mu.Lock()
-		key, is := bytes.Clone(d.key), p.derived[*a] == d
+		key, isCached := bytes.Clone(d.key), p.derived[*a] == d
 		p.mu.Unlock()
-		if is { // else it was wiped, or had to make room
+		if isCached { // else Wipe or the limit of keys has removed it
 			return key, nil
 		}
 	}
 }
 
-// derivation returns the derivation for the parameters. It begins one as soon as there is room for it.
+// derivation returns the derivation for the parameters. It starts one if there is none, once fewer than four run.
 func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
 	p.mu.Lock()
 	d, err := p.known(a)
@@ -93,7 +93,7 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 		return d, err
 	}
 	for other, d := range p.derived {
-		if len(p.derived) >= mostDerived && d.key != nil {
+		if len(p.derived) >= maxDerived && d.key != nil {
 			clear(d.key)
 			delete(p.derived, other)
 		}

@@ -141,7 +141,7 @@ func TestPassphraseOpen(t *testing.T) {
 func TestPassphraseMany(t *testing.T) {
 	var count atomic.Int64
 	p := slowPassphrase(t, "open", nil, &count)
-	for i := range 2 * mostDerived {
+	for i := range 2 * maxDerived {
 		a, b := parametersOf(0, byte(i)), parametersOf(0, byte(i))
 		first, err := p.Key(t.Context(), a)
 		if err != nil {
@@ -151,7 +151,7 @@ func TestPassphraseMany(t *testing.T) {
 			t.Fatalf("%x, then %x, %v", first, again, err)
 		}
 	}
-	if len(p.derived) > mostDerived || count.Load() != 2*mostDerived {
+	if len(p.derived) > maxDerived || count.Load() != 2*maxDerived {
 		t.Errorf("%d keys kept, %d derived", len(p.derived), count.Load())
 	}
 	for _, a := range []encrypted.Argon2{{}, {Time: 17, MemoryKiB: 8, Threads: 1}, {Time: 1, MemoryKiB: 8, Threads: 2}, {Time: 1, MemoryKiB: 8}} {

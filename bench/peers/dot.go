@@ -11,7 +11,7 @@ extern void ggml_cpu_init(void);
 
 static void convert(activate f, const void *x, void *y, int64_t n) { f(x, y, n); }
 
-// dots multiplies rows of so many bytes with y, passes times over.
+// dots multiplies rows of size bytes with y, passes times over.
 static void dots(dot f, float *dst, const char *rows, int64_t count, int64_t size, int n, const void *y, int64_t passes) {
 	while (passes-- > 0)
 		for (int64_t r = 0; r < count; r++) f(n, dst + r, 0, rows + r*size, 0, y, 0, 1);
@@ -174,7 +174,7 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 }
 
 // compareMatrix lets MatVec of package loader compete with ggml's function on all cores, and with
-// reading alone. A pass makes so many units.
+// reading alone. A pass makes units units.
 func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) {
 	src, dst := p.rows(rows, cols), make([]float32, rows)
 	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)
@@ -220,7 +220,7 @@ func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float
 	runtime.GC()
 }
 
-// onEachCore shares rows, or what else there is so many of, out evenly.
+// onEachCore calls f on every core, with an equal share of the numbers from 0 to rows-1.
 func onEachCore(rows int, f func(lo, hi int)) {
 	var wg sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)

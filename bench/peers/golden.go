@@ -13,7 +13,7 @@ import (
 )
 
 // edgeScales are zero, subnormal, negative, huge, infinite and NaN, in the order in which the
-// blocks of a golden file have them. The wide types only have room for the first ones.
+// blocks of a golden file have them. Blocks of the wide types take only the first ones.
 var edgeScales = []uint16{
 	0x0000, 0x83ff, 0x7bff, 0xbc00, 0x7c00, 0x7e00, 0x0001, 0xfbff, 0xfc00, 0x8000, 0x03ff, 0x0400, 0x8001, 0xfe00,
 }

@@ -135,7 +135,7 @@ type typeSet []layout.DType
 
 func (p peer) of() layout.DType { return p.d }
 
-// chosen returns the peers of these types.
+// chosen returns the peers of the types in the set.
 func chosen[P interface{ of() layout.DType }](types typeSet, peers []P) []P {
 	return slices.DeleteFunc(slices.Clone(peers), func(p P) bool { return len(types) > 0 && !slices.Contains(types, p.of()) })
 }

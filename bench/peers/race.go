@@ -100,10 +100,10 @@ func (r *race) measure(contestants []peer, n int) []float64 {
 	return r.speeds(c, float64(4*n)/1e9)
 }
 
-// A contest has several sides. Each works so many passes over.
+// A contest has several sides. Each repeats its work the given number of passes.
 type contest []func(passes int)
 
-// speeds gives each side's best speed in units a second: a pass makes so many.
+// speeds gives each side's best speed in units a second. A pass makes units units.
 func (r *race) speeds(c contest, units float64) []float64 {
 	passes, best := make([]int, len(c)), make([]float64, len(c))
 	for i, f := range c {

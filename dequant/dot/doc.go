@@ -43,8 +43,8 @@
 // In these lines q includes what the type's formula subtracts from a code, or is its codebook's entry. The
 // parentheses are integers below 2²⁴, exact in float32.
 //
-// A row of floats has 32 partial sums. Element i adds its product to sum i mod 32. Rows of more
-// than 8192 elements are sums of parts of so many, from the first part on.
+// A row of floats has 32 partial sums. Element i adds its product to sum i mod 32. A row of more
+// than 8192 elements is summed in parts of 8192, from the first part on.
 //
 // Partial sums are added in halves: sum i and sum i+n/2 of n, until one is left.
 //

@@ -38,8 +38,8 @@ func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 // offset m. The offset is added if offsets is 1.
 func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
-		w := rooms.Get().(*room)
-		defer rooms.Put(w)
+		w := unpackedGroups.Get().(*unpackedGroup)
+		defer unpackedGroups.Put(w)
 		for r := range dst {
 			var p partials
 			for first := 0; first < blocks; first += 8 {
@@ -82,14 +82,14 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	}
 }
 
-// A room is where a group is unpacked: small blocks have a scale and an offset each.
-type room struct {
+// An unpackedGroup has the codes of 256 elements. Eight small blocks have a scale and an offset each.
+type unpackedGroup struct {
 	superblock
 	dOf, mOf [8]float32
 	sums     [16]int32
 }
 
-var rooms = sync.Pool{New: func() any { return new(room) }}
+var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
 // A superblock has 256 codes. Every 16 have a scale and an offset.
 type superblock struct {
@@ -102,8 +102,8 @@ type superblock struct {
 // offsets is -1.
 func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
-		w := rooms.Get().(*room)
-		defer rooms.Put(w)
+		w := unpackedGroups.Get().(*unpackedGroup)
+		defer unpackedGroups.Put(w)
 		s := &w.superblock
 		for r := range dst {
 			var p partials

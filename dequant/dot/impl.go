@@ -2,8 +2,8 @@ package dot
 
 import "github.com/tensormap/tensormap/layout"
 
-// A quantizedKernel multiplies len(dst) rows of one type with an activation. A row has so many of
-// the type's blocks, at least one. The contract:
+// A quantizedKernel multiplies len(dst) rows of one type with an activation. blocks is the
+// number of the type's blocks in a row, at least one. The contract:
 //
 //   - rows has exactly these blocks, at any alignment. Not a byte outside it is read: it may end
 //     with a mapping. Groups are read in full.
@@ -14,11 +14,11 @@ import "github.com/tensormap/tensormap/layout"
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
 // A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes are in xs.
-// The products of a row follow each other in dst. acc has room for eight partial sums an activation, and for spare more floats.
+// The products of a row follow each other in dst. acc has eight floats for the partial sums of each activation, and spare more.
 // Otherwise a quantizedKernel's contract holds.
 type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
-// spare is the room that kernels have for the codes of a group and its scales.
+// spare is the number of floats in acc that kernels spill the codes and scales of a group to.
 const spare = 128
 
 // A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and part at most.

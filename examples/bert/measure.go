@@ -63,7 +63,7 @@ func measure(ctx context.Context, path, vocab string, expand bool) error {
 	if expand {
 		how = "expanded to F32"
 	}
-	memory, err := mostMemory()
+	memory, err := maxMemory()
 	if err != nil {
 		return err
 	}
@@ -97,9 +97,9 @@ func fastest(ctx context.Context, b *Model, tokens []int) (time.Duration, error)
 	return best, nil
 }
 
-// mostMemory returns the most bytes that the process has had in memory, pages of mapped files included. Systems
+// maxMemory returns the most bytes that the process has had in memory, pages of mapped files included. Systems
 // without /proc answer with what Go's runtime has taken.
-func mostMemory() (uint64, error) {
+func maxMemory() (uint64, error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
 		var s runtime.MemStats

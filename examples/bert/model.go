@@ -94,7 +94,7 @@ func NewModel(ctx context.Context, m *loader.Model) (*Model, error) {
 	return b, nil
 }
 
-// Expand makes the model multiply by weights that are expanded to float32 and kept, for comparison.
+// Expand makes the model multiply by weights that are expanded to float32 once, for comparison.
 func (b *Model) Expand() error {
 	for i := range b.Layers {
 		for _, w := range b.Layers[i].matrices() {

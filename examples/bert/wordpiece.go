@@ -41,13 +41,13 @@ func ReadVocabulary(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Encode returns the tokens of text between [CLS] and [SEP], at most so many in all.
-func (t *Tokenizer) Encode(text string, most int) []int {
+// Encode returns the tokens of text between [CLS] and [SEP], at most limit in all.
+func (t *Tokenizer) Encode(text string, limit int) []int {
 	ids := []int{t.cls}
 	for _, word := range words(text) {
 		ids = t.pieces(ids, word)
 	}
-	return append(ids[:min(len(ids), most-1)], t.sep)
+	return append(ids[:min(len(ids), limit-1)], t.sep)
 }
 
 // longestWord is the most characters of a word that is divided. A longer one is unknown.

@@ -12,7 +12,7 @@ import (
 // Megatron-LM (arXiv 1909.08053, section 3).
 var byColumns = []string{"o_proj.weight", "down_proj.weight", "attn_output.weight", "ffn_down.weight"}
 
-// share returns the region of a tensor that one of so many ranks holds: its rows, or its columns.
+// share returns the region of a tensor that rank multiplies by, of ranks ranks: its rows, or its columns.
 // Vectors, and what does not divide, are whole.
 func share(name string, shape []int, rank, ranks int) []loader.Range {
 	if len(shape) < 2 {

@@ -62,7 +62,7 @@ func Q3Scales(b *[12]byte) (s [16]int8) {
 }
 
 // K4Scales unpacks the eight 6-bit scales and mins of Q4_K and Q5_K. The first four of each have
-// bytes of their own. The upper bits of those bytes complete the other four.
+// bytes of their own. The upper two bits of each of them complete the other four.
 func K4Scales(b *[12]byte) (scales, mins [8]uint8) {
 	for k := range 4 {
 		scales[k] = b[k] & 63

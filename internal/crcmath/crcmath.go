@@ -13,7 +13,7 @@ import (
 // multiplies its remainder by x^8n, so b's checksum is then just added.
 func Combine(a, b, powB uint32) uint32 { return mul(powB, a) ^ b }
 
-// Polynomials over GF(2) modulo the IEEE polynomial are kept bit-reflected, as the
+// Polynomials over GF(2) modulo the IEEE polynomial are bit-reflected, as the
 // checksum is: bit 31 is the coefficient of x^0.
 const (
 	one = 1 << 31

@@ -36,7 +36,7 @@ func TestSum(t *testing.T) {
 func TestSumFails(t *testing.T) {
 	for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
 		var s crcmath.Sum
-		w := &iofault.Full{Room: 300_000, Short: short}
+		w := &iofault.Full{Left: 300_000, Short: short}
 		if err := s.Write(w, make([]byte, 400_000)); !errors.Is(err, want) || s.Size != 300_000 {
 			t.Errorf("%v after %d bytes, want %v", err, s.Size, want)
 		}

@@ -13,15 +13,15 @@ import (
 
 // The limits of a search. A hint is not worth more.
 const (
-	mostNames = 50_000
-	mostBytes = 200        // of a name
-	mostSteps = 50_000_000 // of comparing names: about a tenth of a second
+	maxNames = 50_000
+	maxBytes = 200        // of a name
+	maxSteps = 50_000_000 // of comparing names: about a tenth of a second
 )
 
 // Names returns up to three names of all that may be meant by name: those that contain it, and those
 // that few changes turn into it. The nearest comes first.
 func Names(all iter.Seq[string], name string) []string {
-	if name == "" || len(name) > mostBytes {
+	if name == "" || len(name) > maxBytes {
 		return nil
 	}
 	type candidate struct {
@@ -32,10 +32,10 @@ func Names(all iter.Seq[string], name string) []string {
 	want, seen, steps := strings.ToLower(name), 0, 0
 	changes := max(2, len(want)/4) // that still leave a name near
 	for have := range all {
-		if seen++; seen > mostNames || steps > mostSteps {
+		if seen++; seen > maxNames || steps > maxSteps {
 			break
 		}
-		if len(have) > mostBytes {
+		if len(have) > maxBytes {
 			continue
 		}
 		low := strings.ToLower(have)

@@ -21,9 +21,9 @@ var jobs = sync.Pool{New: func() any { return &Job{memory: new([PieceBytes]byte)
 // takes its time, and the pieces stay in their caches.
 const piecesPerCore = 4
 
-// mostCores is the most cores that produce pieces. No writer keeps up with more, and pieces
+// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces
 // that wait take 16 MiB at most.
-const mostCores = 16
+const maxCores = 16
 
 // Job is a piece to produce: the number I, in memory Into.
 type Job struct {
@@ -44,7 +44,7 @@ var errLeft = errors.New("no worker is left that produces the next piece")
 // those to come. The first error in that order ends it. Every worker ranges
 // over its jobs and ends each with Done.
 func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
-	cores := min(uint64(Workers(n)), mostCores)
+	cores := min(uint64(Workers(n)), maxCores)
 	slots := min(cores*piecesPerCore, n)
 	ring := make([]chan *Job, slots)    // piece i comes through ring[i%slots]
 	leave := make(chan struct{}, slots) // to produce one more

@@ -139,7 +139,7 @@ func NewTeam(work func() error, stop func()) *Team {
 	return t
 }
 
-// Run runs so many workers, the caller among them, and returns when all have ended: the error
+// Run runs the given number of workers, the caller among them, and returns when all have ended: the error
 // that came first. Panics reach the caller as [Group.Wait] says. One goroutine at a time may call it.
 func (t *Team) Run(workers int) error {
 	t.group.failure = failure{}

@@ -132,7 +132,7 @@ func TestWriterFails(t *testing.T) {
 	f := format.MustDecode(t, data)
 	for n := range data {
 		for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
-			w, err := NewWriter(&iofault.Full{Room: n, Short: short}, slices.Values(f.Index().Tensors), nil)
+			w, err := NewWriter(&iofault.Full{Left: n, Short: short}, slices.Values(f.Index().Tensors), nil)
 			for i := 0; err == nil && i < len(f.Index().Tensors); i++ {
 				x := f.Index().Tensors[i]
 				err = w.WriteTensor(data[x.Offset:][:x.Stored])
@@ -300,7 +300,7 @@ func TestWriteTensorFuncKeepsCause(t *testing.T) {
 	if _, err := NewWriter(&head, slices.Values(tensors), nil); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(&iofault.Full{Room: head.Len() + 2}, slices.Values(tensors), nil)
+	w, err := NewWriter(&iofault.Full{Left: head.Len() + 2}, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

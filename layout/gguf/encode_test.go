@@ -115,7 +115,7 @@ func TestWriterFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range whole.Len() {
-		if err := write(&iofault.Full{Room: n}); !errors.Is(err, iofault.ErrDisk) {
+		if err := write(&iofault.Full{Left: n}); !errors.Is(err, iofault.ErrDisk) {
 			t.Fatalf("room for %d bytes: %v", n, err)
 		}
 	}

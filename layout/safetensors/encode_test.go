@@ -104,7 +104,7 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestNewWriterFull has no room for the header.
 func TestNewWriterFull(t *testing.T) {
-	if w, err := safetensors.NewWriter(&iofault.Full{Room: 9}, slices.Values[[]layout.Tensor](nil), nil); w != nil || !errors.Is(err, iofault.ErrDisk) {
+	if w, err := safetensors.NewWriter(&iofault.Full{Left: 9}, slices.Values[[]layout.Tensor](nil), nil); w != nil || !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("%v, %v", w, err)
 	}
 }

@@ -52,7 +52,7 @@ func (o Outline) tensors(yield func(layout.Tensor) bool) {
 	}
 }
 
-// metadata returns tokens of a few letters, and merges of two of these.
+// metadata returns tokens of a few letters, and merges of two words.
 func (o Outline) metadata() layout.Metadata {
 	md := layout.Metadata{
 		{Key: "general.architecture", Value: "llama"},

@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// Thirty-two codes, a byte each, are kept in dealt order. The lower lane of a vector has the even
+// Thirty-two codes, a byte each, are stored in dealt order. The lower lane of a vector has the even
 // ones of eight runs of four, the upper lane the odd ones. A shuffle within lanes then makes
 // doublewords of two neighbouring runs. Crossing lanes costs one instruction for thirty-two
 // elements.
@@ -219,7 +219,7 @@ func iq4Values() Mem {
 }
 
 // mxfp4 shifts its codes down before it converts them: its scales reach into the subnormals and
-// have no room for 2^-24.
+// cannot be multiplied by 2^-24.
 func mxfp4(k *kernel) func() {
 	w, n := newWidener(k), newNibbler()
 	values := keep(fp4Values())

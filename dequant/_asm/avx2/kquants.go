@@ -51,7 +51,7 @@ func field(bytes VecVirtual, from, to int, mask Op) VecVirtual {
 // A row holds float32s on the stack, one for every run of codes that shares a scale.
 type row struct{ at Mem }
 
-// newRow returns a row with room for n numbers.
+// newRow returns a row of n numbers.
 func newRow(n int) row { return row{AllocLocal(4 * n)} }
 
 // put sets numbers 8i to 8i+7 to eight integers times unit.

@@ -75,8 +75,8 @@ func int8s(at int, scale func(Mem) reg.VecVirtual) body {
 	}
 }
 
-// codebookBlock reads 16 bytes of nibbles at codes. A block has so many elements for each value
-// that computing all 16 values first and looking them up is shortest. The lookup only regards the
+// codebookBlock reads 16 bytes of nibbles at codes. A block has many more
+// elements than the 16 values, so computing all values first and looking them up is shortest. The lookup only regards the
 // lower four bits of an index.
 func codebookBlock(k *kernel, codes int, makeTable func(table reg.VecVirtual)) func() {
 	return func() {

@@ -84,7 +84,7 @@ func bytes(m Mem) reg.VecVirtual {
 	return z
 }
 
-// scratch returns aligned room on the stack. Scales that vector operations have unpacked are stored
+// scratch returns aligned memory on the stack. Scales that vector operations have unpacked are stored
 // there, because an operand broadcast from memory takes no shuffle. Alignment lets the stores be
 // forwarded to the loads.
 func scratch(size int) Mem {

@@ -210,7 +210,7 @@ func isNaN(f reg.VecVirtual) reg.OpmaskVirtual {
 	return mask
 }
 
-// A repair makes results anew if one of these floats is a NaN.
+// A repair makes results again if one of floats is a NaN.
 type repair struct {
 	floats  []reg.VecVirtual
 	results func() []reg.VecVirtual

@@ -9,7 +9,7 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// plain generates the kernel of numbers of so many bytes. widen loads eight of them as floats.
+// plain generates the kernel of numbers of size bytes. widen loads eight of them as floats.
 func plain(name, rows string, size int, widen func(m Mem, y VecVirtual)) {
 	TEXT(name+"AVX2", attr.NOSPLIT, fmt.Sprintf("func(dst []float32, rows []%s, x []float32)", rows))
 	Doc(fmt.Sprintf("%sAVX2 multiplies rows of len(x) numbers, a positive multiple of 32.", name))
@@ -76,7 +76,7 @@ func floats() {
 	})
 }
 
-// plain512 generates the kernel of numbers of so many bytes for AVX-512: four rows at a time, then one by one. Sums of
+// plain512 generates the kernel of numbers of size bytes for AVX-512: four rows at a time, then one by one. Sums of
 // several rows do not wait for each other. widen loads sixteen as floats.
 func plain512(name, rows string, size int, widen func(m Mem, z VecVirtual)) {
 	TEXT(name+level, attr.NOSPLIT, fmt.Sprintf("func(dst []float32, rows []%s, x []float32)", rows))

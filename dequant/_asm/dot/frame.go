@@ -41,8 +41,8 @@ type kernel struct {
 	four                      bool      // multiplies the first half of a group, in the lower lanes
 	size                      int       // of a block, if eight are a group
 	many                      bool      // multiplies a group with several activations: see manyRows
-	room                      GPVirtual // of many, where codes and scales are if registers are too few
-	held                      int       // vectors in that room
+	spill                     GPVirtual // address of codes and scales in memory if many is set and registers are too few
+	spilled                   int       // number of vectors at spill
 
 	// Integers of the block before, and their scales, where these are added a block later.
 	late, lateUsed                                    bool
@@ -52,7 +52,7 @@ type kernel struct {
 // begin opens the function of a type.
 func begin(name string) *kernel {
 	TEXT(name+level, attr.NOSPLIT, "func(dst []float32, rows []byte, x *int8, blocks int)")
-	Doc(fmt.Sprintf("%s multiplies rows of so many blocks with an activation, whose first code is *x.", name+level))
+	Doc(fmt.Sprintf("%s multiplies rows with an activation, whose first code is *x. blocks is the number of blocks in a row.", name+level))
 	Pragma("noescape")
 	k := &kernel{group: GP64(), left: GP64()}
 	k.dst = Load(Param("dst").Base(), GP64()).(GPVirtual)

@@ -10,10 +10,10 @@ import (
 )
 
 // Kernels for several activations unpack a group of a row once, and multiply it with one activation after the other. The 32
-// registers of AVX-512 keep its codes. With sixteen they lie in memory.
+// registers of AVX-512 have space for its codes. AVX2 with sixteen spills them to memory.
 
-// roomBytes is the size of that memory, behind the partial sums.
-const roomBytes = 512
+// spillBytes is the size of that memory, which follows the partial sums.
+const spillBytes = 512
 
 // manyRows generates the kernel of a type for several activations. body multiplies a group of size bytes.
 func manyRows(name string, size int, body func(k *kernel)) {
@@ -21,17 +21,17 @@ func manyRows(name string, size int, body func(k *kernel)) {
 		return
 	}
 	TEXT(name+"Many"+level, attr.NOSPLIT, "func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)")
-	Doc(fmt.Sprintf("%s multiplies rows of so many groups with activations, whose first codes are in xs. The products", name+"Many"+level),
-		"of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.")
+	Doc(fmt.Sprintf("%s multiplies rows with activations, whose first codes are in xs. groups is the number of groups in a row. The products", name+"Many"+level),
+		"of a row follow each other in dst. acc has eight floats an activation, and for 128 more.")
 	Pragma("noescape")
 	k := &kernel{many: true, left: GP64(), offset: GP64()}
 	k.dst = Load(Param("dst").Base(), GP64()).(GPVirtual)
 	k.src = Load(Param("rows").Base(), GP64()).(GPVirtual)
 	if level == avx2 {
-		k.room = Load(Param("xs").Len(), GP64()).(GPVirtual)
+		k.spill = Load(Param("xs").Len(), GP64()).(GPVirtual)
 		first := Load(Param("acc").Base(), GP64()).(GPVirtual)
-		SHLQ(Imm(5), k.room)
-		ADDQ(first, k.room)
+		SHLQ(Imm(5), k.spill)
+		ADDQ(first, k.spill)
 	}
 	Label("row")
 	k.eachSum("clear", func(sum Mem) {
@@ -42,7 +42,7 @@ func manyRows(name string, size int, body func(k *kernel)) {
 	XORQ(k.offset, k.offset)
 	Load(Param("groups"), k.left)
 	Label("group")
-	k.held = 0
+	k.spilled = 0
 	body(k)
 	ADDQ(U32(uint32(size)), k.src)
 	ADDQ(U32(groupBytes), k.offset)
@@ -91,43 +91,43 @@ func (k *kernel) vectors(multiply func()) {
 	})
 }
 
-// hold returns v, where several activations find it.
-func (k *kernel) hold(v VecVirtual) Op {
-	if k.room == nil {
+// reusable returns an operand that holds v for all activations: a register, or spill memory.
+func (k *kernel) reusable(v VecVirtual) Op {
+	if k.spill == nil {
 		return v
 	}
-	if 32*k.held == roomBytes {
-		panic("no room")
+	if 32*k.spilled == spillBytes {
+		panic("spill memory is full")
 	}
-	m := Mem{Base: k.room, Disp: 32 * k.held}
-	k.held++
+	m := Mem{Base: k.spill, Disp: 32 * k.spilled}
+	k.spilled++
 	VMOVDQU(v, m)
 	return m
 }
 
-// kept returns code, whose vectors are made here and now for several activations.
-func (k *kernel) kept(code func(p, second int) VecVirtual) func(p, second int) Op {
+// shared returns code. For several activations it makes all vectors now, so that each activation reuses them.
+func (k *kernel) shared(code func(p, second int) VecVirtual) func(p, second int) Op {
 	if !k.many {
 		return func(p, second int) Op { return code(p, second) }
 	}
 	var v [4][2]Op
 	for p := range v {
 		for second := range v[p] {
-			v[p][second] = k.hold(code(p, second))
+			v[p][second] = k.reusable(code(p, second))
 		}
 	}
 	return func(p, second int) Op { return v[p][second] }
 }
 
-// keptPairs does what kept does.
-func (k *kernel) keptPairs(c codes) codes {
+// sharedPairs does what shared does, for pairs of vectors.
+func (k *kernel) sharedPairs(c codes) codes {
 	if !k.many {
 		return c
 	}
 	var v [4][2]Op
 	for p := range v {
 		first, second := c(p)
-		v[p][0], v[p][1] = k.hold(first.(VecVirtual)), k.hold(second.(VecVirtual))
+		v[p][0], v[p][1] = k.reusable(first.(VecVirtual)), k.reusable(second.(VecVirtual))
 	}
 	return func(p int) (first, second Op) { return v[p][0], v[p][1] }
 }

@@ -67,8 +67,8 @@ type reduction struct {
 	one  func(first, second Op, y func(at int) Mem) VecVirtual
 }
 
-// unsigned returns the reduction of codes so small that room pairs of blocks are added as words: 4, or 2.
-func unsigned(room int) reduction {
+// unsigned returns the reduction of codes so small that sums over 4 or 2 pairs of blocks fit 16 bits.
+func unsigned(pairsInWord int) reduction {
 	ones := keep(wordsOf("ones", 1))
 	pair := func(first, second Op, y func(at int) Mem) VecVirtual {
 		t := products(first, y(0))
@@ -83,12 +83,12 @@ func unsigned(room int) reduction {
 				t[p] = pair(first, second, func(at int) Mem { return k.act(64*p + at) })
 				if p%2 == 1 {
 					t[p/2] = halve2(words, t[p-1], t[p])
-					if room == 2 {
+					if pairsInWord == 2 {
 						t[p/2] = pairs(t[p/2], ones)
 					}
 				}
 			}
-			if room == 2 {
+			if pairsInWord == 2 {
 				return halve4(doublewords, t[0], t[1])
 			}
 			return pairs(halve4(words, t[0], t[1]), ones)
@@ -99,7 +99,7 @@ func unsigned(room int) reduction {
 	}
 }
 
-// signed returns the reduction of codes whose products leave words no room.
+// signed returns the reduction of codes of which a sum of two products may exceed 16 bits.
 func signed() reduction {
 	ones := keep(wordsOf("ones", 1))
 	pair := func(first, second Op, y func(at int) Mem) VecVirtual {
@@ -298,7 +298,7 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 	})
 	manyRows(name, 8*size, func(k *kernel) {
 		k.size = size
-		red, c := r(), k.keptPairs(c(k))
+		red, c := r(), k.sharedPairs(c(k))
 		d, m := scale(k)
 		k.vectors(func() {
 			sum := red.sums(k, c)

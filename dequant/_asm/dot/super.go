@@ -142,7 +142,7 @@ func superBlocks() {
 			packed := unpack()
 			sc, mins := shuffle(scaleAt, packed), shuffle(minAt, packed)
 			v := k.sixteens(16, 64)
-			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
+			code := k.shared(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
 			finish := k.scaledPair(0)
 			k.vectors(func() {
 				first := shared(k, code, 0)
@@ -164,7 +164,7 @@ func superBlocks() {
 				return y
 			})
 			v := k.sixteens(48, 64)
-			code := k.kept(func(p, second int) VecVirtual {
+			code := k.shared(func(p, second int) VecVirtual {
 				y := field(v(p/2*2+second), p%2*4, low)
 				VPOR(field(bits(second), p, sixteen), y, y)
 				return y
@@ -190,7 +190,7 @@ func superBlocks() {
 			sc := YMM()
 			VPMOVSXBW(k.from(192), sc)
 			v, bits := k.sixteens(0, 64), k.sixteens(128, 32)
-			code := k.kept(func(p, second int) VecVirtual {
+			code := k.shared(func(p, second int) VecVirtual {
 				y, b := field(v(p%2*2+second), p/2*4, low), bits(second)
 				if p < 2 {
 					b = moved(b, 4-2*p)
@@ -258,7 +258,7 @@ func superBlocks() {
 		return func() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
-			c := k.kept(code())
+			c := k.shared(code())
 			factors := factorsOf(k, field(packed, 0, low))
 			mins := k.first(1, func(int) VecVirtual { return shifted(packed, 4) })
 			finish := k.scaledPair(80)
@@ -283,7 +283,7 @@ func superBlocks() {
 				VPSLLVD(lanes, y, y)
 				return y
 			})
-			c := k.kept(func(p, second int) VecVirtual {
+			c := k.shared(func(p, second int) VecVirtual {
 				y := low(p, second)
 				VPOR(field(bits(second), p+2, four), y, y)
 				return y
@@ -300,7 +300,7 @@ func superBlocks() {
 	super("tq2_0", 66, func(k *kernel) func() {
 		code, red := crumbs(k, 0), unsigned(4)
 		return func() {
-			c, finish := k.kept(code()), k.scaled(64)
+			c, finish := k.shared(code()), k.scaled(64)
 			k.vectors(func() {
 				total := red.sums(k, func(p int) (first, second Op) { return c(p, 0), c(p, 1) })
 				VPSUBD(k.act(sums), total, total)
@@ -313,7 +313,7 @@ func superBlocks() {
 		red := signed()
 		k.size = 16
 		return func() {
-			c := k.keptPairs(func(p int) (_, _ Op) {
+			c := k.sharedPairs(func(p int) (_, _ Op) {
 				y := k.load(p, 8)
 				first, second := field(y, 0, low), field(y, 4, low)
 				VPSHUFB(first, table, first)

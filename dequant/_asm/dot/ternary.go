@@ -61,7 +61,7 @@ func tq1(reduce func() reduction) {
 			return half[0]
 		}
 		return func() {
-			c := k.keptPairs(func(p int) (first, second Op) { return digits(p, 0), digits(p, 1) })
+			c := k.sharedPairs(func(p int) (first, second Op) { return digits(p, 0), digits(p, 1) })
 			finish := k.scaled(52)
 			k.vectors(func() {
 				total := red.sums(k, c)
@@ -110,7 +110,7 @@ func nvfp4() {
 				VMULPS(floatsOf("scale_bias", 128), d, d)
 				return d
 			})
-			c := k.kept(code)
+			c := k.shared(code)
 			k.vectors(func() {
 				sums := k.act(halves)
 				for second := range 2 {

@@ -112,7 +112,7 @@ func (k *kernel) halfFactors(sc VecVirtual) func(pair, second int) VecVirtual {
 	return func(pair, second int) VecVirtual { return factors(2*pair + second) }
 }
 
-// excess returns so many times the products of scales and sums of codes: sixteen words and halves.
+// excess returns the products of sixteen scales and sums of codes, shifted left by shift.
 func (k *kernel) excess(sc VecVirtual, shift uint64) VecVirtual {
 	y := YMM()
 	VPMADDWD(k.act(halves), sc, y)
@@ -164,7 +164,7 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := unpack()
 			v := k.sixteens(16, 64)
-			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
+			code := k.shared(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
 			factors, finish := k.blockFactors(packed), k.scaledPair(0)
 			mins := k.first(1, func(int) VecVirtual { return shuffle(minAt, packed) })
 			k.vectors(func() {
@@ -180,7 +180,7 @@ func dottedSuperBlocks() {
 			packed := unpack()
 			v := k.sixteens(48, 64)
 			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
-			code := k.kept(func(p, second int) VecVirtual {
+			code := k.shared(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
 			})
 			factors, finish := k.blockFactors(packed), k.scaledPair(0)
@@ -198,7 +198,7 @@ func dottedSuperBlocks() {
 			VPMOVSXBW(k.from(192), sc)
 			v := k.sixteens(0, 64)
 			bits := k.sixteens(128, 32)
-			code := k.kept(func(p, second int) VecVirtual {
+			code := k.shared(func(p, second int) VecVirtual {
 				return merged(v(p%2*2+second), p/2*4, low, moved(bits(second), 4-2*p), third)
 			})
 			factors, finish := k.halfFactors(sc), k.scaled(208)
@@ -223,7 +223,7 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
-			sc, c := field(packed, 0, low), k.kept(code())
+			sc, c := field(packed, 0, low), k.shared(code())
 			factors, finish := k.halfFactors(sc), k.scaledPair(80)
 			mins := k.first(1, func(int) VecVirtual { return shifted(packed, 4) })
 			k.vectors(func() {
@@ -241,7 +241,7 @@ func dottedSuperBlocks() {
 			VPSUBW(thirtyTwo, sc, sc)
 			low := code()
 			bits := pieces(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
-			c := k.kept(func(p, second int) VecVirtual {
+			c := k.shared(func(p, second int) VecVirtual {
 				y, b := low(p, second), moved(bits(second), 2-p)
 				VPAND(four, b, b)
 				VPOR(b, y, y)
@@ -259,7 +259,7 @@ func dottedSuperBlocks() {
 	super("tq2_0", 66, func(k *kernel) func() {
 		code, red := crumbs(k, 0), dots()
 		return func() {
-			c, finish := k.kept(code()), k.scaled(64)
+			c, finish := k.shared(code()), k.scaled(64)
 			k.vectors(func() {
 				total := red.sums(k, func(p int) (first, second Op) { return c(p, 0), c(p, 1) })
 				VPSUBD(k.act(sums), total, total)
@@ -272,7 +272,7 @@ func dottedSuperBlocks() {
 		red := dots()
 		k.size = 16
 		return func() {
-			c := k.keptPairs(func(p int) (_, _ Op) {
+			c := k.sharedPairs(func(p int) (_, _ Op) {
 				y := k.load(p, 8)
 				first, second := field(y, 0, low), field(y, 4, low)
 				VPSHUFB(first, table, first)

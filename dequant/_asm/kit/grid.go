@@ -37,7 +37,7 @@ func (g *Grid) ForEachPart(part func()) {
 	JNE(LabelRef("part"))
 }
 
-// Of returns the part's share of an array at m that has so many bytes for each part.
+// Of returns the part's share of an array at m whose entry for each part takes the given bytes.
 func (g *Grid) Of(m Mem, bytes int) Mem { return m.Idx(g.Part, uint8(bytes)) }
 
 // Eight loads the combination of eight elements with an index.

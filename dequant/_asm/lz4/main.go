@@ -173,7 +173,7 @@ func copyMatch() {
 	Label("short_pattern")
 	pattern()
 	VMOVDQU(X0, at(dst, 0))
-	// A distance of 1 makes the last byte one of those being copied.
+	// A distance of 1 makes the last byte one that this copy writes.
 	MOVBLZX(at(match, 16), scratch.As32())
 	MOVB(scratch.As8(), at(dst, 16))
 	MOVBLZX(at(match, 17), scratch.As32())

@@ -3,7 +3,7 @@
 //	go run ./internal/test/fuzzrun -corpus ~/fuzz -cpu 8h
 //
 // The target with the least CPU time so far goes next, so the time is shared evenly even
-// when runs are interrupted. Inputs that reach new code are kept in the corpus folder and
+// when runs are interrupted. Inputs that reach new code are saved in the corpus folder and
 // are where the next run begins. A failing input is moved to findings/ there, with the
 // output that goes with it. Exit status 1 means at least one finding.
 package main

@@ -9,10 +9,10 @@ import (
 // ErrDisk is the error of a disk that fails.
 var ErrDisk = errors.New("disk on fire")
 
-// Full is a Writer with room for Room bytes. Then it fails with ErrDisk or, if Short is set,
+// Full is a Writer that takes Left bytes. Then it fails with ErrDisk or, if Short is set,
 // writes less than it was given and returns no error.
 type Full struct {
-	Room  int
+	Left  int
 	Short bool
 }
 
@@ -20,8 +20,8 @@ var _ io.Writer = (*Full)(nil)
 
 // Write discards b and counts it.
 func (f *Full) Write(b []byte) (int, error) {
-	n := min(f.Room, len(b))
-	f.Room -= n
+	n := min(f.Left, len(b))
+	f.Left -= n
 	if n < len(b) && !f.Short {
 		return n, ErrDisk
 	}

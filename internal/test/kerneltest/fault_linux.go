@@ -23,7 +23,7 @@ func Guarded(t *testing.T) []byte {
 	return m[page : 2*page]
 }
 
-// At calls f so many frames deep. It reports whether f reads lost memory, and whether the
+// At calls f depth frames deep. It reports whether f reads lost memory, and whether the
 // stack has grown since.
 //
 //go:noinline

@@ -90,7 +90,7 @@ func TestFailsAlike(t *testing.T) {
 			return w.WriteTensorFunc(func(dst io.Writer) error { dst.Write([]byte("abc")); dst.Write(nil); return nil })
 		}, iofault.ErrDisk, "", 0},
 	} {
-		f, w := begin(&iofault.Full{Room: tc.room}, 3)
+		f, w := begin(&iofault.Full{Left: tc.room}, 3)
 		err := tc.call(f, &w)
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
