@@ -51,8 +51,8 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// smallFloats returns the values of codes of n bits, of which mantissa are mantissa bits, one is the sign, and the others
-// are the exponent plus bias. No code is an infinity or a NaN.
+// smallFloats returns the values of codes of n bits: a sign, then the exponent plus bias, then mantissa bits of the
+// mantissa. No code is an infinity or a NaN.
 func smallFloats(n, mantissa, bias int) (t [256]float32) {
 	for b := range t {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1

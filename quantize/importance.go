@@ -143,7 +143,8 @@ func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importa
 	}
 }
 
-// putHalves32 packs the low four bits of 32 codes into the last 16 bytes, and the fifth bits into four bytes before those if b has 20 bytes.
+// putHalves32 packs the low four bits of 32 codes into the last 16 bytes of b. If b has 20 bytes, the first four get the
+// fifth bits.
 func putHalves32(b []byte, codes *[32]uint8) {
 	low, fifth := b[len(b)-16:], uint32(0)
 	for i := range 16 {

@@ -99,7 +99,7 @@ func unsigned(pairsInWord int) reduction {
 	}
 }
 
-// signed returns the reduction of codes of which a sum of two products may exceed 16 bits.
+// signed returns the reduction of codes with products so large that the sum of two may exceed 16 bits.
 func signed() reduction {
 	ones := keep(wordsOf("ones", 1))
 	pair := func(first, second Op, y func(at int) Mem) VecVirtual {

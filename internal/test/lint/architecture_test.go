@@ -44,15 +44,15 @@ func TestArchitecture(t *testing.T) {
 			t.Errorf("the files of loader lack %s", base)
 		}
 	}
-	rooms, _, _ := strings.Cut(page, "\n## Two ways")
+	packages, _, _ := strings.Cut(page, "\n## Two paths")
 	for _, folder := range []string{".", "internal", "layout", "loader"} {
 		dirs, err := filepath.Glob(filepath.Join(root, folder, "*", "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, dir := range dirs {
-			if name := filepath.Base(filepath.Dir(dir)); !regexp.MustCompile(`\b` + name + `\b`).MatchString(rooms) {
-				t.Errorf("the rooms lack %s", filepath.Join(folder, name))
+			if name := filepath.Base(filepath.Dir(dir)); !regexp.MustCompile(`\b` + name + `\b`).MatchString(packages) {
+				t.Errorf("the packages lack %s", filepath.Join(folder, name))
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestQuantizeOffReadingPath(t *testing.T) {
 			return err
 		}
 		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../../")
-		room, _, _ := strings.Cut(dir, "/")
+		top, _, _ := strings.Cut(dir, "/")
 		code, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func TestQuantizeOffReadingPath(t *testing.T) {
 			name, ours := strings.CutPrefix(path, module)
 			if name == "quantize" {
 				importers++
-				if !slices.Contains([]string{"convert", "cmd", "bench"}, room) {
+				if !slices.Contains([]string{"convert", "cmd", "bench"}, top) {
 					t.Errorf("%s imports quantize", file)
 				}
 			}
@@ -130,8 +130,8 @@ func TestQuantizeOffReadingPath(t *testing.T) {
 	}
 }
 
-// TestSameRooms finds in every package of a format the files that all of them have, with what each is for.
-func TestSameRooms(t *testing.T) {
+// TestSameFiles finds in every package of a format the files that all of them have, with what each is for.
+func TestSameFiles(t *testing.T) {
 	const layout = "../../../layout/"
 	formats, err := filepath.Glob(layout + "*/format.go")
 	if err != nil || len(formats) == 0 {
@@ -139,7 +139,7 @@ func TestSameRooms(t *testing.T) {
 	}
 	for _, format := range formats {
 		dir := filepath.Dir(format)
-		for _, room := range []struct{ file, holds string }{
+		for _, want := range []struct{ file, declares string }{
 			{"doc.go", "\npackage "},
 			{"format.go", "\nvar Format = "},
 			{"decode.go", "\nfunc Decode("},
@@ -148,9 +148,9 @@ func TestSameRooms(t *testing.T) {
 			{"audit.go", "\nfunc (f *File) Checksums("},
 			{"audit.go", "\nfunc (f *File) Audit("},
 		} {
-			code, err := os.ReadFile(filepath.Join(dir, room.file))
-			if text := strings.ReplaceAll(string(code), "func (m *File)", "func (f *File)"); !strings.Contains(text, room.holds) {
-				t.Errorf("%s of %s has no %q (%v)", room.file, dir, strings.TrimSpace(room.holds), err)
+			code, err := os.ReadFile(filepath.Join(dir, want.file))
+			if text := strings.ReplaceAll(string(code), "func (m *File)", "func (f *File)"); !strings.Contains(text, want.declares) {
+				t.Errorf("%s of %s has no %q (%v)", want.file, dir, strings.TrimSpace(want.declares), err)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func TestFilesDependDownward(t *testing.T) {
 		t.Skip(err) // no Go command here, or no sources
 	}
 	exports := make(map[string]string)
-	var rooms []listed
+	var packages []listed
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var pkg listed
 		if err := d.Decode(&pkg); errors.Is(err, io.EOF) {
@@ -52,13 +52,13 @@ func TestFilesDependDownward(t *testing.T) {
 		}
 		exports[pkg.ImportPath] = pkg.Export
 		if !pkg.DepOnly {
-			rooms = append(rooms, pkg)
+			packages = append(packages, pkg)
 		}
 	}
-	if len(rooms) != len(layered) {
-		t.Fatalf("%d packages, want %d", len(rooms), len(layered))
+	if len(packages) != len(layered) {
+		t.Fatalf("%d packages, want %d", len(packages), len(layered))
 	}
-	for _, pkg := range rooms {
+	for _, pkg := range packages {
 		uses, err := fileUses(pkg, exports)
 		if err != nil {
 			t.Fatal(err)
