@@ -49,7 +49,7 @@ func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *
 // Weights within these bounds have products and sums that float32 holds. Real ones do.
 const (
 	minWeight = 0x1p-100
-	maxWeight  = 0x1p96
+	maxWeight = 0x1p96
 )
 
 // evenly is the importance used for a block that its own importance leaves without a scale.
