@@ -117,6 +117,7 @@
 //	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all
 //	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt
 //	WriteTo, WriteStored          write → call → content.Write → View or ReadAt → the caller's Write
+//	WriteAs, ReadAs               write → call → values.Write or ReadEncoded → readEncoded → Cached.Read, as for rows
 //	Float32s                      call → Cached.All → Cache.Get → Group.Do → Read, as for rows
 //	Dequantize, …Rows, …Range     dequantize → call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel
 //	the same, codes and scales    dequantize → call → Cached.Read → Grouped.Read → Scales.Read, Grouped.Expand → kernel

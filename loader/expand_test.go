@@ -1,7 +1,11 @@
 package loader_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -140,6 +144,28 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 	"Values(100,000)":   values(100_000),
 	"Values, rows of 1": rowsOf(1),
 	"Values, rows of 7": rowsOf(7),
+	"WriteAs": func(x loader.Tensor) ([]float32, error) {
+		var out bytes.Buffer
+		_, err := x.WriteAs(context.Background(), &out, layout.F32)
+		return readFloats(out.Bytes()), err
+	},
+	"ReadAs": func(x loader.Tensor) ([]float32, error) {
+		return inParts(x.Elements(), 1, func(dst []float32, first, n uint64) error {
+			b := make([]byte, 4*n+first%2)[first%2:] // aligned or not
+			err := x.ReadAs(context.Background(), b, layout.F32, first)
+			copy(dst, readFloats(b))
+			return err
+		})
+	},
+}
+
+// readFloats returns little-endian float32s.
+func readFloats(b []byte) []float32 {
+	v := make([]float32, len(b)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v
 }
 
 // inParts reads total items of cols values each in runs of random length.

@@ -118,6 +118,10 @@ func faultCalls() map[string]func(x loader.Tensor) error {
 	calls["View"] = func(x loader.Tensor) error { return touched(loader.View[byte](x)) }
 	calls["WriteTo"] = func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err }
 	calls["WriteStored"] = func(x loader.Tensor) error { _, err := x.WriteStored(new(bytes.Buffer)); return err }
+	calls["WriteAs"] = func(x loader.Tensor) error {
+		_, err := x.WriteAs(context.Background(), new(bytes.Buffer), layout.BF16)
+		return err
+	}
 	calls["Float32s"] = func(x loader.Tensor) error {
 		values, err := x.Float32s()
 		if err != nil {

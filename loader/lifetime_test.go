@@ -87,6 +87,11 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"ReadAt":          func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 3), 2); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
 	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
+	"WriteAs": func(x loader.Tensor) error {
+		_, err := x.WriteAs(context.Background(), io.Discard, layout.BF16)
+		return err
+	},
+	"ReadAs": func(x loader.Tensor) error { return x.ReadAs(context.Background(), make([]byte, 10), layout.F16, 3) },
 	"MatVec": func(x loader.Tensor) error {
 		return x.MatVec(context.Background(), make([]float32, x.Elements()/uint64(x.Shape()[1])), make([]float32, x.Shape()[1]))
 	},

@@ -213,3 +213,13 @@ func (s *state) pinned(env content.Env, own *cache.Pins) content.Env {
 	}
 	return env
 }
+
+// withPins calls f with the pins of one call, if reading some of the tensor puts other parts of it into the cache.
+func (s *state) withPins(m *Model, env content.Env, f func(env content.Env) error) error {
+	if s.weight == nil && !s.elements.Cost().Whole {
+		return f(env)
+	}
+	own := new(cache.Pins)
+	defer m.cache.Unpin(own)
+	return f(s.pinned(env, own))
+}

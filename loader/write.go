@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -17,7 +16,10 @@ import (
 // Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 // Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
-	return write(t, w, t.desc().Raw, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
+	return write(context.Background(), t, w, t.desc().Raw, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
+		if err := s.bytesErr(); err != nil {
+			return err
+		}
 		return content.Write(ctx, env, s.elements, dst)
 	})
 }
@@ -25,7 +27,10 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w. It decrypts what is
 // encrypted: Decrypted tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
-	return write(t, w, t.desc().Stored, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
+	return write(context.Background(), t, w, t.desc().Stored, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
+		if err := s.bytesErr(); err != nil {
+			return err
+		}
 		if blocks, ok := s.lz4(); ok {
 			return blocks.WriteStored(ctx, dst)
 		}
@@ -34,24 +39,16 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 }
 
 // write calls f to write some bytes of t to w.
-func write(t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
+func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.w = w
 	defer func() {
 		*dst = destination{}
 		destinations.Put(dst)
 	}()
-	err = t.call(context.Background(), bytes, func(ctx context.Context, env content.Env, s *state) error {
-		if err := s.bytesErr(); err != nil {
-			return err
-		}
-		if s.elements.Cost().Whole {
-			own := new(cache.Pins)
-			defer t.model.cache.Unpin(own)
-			env.Pins = own
-		}
-		err := f(ctx, env, s, dst)
-		if errors.Is(dst.err, syscall.EFAULT) && s.stored.Cost().Piece == 0 {
+	err = t.call(ctx, bytes, func(ctx context.Context, env content.Env, s *state) error {
+		err := s.withPins(t.model, env, func(env content.Env) error { return f(ctx, env, s, dst) })
+		if errors.Is(dst.err, syscall.EFAULT) && s.stored != nil && s.stored.Cost().Piece == 0 {
 			// The kernel, not this process, has met the hole in the file.
 			dst.err = nil
 			err = &mmapio.FaultError{Offset: t.desc().Offset + uint64(dst.n), Path: t.file().path, Err: mmapio.ErrFault}

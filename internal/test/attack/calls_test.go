@@ -225,6 +225,21 @@ var calls = map[string]func(*subject) error{
 		}
 		return s.same(out.Bytes(), s.want.raw)
 	},
+	"loader.Tensor.WriteAs": func(s *subject) error {
+		var out bytes.Buffer
+		if _, err := s.x.WriteAs(context.Background(), &out, layout.F32); err != nil || !s.has() {
+			return err
+		}
+		return s.sameValues(dequantized(out.Bytes()), s.want.values)
+	},
+	"loader.Tensor.ReadAs": func(s *subject) error {
+		first, n := s.span(int(s.x.Elements()))
+		dst := make([]byte, 4*n)
+		if err := s.x.ReadAs(context.Background(), dst, layout.F32, uint64(first)); err != nil || !s.has() {
+			return err
+		}
+		return s.sameValues(dequantized(dst), s.want.values[first:first+n])
+	},
 	"loader.Tensor.WriteStored": func(s *subject) error {
 		var out bytes.Buffer
 		if _, err := s.x.WriteStored(&out); err != nil {
@@ -354,6 +369,15 @@ var calls = map[string]func(*subject) error{
 		_, err := convert.NewPlan(context.Background(), s.m, filepath.Join(s.dir, "plan.apr"), &convert.Options{DType: layout.I8})
 		return err
 	},
+}
+
+// dequantized returns the values of F32s.
+func dequantized(b []byte) []float32 {
+	v := make([]float32, len(b)/4)
+	if err := dequant.Expand(layout.F32, v, b); err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // leased makes a call under a lease of its own.

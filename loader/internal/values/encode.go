@@ -1,0 +1,186 @@
+package values
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+
+	"github.com/tensormap/tensormap/internal/narrow"
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/internal/simd"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// How many values are expanded before they are encoded: by a worker, few enough for its cache; by all cores together; and from
+// a source whose reads may wait for a network, in one request.
+const (
+	stepOfWorker = 32 << 10
+	stepOfAll    = 1 << 20
+	stepOfSource = 4 << 20
+)
+
+// Encodable returns why values are not encoded as elements of type d, or nil.
+func Encodable(d layout.DType) error {
+	switch d {
+	case layout.F32, layout.F16, layout.BF16:
+		return nil
+	}
+	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
+}
+
+// Write writes all values of v to w as elements of type d, which must be Encodable.
+func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
+	if c, err := asStored(ctx, env, v, d); err != nil {
+		return err
+	} else if c != nil {
+		return content.Write(ctx, env, c, w)
+	}
+	width, n := uint64(d.BlockBytes()), v.Elements()
+	size := n * width
+	if !forWorkers(v) {
+		step := min(stepOf(v), n)
+		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
+		for first := uint64(0); first < n; first += step {
+			step := min(step, n-first)
+			if err := v.Read(ctx, env, floats[:step], first); err != nil {
+				return err
+			}
+			if err := encodeOnAllCores(d, encoded, floats[:step]); err != nil {
+				return err
+			}
+			if _, err := w.Write(encoded[:step*width]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return parallel.WriteInOrder(w, parallel.Pieces(size), func(jobs iter.Seq[*parallel.Job]) {
+		for job := range jobs {
+			at := job.I * parallel.PieceBytes
+			b := job.Into[:min(parallel.PieceBytes, size-at)]
+			job.Done(len(b), mmapio.Guard(func() error { return readEncoded(ctx, env, v, d, b, at/width) }))
+		}
+	})
+}
+
+// ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable, and
+// dst hold whole elements.
+func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
+	width := uint64(d.BlockBytes())
+	if c, err := asStored(ctx, env, v, d); err != nil {
+		return err
+	} else if c != nil {
+		return c.ReadAt(ctx, env, dst, first*width)
+	}
+	n := uint64(len(dst)) / width
+	if !forWorkers(v) {
+		step := min(stepOf(v), n)
+		floats := mmapio.Aligned[float32](int(step))
+		for ; n > 0; n = uint64(len(dst)) / width {
+			step := min(step, n)
+			if err := v.Read(ctx, env, floats[:step], first); err != nil {
+				return err
+			}
+			if err := encodeOnAllCores(d, dst, floats[:step]); err != nil {
+				return err
+			}
+			dst, first = dst[step*width:], first+step
+		}
+		return nil
+	}
+	steps := (n + stepOfWorker - 1) / stepOfWorker
+	if steps < 2 || parallel.Cores() < 2 {
+		return readEncoded(ctx, env, v, d, dst, first)
+	}
+	return parallel.Each(parallel.Workers(steps), parallel.Range(steps), func(steps iter.Seq[uint64]) error {
+		for i := range steps {
+			from := i * stepOfWorker
+			if err := readEncoded(ctx, env, v, d, dst[from*width:min(n, from+stepOfWorker)*width], first+from); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// asStored returns the content that is the values as elements of type d already, or nil.
+func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
+	if err := v.Err(); err != nil {
+		return nil, err
+	}
+	b, ok, err := v.Blocks(ctx, env)
+	if !ok || err != nil || b.DType != d || b.From != 0 || b.Scale != 1 || b.Order != nil || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) {
+		return nil, err
+	}
+	return b.Content, nil
+}
+
+// forWorkers reports whether several workers should read few values each, since the values cost no more than their bytes.
+func forWorkers(v Values) bool {
+	c := v.Source().Cost()
+	return !c.Waits && !c.Parallel && !c.Whole && c.Piece < content.Far
+}
+
+// stepOf returns how many values are read at a time that forWorkers is false for.
+func stepOf(v Values) uint64 {
+	if c := v.Source().Cost(); c.Waits || c.Piece >= content.Far {
+		return stepOfSource
+	}
+	return stepOfAll
+}
+
+// readEncoded does what ReadEncoded does, on the caller's core alone.
+func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
+	mem := takeScratch()
+	defer mem.give()
+	width := d.BlockBytes()
+	for len(dst) > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n := min(stepOfWorker, len(dst)/width)
+		floats, err := mmapio.View[float32](dst[:4*min(n, len(dst)/4)])
+		inPlace := d == layout.F32 && err == nil
+		if !inPlace {
+			mem.floats = grown(mem.floats, uint64(n))
+			floats = mem.floats
+		}
+		if err := v.Read(ctx, env, floats, first); err != nil {
+			return err
+		}
+		if !inPlace {
+			encode(d, dst, floats)
+		}
+		dst, first = dst[n*width:], first+uint64(n)
+	}
+	return nil
+}
+
+// encodeOnAllCores writes values to dst as elements of type d.
+func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
+	width := d.BlockBytes()
+	return simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error {
+		encode(d, dst[lo*width:hi*width], values[lo:hi])
+		return nil
+	})
+}
+
+// encode writes values to dst as elements of type d: F16 and BF16 rounded to nearest even.
+func encode(d layout.DType, dst []byte, values []float32) {
+	switch d {
+	case layout.F16:
+		narrow.F16(dst, values)
+	case layout.BF16:
+		narrow.BF16(dst, values)
+	default:
+		for i, f := range values {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
+		}
+	}
+}
