@@ -1,6 +1,6 @@
 // Package convert writes models that package loader can read as APR2, SafeTensors or GGUF files.
 // Nothing that the source says is lost. [NewPlan] says what will be written, [Plan.Write] writes it, and
-// [Write] does both.
+// [Write] does both. [Save] writes tensors that are in memory.
 //
 // # Tensors
 //
