@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
@@ -103,7 +104,7 @@ func (w *writer) parts() (manifest uint64, err error) {
 
 // create makes a file that write names or removes.
 func (w *writer) create(path string) (*atomicfile.File, error) {
-	f, err := atomicfile.Create(path)
+	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.whole))
 	if err == nil {
 		w.files = append(w.files, f)
 	}

@@ -22,25 +22,25 @@ type registry struct {
 }
 
 // create makes a temporary file and remembers it, in one step for abandon.
-func (r *registry) create(target string, old os.FileInfo) (*os.File, error) {
+func (r *registry) create(target, prefix string, old os.FileInfo) (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.abandoned {
 		return nil, fs.ErrClosed
 	}
-	r.sweep(target)
-	f, err := temp(target, old)
+	r.sweep(prefix)
+	f, err := temp(target, prefix, old)
 	if err == nil {
 		r.names[f.Name()] = true
 	}
 	return f, err
 }
 
-// clean removes what dead processes have left of target.
-func (r *registry) clean(target string) {
+// clean removes the temporary files with a prefix that ended processes have left.
+func (r *registry) clean(prefix string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep(target)
+	r.sweep(prefix)
 }
 
 func (r *registry) forget(name string) {

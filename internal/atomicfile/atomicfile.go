@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -29,6 +30,7 @@ type File struct {
 	f      *os.File // held until it has its name; nil for a file of Remove
 	path   string   // as given
 	target string   // the name to come; empty if f is written in place
+	prefix string   // of the temporary names beside target
 
 	written  int64 // by Write
 	flushing int64 // what of that the disk has been told to take
@@ -43,15 +45,19 @@ type File struct {
 // new file has those of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then takes nothing back.
-func Create(path string) (*File, error) {
-	f, err := create(path)
+func Create(path string) (*File, error) { return CreateMember(path, "") }
+
+// CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set are
+// named after it: whoever writes the set again removes what is left of all its files, however many they were.
+func CreateMember(path, set string) (*File, error) {
+	f, err := create(path, set)
 	if err != nil {
 		return nil, about(path, err)
 	}
 	return f, nil
 }
 
-func create(path string) (*File, error) {
+func create(path, set string) (*File, error) {
 	old, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -67,8 +73,9 @@ func create(path string) (*File, error) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		return &File{f: f, path: path}, err
 	}
-	f, err := temporaries.create(target, old)
-	return &File{f: f, path: path, target: target}, err
+	prefix := temporaryPrefix(target, set)
+	f, err := temporaries.create(target, prefix, old)
+	return &File{f: f, path: path, target: target, prefix: prefix}, err
 }
 
 // CreateUnlinked does what Create does, in a directory that others may write to: it refuses a path that is a
@@ -86,18 +93,20 @@ func CreateUnlinked(path string) (*File, error) {
 	if err != nil {
 		return nil, about(path, err)
 	}
-	f, err := temporaries.create(path, old)
+	prefix := temporaryPrefix(path, "")
+	f, err := temporaries.create(path, prefix, old)
 	if err != nil {
 		return nil, about(path, err)
 	}
-	return &File{f: f, path: path, target: path}, nil
+	return &File{f: f, path: path, target: path, prefix: prefix}, nil
 }
 
 // Remove returns a file without content: once it is committed along with others, path stands
 // for nothing. A symbolic link goes, and its target stays.
 func Remove(path string) *File {
-	temporaries.clean(path)
-	return &File{path: path, target: path, prepared: true, released: true}
+	prefix := temporaryPrefix(path, "")
+	temporaries.clean(prefix)
+	return &File{path: path, target: path, prefix: prefix, prepared: true, released: true}
 }
 
 // about makes path the one that err, an error of package os, speaks of.
@@ -150,13 +159,13 @@ func resolve(path string) (string, error) {
 
 const maxTries = 1000
 
-// temp creates the temporary file beside target, with the permissions of old.
-func temp(target string, old os.FileInfo) (*os.File, error) {
+// temp creates the temporary file that becomes target, with the permissions of old.
+func temp(target, prefix string, old os.FileInfo) (*os.File, error) {
 	perm := fs.FileMode(0o666)
 	if old != nil {
 		perm = old.Mode().Perm()
 	}
-	f, err := createTemp(target, perm)
+	f, err := createTemp(target, prefix, perm)
 	if err != nil || old == nil {
 		return f, err
 	}
@@ -171,12 +180,12 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 
 // createTemp does what os.CreateTemp does, with permissions of choice: new files get those that
 // the umask leaves.
-func createTemp(target string, perm fs.FileMode) (*os.File, error) {
+func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
 	if target == dirOf(target) {
 		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
 	}
 	for range maxTries {
-		f, err := sys.create(temporaryName(target), perm)
+		f, err := sys.create(fmt.Sprintf("%s%0*x", prefix, hexDigits, rand.Uint32()), perm)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}

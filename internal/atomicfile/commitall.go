@@ -114,7 +114,7 @@ func (n *naming) setAside(f *File) error {
 	if !replaces(f) {
 		return nil
 	}
-	to, err := createTemp(f.target, 0o600) // to have a name that is nobody's
+	to, err := createTemp(f.target, f.prefix, 0o600) // to have a name that is nobody's
 	if err != nil {
 		return about(f.path, err)
 	}

@@ -112,7 +112,7 @@ func TestSweep(t *testing.T) {
 		obey(func(line string) (err error) {
 			switch line {
 			case "create":
-				f, err = Create(path)
+				f, err = CreateMember(path, "model.apr")
 			case "prepare":
 				err = f.Prepare()
 			case "commit":
@@ -137,7 +137,10 @@ func TestSweep(t *testing.T) {
 	files(t, dir, len(others)+3) // the first has removed what was left before it
 	killed.kill()
 	files(t, dir, len(others)+3)
-	f := write(t, path("model-00002-of-00004.apr"), "text")
+	f, err := CreateMember(path("model-00002-of-00004.apr"), "model.apr")
+	if err != nil {
+		t.Fatal(err)
+	}
 	files(t, dir, len(others)+3)
 	if err := f.Abort(); err != nil {
 		t.Error(err)

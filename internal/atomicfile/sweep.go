@@ -1,12 +1,11 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
@@ -15,19 +14,12 @@ const (
 	hexDigits = 8   // at the end of a temporary name
 )
 
-// shardNumber tells the names of a model's shards apart.
-var shardNumber = regexp.MustCompile(`-[0-9]{5}-of-[0-9]{5}\b`)
-
-// temporaryPrefix returns how the temporary names of target begin. All shards of a model share
-// it, so that whoever writes the model again finds what is left of them, however many they were.
-func temporaryPrefix(target string) string {
+// temporaryPrefix returns how the temporary names beside target begin. They repeat the name of the set that target belongs
+// to, or without one its own name.
+func temporaryPrefix(target, set string) string {
 	dir, base := filepath.Split(target)
-	base = shardNumber.ReplaceAllString(base, "")
+	base = cmp.Or(set, base)
 	return fmt.Sprintf("%s.%s.tmp-", dir, strings.ToValidUTF8(base[:min(len(base), maxBase)], ""))
-}
-
-func temporaryName(target string) string {
-	return fmt.Sprintf("%s%0*x", temporaryPrefix(target), hexDigits, rand.Uint32())
 }
 
 // temporariesOf lists the files whose names begin with prefix as temporary ones do.
@@ -47,20 +39,19 @@ func temporariesOf(prefix string) (names []string) {
 	return names
 }
 
-// sweep removes the temporary files of target whose writers are no more. A full disk, on
+// sweep removes the temporary files with a prefix whose writers have ended. A full disk, on
 // which nothing can be locked, is no obstacle: nobody else has a lock on it then.
-func (r *registry) sweep(target string) {
-	prefix := temporaryPrefix(target)
+func (r *registry) sweep(prefix string) {
 	for name := range r.names {
 		if strings.HasPrefix(name, prefix) {
-			return // it was swept when the first of these was created
+			return // it was swept when the first file with this prefix was created
 		}
 	}
 	var lock *os.File
 	for _, name := range temporariesOf(prefix) {
 		if lock == nil {
 			var err error
-			if lock, err = r.tryLock(dirOf(target)); err != nil && !errors.Is(err, errFull) {
+			if lock, err = r.tryLock(dirOf(prefix)); err != nil && !errors.Is(err, errFull) {
 				return // old files that another has set aside look stale
 			}
 		}
