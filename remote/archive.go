@@ -11,39 +11,38 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// Bounds of archives. Those of configuration are read when a model is opened: mostSettings bounds what all of them hold.
+// Bounds of archives. Those of configuration are read when a model is opened: maxSettings bounds what all of them hold.
 const (
-	mostSettings = 64 << 20
-	mostMembers  = 10_000
+	maxSettings = 64 << 20
+	maxMembers  = 10_000
 )
 
-// addArchive adds the files in a layer that is an archive.
+// addArchive adds the files in a layer that is an archive. It unpacks an archive of configuration, or a compressed one, in
+// memory.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	at, err := d.opts.ownPlace(l.hex())
 	if err != nil {
 		return err
 	}
 	o := r.object(l, d.name("")+"@"+l.Digest, at)
+	if t.role != settings && t.compression == "" {
+		return d.addMembers(ctx, o, t.role)
+	}
+	if l.Size > maxSettings {
+		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
+	}
 	f, err := d.openObject(ctx, o, "")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if t.role != settings && t.compression == "" {
-		return r.addMembers(ctx, d, o, t, f)
-	}
-	if l.Size > mostSettings {
-		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
-	}
 	var content []byte
 	for at := int64(0); at < l.Size; at = int64(len(content)) { // no memory on the manifest's word
 		content = append(content, make([]byte, min(max(at, 1<<20), l.Size-at))...)
@@ -70,7 +69,7 @@ func (d *folder) unpack(content []byte, compression string) error {
 	default:
 		return fmt.Errorf("%w: an archive compressed by %.80q", loader.ErrUnsupported, compression)
 	}
-	limited := &io.LimitedReader{R: archive, N: mostSettings - d.unpacked}
+	limited := &io.LimitedReader{R: archive, N: maxSettings - d.unpacked}
 	err := eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
 		body, err := io.ReadAll(r)
 		if err != nil {
@@ -79,18 +78,24 @@ func (d *folder) unpack(content []byte, compression string) error {
 		return d.add(name, textObject(body))
 	})
 	if limited.N <= 0 {
-		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, mostSettings)
+		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, maxSettings)
 	}
 	if err == nil {
-		d.unpacked = mostSettings - limited.N
+		d.unpacked = maxSettings - limited.N
 	}
 	return err
 }
 
-// addMembers adds the files in an archive that is not compressed: each is a range of it.
-func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t layerType, f *file) error {
+// addMembers adds the files in an archive that is not compressed. It first downloads the archive to the cache, and checks its
+// digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server as a
+// range of the archive, and none is cached.
+func (d *folder) addMembers(ctx context.Context, layer object, role role) error {
+	f, verified, err := d.downloaded(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	section := io.NewSectionReader(bound{ctx, f}, 0, f.Size())
-	a := &archive{folder: d, layer: layer}
 	return eachMember(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
 		off, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -99,81 +104,38 @@ func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t la
 		if h.Size > layer.size-off {
 			return fmt.Errorf("%s leaves its archive: %w", name, layout.ErrTruncated)
 		}
-		if t.role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
+		if role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
 			d.choice = append(d.choice, name)
 		}
-		a.members = append(a.members, member{name, off, h.Size})
-		return d.add(name, object{
-			size: h.Size, id: identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)), origin: layer.origin,
-			check: func(ctx context.Context, r io.Reader) error { return a.check(ctx, name, r) },
-			connect: func(ctx context.Context, version string) (Source, error) {
-				s, err := layer.connect(ctx, version)
-				return part{s, off, h.Size}, err
-			},
-		})
+		o := object{size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
+			f, again, err := d.downloaded(ctx, layer)
+			if err == nil && verified && !again {
+				err = errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
+			}
+			return part{f, off, h.Size}, err
+		}}
+		if verified {
+			o.id = identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
+		}
+		return d.add(name, o)
 	})
 }
 
-// archive is a layer whose files are kept one by one. Only the whole layer has a digest.
-type archive struct {
-	*folder
-	layer   object
-	members []member
-	right   atomic.Bool // the digest has been compared, and is right
-}
-
-// member is a file in an archive.
-type member struct {
-	name      string
-	off, size int64
-}
-
-// check compares the digest of the archive once all its files have come: r reads the file called last. If the
-// digest is wrong, it removes the files that have their final place.
-func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
-	if a.right.Load() {
-		return nil
+// downloaded opens content that the cache has complete: it downloads what the cache lacks, and checks the digest. verified is
+// false if the cache cannot be written to: the content then comes from the server as it is read.
+func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
+	if f, err = d.openObject(ctx, o, ""); err != nil || f.part == nil {
+		return f, f != nil && f.whole != nil, err
 	}
-	between, err := a.openContent(ctx, a.layer, "")
-	if err != nil {
-		return err
+	err = f.fill(ctx, func(have, size int64) {
+		if d.opts.Progress != nil {
+			d.opts.Progress(have, size)
+		}
+	})
+	if verified = err == nil; err != nil && !sparse.Unwritable(err) {
+		return nil, false, errors.Join(err, f.Close())
 	}
-	defer between.release()
-	var all []io.Reader
-	var placed []rooted.Path
-	at := int64(0)
-	for _, m := range a.members {
-		all = append(all, io.NewSectionReader(bound{ctx, between}, at, m.off-at))
-		if at = m.off + m.size; m.name == last {
-			all = append(all, r)
-			continue
-		}
-		o := a.objects[m.name]
-		f, err := a.openContent(ctx, o, m.name)
-		if err != nil {
-			return err
-		}
-		defer f.release()
-		if f.whole != nil {
-			placed = append(placed, o.place.path)
-		} else if f.part == nil || f.part.Have() < m.size {
-			return nil
-		}
-		all = append(all, io.NewSectionReader(bound{ctx, f}, 0, m.size))
-	}
-	all = append(all, io.NewSectionReader(bound{ctx, between}, at, a.layer.size-at))
-	err = a.layer.check(ctx, io.MultiReader(all...))
-	switch {
-	case errors.Is(err, errOffline): // what is between the files was not fetched
-		return nil
-	case errors.Is(err, layout.ErrChecksum):
-		for _, path := range placed {
-			err = errors.Join(err, path.Remove())
-		}
-		return fmt.Errorf("archive %s: %w", a.layer.name, err)
-	}
-	a.right.Store(err == nil)
-	return err
+	return f, verified, nil
 }
 
 // eachMember calls add with each regular file in an archive. Links and devices are an error.
@@ -185,8 +147,8 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 			return nil
 		case err != nil:
 			return fmt.Errorf("archive: %w", err)
-		case n == mostMembers:
-			return fmt.Errorf("%w: an archive of more than %d files", loader.ErrUnsupported, mostMembers)
+		case n == maxMembers:
+			return fmt.Errorf("%w: an archive of more than %d files", loader.ErrUnsupported, maxMembers)
 		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
 			continue
 		case h.Typeflag != tar.TypeReg || isSparse(h):

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -99,8 +100,8 @@ func tarOf(t *testing.T, h tar.Header, content []byte) []byte {
 	return b.Bytes()
 }
 
-// TestForeignBytes: what one registry says under the digest of a file is not another's, before all of it has come. In an archive
-// it is so for files that have come whole, too.
+// TestForeignBytes: what one registry says under the digest of a file is not another's, before all of it has come. An archive whose
+// digest is wrong is refused.
 func TestForeignBytes(t *testing.T) {
 	data := make([]byte, shardBytes)
 	for i := range data {
@@ -115,6 +116,12 @@ func TestForeignBytes(t *testing.T) {
 			liar.blobs[digest] = wrong
 		}
 		for _, r := range []*registry{liar, right} {
+			if r == liar && l.mediaType == weightTar {
+				if err := refused(t, r.address("oci")); !errors.Is(err, layout.ErrChecksum) {
+					t.Error(err)
+				}
+				continue
+			}
 			m := open(t, r.address("oci"))
 			w, err := m.Tensor("w")
 			if err != nil {
@@ -127,6 +134,40 @@ func TestForeignBytes(t *testing.T) {
 			m.Close()
 			<-m.Done()
 		}
+	}
+}
+
+// TestArchive: an archive is downloaded once, and its files are read from there. Without a cache they are ranges of it.
+func TestArchive(t *testing.T) {
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{4}, Data: []byte("text")})
+	r := newRegistry(t, layer{weightTar, "", tarOf(t, tar.Header{Name: "model.safetensors"}, file)})
+	read := func(opts *remote.Options) {
+		t.Helper()
+		m, err := remote.Open(t.Context(), r.address("oci"), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		w, err := m.Tensor("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.Bytes(); string(got) != "text" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	read(&remote.Options{NoCache: true})
+	read(nil)
+	clear(r.blobs)
+	read(nil)
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	read(nil)
+	pulled, err := remote.Pull(t.Context(), r.address("oci"), nil)
+	if err != nil || len(pulled.Files) != 1 {
+		t.Fatal(pulled, err)
+	}
+	if got, err := os.ReadFile(pulled.Files[0]); !bytes.Equal(got, file) {
+		t.Error(err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package remote_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -73,20 +72,6 @@ func twoHalves(value byte) []byte {
 		modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{halfBytes}, Data: half})
 }
 
-// inTar returns an archive with a model.
-func inTar(t *testing.T, content []byte) []byte {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	err := w.WriteHeader(&tar.Header{Name: "model.safetensors", Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o644})
-	if err == nil {
-		_, err = w.Write(content)
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // servedBy are servers that name a file by its digest, and send whoever asks to the storage. Each returns the address of
 // the model. The digest is that of the first version.
 var servedBy = map[string]func(t *testing.T, s *storage, digest string, size int) (address string){
@@ -108,9 +93,6 @@ var servedBy = map[string]func(t *testing.T, s *storage, digest string, size int
 	},
 	"a registry": func(t *testing.T, s *storage, digest string, size int) string {
 		return registryOf(t, s, digest, size, "application/vnd.cncf.model.weight.v1.raw", `{"org.cncf.model.filepath": "model.safetensors"}`)
-	},
-	"a registry, in an archive": func(t *testing.T, s *storage, digest string, size int) string {
-		return registryOf(t, s, digest, size, "application/vnd.cncf.model.weight.v1.tar", `{}`)
 	},
 	"a registry, of Ollama's layers": func(t *testing.T, s *storage, digest string, size int) string {
 		return registryOf(t, s, digest, size, "application/vnd.ollama.image.tensor", `{}`)
@@ -180,9 +162,6 @@ func TestVersionsDoNotMix(t *testing.T) {
 					if strings.Contains(name, "same bytes") {
 						two, second = one, 1
 					}
-					if strings.Contains(server, "archive") {
-						one, two = inTar(t, one), inTar(t, two)
-					}
 					s := newStorage(t)
 					s.unchecked = unchecked
 					s.become(one, test.one)
@@ -226,9 +205,6 @@ func TestVersionIsAskedFor(t *testing.T) {
 			hubtest.New(t, nil)
 			t.Setenv("OLLAMA_MODELS", t.TempDir())
 			content := twoHalves(1)
-			if strings.Contains(server, "archive") {
-				content = inTar(t, content)
-			}
 			s := newStorage(t)
 			header := map[string]string{"ETag": `"1"`}
 			s.become(content, header)
