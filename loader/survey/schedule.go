@@ -3,7 +3,6 @@ package survey
 import (
 	"context"
 	"iter"
-	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -47,81 +46,53 @@ type task[R any] interface {
 	weight() uint64
 }
 
-// scheduler hands out parts: of the oldest running task that has some, else of a new task.
-// So files are read about in order, and all workers share a large tensor. Results go to the caller's function in
-// their order.
+// scheduler does tasks in their order: while the last parts of one are under way, the next one begins. So files are read about
+// in order, and all workers share a large tensor. Results go to the caller's function in the order of their numbers.
 type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	progress parallel.Progress // in bytes of the tasks' weights
 	each     func(*R) error
 	results  sequence[*R]
-
-	mu      sync.Mutex
-	changed sync.Cond        // of running
-	waiting chan *running[R] // to begin; never waited for long
-	running []*running[R]
-
-	watched sync.Mutex // held while seen of a running task changes
-}
-
-// running is a task that has begun, or is to begin.
-type running[R any] struct {
-	task   task[R]
-	number uint64 // of the result
-	parts  uint64 // of the phase
-	next   uint64 // part to hand out
-	busy   int    // parts that workers do now
-	failed uint64 // the first part that failed
-	err    error  // its error
-	seen   uint64 // of the task's weight; guarded by watched
+	workers  chan *worker // that do nothing
 }
 
 // run does all tasks, each with the number of its result, which read models. It hands the results to each. The sequence
 // is gone through twice: the first time for the weights alone. The error is that of the context or of each. A file
 // that has changed, or a model that was closed, before or meanwhile, is an error too.
 func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq2[uint64, task[R]], models ...*loader.Model) error {
-	s := &scheduler[R]{progress: parallel.Progress{Report: opts.Progress}, each: each, waiting: make(chan *running[R], 64)}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	s.changed.L = &s.mu
-	defer s.cancel(nil)
 	if err := unchanged(models...); err != nil {
 		return err
 	}
-	for _, t := range tasks {
-		s.progress.Total += t.weight()
-	}
-	defer func() {
-		s.cancel(context.Canceled) // results of tasks that did not end are nobody's
-		for _, r := range s.running {
-			r.task.end(s.ctx.Err())
-		}
-	}()
-	g := parallel.Group{Stop: func() {
-		s.cancel(context.Canceled)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.changed.Broadcast()
-	}}
 	workers := opts.Workers
 	if workers <= 0 {
 		workers = parallel.Cores()
 	}
+	s := &scheduler[R]{progress: parallel.Progress{Report: opts.Progress}, each: each, workers: make(chan *worker, workers)}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	defer s.cancel(nil)
 	for range workers {
-		g.Go(s.work)
+		s.workers <- &worker{ctx: s.ctx}
 	}
-	g.Here(func() error {
-		defer close(s.waiting)
-		for number, t := range tasks {
-			select {
-			case s.waiting <- &running[R]{task: t, number: number}:
-			case <-s.ctx.Done():
-				return nil
-			}
+	for _, t := range tasks {
+		s.progress.Total += t.weight()
+	}
+	following, stop := iter.Pull2(tasks)
+	defer stop()
+	before := func() {} // waits until no part of the task before is left to hand out
+	parallel.Each(workers, func() (r running[R], ok bool) {
+		before()
+		last := make(chan struct{})
+		before = func() { <-last }
+		r.number, r.task, ok = following()
+		r.handedOut = sync.OnceFunc(func() { close(last) })
+		return r, ok && s.ctx.Err() == nil
+	}, func(tasks iter.Seq[running[R]]) error {
+		for r := range tasks {
+			s.do(r)
 		}
 		return nil
 	})
-	g.Wait()
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
@@ -138,83 +109,75 @@ func unchanged(models ...*loader.Model) error {
 	return nil
 }
 
-func (s *scheduler[R]) work() error {
-	w := &worker{ctx: s.ctx}
-	for {
-		r, part := s.take()
-		if r == nil {
-			return nil
-		}
-		w.add = func(n uint64) { s.addProgress(r, n) }
-		s.finish(r, part, r.task.do(w, part))
-	}
+// running is a task that a goroutine has taken.
+type running[R any] struct {
+	task      task[R]
+	number    uint64 // of the result
+	handedOut func() // lets the next task begin
 }
 
-// take returns a part to do, or nil when nothing will be left to do.
-func (s *scheduler[R]) take() (r *running[R], part uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.ctx.Err() == nil {
-		for _, r := range s.running {
-			if r.next < r.parts {
-				part = r.next
-				r.next++
-				r.busy++
-				return r, part
-			}
-		}
-		switch {
-		case s.begin():
-		case len(s.running) == 0:
-			return nil, 0
-		default:
-			s.changed.Wait()
+// do does the phases of a task, and hands on its result.
+func (s *scheduler[R]) do(r running[R]) {
+	defer r.handedOut() // if it has no parts, or one has failed
+	var mu sync.Mutex
+	left := r.task.weight()
+	count := func(n uint64) {
+		mu.Lock()
+		n = min(n, left)
+		left -= n
+		mu.Unlock()
+		if n > 0 {
+			s.progress.Add(n)
 		}
 	}
-	return nil, 0
-}
-
-// begin begins the next task, and reports whether there is one.
-func (s *scheduler[R]) begin() bool {
-	r, ok := <-s.waiting
-	if !ok {
-		return false
-	}
-	s.running = append(s.running, r)
-	s.advance(r)
-	return true
-}
-
-func (s *scheduler[R]) finish(r *running[R], part uint64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.busy--
-	if err != nil && (r.err == nil || part < r.failed) {
-		r.err, r.failed = err, part
-		r.next = r.parts
-	}
-	if r.next == r.parts && r.busy == 0 {
-		if s.ctx.Err() == nil {
-			s.advance(r)
-		}
-		s.changed.Broadcast()
-	}
-}
-
-// advance begins r's next phase, or ends it.
-func (s *scheduler[R]) advance(r *running[R]) {
-	if r.err == nil {
-		if r.parts, r.next = r.task.begin(s.ctx), 0; r.parts > 0 {
-			return
-		}
-	}
-	s.running = slices.DeleteFunc(s.running, func(other *running[R]) bool { return other == r })
-	if result, err := r.task.end(r.err); err != nil {
+	result, err := s.phases(r, count)
+	switch {
+	case s.ctx.Err() != nil: // the result of a task that did not end is nobody's
+		return
+	case err != nil:
 		s.cancel(err)
-	} else {
-		s.results.add(r.number, result, s.deliver)
+		return
 	}
-	s.addProgress(r, r.task.weight())
+	s.results.add(r.number, result, s.deliver)
+	count(r.task.weight())
+}
+
+// phases does one phase of a task after the other, until one fails. count hears of the bytes that were read.
+func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, err error) {
+	defer func() { result, err = r.task.end(err) }() // also if a part panics
+	for s.ctx.Err() == nil {
+		parts := r.task.begin(s.ctx)
+		if parts == 0 {
+			return nil, nil
+		}
+		numbers := parallel.Range(parts)
+		next := func() (part uint64, ok bool) {
+			if part, ok = numbers(); part+1 >= parts {
+				r.handedOut()
+			}
+			return part, ok
+		}
+		err := parallel.Each(int(min(parts, uint64(cap(s.workers)))), next, func(parts iter.Seq[uint64]) error {
+			for part := range parts {
+				if err := s.part(r.task, part, count); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, context.Cause(s.ctx)
+}
+
+// part waits for a worker, and does one part of t with it.
+func (s *scheduler[R]) part(t task[R], part uint64, count func(n uint64)) error {
+	w := <-s.workers
+	defer func() { s.workers <- w }()
+	w.add = count
+	return t.do(w, part)
 }
 
 // deliver hands a result to the caller's function, whose error ends the work.
@@ -227,18 +190,7 @@ func (s *scheduler[R]) deliver(result *R) {
 	}
 }
 
-// addProgress reports n more bytes of r's weight, up to the whole weight.
-func (s *scheduler[R]) addProgress(r *running[R], n uint64) {
-	s.watched.Lock()
-	n = min(n, r.task.weight()-r.seen)
-	r.seen += n
-	s.watched.Unlock()
-	if n > 0 {
-		s.progress.Add(n)
-	}
-}
-
-// worker is a goroutine and its memory.
+// worker is the memory with which one goroutine at a time does a part.
 type worker struct {
 	ctx    context.Context
 	add    func(n uint64) // counts bytes of the task that is worked on
