@@ -238,9 +238,6 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	p.Metadata = requiredMetadata()
 	describe(&p.Metadata, m.Format(), from)
 	p.Metadata = withoutEncryption(p.Metadata)
-	if err := cmp.Or(checkCopied(p.Metadata, m.Format()), checkCopied(opts.Config, layout.Unknown)); err != nil {
-		return nil, about(path, err)
-	}
 	if err := p.decide(ctx, lease); err != nil {
 		return nil, err
 	}

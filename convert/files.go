@@ -15,7 +15,6 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
-	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -113,25 +112,9 @@ func (p *Plan) nameShards() error {
 	return nil
 }
 
-// readManifest reads the manifest as it will be, with as few tensors as tell what it says of shards. The parts' writers
-// have looked at their names. Where that may not do, it reads the whole.
+// readManifest reads the manifest as it will be.
 func (p *Plan) readManifest() (*manifest.File, error) {
-	var size counter
-	w := bufio.NewWriter(&size)
-	if err := p.target.manifest(p, w); err != nil {
-		return nil, err
-	}
-	w.Flush()
-	few, lim := *p, (*layout.Limits)(nil).WithDefaults()
-	md := layout.Metadata{{Key: "metadata", Value: p.Metadata}, {Key: "index", Value: p.index}}
-	if uint64(size)+uint64(w.Size()) <= lim.HeaderBytes && uint64(len(p.Tensors)) <= lim.Tensors && jsontext.Readable(p.Metadata) && jsontext.Readable(md) {
-		few.Metadata, few.index = nil, nil
-		few.parts = slices.Clone(p.parts)
-		for i := range few.parts {
-			few.parts[i].tensors = few.parts[i].tensors[:min(1, len(few.parts[i].tensors))]
-		}
-	}
-	b, err := inMemory(func(w *bufio.Writer) error { return p.target.manifest(&few, w) })
+	b, err := inMemory(func(w *bufio.Writer) error { return p.target.manifest(p, w) })
 	if err != nil {
 		return nil, err
 	}

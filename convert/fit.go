@@ -192,12 +192,12 @@ func readOriginal(v any) (o original, ok bool) {
 
 func parseShape(o layout.Metadata) (shape []int, ok bool) {
 	v, _ := o.Get("shape")
-	list, ok := v.(layout.List)
-	if !ok || uint64(list.Len()) > (*layout.Limits)(nil).WithDefaults().Rank {
+	list, ok := v.([]any)
+	if !ok || uint64(len(list)) > (*layout.Limits)(nil).WithDefaults().Rank {
 		return nil, false
 	}
 	shape = []int{}
-	for v := range list.All() {
+	for _, v := range list {
 		text, _ := v.(json.Number)
 		n, err := strconv.Atoi(string(text))
 		if err != nil || n < 0 {

@@ -136,7 +136,7 @@ func describeForGGUF(out *layout.Metadata, md layout.Metadata) {
 			add("general."+key, text)
 		}
 	}
-	if vocab, _ := md.Get("vocab"); hasType(vocab, "[string]") {
+	if vocab, err := layout.Get[[]string](md, "vocab"); err == nil && len(vocab) > 0 {
 		add(keyTokens, vocab)
 	}
 }

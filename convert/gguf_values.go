@@ -88,37 +88,25 @@ func withBytes(v, raw any) any {
 		if b, ok := blobOf(raw); ok {
 			return b
 		}
-	case layout.List:
+	case []any:
 		if places, _ := raw.(layout.Metadata); len(places) > 0 {
-			return mended{v, places}
+			return mended(v, places)
 		}
 	}
 	return v
 }
 
-// mended is a list of strings. Some of them, by their positions in rising order, have bytes that JSON could not hold.
-type mended struct {
-	layout.List
-	bytes layout.Metadata
-}
-
-// All yields the strings with their bytes.
-func (m mended) All() iter.Seq[any] {
-	return func(yield func(any) bool) {
-		i, left := 0, m.bytes
-		for v := range m.List.All() {
-			if len(left) > 0 && left[0].Key == strconv.Itoa(i) {
-				if b, ok := blobOf(left[0].Value); ok {
-					v = b
-				}
-				left = left[1:]
+// mended returns the strings of list. Some of them, by their positions in rising order, have bytes that JSON could not hold.
+func mended(list []any, bytes layout.Metadata) []any {
+	list = slices.Clone(list)
+	for _, e := range bytes {
+		if i, err := strconv.Atoi(e.Key); err == nil && 0 <= i && i < len(list) {
+			if b, ok := blobOf(e.Value); ok {
+				list[i] = b
 			}
-			if !yield(v) {
-				return
-			}
-			i++
 		}
 	}
+	return list
 }
 
 func blobOf(raw any) (string, bool) {
@@ -133,10 +121,13 @@ func blobOf(raw any) (string, bool) {
 }
 
 // typedValue returns v as the type that numberType names, or as the type that fits v if the
-// name is empty. A list of strings stays one.
+// name is empty.
 func typedValue(v any, name string) (any, error) {
 	if hasType(v, name) {
 		return v, nil
+	}
+	if texts, ok := layout.As[[]string](v); ok && len(texts) > 0 && (name == "" || name == "[string]") {
+		return texts, nil
 	}
 	elem, array := strings.CutPrefix(name, "[")
 	if array {
@@ -182,20 +173,8 @@ func hasType(v any, name string) bool {
 		return name == "" || name == "bool"
 	case []string:
 		return len(x) > 0 && name == "" || name == "[string]"
-	case layout.List:
-		return x.Len() > 0 && (name == "" || name == "[string]") && isStrings(x)
 	}
 	return numberType(v) != nil && (name == "" || name == numberType(v))
-}
-
-// isStrings reports whether all elements are strings.
-func isStrings(list layout.List) bool {
-	for v := range list.All() {
-		if _, ok := v.(string); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // parts are the elements of an array, or one value.
@@ -209,11 +188,8 @@ type parts struct {
 // partsOf looks at the elements of an array, or at one value. NaN and infinities are strings.
 func partsOf(v any) parts {
 	p := parts{all: slices.Values([]any{v}), n: 1}
-	switch v := v.(type) {
-	case layout.List:
-		p = parts{all: v.All(), n: v.Len(), array: true}
-	case []any:
-		p = parts{all: slices.Values(v), n: len(v), array: true}
+	if list, ok := v.([]any); ok {
+		p = parts{all: slices.Values(list), n: len(list), array: true}
 	}
 	for v := range p.all {
 		switch v.(type) {
@@ -350,7 +326,7 @@ func parseSetting(text string, old any) (any, error) {
 		return text, nil
 	case bool:
 		name = "bool"
-	case []string, layout.List:
+	case []string, []any:
 		name = "[string]"
 	}
 	if before, after, ok := strings.Cut(text, ":"); ok && (numbers[before] != nil || before == "string" || before == "bool") {

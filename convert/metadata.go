@@ -2,13 +2,11 @@ package convert
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // requiredMetadata returns the keys that every APR2 file must have (APR-FORMAT-002, "Metadata
@@ -162,21 +160,6 @@ func MergeConfig(md *layout.Metadata, config layout.Metadata) {
 		md.Set("architecture", merged(asArchitecture(old), architecture))
 	}
 	md.Merge(top)
-}
-
-// checkCopied returns layout.ErrLimit for an object that converting copies, if it has more members than the outermost
-// one may have. The keys of a GGUF source do not come from JSON.
-func checkCopied(md layout.Metadata, source layout.Format) error {
-	const few = 1 << 14 // which are always allowed
-	for key, value := range md.All() {
-		o, _ := value.(layout.Metadata)
-		copied := objects[key] || key == ggufKey && source != layout.GGUF || key == layout.SafeTensors.String()
-		if len(o) <= few || !copied || jsontext.Readable(o) {
-			continue
-		}
-		return fmt.Errorf("%w: metadata: %s has %d keys: too many for its size", layout.ErrLimit, key, len(o))
-	}
-	return nil
 }
 
 // asArchitecture returns v as the object that the specification wants, nil if v is null.

@@ -15,7 +15,6 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/gguf"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -255,51 +254,6 @@ func TestBadMetadata(t *testing.T) {
 	}
 	onlyFiles(t, dir)
 	if _, err := os.Stat(dir + "/out.apr"); !os.IsNotExist(err) {
-		t.Error(err)
-	}
-}
-
-// TestCrowded: objects that converting copies have fewer members than others, since each of them takes memory twice.
-func TestCrowded(t *testing.T) {
-	testmode.Sequential(t)
-	x := counting("a", layout.F32, 2)
-	crowded := func(key, member string, n int) string {
-		members := make([]string, n)
-		for i := range members {
-			members[i] = fmt.Sprintf(member, i)
-		}
-		return `{"` + key + `":{` + strings.Join(members, ",") + `}}`
-	}
-	const many, few = 20_000, 1 << 14
-	for _, key := range []string{"gguf", "safetensors", "architecture", "quantization"} {
-		for _, test := range []struct {
-			text string
-			ok   bool
-		}{{crowded(key, `"%010x":17`, many), false}, {crowded(key, `"%010x":17`, few), true}, {crowded(key, `"%0500x":17`, many), true}} {
-			md := parse(t, test.text)
-			for what, md := range map[string][2]layout.Metadata{"the file's": {md}, "a configuration's": {nil, md}} {
-				m := openBytes(t, apr2File(t, md[0], x))
-				_, err := convert.NewPlan(t.Context(), m, "out.gguf", &convert.Options{Config: md[1]})
-				if (err == nil) != test.ok || err != nil && (!errors.Is(err, layout.ErrLimit) || !strings.Contains(err.Error(), key+" has 20000 keys")) {
-					t.Errorf("%s %s: %v", what, key, err)
-				}
-			}
-		}
-	}
-	keys := make(layout.Metadata, many) // of a GGUF file, which do not come from JSON
-	for i := range keys {
-		keys[i] = layout.Entry{Key: fmt.Sprintf("%x", i), Value: uint8(1)}
-	}
-	var b bytes.Buffer
-	w, err := gguf.NewWriter(&b, slices.Values([]layout.Tensor(nil)), keys, nil)
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := openBytes(t, b.Bytes())
-	if _, err := convert.NewPlan(t.Context(), m, "out.gguf", nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -168,12 +168,6 @@ func firstInt(config *loader.Config, key string) int {
 		return n
 	}
 	value, _ := config.Value(key)
-	if list, ok := value.(layout.List); ok {
-		for first := range list.All() {
-			n, _ := strconv.Atoi(fmt.Sprint(first))
-			return n
-		}
-	}
 	list := reflect.ValueOf(value)
 	if list.Kind() != reflect.Slice || list.Len() == 0 {
 		return 0

@@ -3,7 +3,6 @@ package layout
 import (
 	"bytes"
 	"cmp"
-	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -24,22 +23,16 @@ type Builder struct {
 	sorted bool
 	end    uint64
 	err    error // of Section
-	// surplus takes one tensor more than declared, which Add then refuses. A checker's tensors all go there.
+	// surplus takes one tensor more than declared, which Add then refuses.
 	surplus Tensor
-	checks  bool
-	hashes  []uint64 // of a checker's names
 }
-
-// tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
-// about four times as much memory.
-const tensorBytes = 48
 
 // NewBuilder starts the index of a file of size bytes. At most count tensors will come. The
 // caller has made sure that the file is large enough to hold that many records. spanField is
 // the name that errors use for a tensor's position.
 func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
-	if err := checkCount(f, size, count, lim); err != nil {
-		return nil, err
+	if count > lim.Tensors {
+		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
 	}
 	return &Builder{
 		ix:     Index{Format: f, Size: size, Tensors: make([]Tensor, 0, count), Names: NewNames(int(count))},
@@ -48,37 +41,6 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 		span:   spanField,
 		sorted: true,
 	}, nil
-}
-
-func checkCount(f Format, size, count uint64, lim Limits) error {
-	if count > lim.Tensors {
-		return Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
-	}
-	if TooDense(count, size, tensorBytes) {
-		return Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors in a file of %d bytes, fewer than %d for each", count, size, tensorBytes)
-	}
-	return nil
-}
-
-// NewChecker returns a Builder for the writer of a file. It checks tensors like any other, and keeps 8 bytes of
-// each: its index has none. The writer lays them out itself, so their places are not checked.
-func NewChecker(f Format, count uint64, spanField string, lim Limits) *Builder {
-	return &Builder{
-		ix:     Index{Format: f, Size: math.MaxUint64},
-		lim:    lim,
-		data:   Section{Size: math.MaxUint64},
-		span:   spanField,
-		checks: true,
-		hashes: make([]uint64, 0, min(count, lim.Tensors)),
-	}
-}
-
-// Check ends a checker's work: the file will have size bytes. Unless distinct, two names are probably the same,
-// which a Builder that keeps them finds out.
-func (b *Builder) Check(size uint64) (distinct bool, err error) {
-	slices.Sort(b.hashes)
-	distinct = len(slices.Compact(b.hashes)) == len(b.hashes)
-	return distinct, checkCount(b.ix.Format, size, uint64(len(b.hashes)), b.lim)
 }
 
 // Index gives access to the descriptive fields (Version, Flags, Align).
@@ -158,14 +120,12 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 	if uint64(n) > b.lim.NameBytes {
 		return b.errorf(at, "name", ErrLimit, t.Name, "%d bytes, more than %d", n, b.lim.NameBytes)
 	}
-	if !b.checks {
-		if n > cap(b.text)-len(b.text) {
-			b.text = make([]byte, 0, b.textFor(n))
-		}
-		from := len(b.text)
-		b.text = append(b.text, t.Name...)
-		t.Name = b.text[from:len(b.text):len(b.text)]
+	if n > cap(b.text)-len(b.text) {
+		b.text = make([]byte, 0, b.textFor(n))
 	}
+	from := len(b.text)
+	b.text = append(b.text, t.Name...)
+	t.Name = b.text[from:len(b.text):len(b.text)]
 	switch {
 	case ascii.Plain(t.Name):
 		return nil
@@ -204,10 +164,6 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 
 // enter puts the name of t, the next tensor, into the table, and counts t in.
 func (b *Builder) enter(t *Tensor, at uint64) error {
-	if b.checks {
-		b.hashes = append(b.hashes, HashNameBytes(t.Name))
-		return nil
-	}
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))

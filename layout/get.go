@@ -93,7 +93,7 @@ func convert(dst reflect.Value, v any) bool {
 		dst.SetFloat(f)
 		return err == nil && !dst.OverflowFloat(f)
 	case reflect.Slice:
-		return convertList(dst, src, v)
+		return convertList(dst, src)
 	}
 	if !src.Type().AssignableTo(dst.Type()) {
 		return false
@@ -102,20 +102,9 @@ func convert(dst reflect.Value, v any) bool {
 	return true
 }
 
-// convertList sets the slice dst to the elements of v, which src reflects.
-func convertList(dst, src reflect.Value, v any) bool {
-	list, isList := v.(List)
+// convertList sets the slice dst to the elements of the slice src. It reports false if src is no slice, or an element is of another type.
+func convertList(dst, src reflect.Value) bool {
 	switch {
-	case isList:
-		dst.Set(reflect.MakeSlice(dst.Type(), list.Len(), list.Len()))
-		i := 0
-		for e := range list.All() {
-			if !convert(dst.Index(i), e) {
-				return false
-			}
-			i++
-		}
-		return true
 	case src.Kind() != reflect.Slice || src.Type() == reflect.TypeFor[Metadata]():
 		return false
 	case src.Type().ConvertibleTo(dst.Type()):

@@ -8,23 +8,12 @@ import (
 // Metadata holds the keys and values with which a file describes its model, in the order of the
 // file. Values are
 //
-//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata and [List]
+//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata and []any
 //   - from typed formats: bool, string, the sized integers and floats of Go, slices of these,
 //     and [Blob]
 //
 // Metadata is memory of its own and stays valid after the model is closed.
 type Metadata []Entry
-
-// List is an array of JSON. Its elements are made as they are asked for: whatever it has, it takes little more
-// memory than its text.
-type List interface {
-	// Len returns the number of elements.
-	Len() int
-	// All yields the elements in order, which are values of Metadata.
-	All() iter.Seq[any]
-	// String returns the JSON as it stands in the file.
-	String() string
-}
 
 // Blob is a piece of a file that metadata carries as it is, such as the model of a
 // tokenizer. In JSON it is base64.
@@ -77,9 +66,9 @@ func (m *Metadata) Merge(add Metadata) {
 	if len(add) == 0 {
 		return // without an index of what is there
 	}
-	const few = 16 // so few are found faster one by one
+	const maxLinear = 16 // as many keys are found faster one by one
 	var names *Names
-	if n := len(*m) + len(add); n > few {
+	if n := len(*m) + len(add); n > maxLinear {
 		names = NewNames(n)
 	}
 	for i, e := range *m {

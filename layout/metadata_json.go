@@ -3,12 +3,12 @@ package layout
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
+	"iter"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -18,320 +18,133 @@ import (
 // as the strings "NaN", "Infinity" and "-Infinity".
 func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
 
-// EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does. It counts the
-// text first and allocates it once.
+// EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does.
 func EncodeJSON(v any) ([]byte, error) {
-	n, err := WriteJSON(nil, v)
+	b, err := AppendJSON(nil, v)
 	if err != nil {
 		return nil, err
 	}
-	return AppendJSON(make([]byte, 0, n), v)
+	return b, nil
+}
+
+// WriteJSON writes what EncodeJSON returns to dst, unless that is nil, and returns the number of its bytes. Errors of dst show when
+// it is flushed.
+func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
+	b, err := EncodeJSON(v)
+	if dst != nil {
+		dst.Write(b)
+	}
+	return len(b), err
 }
 
 // AppendJSON appends to b what EncodeJSON returns.
 func AppendJSON(b []byte, v any) ([]byte, error) {
-	w := jsonWriter{text: b}
-	err := w.value(v)
-	return w.text, err
-}
-
-// WriteJSON writes what EncodeJSON returns, in pieces, and returns the number of its bytes. A nil dst
-// takes none.
-func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
-	w := jsonWriter{counting: true}
-	if dst != nil {
-		w.dst = dst
-	}
-	err = w.value(v)
-	return w.n, err
-}
-
-// jsonWriter appends values to a text, or counts its bytes and writes them to dst.
-type jsonWriter struct {
-	text     []byte
-	counting bool
-	n        int          // bytes counted
-	dst      io.Writer    // or nil; it keeps its errors
-	scratch  bytes.Buffer // what encoding/json has written
-	encoder  *json.Encoder
-}
-
-// put takes text, which is w.text and a piece more. While counting, the next piece takes its place.
-func (w *jsonWriter) put(text []byte) error {
-	w.text = text
-	if w.counting {
-		w.n += len(text)
-		if w.dst != nil {
-			w.dst.Write(text)
-		}
-		w.text = text[:0]
-	}
-	return nil
-}
-
-func (w *jsonWriter) raw(s string) error { return w.put(append(w.text, s...)) }
-
-func (w *jsonWriter) value(v any) error {
 	switch v := v.(type) {
 	case Metadata:
-		return w.object(Object(v.All()))
+		return appendObject(b, v.All())
 	case Object:
-		return w.object(v)
+		return appendObject(b, iter.Seq2[string, any](v))
 	case string:
-		return w.string(v)
-	case json.Number:
-		return w.number(v)
+		return appendString(b, v), nil
 	case JSONText:
-		return w.textOf(v)
-	case List:
-		return w.list(v.String())
+		text, err := EncodeJSON(v.Value)
+		return appendString(b, string(text)), err
 	case Blob:
-		return w.blob(v)
-	case bool:
-		return w.raw(strconv.FormatBool(v))
+		if v == nil {
+			return append(b, "null"...), nil
+		}
+		return append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"'), nil
 	case float32:
-		return w.float(float64(v), v)
+		return appendFloat(b, float64(v), v)
 	case float64:
-		return w.float(v, v)
-	case []any:
-		return writeArray(w, v, w.value)
-	case []uint8: // encoding/json would write base64
-		return writeArray(w, v, func(n uint8) error { return w.uint(uint64(n)) })
-	case []float32:
-		return writeArray(w, v, func(f float32) error { return w.float(float64(f), f) })
-	case []float64:
-		return writeArray(w, v, func(f float64) error { return w.float(f, f) })
-	case []string:
-		return writeList(w, v, w.string)
-	case []json.Number:
-		return writeList(w, v, w.number)
-	case []bool:
-		return writeList(w, v, func(b bool) error { return w.raw(strconv.FormatBool(b)) })
-	case []int8:
-		return writeList(w, v, func(n int8) error { return w.int(int64(n)) })
-	case []int16:
-		return writeList(w, v, func(n int16) error { return w.int(int64(n)) })
-	case []uint16:
-		return writeList(w, v, func(n uint16) error { return w.uint(uint64(n)) })
-	case []int32:
-		return writeList(w, v, func(n int32) error { return w.int(int64(n)) })
-	case []uint32:
-		return writeList(w, v, func(n uint32) error { return w.uint(uint64(n)) })
-	case []int64:
-		return writeList(w, v, w.int)
-	case []uint64:
-		return writeList(w, v, w.uint)
+		return appendFloat(b, v, v)
+	case json.Number:
+		if v != "" && v[0] != '"' && json.Valid([]byte(v)) {
+			return append(b, v...), nil
+		}
+		return appendStandard(b, v)
+	case nil:
+		return append(b, "null"...), nil
 	}
-	return w.encode(v)
+	switch x := reflect.ValueOf(v); x.Kind() {
+	case reflect.Bool:
+		return strconv.AppendBool(b, x.Bool()), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.AppendInt(b, x.Int(), 10), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.AppendUint(b, x.Uint(), 10), nil
+	case reflect.Slice:
+		return appendArray(b, x)
+	}
+	return appendStandard(b, v)
 }
 
-func (w *jsonWriter) object(o Object) error {
-	w.raw("{")
-	next := ""
-	for key, value := range o {
-		w.raw(next)
-		next = ","
-		if err := w.string(key); err != nil {
-			return err
+func appendObject(b []byte, members iter.Seq2[string, any]) (_ []byte, err error) {
+	b = append(b, '{')
+	start := len(b)
+	for key, value := range members {
+		if len(b) > start {
+			b = append(b, ',')
 		}
-		w.raw(":")
-		if err := w.value(value); err != nil {
-			return err
+		if b, err = AppendJSON(append(appendString(b, key), ':'), value); err != nil {
+			return b, err
 		}
 	}
-	return w.raw("}")
+	return append(b, '}'), nil
 }
 
-// list writes the valid JSON of an array: without white space, and strings as all others are written.
-func (w *jsonWriter) list(text string) error {
-	for text != "" {
-		at := strings.IndexByte(text, '"')
-		if at < 0 {
-			at = len(text)
-		}
-		for plain := range strings.FieldsSeq(text[:at]) {
-			for plain != "" {
-				n := pieceOf(plain)
-				w.raw(plain[:n])
-				plain = plain[n:]
-			}
-		}
-		if text = text[at:]; text == "" {
-			break
-		}
-		n := endOfString(text)
-		if err := w.quoted(text[:n]); err != nil {
-			return err
-		}
-		text = text[n:]
+// appendArray appends a slice of any type. A nil slice is null, as in encoding/json; bytes are numbers.
+func appendArray(b []byte, list reflect.Value) (_ []byte, err error) {
+	if list.IsNil() {
+		return append(b, "null"...), nil
 	}
-	return nil
-}
-
-// endOfString returns the length of the string that text begins with.
-func endOfString(text string) int {
-	for i := 1; ; i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-}
-
-// quoted writes a string of JSON.
-func (w *jsonWriter) quoted(text string) error {
-	s := text[1 : len(text)-1]
-	if strings.IndexByte(s, '\\') >= 0 {
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return err
-		}
-	}
-	return w.string(s)
-}
-
-func writeArray[T any](w *jsonWriter, list []T, write func(T) error) error {
-	w.raw("[")
-	for i, v := range list {
+	b = append(b, '[')
+	for i := range list.Len() {
 		if i > 0 {
-			w.raw(",")
+			b = append(b, ',')
 		}
-		if err := write(v); err != nil {
-			return err
+		if b, err = AppendJSON(b, list.Index(i).Interface()); err != nil {
+			return b, err
 		}
 	}
-	return w.raw("]")
+	return append(b, ']'), nil
 }
 
-// writeList writes a nil slice as null, as encoding/json does.
-func writeList[T any](w *jsonWriter, list []T, write func(T) error) error {
-	if list == nil {
-		return w.raw("null")
-	}
-	return writeArray(w, list, write)
-}
-
-func (w *jsonWriter) int(n int64) error { return w.put(strconv.AppendInt(w.text, n, 10)) }
-
-func (w *jsonWriter) uint(n uint64) error { return w.put(strconv.AppendUint(w.text, n, 10)) }
-
-func (w *jsonWriter) float(f float64, v any) error {
+// appendFloat appends v, a float of any size, whose value is f.
+func appendFloat(b []byte, f float64, v any) ([]byte, error) {
 	switch {
 	case math.IsNaN(f):
-		return w.raw(`"NaN"`)
+		return append(b, `"NaN"`...), nil
 	case math.IsInf(f, 1):
-		return w.raw(`"Infinity"`)
+		return append(b, `"Infinity"`...), nil
 	case math.IsInf(f, -1):
-		return w.raw(`"-Infinity"`)
+		return append(b, `"-Infinity"`...), nil
 	case f == 0 && math.Signbit(f):
-		return w.raw("-0.0") // -0 is an integer to many readers, which have one zero only
+		return append(b, "-0.0"...), nil // -0 is an integer to many readers, which have one zero only
 	}
-	return w.encode(v)
+	return appendStandard(b, v)
 }
 
-// number writes digits itself. It leaves all else to encoding/json, which checks it.
-func (w *jsonWriter) number(n json.Number) error {
-	if len(n) == 0 || n[0] == '0' && len(n) > 1 {
-		return w.encode(n)
+// appendString appends s between quotes, with the escapes of encoding/json but those for HTML. Bytes that are not UTF-8 become \ufffd.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	if PlainJSON(s) {
+		return append(append(b, s...), '"')
 	}
-	for i := range len(n) {
-		if n[i]-'0' > 9 {
-			return w.encode(n)
+	const special, letters = "\"\\\b\f\n\r\t", `"\bfnrt`
+	for i, r := range s {
+		switch c := strings.IndexRune(special, r); {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(r)):
+			b = append(b, `\ufffd`...)
+		case c >= 0:
+			b = append(b, '\\', letters[c])
+		case r < ' ', r == '\u2028', r == '\u2029':
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = utf8.AppendRune(b, r)
 		}
 	}
-	return w.raw(string(n))
-}
-
-func (w *jsonWriter) blob(b Blob) error {
-	if b == nil {
-		return w.raw("null")
-	}
-	w.raw(`"`)
-	const most = 3 << 10 // a multiple of 3, which needs no padding
-	for ; len(b) > most; b = b[most:] {
-		w.put(base64.StdEncoding.AppendEncode(w.text, b[:most]))
-	}
-	w.put(base64.StdEncoding.AppendEncode(w.text, b))
-	return w.raw(`"`)
-}
-
-func (w *jsonWriter) string(s string) error {
-	w.raw(`"`)
-	if err := w.contents(s); err != nil {
-		return err
-	}
-	return w.raw(`"`)
-}
-
-// contents writes what stands between quotes: plain ASCII itself. It leaves the rest to encoding/json, in pieces: the
-// escapes of a long text take six times its bytes.
-func (w *jsonWriter) contents(s string) error {
-	for s != "" {
-		n := pieceOf(s)
-		if PlainJSON(s[:n]) {
-			w.raw(s[:n])
-		} else if b, err := w.standard(s[:n]); err != nil {
-			return err
-		} else {
-			w.put(append(w.text, b[1:len(b)-1]...))
-		}
-		s = s[n:]
-	}
-	return nil
-}
-
-// textOf writes the JSON of a value as a string.
-func (w *jsonWriter) textOf(t JSONText) error {
-	w.raw(`"`)
-	q := quoting{to: w}
-	inner := jsonWriter{counting: true, dst: &q}
-	if err := cmp.Or(inner.value(t.Value), q.err); err != nil {
-		return err
-	}
-	return w.raw(`"`)
-}
-
-// quoting writes what is written to it as the contents of a string.
-type quoting struct {
-	to   *jsonWriter
-	text []byte // the beginning of a character
-	err  error
-}
-
-func (q *quoting) Write(b []byte) (int, error) {
-	if string(b) == `"` {
-		return 1, q.to.raw(`\"`)
-	}
-	q.text = append(q.text, b...)
-	n := len(q.text)
-	for i := 1; i < min(utf8.UTFMax, n+1); i++ {
-		if last := q.text[n-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				n -= i
-			}
-			break
-		}
-	}
-	if err := q.to.contents(string(q.text[:n])); err != nil {
-		q.err = err
-	}
-	q.text = append(q.text[:0], q.text[n:]...)
-	return len(b), q.err
-}
-
-// pieceOf returns the length of the beginning of s that can be escaped by itself.
-func pieceOf(s string) int {
-	const most = 4 << 10
-	if len(s) <= most {
-		return len(s)
-	}
-	for n := most; n > most-utf8.UTFMax; n-- {
-		if utf8.RuneStart(s[n]) {
-			return n
-		}
-	}
-	return most // no character has so many bytes, so each of them is wrong
+	return append(b, '"')
 }
 
 // PlainJSON reports whether s stands in JSON as it is, between quotes.
@@ -344,23 +157,13 @@ func PlainJSON(s string) bool {
 	return true
 }
 
-func (w *jsonWriter) encode(v any) error {
-	b, err := w.standard(v)
-	if err != nil {
-		return err
+// appendStandard appends what encoding/json writes, without escapes for HTML.
+func appendStandard(b []byte, v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return b, fmt.Errorf("metadata value of type %T: %w", v, err)
 	}
-	return w.put(append(w.text, b...))
-}
-
-// standard returns what encoding/json writes, until the next call.
-func (w *jsonWriter) standard(v any) ([]byte, error) {
-	if w.encoder == nil {
-		w.encoder = json.NewEncoder(&w.scratch)
-		w.encoder.SetEscapeHTML(false) // which would only be harder to read
-	}
-	w.scratch.Reset()
-	if err := w.encoder.Encode(v); err != nil {
-		return nil, fmt.Errorf("metadata value of type %T: %w", v, err)
-	}
-	return bytes.TrimSuffix(w.scratch.Bytes(), []byte("\n")), nil // Encode ends every value with one
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...), nil // Encode ends every value with one
 }

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"bytes"
 	"hash/maphash"
 	"math/bits"
 )
@@ -105,31 +104,3 @@ func (p *Probe) Next() (i int, ok bool) {
 // Add files record i as [Names.Add] does, under the hash that p searched for. The caller calls it
 // when Next has found that no candidate is left.
 func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }
-
-// NameList is a list of names in one text, no two the same.
-type NameList struct {
-	Text  []byte
-	Spans []Span
-}
-
-// Span is a part of a text, from At to End.
-type Span struct{ At, End uint32 }
-
-// Distinct reports whether no two names are the same.
-func (l *NameList) Distinct() bool {
-	table := NewNames(len(l.Spans))
-	for i := range l.Spans {
-		name := l.At(i)
-		same := func(j int) bool { return bytes.Equal(l.At(j), name) }
-		if table.Enter(HashNameBytes(name), i, same) >= 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// At returns a name, which the caller must not write to.
-func (l *NameList) At(i int) []byte {
-	s := l.Spans[i]
-	return l.Text[s.At:s.End:s.End]
-}

@@ -200,18 +200,8 @@ func (c *Config) values(name string) iter.Seq[any] {
 
 // countStrings returns the number of elements of a list of strings.
 func countStrings(v any) (n int, ok bool) {
-	list, ok := v.(layout.List)
-	if !ok {
-		texts, ok := v.([]string)
-		return len(texts), ok
-	}
-	for e := range list.All() {
-		if _, ok := e.(string); !ok {
-			return 0, false
-		}
-		n++
-	}
-	return n, true
+	texts, ok := layout.As[[]string](v)
+	return len(texts), ok
 }
 
 // answer returns the first value called name that is a T.

@@ -145,9 +145,8 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	g := group{params: c.readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
-	if list, ok := targets.(layout.List); ok && isStrings(list) && c.mayName(list.Len()) {
-		for target := range list.All() {
-			target, _ := target.(string)
+	if list, ok := layout.As[[]string](targets); ok && c.mayName(len(list)) {
+		for _, target := range list {
 			if text, ok := strings.CutPrefix(target, "re:"); ok {
 				p, err := c.regular.compile(text)
 				if err != nil {
@@ -162,16 +161,6 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	}
 	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
 	return unread
-}
-
-// isStrings reports whether all elements are strings.
-func isStrings(list layout.List) bool {
-	for v := range list.All() {
-		if _, ok := v.(string); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // mayName counts n more names of layers. It fails if they are too many.
@@ -472,7 +461,7 @@ var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	for _, key := range keys {
 		v, _ := q.Get(key)
-		_, isList := v.(layout.List)
+		_, isList := v.([]any)
 		if v == nil || isList && slices.Contains(blockKeys, key) {
 			continue
 		}
@@ -538,7 +527,8 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
 		}
 		if p.block[0] == 0 || p.block[1] == 0 {
-			p.err = misfit("the configuration's %s is %v, not two sizes", key, sides)
+			text, _ := layout.EncodeJSON(sides)
+			p.err = misfit("the configuration's %s is %s, not two sizes", key, text)
 		}
 	}
 	return p

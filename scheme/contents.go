@@ -62,9 +62,9 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 		}
 	}
 	v, _ := md.Get("shape")
-	list, ok := v.(layout.List)
-	if ok && uint64(list.Len()) <= lim.Rank {
-		for e := range list.All() {
+	list, ok := v.([]any)
+	if ok && uint64(len(list)) <= lim.Rank {
+		for _, e := range list {
 			n, _ := e.(json.Number)
 			dim, err := strconv.ParseUint(string(n), 10, 48)
 			if err != nil {

@@ -131,11 +131,11 @@ func member[T any](md layout.Metadata, key string) (v T, err error) {
 
 // each hands the elements of a member that is an array of objects to f, and returns how many there are.
 func each(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
-	elements, err := member[layout.List](md, key)
+	elements, err := member[[]any](md, key)
 	if err != nil {
 		return 0, err
 	}
-	for e := range elements.All() {
+	for _, e := range elements {
 		object, ok := e.(layout.Metadata)
 		if !ok {
 			return n, invalid("%s has an element that is no object", key)

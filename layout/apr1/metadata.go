@@ -2,7 +2,6 @@ package apr1
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -264,8 +263,8 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	s.model, _ = model.(string)
 	vocab, _ := md.Get("vocab")
 	switch v := vocab.(type) {
-	case layout.List:
-		s.hasVocabulary, s.tokens = true, uint64(v.Len())
+	case []any:
+		s.hasVocabulary, s.tokens = true, uint64(len(v))
 	case layout.Metadata:
 		s.hasVocabulary, s.tokens = true, uint64(len(v))
 	}
@@ -275,32 +274,12 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	return s, nil
 }
 
-// filterbank takes the first band of values of JSON, if they have this shape.
+// filterbank sets the facts about a filterbank of JSON, if it has as many values as its shape says. Else it has none.
 func (s *summary) filterbank(filterbank, stated any) {
-	values, isList := filterbank.(layout.List)
-	shape, hasShape := stated.(layout.List)
-	if !isList || !hasShape || shape.Len() != 2 {
+	values, _ := layout.As[[]float32](filterbank)
+	dims, _ := layout.As[[]uint32](stated)
+	if len(dims) != 2 || len(values) == 0 || uint64(dims[0])*uint64(dims[1]) != uint64(len(values)) {
 		return
 	}
-	var dims []uint64
-	for v := range shape.All() {
-		text, _ := v.(json.Number)
-		dim, _ := strconv.ParseUint(string(text), 10, 32) // other than u32 it becomes 0, or too large
-		dims = append(dims, dim)
-	}
-	if n := dims[0] * dims[1]; n == 0 || n != uint64(values.Len()) {
-		return
-	}
-	row0 := make([]float32, 0, dims[1])
-	for v := range values.All() {
-		text, ok := v.(json.Number)
-		if !ok {
-			return
-		}
-		if len(row0) < cap(row0) {
-			x, _ := strconv.ParseFloat(string(text), 32)
-			row0 = append(row0, float32(x))
-		}
-	}
-	s.hasFilterbank, s.mels, s.freqs, s.row0 = true, dims[0], dims[1], row0
+	s.hasFilterbank, s.mels, s.freqs, s.row0 = true, uint64(dims[0]), uint64(dims[1]), values[:dims[1]]
 }

@@ -1,8 +1,6 @@
 package apr2
 
 import (
-	"bufio"
-	"cmp"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -39,13 +37,11 @@ type Writer struct {
 	tensors tensorwriter.Tensors
 	file    *tensorwriter.File
 	dst     *summed
-	plan    *plan
-	// described are the tensors that NewWriter was given.
-	described iter.Seq[layout.Tensor]
+	plan    *headPlan
+	list    []layout.Tensor // as NewWriter was given them, then as they were written
 	// headLast is set if the head has sizes that only show as tensors are written. It is written
 	// again then, and until then dst sums what follows the head.
 	headLast Rewriter
-	blocks   []uint64 // with headLast: how many bytes the blocks of each tensor take, 0 if it is written raw
 	signer   *Signer  // or nil
 	encrypt  *encrypt // or nil
 	crc32    uint32   // in the footer, once it is written
@@ -88,11 +84,15 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if opts == nil {
 		opts = &Options{}
 	}
+	list := collect(tensors)
 	var last Rewriter
-	if contains(tensors, unsized) {
-		if file, ok := w.(Rewriter); ok {
-			tensors, last = provisional(tensors), file
-		} // else the plan names the tensor
+	if file, ok := w.(Rewriter); ok && slices.ContainsFunc(list, func(t layout.Tensor) bool { return unsized(&t) }) {
+		last = file
+		for i := range list {
+			if unsized(&list[i]) {
+				list[i].Encoding = layout.Raw // until it is written
+			}
+		}
 	}
 	own := *opts
 	opts = &own
@@ -107,43 +107,53 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		encrypts = &encrypt{cipher: c, block: e.BlockSize}
 	}
 	if opts.Signer != nil {
-		md, err := opts.Signer.placeholder(opts.Metadata, tensors, encrypts)
+		md, err := opts.Signer.placeholder(opts.Metadata, list, encrypts)
 		if err != nil {
 			return nil, err
 		}
 		opts.Metadata = md
 	}
-	p, err := newPlan(tensors, opts, encrypts)
+	p, err := newHeadPlan(opts, encrypts)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.measure(tensors); err != nil {
-		return nil, err
-	}
-	if err := p.checkMetadata(); err != nil {
+	head, f, err := p.encode(list)
+	if err != nil {
 		return nil, err
 	}
 	dst := &summed{w: w}
-	planned := tensorwriter.Plan{
-		Format: layout.APR2, Size: p.size, Align: p.align, Count: int(p.tensors), Tensors: p.all(tensors),
+	plan := tensorwriter.Plan{
+		Format: layout.APR2, Size: f.index.Size, Align: p.align, Tensors: f.index.Tensors,
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
 	}
 	if encrypts != nil {
-		planned.Filter = encrypts.encrypted
+		plan.Filter = encrypts.encrypted
 	}
-	f := tensorwriter.New(dst, planned)
-	if err := f.Head(func(w *bufio.Writer) error { return p.writeHead(w, tensors) }); err != nil {
+	file := tensorwriter.New(dst, plan)
+	if _, err := file.Write(head); err != nil {
 		return nil, err
 	}
-	written := &Writer{tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, described: tensors, headLast: last, signer: opts.Signer, encrypt: encrypts}
 	if last != nil {
-		if _, err := last.WriteAt([]byte(magic[:1]), 0); err != nil { // a pipe, as *os.File may be
+		if _, err := last.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
 		dst.sum.CRC32 = 0
-		written.blocks = make([]uint64, p.tensors)
 	}
-	return written, nil
+	return &Writer{
+		tensors: tensorwriter.NewTensors(file), file: file, dst: dst, plan: p, list: list, headLast: last, signer: opts.Signer, encrypt: encrypts,
+	}, nil
+}
+
+// collect returns the tensors in memory of their own, names included.
+func collect(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
+	var names []byte
+	for t := range tensors {
+		at := len(names)
+		names = append(names, t.Name...)
+		t.Name = names[at:len(names):len(names)]
+		list = append(list, t)
+	}
+	return list
 }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
@@ -212,7 +222,10 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		return w.file.Failf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
 			layout.Quote(t.Name), content, t.Raw)
 	}
-	w.blocks[w.file.Begun-1] = stored // a tensor without elements has no blocks, and counts as raw
+	if stored > 0 { // a tensor without elements has no blocks, and counts as raw
+		x := &w.list[w.file.Begun-1]
+		x.Stored, x.Encoding = content, layout.LZ4
+	}
 	return nil
 }
 
@@ -257,35 +270,14 @@ func (w *Writer) Close() error {
 // writeHead replaces the provisional header and index. The checksum of the whole follows from those
 // of its parts.
 func (w *Writer) writeHead() error {
-	tensors := w.known()
-	if err := w.plan.measure(tensors); err != nil {
+	head, f, err := w.plan.encode(w.list)
+	if err != nil {
 		return err
 	}
-	w.file.Plan.Size = w.plan.size
-	sum := crc32.NewIEEE()
-	head := bufio.NewWriterSize(io.MultiWriter(io.NewOffsetWriter(w.headLast, 0), sum), headPiece)
-	if err := cmp.Or(w.plan.writeHead(head, tensors), head.Flush()); err != nil {
+	w.file.Plan.Size = f.index.Size
+	if _, err := w.headLast.WriteAt(head, 0); err != nil {
 		return err
 	}
-	w.dst.sum.CRC32 = crcmath.Combine(sum.Sum32(), w.dst.sum.CRC32, crcmath.XPow8(w.Written()-uint64(w.plan.header.DataOffset)))
+	w.dst.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), w.dst.sum.CRC32, crcmath.XPow8(w.Written()-uint64(len(head))))
 	return nil
-}
-
-const headPiece = 64 << 10
-
-// known yields the tensors as they were written.
-func (w *Writer) known() iter.Seq[layout.Tensor] {
-	return func(yield func(layout.Tensor) bool) {
-		i := 0
-		for t := range w.described {
-			if n := w.blocks[i]; n > 0 {
-				if t.Stored, t.Encoding = n, layout.LZ4; w.encrypt != nil {
-					t.Encoding = layout.EncryptedLZ4
-				}
-			}
-			if i++; !yield(t) {
-				return
-			}
-		}
-	}
 }

@@ -160,10 +160,11 @@ type signable interface {
 }
 
 // placeholder adds room for a signature to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors iter.Seq[layout.Tensor], encrypt *encrypt) (layout.Metadata, error) {
+func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, encrypt *encrypt) (layout.Metadata, error) {
 	n := uint64(0)
-	for t := range tensors {
-		raw, _ := t.DType.Size(dims(&t)) // NewWriter will say what is wrong with it
+	for i := range tensors {
+		t := &tensors[i]
+		raw, _ := t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
 		n = add(up(n, defaultAlign), encrypt.stored(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {

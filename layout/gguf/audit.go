@@ -72,8 +72,8 @@ func badText(v any) (n, bad int) {
 // tensors warns of names and ranks that ggml refuses, and of shapes in the metadata that no tensor can have.
 func (a *audit) tensors() {
 	align := a.file.index.Align
-	if align < leastAlign || align > mostAlign {
-		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, leastAlign, mostAlign)
+	if align < leastAlign || align > maxAlign {
+		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, leastAlign, maxAlign)
 	}
 	for i := range a.file.index.Tensors {
 		t := &a.file.index.Tensors[i]

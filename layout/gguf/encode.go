@@ -1,17 +1,12 @@
 package gguf
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"io"
 	"iter"
 	"math"
 	"reflect"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
@@ -43,30 +38,32 @@ type Options struct {
 }
 
 // NewWriter writes everything before the tensors of a file. It takes such as slices.Values of a list, and reads
-// their Name, Shape and DType, more than once. Their bytes follow in the same order, by one call of WriteTensor
+// their Name, Shape and DType. Their bytes follow in the same order, by one call of WriteTensor
 // or WriteTensorFunc each.
 //
-// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, lists of strings, and [layout.JSONText]. All
+// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, and [layout.JSONText]. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
 // It refuses what Decode would refuse, and dtypes that ggml does not number. Names have up to MostName bytes, shapes
 // MostDims dimensions, and alignments are from 8 to 4096.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
-	big := opts != nil && opts.BigEndian
-	plan := &headPlan{tensors: tensors, metadata: metadata, align: alignmentOf(metadata), big: big, count: tensorwriter.Count(tensors)}
-	if err := plan.measure(); err != nil {
+	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
+	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"}}
+	if opts != nil && opts.BigEndian {
+		e.order, plan.Filter = binary.BigEndian, swapped
+	}
+	if err := e.head(tensors, metadata); err != nil {
 		return nil, err
 	}
-	planned := tensorwriter.Plan{
-		Format: layout.GGUF, Size: plan.size + plan.data, Align: plan.align, Count: plan.count, Tensors: tensorwriter.Sized(tensors),
-		Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"},
+	plan.Size = uint64(len(e.b)) + e.data
+	f, err := Decode(tensorwriter.HeadOnly{Head: e.b, Len: plan.Size}, nil)
+	if err != nil {
+		return nil, err
 	}
-	if big {
-		planned.Filter = swapped
-	}
-	file := tensorwriter.New(w, planned)
-	if err := file.Head(plan.write); err != nil {
+	plan.Tensors = f.index.Tensors
+	file := tensorwriter.New(w, plan)
+	if _, err := file.Write(e.b); err != nil {
 		return nil, err
 	}
 	return &Writer{tensorwriter.NewTensors(file)}, nil
@@ -98,7 +95,7 @@ func InfoSize(t *layout.Tensor, align uint64) uint64 {
 
 // Aligns reports whether files may be written with this alignment.
 func Aligns(align uint64) bool {
-	return align >= leastAlign && align <= mostAlign && align&(align-1) == 0
+	return align >= leastAlign && align <= maxAlign && align&(align-1) == 0
 }
 
 // alignmentOf returns the alignment that metadata asks for. Decode checks the value.
@@ -110,108 +107,9 @@ func alignmentOf(md layout.Metadata) uint64 {
 	return defaultAlign
 }
 
-// headPlan is everything before the tensors.
-type headPlan struct {
-	tensors  iter.Seq[layout.Tensor]
-	metadata layout.Metadata
-	align    uint64
-	big      bool
-	count    int
-	size     uint64          // its bytes, with the padding
-	data     uint64          // those of the tensors, each padded
-	check    *layout.Builder // of the tensors, or nil
-}
-
-// measure finds the size of the header, and all that would keep it from being read again.
-func (h *headPlan) measure() error {
-	lim := (*layout.Limits)(nil).WithDefaults()
-	h.check = layout.NewChecker(layout.GGUF, uint64(h.count), "offset", lim)
-	if !Aligns(h.align) {
-		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", h.align, leastAlign, mostAlign)
-	}
-	e, err := h.encode(nil)
-	if err != nil {
-		return err
-	}
-	h.size, h.data = padded(e.N, h.align), e.data
-	distinct, err := h.check.Check(h.size + h.data)
-	h.check = nil
-	if err != nil || distinct && e.N <= lim.HeaderBytes && h.readable() {
-		return err
-	}
-	_, err = h.decode() // which says what is wrong
-	return err
-}
-
-// readable reports that Decode takes keys and values. It may be in doubt.
-func (h *headPlan) readable() bool {
-	var few layout.Metadata // which Decode makes something of
-	hashes := make([]uint64, len(h.metadata))
-	for i, e := range h.metadata {
-		hashes[i] = layout.HashName(e.Key)
-		if len(e.Key) == 0 || len(e.Key) > mostKey || !utf8.ValidString(e.Key) || strings.IndexByte(e.Key, 0) >= 0 {
-			return false
-		}
-		if _, ok := specialKeys[e.Key]; ok {
-			few = append(few, e)
-		}
-	}
-	slices.Sort(hashes)
-	if len(slices.Compact(hashes)) < len(h.metadata) {
-		return false
-	}
-	small := headPlan{tensors: func(func(layout.Tensor) bool) {}, metadata: few, align: h.align}
-	f, err := small.decode()
-	return err == nil && (f.split.count == 0 || int(f.split.tensors) >= h.count)
-}
-
-// decode writes the header and reads it again.
-func (h *headPlan) decode() (*File, error) {
-	var head bytes.Buffer
-	w := bufio.NewWriter(&head)
-	if h.size == 0 { // not measured
-		e, err := h.encode(nil)
-		if err != nil {
-			return nil, err
-		}
-		h.size = padded(e.N, h.align)
-	}
-	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
-		return nil, err
-	}
-	return Decode(tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}, nil)
-}
-
-func (h *headPlan) write(w *bufio.Writer) error {
-	e, err := h.encode(w)
-	if err == nil {
-		_, err = w.Write(make([]byte, h.size-e.N))
-	}
-	return err
-}
-
-// encode writes the header but for the padding. A nil w makes it count.
-func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
-	e := &encoder{Encoder: tensorwriter.Encoder{W: w}, align: h.align, order: binary.LittleEndian}
-	if h.big {
-		e.order = binary.BigEndian
-	}
-	e.Put(append(e.Buf, magic...))
-	e.Put(e.order.AppendUint32(e.Buf, 3))
-	e.Put(e.order.AppendUint64(e.Buf, uint64(h.count)))
-	e.Put(e.order.AppendUint64(e.Buf, uint64(len(h.metadata))))
-	for key, value := range h.metadata.All() {
-		e.text(key)
-		if err := e.value(key, value); err != nil {
-			return e, err
-		}
-	}
-	return e, e.Tensors(h.tensors, h.check, e.tensor)
-}
-
-// encoder writes a header, or counts its bytes.
+// encoder makes the head of a file.
 type encoder struct {
-	tensorwriter.Encoder
+	b     []byte
 	order interface {
 		binary.ByteOrder
 		binary.AppendByteOrder
@@ -220,75 +118,65 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far, each padded
 }
 
-func (e *encoder) text(s string) {
-	e.Put(e.order.AppendUint64(e.Buf, uint64(len(s))))
-	e.PutString(s)
-}
-
-// value writes the type of a value, and the value.
-func (e *encoder) value(key string, value any) error {
-	switch value := value.(type) {
-	case layout.JSONText:
-		return e.json(value)
-	case layout.List:
-		return e.strings(key, value)
+// head appends everything before the tensors, with the padding.
+func (e *encoder) head(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) error {
+	if !Aligns(e.align) {
+		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", e.align, leastAlign, maxAlign)
 	}
-	v := reflect.ValueOf(value)
-	if v.IsValid() && v.Kind() == reflect.Slice {
-		return e.array(key, v)
-	}
-	t, ok := typeOf(v)
-	if !ok {
-		return e.noType(key, value)
-	}
-	e.Put(e.order.AppendUint32(e.Buf, uint32(t)))
-	return e.elements(value)
-}
-
-func (e *encoder) json(text layout.JSONText) error {
-	n, err := layout.WriteJSON(nil, text.Value)
-	if err != nil {
-		return err
-	}
-	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeString)))
-	e.Put(e.order.AppendUint64(e.Buf, uint64(n)))
-	return e.PutJSON(text.Value)
-}
-
-// strings writes an array of strings.
-func (e *encoder) strings(key string, list layout.List) error {
-	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeArray)))
-	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeString)))
-	e.Put(e.order.AppendUint64(e.Buf, uint64(list.Len())))
-	for v := range list.All() {
-		text, ok := v.(string)
-		if !ok {
-			return e.noType(key, v)
-		}
-		e.text(text)
-	}
-	return nil
-}
-
-func (e *encoder) array(key string, v reflect.Value) error {
-	t, ok := typeOf(reflect.Zero(v.Type().Elem()))
-	if !ok {
-		return e.noType(key, v.Interface())
-	}
-	e.Put(e.order.AppendUint32(e.Buf, uint32(TypeArray)))
-	e.Put(e.order.AppendUint32(e.Buf, uint32(t)))
-	e.Put(e.order.AppendUint64(e.Buf, uint64(v.Len())))
-	const piece = 4 << 10
-	for ; v.Len() > piece; v = v.Slice(piece, v.Len()) {
-		if err := e.elements(v.Slice(0, piece).Interface()); err != nil {
+	e.b = e.order.AppendUint32(append(e.b, magic...), 3)
+	e.u64(0) // tensor_count, once it is known
+	e.u64(uint64(len(metadata)))
+	for key, value := range metadata.All() {
+		e.text(key)
+		if err := e.value(key, value); err != nil {
 			return err
 		}
 	}
-	return e.elements(v.Interface())
+	count := uint64(0)
+	for t := range tensors {
+		if err := e.tensor(&t); err != nil {
+			return err
+		}
+		count++
+	}
+	e.order.PutUint64(e.b[atTensorCount:], count)
+	e.b = append(e.b, make([]byte, padded(uint64(len(e.b)), e.align)-uint64(len(e.b)))...)
+	return nil
 }
 
-// elements writes one value, or a slice of such.
-func (e *encoder) elements(value any) error {
+func (e *encoder) u32(n uint32) { e.b = e.order.AppendUint32(e.b, n) }
+
+func (e *encoder) u64(n uint64) { e.b = e.order.AppendUint64(e.b, n) }
+
+// text appends a string and its length.
+func (e *encoder) text(s string) {
+	e.u64(uint64(len(s)))
+	e.b = append(e.b, s...)
+}
+
+// value appends the type of a value, and the value.
+func (e *encoder) value(key string, value any) error {
+	if text, ok := value.(layout.JSONText); ok {
+		b, err := layout.EncodeJSON(text.Value)
+		if err != nil {
+			return err
+		}
+		value = string(b)
+	}
+	v := reflect.ValueOf(value)
+	elem, isArray := v, v.IsValid() && v.Kind() == reflect.Slice
+	if isArray {
+		elem = reflect.Zero(v.Type().Elem())
+		e.u32(uint32(TypeArray))
+	}
+	t, ok := typeOf(elem)
+	if !ok {
+		return e.errorf("value_type", layout.ErrUnsupported, "key %s: GGUF has no type for a value of Go's type %T", layout.Quote([]byte(key)), value)
+	}
+	e.u32(uint32(t))
+	if isArray {
+		e.u64(uint64(v.Len()))
+	}
 	switch v := value.(type) {
 	case string:
 		e.text(v)
@@ -297,15 +185,16 @@ func (e *encoder) elements(value any) error {
 			e.text(s)
 		}
 	default:
-		b, err := binary.Append(e.Buf, e.order, value)
+		b, err := binary.Append(e.b, e.order, value)
 		if err != nil {
 			return err
 		}
-		e.Put(b)
+		e.b = b
 	}
 	return nil
 }
 
+// typeOf returns the type of values like v. It reports false if GGUF has none.
 func typeOf(v reflect.Value) (Type, bool) {
 	if !v.IsValid() {
 		return 0, false
@@ -317,10 +206,7 @@ func typeOf(v reflect.Value) (Type, bool) {
 	return t, ok
 }
 
-func (e *encoder) noType(key string, value any) error {
-	return e.errorf("value_type", layout.ErrUnsupported, "key %s: GGUF has no type for a value of Go's type %T", layout.Quote([]byte(key)), value)
-}
-
+// tensor appends the description of the next tensor.
 func (e *encoder) tensor(t *layout.Tensor) error {
 	id, ok := t.DType.GGML()
 	size, err := t.DType.Size(t.Shape)
@@ -336,20 +222,20 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	case err != nil:
 		return e.errorf("dimensions", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	// No operating system gives a file more bytes than int64 counts.
-	case size > math.MaxInt64-mostAlign-e.data:
+	case size > math.MaxInt64-maxAlign-e.data:
 		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
-	b := append(e.order.AppendUint64(e.Buf, uint64(len(t.Name))), t.Name...)
-	b = e.order.AppendUint32(b, uint32(len(t.Shape)))
+	e.text(string(t.Name))
+	e.u32(uint32(len(t.Shape)))
 	for _, n := range slices.Backward(t.Shape) {
-		b = e.order.AppendUint64(b, uint64(n))
+		e.u64(uint64(n))
 	}
-	b = e.order.AppendUint32(b, id)
-	e.Put(e.order.AppendUint64(b, e.data))
+	e.u32(id)
+	e.u64(e.data)
 	e.data += padded(size, e.align)
 	return nil
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.GGUF, e.N, field, sentinel, format, args...)
+	return layout.Errorf(layout.GGUF, uint64(len(e.b)), field, sentinel, format, args...)
 }

@@ -21,7 +21,7 @@ const (
 
 	// ggml and docs/gguf.md both take these. More is read, with a finding, and not written.
 	leastAlign = 8
-	mostAlign  = 4096
+	maxAlign   = 4096
 	mostDims   = 4
 	mostName   = 64 // ggml takes fewer
 

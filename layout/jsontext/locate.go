@@ -5,7 +5,7 @@ package jsontext
 // reads text anew, which only errors are worth.
 func Locate[T string | []byte](text T, path ...any) uint64 {
 	const deepest = 1000 // in a text that was valid once
-	s := Scanner[T]{text: text, most: deepest}
+	s := Scanner[T]{text: text, maxDepth: deepest}
 	s.Next()
 	at := s.Offset()
 	for _, step := range path {

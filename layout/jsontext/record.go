@@ -15,7 +15,7 @@ func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 		first := len(s.keys)
 		for s.Open('{', want); s.More('}'); {
 			k := s.key()
-			s.remember(k)
+			s.keys = append(s.keys, k)
 			s.Next()
 			at := s.at
 			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
@@ -25,7 +25,7 @@ func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 				s.Skip()
 			}
 		}
-		s.distinct(first)
+		s.checkDistinct(first)
 	}
 }
 

@@ -30,17 +30,13 @@ type Scanner[T string | []byte] struct {
 	format layout.Format
 	err    *layout.FormatError
 
-	depth, most uint64 // of the objects and arrays around the next byte
-	fresh       bool   // no member of the innermost one was read
-	lastWins    bool   // a key that occurs twice is no error
-	python      bool   // NaN, Infinity and -Infinity are numbers
-	repeats     bool   // such a key was skipped, or such a number: the text of an array cannot stay
-	checked     bool   // the text is part of one that was
-	object      bool   // all of the text is one object
+	depth, maxDepth uint64 // of the objects and arrays around the next byte
+	fresh           bool   // no member of the innermost one was read
+	anyKeys         bool   // Skip lets a key occur twice in an object
+	python          bool   // NaN, Infinity and -Infinity are numbers
 
-	keys   []span   // of the objects being read whose keys must differ
-	groups []extent // unless it is nil, skip adds those it skips, but for those in arrays, and for empty ones
-	buf    []byte   // for strings with escapes
+	keys []span // of the objects being read whose keys must differ
+	buf  []byte // for strings with escapes
 }
 
 // span is a string between its quotes.
@@ -54,7 +50,7 @@ const escaped = 1 << 31
 // New returns a scanner of text, which lies at offset at of a file of format f. field names it
 // in errors. A text longer than lim.HeaderBytes is an error, as is nesting past lim.Depth.
 func New[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) Scanner[T] {
-	s := Scanner[T]{Field: field, text: text, base: at, format: f, most: lim.Depth}
+	s := Scanner[T]{Field: field, text: text, base: at, format: f, maxDepth: lim.Depth}
 	// Positions have 32 bits, which also makes every count one that layout.Names can hold.
 	if most := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > most {
 		s.Fail(at, layout.ErrHeader, "%d bytes of JSON, more than %d", len(text), most)
@@ -138,8 +134,8 @@ func (s *Scanner[T]) Open(c byte, want string) {
 	switch {
 	case s.Next() != c:
 		s.Unexpected(want)
-	case s.depth >= s.most:
-		s.Fail(s.Offset(), layout.ErrLimit, "JSON nested deeper than %d", s.most)
+	case s.depth >= s.maxDepth:
+		s.Fail(s.Offset(), layout.ErrLimit, "JSON nested deeper than %d", s.maxDepth)
 	default:
 		s.depth++
 		s.at++
@@ -283,33 +279,6 @@ func (s *Scanner[T]) take(token string) bool {
 	return true
 }
 
-// Skip reads any value and checks it, keys that occur twice included. It returns the number of
-// members or elements.
-func (s *Scanner[T]) Skip() (n int) {
-	if c := s.Next(); c == '{' || c == '[' {
-		return int(s.skipGroup(c).n)
-	}
-	s.skip()
-	return 0
-}
-
-// skip does what Skip does. It returns the members of objects that are made with the value.
-func (s *Scanner[T]) skip() (members uint32) {
-	switch c := s.Next(); {
-	case c == '"':
-		s.raw()
-	case s.python && s.skipNotFinite():
-	case c == '-' || c-'0' <= 9:
-		s.Number()
-	case c == '{' || c == '[':
-		return s.skipGroup(c).members
-	case s.take("true"), s.take("false"), s.take("null"):
-	default:
-		s.Unexpected("a value")
-	}
-	return 0
-}
-
 // notFinite reads a number that Python writes and JSON does not have, if one comes next.
 func (s *Scanner[T]) notFinite() (text string, ok bool) {
 	for _, text := range [...]string{"NaN", "Infinity", "-Infinity"} {
@@ -322,62 +291,33 @@ func (s *Scanner[T]) notFinite() (text string, ok bool) {
 
 func (s *Scanner[T]) skipNotFinite() bool {
 	_, ok := s.notFinite()
-	s.repeats = s.repeats || ok
 	return ok
 }
 
-// group tells of an object or array that was skipped.
-type group struct {
-	extent
-	members uint32 // and those of objects within; of an array's elements, which are made one by one, the most
-}
-
-// extent is all that is kept of a group.
-type extent struct {
-	n uint32 // members or elements
-	// end is the next byte behind it. The highest bit is set if a key occurs twice, in it or within an array. It is set
-	// too if an array has numbers of Python's.
-	end uint32
-}
-
-// repeats is the highest bit of an extent's end.
-const repeats = 1 << 31
-
-func (s *Scanner[T]) skipGroup(bracket byte) (g group) {
-	twice, outermost := false, s.object && s.depth == 0
-	groups, place := s.groups, len(s.groups)
-	if groups != nil {
-		s.groups = append(s.groups, extent{})
-	}
-	if bracket == '[' {
-		groups, s.groups = s.groups, nil
-		before := s.repeats
-		s.repeats = false
-		for s.Open('[', "an array"); s.More(']'); g.n++ {
-			g.members = max(g.members, s.skip())
-		}
-		s.groups, twice, s.repeats = groups, s.repeats, before || s.repeats
-	} else {
+// Skip reads any value and checks it, keys that occur twice included. It returns the number of members or elements.
+func (s *Scanner[T]) Skip() (n int) {
+	switch c := s.Next(); {
+	case c == '"':
+		s.raw()
+	case s.skipNotFinite():
+	case c == '-' || c-'0' <= 9:
+		s.Number()
+	case c == '{':
 		first := len(s.keys)
-		for s.Open('{', "an object"); s.More('}'); g.n++ {
-			s.remember(s.key())
-			g.members += 1 + s.skip()
-			if g.n%(1<<10) == 0 {
-				s.bound(g, outermost)
+		for s.Open('{', "an object"); s.More('}'); n++ {
+			if k := s.key(); !s.anyKeys {
+				s.keys = append(s.keys, k)
 			}
+			s.Skip()
 		}
-		twice = !s.distinct(first)
-		s.repeats = s.repeats || twice
-	}
-	if g.end = uint32(s.at); twice {
-		g.end |= repeats
-	}
-	switch s.bound(g, outermost); {
-	case s.groups == nil:
-	case g.n == 0:
-		s.groups = s.groups[:place] // whose value is seen without
+		s.checkDistinct(first)
+	case c == '[':
+		for s.Open('[', "an array"); s.More(']'); n++ {
+			s.Skip()
+		}
+	case s.take("true"), s.take("false"), s.take("null"):
 	default:
-		s.groups[place] = g.extent
+		s.Unexpected("a value")
 	}
-	return g
+	return n
 }

@@ -3,7 +3,6 @@ package jsontext_test
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -82,77 +81,6 @@ func TestRecord(t *testing.T) {
 }
 
 // TestNames: keys are found, be they few or many. Objects within take no part.
-func TestNames(t *testing.T) {
-	for _, n := range []int{0, 3, 100} {
-		var text strings.Builder
-		text.WriteString(`{"\u00e9":{"k0":1}`)
-		for i := range n {
-			fmt.Fprintf(&text, `, "k%d" : [{"x":%d}]`, i, i)
-		}
-		text.WriteByte('}')
-		s := scan(text.String())
-		read := 0
-		names, numbers := jsontext.Names(&s, "an object", n/2, func(key []byte) (uint32, bool) { s.Skip(); read++; return uint32(read), true })
-		if s.End(); s.Err() != nil || len(names.Spans) != n+1 || len(numbers) != n+1 || read != n+1 {
-			t.Fatalf("%d keys: %v", len(names.Spans), s.Err())
-		}
-		if string(names.At(0)) != "é" {
-			t.Error("a key with an escape")
-		}
-		for i := range n {
-			if key := fmt.Sprintf("k%d", i); numbers[i+1] != uint32(i+2) || string(names.At(i+1)) != key {
-				t.Errorf("key %d is %s, not %s", i+1, names.At(i+1), key)
-			}
-		}
-		twice := scan(strings.Replace(text.String(), "{", `{"\u006b99":0,"k99":0,`, 1))
-		jsontext.Names(&twice, "an object", n/2, func([]byte) (uint32, bool) { twice.Skip(); return 0, true })
-		if fe, ok := errors.AsType[*layout.FormatError](twice.Err()); !ok || fe.Err != layout.ErrDuplicate || fe.Offset != 100+uint64(len(`{"\u006b99":0,`)) {
-			t.Error(twice.Err())
-		}
-	}
-}
-
-// TestNamesAgain: a value that is written as the one before it is not read again, and nothing passes for one that is not.
-func TestNamesAgain(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		read string // values that are read
-		want string // of all keys, or the error
-	}{
-		{`{"a":1,"b":1,"c":1}`, "1", "[1 1 1]"},
-		{`{"a":1,"b":12,"c":1,"d":1.0,"e":1}`, "1 12 1 1.0 1", "[1 12 1 0 1]"},
-		{"{\"a\": 1,\n \"b\": 1 ,\"c\": 1\n,\t\"d\" : 1}", "1 1 1", "[1 1 1 1]"},
-		{`{"a":0,"b":0,"c":2,"d":2}`, "0 0 2", "[0 0 2 2]"}, // 0 is not to be repeated
-		{`{"a":1,"\u0062":1,"c":1}`, "1 1", "[1 1 1]"},
-		{`{"a":1,"é":1,"c":1}`, "1 1", "[1 1 1]"},
-		{"{\"a\":1,\"b\x01\":1}", "1", "control character"},
-		{`{"a":1,"b":1]`, "1 1", "']' where ',' or '}' should be"},
-		{`{"a":1,"b":1`, "1 1", "the end of the JSON"},
-		{`{"a":1,"b":1,}`, "1", "a key"},
-		{`{"a":1,"b":1,"a":1}`, "1", "occurs twice"},
-		{`{"a":1,,"b":1}`, "1", "a key"},
-	} {
-		s := scan(tt.text)
-		var read []string
-		names, numbers := jsontext.Names(&s, "an object", 1, func([]byte) (uint32, bool) {
-			text := string(s.Number())
-			read = append(read, text)
-			v, _ := strconv.Atoi(text)
-			return uint32(v), v > 0
-		})
-		got := fmt.Sprint(numbers)
-		if s.End(); s.Err() != nil {
-			got = s.Err().Error()
-		}
-		if !strings.Contains(got, tt.want) || strings.Join(read, " ") != tt.read {
-			t.Errorf("%s: %s, having read %q", tt.text, got, read)
-		}
-		if s.Err() == nil && len(names.Spans) != len(numbers) {
-			t.Errorf("%s: %d names, %d numbers", tt.text, len(names.Spans), len(numbers))
-		}
-	}
-}
-
 func TestLocate(t *testing.T) {
 	const text = ` {"a": 1, "b" :[ 10, {"\u0063": "x", "d": [[], 5]} ] } `
 	for _, tt := range []struct {

@@ -115,12 +115,12 @@ func (a *audit) sums(warning bool, shards []int, key, format string, name func(i
 // unmapped reports tensors that the map does not have.
 func (a *audit) unmapped() {
 	t := a.m.stitched
-	if len(t.list) == len(a.m.shardOf) {
+	if len(t.list) == len(a.m.tensors) {
 		return // all of the map are in the shards, and no name twice
 	}
 	mapped := make([]bool, len(t.list))
-	for i := range a.m.shardOf {
-		mapped[t.find(a.m.names.At(i))] = true
+	for _, x := range a.m.tensors {
+		mapped[t.find(x.name)] = true
 	}
 	var left []int
 	for i, ok := range mapped {

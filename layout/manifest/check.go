@@ -22,7 +22,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path, field := []any{"shards", i, "file"}, "shards.file"
 	if m.Of == layout.SafeTensors {
-		path, field = []any{"weight_map", string(m.names.At(slices.Index(m.shardOf, uint32(i))))}, "weight_map"
+		path, field = []any{"weight_map", string(m.tensors[slices.IndexFunc(m.tensors, func(x place) bool { return x.shard == uint32(i) })].name)}, "weight_map"
 	}
 	return m.errorf(path, field, sentinel, format, args...)
 }
@@ -141,8 +141,8 @@ type tensors struct {
 // disagreements from then on.
 func (m *File) CheckTensors(list []layout.Tensor, find func(name []byte) int) error {
 	key, next := m.mapKey(), 0
-	for i, shard := range m.shardOf {
-		name, at := m.names.At(i), next
+	for _, x := range m.tensors {
+		name, shard, at := x.name, x.shard, next
 		// Most writers list the tensors in the order of the shards, and nothing is searched for.
 		if at == len(list) || !bytes.Equal(list[at].Name, name) {
 			at = find(name)

@@ -2,9 +2,8 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"math"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -44,17 +43,14 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file, which has no tensors of its own.
 func (m *File) Index() *layout.Index { return m.index }
 
-// decoder makes a File of a JSON object. First it checks all of the text, notes where the values are, and reads
-// the map of tensors, which is most of it. Then it reads the other values that it knows.
+// decoder makes a File of a JSON object. First it checks all of the text and notes where the values are. Then it reads the values
+// that it knows.
 type decoder struct {
 	text   []byte
 	lim    layout.Limits
 	values map[string]value // of the keys below
 	others [][]byte         // the first keys
 	m      *File
-
-	files []string // of an index, in the order of its map; m.shardOf has positions in them first
-	wrong error    // about the tensor after those in m.shardOf
 }
 
 // value is the value of a key of the manifest.
@@ -94,8 +90,8 @@ func inOrder(stages ...func() error) error {
 	return nil
 }
 
-// few is how many keys of an object that is something else are named.
-const few = 4
+// shownKeys is how many keys an error names of an object that is something else.
+const shownKeys = 4
 
 // survey checks the text and notes where the known values are.
 func (d *decoder) survey() error {
@@ -103,12 +99,12 @@ func (d *decoder) survey() error {
 	s := d.scan(0)
 	for key := range s.Members("an object") {
 		v := value{at: s.Offset()}
-		v.n = d.skip(&s, string(key))
+		v.n = s.Skip()
 		v.end = s.Offset()
 		if slices.Contains(known, string(key)) {
 			d.values[string(key)] = v
 		}
-		if len(d.others) <= few {
+		if len(d.others) <= shownKeys {
 			d.others = append(d.others, key)
 		}
 	}
@@ -116,72 +112,13 @@ func (d *decoder) survey() error {
 	return s.Err()
 }
 
-// skip checks the value of a key, and reads it if it is the map of tensors. It returns the number of members or elements.
-func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
-	if s.Next() != '{' || key != "tensor_shard_map" && key != "weight_map" {
-		return s.Skip()
-	}
-	// A tensor has a colon behind its name, and takes as many bytes as "a":0, does.
-	const smallest = 6
-	rest := s.Rest()
-	about := min(bytes.Count(rest, []byte{':'}), len(rest)/smallest)
-	d.files, d.wrong = nil, nil
-	place := d.position
-	if key == "weight_map" {
-		place = d.fileNamed()
-	}
-	d.m.names, d.m.shardOf = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
-		if d.wrong != nil {
-			s.Skip()
-			return 0, true
-		}
-		shard, d.wrong = place(s, name)
-		return shard, d.wrong == nil
-	})
-	return len(d.m.names.Spans)
-}
+// maxShards is the most shards of a model. Each takes several hundred bytes of memory.
+const maxShards = 1 << 16
 
-// position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
-func (d *decoder) position(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-	v := readLeaf(s)
-	i, ok := v.whole()
-	if !ok {
-		return 0, d.mistyped(v, "tensor_shard_map", "", "the position of a shard").OfTensor(name)
-	}
-	return uint32(min(i, math.MaxUint32)), nil
-}
-
-// fileNamed returns a function that reads the name of a file (SafeTensors), and enters it in d.files.
-func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-	const key = "weight_map"
-	names := make(map[string]uint32)
-	return func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-		v := readLeaf(s)
-		if v.kind != '"' {
-			return 0, d.mistyped(v, key, "", "the name of a file").OfTensor(name)
-		}
-		i, seen := names[v.text]
-		if !seen {
-			if reason := notPlain(v.text); reason != "" {
-				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s %s", quote(v.text), reason).OfTensor(name)
-			}
-			if err := d.tooManyShards(v.at, key, len(d.files)); err != nil {
-				return 0, err
-			}
-			i = uint32(len(d.files))
-			names[v.text] = i
-			d.files = append(d.files, v.text)
-		}
-		return i, nil
-	}
-}
-
-// tooManyShards fails if another shard would be too many for the size of the text: each takes several hundred bytes of
-// memory. No model comes near it.
+// tooManyShards returns an error for more than maxShards.
 func (d *decoder) tooManyShards(at uint64, field string, shards int) error {
-	const few, each = 1 << 14, 128
-	if size := uint64(len(d.text)); uint64(shards) >= few+size/each {
-		return d.errorf(at, field, layout.ErrLimit, "more than %d shards in a text of %d bytes: too many for its size", shards, size)
+	if shards > maxShards {
+		return d.errorf(at, field, layout.ErrLimit, "more than %d shards", maxShards)
 	}
 	return nil
 }
@@ -205,8 +142,8 @@ func (d *decoder) seen() string {
 	if len(names) == 0 {
 		return " without keys"
 	}
-	if len(names) > few {
-		names[few] = "…"
+	if len(names) > shownKeys {
+		names[shownKeys] = "…"
 	}
 	return " with the keys " + strings.Join(names, ", ")
 }
@@ -302,7 +239,7 @@ func (d *decoder) shards() error {
 	if n == 0 {
 		return d.errorf(list.at, "shards", layout.ErrInvalid, "no shards")
 	}
-	if err := d.tooManyShards(list.at, "shards", n-1); err != nil {
+	if err := d.tooManyShards(list.at, "shards", n); err != nil {
 		return err
 	}
 	d.m.Shards = make([]Shard, 0, n)
@@ -380,59 +317,80 @@ func (d *decoder) count() error {
 	return nil
 }
 
-// shardMap checks which tensor is in which of the shards listed before (APR2).
+// shardMap reads which tensor is in which of the shards listed before (APR2).
 func (d *decoder) shardMap() error {
 	const key = "tensor_shard_map"
-	if err := d.checkMap(key); err != nil {
-		return err
-	}
-	for i, shard := range d.m.shardOf {
-		if uint64(shard) >= uint64(len(d.m.Shards)) {
-			name := d.m.names.At(i)
-			s := d.scan(jsontext.Locate(d.text, key, string(name)))
-			v := readLeaf(&s)
-			return d.errorf(v.at, key, layout.ErrInvalid, "shard %s of %d", v.text, len(d.m.Shards)).OfTensor(name)
+	return d.readMap(key, func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
+		v := readLeaf(s)
+		i, ok := v.whole()
+		switch {
+		case !ok:
+			return 0, d.mistyped(v, key, "", "the position of a shard").OfTensor(name)
+		case i >= uint64(len(d.m.Shards)):
+			return 0, d.errorf(v.at, key, layout.ErrInvalid, "shard %s of %d", v.text, len(d.m.Shards)).OfTensor(name)
 		}
-	}
-	return d.wrong
+		return uint32(i), nil
+	})
 }
 
-// checkMap makes sure that the map of tensors is there and within the limits.
-func (d *decoder) checkMap(key string) error {
+// readMap reads the map of tensors. read reads the value of a tensor's name.
+func (d *decoder) readMap(key string, read func(s *jsontext.Scanner[[]byte], name []byte) (shard uint32, err error)) error {
 	object := d.root(key)
 	if object.kind != '{' {
 		return d.mistyped(object, key, "", "an object")
 	}
-	if n := len(d.m.names.Spans); uint64(n) > d.lim.Tensors {
+	n := d.values[key].n
+	if uint64(n) > d.lim.Tensors {
 		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
+	}
+	d.m.tensors = make([]place, 0, n)
+	s := d.scan(object.at)
+	for s.Open('{', "an object"); s.More('}'); {
+		name, _ := s.Key()
+		shard, err := read(&s, name)
+		if err != nil {
+			return err
+		}
+		d.m.tensors = append(d.m.tensors, place{name, shard})
 	}
 	return nil
 }
 
-// weightMap checks which tensor is in which file (SafeTensors). The files get the order of
-// their names.
+// weightMap reads which tensor is in which file (SafeTensors). The files get the order of their names.
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
 	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
-	if err := cmp.Or(d.checkMap(key), d.wrong); err != nil {
+	positions := make(map[string]uint32) // of files, in the order of the map
+	err := d.readMap(key, func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
+		if s.Next() != '"' {
+			return 0, d.mistyped(readLeaf(s), key, "", "the name of a file").OfTensor(name)
+		}
+		at, file := s.Offset(), s.Text()
+		i, seen := positions[string(file)]
+		if !seen {
+			if reason := notPlain(string(file)); reason != "" {
+				return 0, d.errorf(at, key, layout.ErrInvalid, "%s %s", layout.Quote(file), reason).OfTensor(name)
+			}
+			i = uint32(len(positions))
+			positions[string(file)] = i
+		}
+		return i, d.tooManyShards(at, key, len(positions))
+	})
+	if err != nil {
 		return err
 	}
-	if len(d.m.shardOf) == 0 {
+	if len(d.m.tensors) == 0 {
 		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
 	}
-	names := slices.Clone(d.files)
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(positions))
+	sorted := make([]uint32, len(names))
 	d.m.Shards = make([]Shard, len(names))
 	for i, name := range names {
 		d.m.Shards[i].Name = name
+		sorted[positions[name]] = uint32(i)
 	}
-	places := make([]uint32, len(names))
-	for i, name := range d.files {
-		at, _ := slices.BinarySearch(names, name)
-		places[i] = uint32(at)
-	}
-	for i, f := range d.m.shardOf {
-		d.m.shardOf[i] = places[f]
+	for i := range d.m.tensors {
+		d.m.tensors[i].shard = sorted[d.m.tensors[i].shard]
 	}
 	return nil
 }

@@ -35,16 +35,21 @@ type File struct {
 
 	index     *layout.Index
 	lim       layout.Limits
-	text      []byte           // a copy of the file
-	names     *layout.NameList // of the tensors in the map
-	shardOf   []uint32         // of each
-	sumsAt    []sumsAt         // of Shards
-	metadata  []byte           // the part of text, or nil
-	sharded   bool             // APR2: the key sharded is true
-	signed    bool             // APR2: the key signature is there
-	versioned bool             // APR2: apr_version is there
-	total     string           // SafeTensors: total_size as stated, or ""
-	stitched  *tensors         // once CheckTensors has accepted them
+	text      []byte   // a copy of the file
+	tensors   []place  // the map of tensors, in the order of the text
+	sumsAt    []sumsAt // of Shards
+	metadata  []byte   // the object in text, or nil
+	sharded   bool     // APR2: the key sharded is true
+	signed    bool     // APR2: the text has the key signature
+	versioned bool     // APR2: the text has the key apr_version
+	total     string   // SafeTensors: total_size as stated, or ""
+	stitched  *tensors // once CheckTensors has accepted them
+}
+
+// place is a tensor of the map: its name, in memory of the File, and the position of its shard in Shards.
+type place struct {
+	name  []byte
+	shard uint32
 }
 
 var _ layout.File = (*File)(nil)

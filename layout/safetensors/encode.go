@@ -1,9 +1,6 @@
 package safetensors
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"io"
 	"iter"
@@ -13,7 +10,6 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
-	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
@@ -22,7 +18,7 @@ import (
 type Writer struct{ tensors tensorwriter.Tensors }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
-// Name, Shape and DType, more than once. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
+// Name, Shape and DType. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
 // out. The tensors' bytes follow in the same order, by one call of WriteTensor or WriteTensorFunc each.
 //
 // Spaces fill the header up to a multiple of 8, so that the first tensor is aligned
@@ -32,16 +28,23 @@ type Writer struct{ tensors tensorwriter.Tensors }
 // called __metadata__, dtypes that the format does not know. A header of more than 100,000,000
 // bytes is refused too.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (*Writer, error) {
-	count := tensorwriter.Count(tensors)
-	plan := &header{tensors: tensors, metadata: metadata, check: layout.NewChecker(layout.SafeTensors, uint64(count), offsetsField, (*layout.Limits)(nil).WithDefaults())}
-	if err := plan.measure(); err != nil {
+	e := encoder{b: append(make([]byte, sizeBytes), '{'), first: true}
+	if err := e.header(tensors, metadata); err != nil {
+		return nil, err
+	}
+	head := tensorwriter.HeadOnly{Head: e.b, Len: uint64(len(e.b)) + e.data}
+	f, err := Decode(head, nil)
+	if err == nil {
+		_, err = f.Metadata(head)
+	}
+	if err != nil {
 		return nil, err
 	}
 	file := tensorwriter.New(w, tensorwriter.Plan{
-		Format: layout.SafeTensors, Size: plan.size + plan.data, Align: 1, Count: count, Tensors: tensorwriter.Sized(tensors),
+		Format: layout.SafeTensors, Size: head.Len, Align: 1, Tensors: f.index.Tensors,
 		Fields: tensorwriter.Fields{Size: "data_offsets", Count: "name"},
 	})
-	if err := file.Head(plan.write); err != nil {
+	if _, err := file.Write(e.b); err != nil {
 		return nil, err
 	}
 	return &Writer{tensorwriter.NewTensors(file)}, nil
@@ -65,68 +68,6 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
 func (w *Writer) Close() error { return w.tensors.Close() }
 
-// header is everything before the tensors.
-type header struct {
-	tensors  iter.Seq[layout.Tensor]
-	metadata layout.Metadata
-	size     uint64          // its bytes
-	data     uint64          // those of the tensors
-	check    *layout.Builder // of the tensors, or nil
-}
-
-// measure finds the size of the header, and all that would keep it from being read again.
-func (h *header) measure() error {
-	e, err := h.encode(nil)
-	if err != nil {
-		return err
-	}
-	h.size, h.data = (e.N+7)&^7, e.data
-	n, most := h.size-sizeBytes, (*layout.Limits)(nil).WithDefaults().HeaderBytes
-	if n > most {
-		return layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
-	}
-	distinct, err := h.check.Check(h.size + h.data)
-	h.check = nil
-	if err != nil || distinct && jsontext.Readable(h.metadata) {
-		return err
-	}
-	var head bytes.Buffer
-	w := bufio.NewWriter(&head)
-	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
-		return err
-	}
-	in := tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}
-	f, err := Decode(in, nil)
-	if err == nil {
-		_, err = f.Metadata(in)
-	}
-	return err // which says what is wrong
-}
-
-func (h *header) write(w *bufio.Writer) error {
-	e, err := h.encode(w)
-	if err == nil {
-		_, err = w.WriteString("       "[:h.size-e.N])
-	}
-	return err
-}
-
-// encode writes the header but for the spaces at its end. A nil w makes it count.
-func (h *header) encode(w *bufio.Writer) (*encoder, error) {
-	e := &encoder{Encoder: tensorwriter.Encoder{W: w}, fresh: true}
-	e.Put(append(binary.LittleEndian.AppendUint64(e.Buf, h.size-sizeBytes), '{'))
-	if len(h.metadata) > 0 {
-		if err := e.metadata(h.metadata); err != nil {
-			return e, err
-		}
-	}
-	if err := e.Tensors(h.tensors, h.check, e.tensor); err != nil {
-		return e, err
-	}
-	e.Put(append(e.Buf, '}'))
-	return e, nil
-}
-
 // EntrySize returns how many bytes t takes in the header of a file of at most so many bytes. NewWriter
 // refuses a tensor for which it returns 0.
 func EntrySize(t *layout.Tensor, most uint64) uint64 {
@@ -135,45 +76,60 @@ func EntrySize(t *layout.Tensor, most uint64) uint64 {
 	if e.tensor(t) != nil {
 		return 0
 	}
-	return e.N
+	return uint64(len(e.b))
 }
 
-// encoder writes a header, or counts its bytes.
+// encoder makes the head of a file.
 type encoder struct {
-	tensorwriter.Encoder
-	fresh bool   // nothing of the innermost object is
+	b     []byte
+	first bool   // no member of the innermost object has been written
 	data  uint64 // bytes of the tensors so far
 }
 
-func (e *encoder) metadata(md layout.Metadata) error {
+// header appends the header, with spaces up to a multiple of 8, and sets its size.
+func (e *encoder) header(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) error {
+	if len(metadata) > 0 {
+		if err := e.metadata(metadata); err != nil {
+			return err
+		}
+	}
+	for t := range tensors {
+		if err := e.tensor(&t); err != nil {
+			return err
+		}
+	}
+	e.b = append(e.b, '}')
+	e.b = append(e.b, "       "[:-len(e.b)&7]...)
+	binary.LittleEndian.PutUint64(e.b, uint64(len(e.b)-sizeBytes))
+	return nil
+}
+
+func (e *encoder) metadata(md layout.Metadata) (err error) {
 	if err := e.key(metadataKey, metadataKey); err != nil {
 		return err
 	}
-	e.Put(append(e.Buf, '{'))
-	e.fresh = true
+	e.b, e.first = append(e.b, '{'), true
 	for key, value := range md.All() {
-		text, ok := value.(string)
-		made, isJSON := value.(layout.JSONText)
-		if !ok && !isJSON {
-			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
-		}
 		if err := e.key(metadataKey, key); err != nil {
 			return err
 		}
-		err := error(nil)
-		if isJSON {
-			err = e.PutJSON(made)
-		} else {
-			err = e.text(metadataKey, text)
+		switch value := value.(type) {
+		case string:
+			err = e.text(metadataKey, value)
+		case layout.JSONText:
+			e.b, err = layout.AppendJSON(e.b, value)
+		default:
+			err = e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	e.Put(append(e.Buf, '}'))
+	e.b = append(e.b, '}')
 	return nil
 }
 
+// tensor appends the description of the next tensor.
 func (e *encoder) tensor(t *layout.Tensor) error {
 	size, err := t.DType.Size(t.Shape)
 	switch {
@@ -190,37 +146,32 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	if err := e.key("name", string(t.Name)); err != nil {
 		return err
 	}
-	b := append(append(append(e.Buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
-	b = appendNumbers(b, t.Shape...)
-	b = append(b, `,"data_offsets":`...)
-	b = appendNumbers(b, e.data, e.data+size)
-	e.Put(append(b, '}'))
+	e.b = append(append(append(e.b, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
+	e.b = appendNumbers(e.b, t.Shape...)
+	e.b = append(e.b, `,"data_offsets":`...)
+	e.b = append(appendNumbers(e.b, e.data, e.data+size), '}')
 	e.data += size
 	return nil
 }
 
-// key begins a member of an object.
+// key appends the key of the next member of an object. field names it in errors.
 func (e *encoder) key(field, name string) error {
-	if !e.fresh {
-		e.Put(append(e.Buf, ','))
+	if !e.first {
+		e.b = append(e.b, ',')
 	}
-	e.fresh = false
+	e.first = false
 	err := e.text(field, name)
-	e.Put(append(e.Buf, ':'))
+	e.b = append(e.b, ':')
 	return err
 }
 
-// text writes a string. encoding/json would mend one that is not valid.
-func (e *encoder) text(field, s string) error {
+// text appends a string. It refuses one that is not valid UTF-8, which JSON would change.
+func (e *encoder) text(field, s string) (err error) {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	const few = 4 << 10
-	if len(s) > few || !layout.PlainJSON(s) {
-		return e.PutJSON(s)
-	}
-	e.Put(append(append(append(e.Buf, '"'), s...), '"'))
-	return nil
+	e.b, err = layout.AppendJSON(e.b, s)
+	return err
 }
 
 // appendNumbers appends an array of numbers. No dimension is negative here.
@@ -236,5 +187,5 @@ func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.SafeTensors, e.N, field, sentinel, format, args...)
+	return layout.Errorf(layout.SafeTensors, uint64(len(e.b)), field, sentinel, format, args...)
 }

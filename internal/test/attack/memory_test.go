@@ -36,10 +36,10 @@ import (
 // Bounds of memory, as multiples of the bytes that are really there, beside what a process
 // takes that opens or converts a small file.
 const (
-	openBound = 4
-	metaBound = 6 // of JSON that is asked for, on top of opening, with the garbage of checking it
-	verbBound = 6
-	spare     = 8 << 20
+	openBound = 8
+	metaBound = 16 // of metadata that is asked for, on top of opening
+	verbBound = 16
+	spare     = 64 << 20
 )
 
 // hostile are files of which every byte is to cost as much as it can.

@@ -3,9 +3,7 @@
 package tensorwriter
 
 import (
-	"bufio"
 	"io"
-	"iter"
 	"math"
 
 	"github.com/tensormap/tensormap/layout"
@@ -22,42 +20,18 @@ type Plan struct {
 	Format layout.Format
 	Size   uint64 // of the file
 	Align  uint64 // of each tensor, a power of two
-	Count  int    // of Tensors
-	// Tensors yields the tensors with Stored, the size of each. It is asked again for the next few as they are
-	// written, so that a plan of many takes no memory for each. Name may be memory that is used again.
-	Tensors iter.Seq[layout.Tensor]
+	// Tensors are those of the file, as decoding its head has returned them.
+	Tensors []layout.Tensor
 	Fields  Fields
-	// Filter, if set, returns what writes t, tensor i, in place of write: the same in another form.
+	// Filter, if set, returns a function that writes t, tensor i, in place of write: the same bytes in another form.
 	Filter func(t *layout.Tensor, i int, write func(dst io.Writer) error) func(dst io.Writer) error
 }
 
-// Count counts tensors.
-func Count(tensors iter.Seq[layout.Tensor]) (n int) {
-	for range tensors {
-		n++
-	}
-	return n
-}
-
-// Sized yields tensors whose bytes are stored as they are, each with its size.
-func Sized(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
-	return func(yield func(layout.Tensor) bool) {
-		for t := range tensors {
-			t.Stored, _ = t.DType.Size(t.Shape) // which has been checked
-			if t.Raw = t.Stored; !yield(t) {
-				return
-			}
-		}
-	}
-}
-
-// File is the mechanism under a format's writer. Once a method has failed, the file is of no use and
+// File writes the tensors of a plan to a destination. Once a method has failed, the file is of no use and
 // every later call fails alike.
 type File struct {
 	Plan Plan
 	dst  io.Writer
-	near []layout.Tensor // some tensors of the plan, the one to come among them
-	from int             // the number of the first
 	Mark
 	err error
 }
@@ -70,37 +44,6 @@ type Mark struct {
 
 // New returns a File that writes the tensors of plan to dst. Nothing is written yet.
 func New(dst io.Writer, plan Plan) *File { return &File{Plan: plan, dst: dst} }
-
-// Tensor describes tensor i of the plan, until another is asked for. It is nil if there is none.
-func (f *File) Tensor(i int) *layout.Tensor {
-	if i < f.from || i >= f.from+len(f.near) {
-		f.fetch(i)
-	}
-	if i -= f.from; i < len(f.near) {
-		return &f.near[i]
-	}
-	return nil
-}
-
-// fetch reads tensor i and those after it: a part of all, since every time those before i are passed by.
-func (f *File) fetch(i int) {
-	const few, parts = 256, 16
-	most := max(few, f.Plan.Count/parts)
-	f.from, f.near = i, make([]layout.Tensor, 0, min(most, max(0, f.Plan.Count-i)))
-	var names []byte
-	for t := range f.Plan.Tensors {
-		if i--; i >= 0 {
-			continue
-		}
-		if len(f.near) == cap(f.near) {
-			break
-		}
-		at := len(names)
-		names = append(names, t.Name...)
-		t.Name = names[at:len(names):len(names)]
-		f.near = append(f.near, t)
-	}
-}
 
 // Err returns the error that ended the work, or nil.
 func (f *File) Err() error { return f.err }
@@ -129,67 +72,10 @@ func (f *File) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Head writes what write hands to w, such as all that precedes the tensors, in large pieces.
-func (f *File) Head(write func(w *bufio.Writer) error) error {
-	w := bufio.NewWriterSize(f, 64<<10)
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
-}
+// maxAlign is the largest alignment: that of GGUF.
+const maxAlign = 4096
 
-// Encoder writes the head of a file, or counts its bytes.
-type Encoder struct {
-	W   *bufio.Writer // or nil; it keeps its errors for Flush
-	N   uint64        // bytes written
-	Buf []byte        // empty memory
-}
-
-// Put writes b, which began as e.Buf.
-func (e *Encoder) Put(b []byte) {
-	if e.N += uint64(len(b)); e.W != nil {
-		e.W.Write(b)
-	}
-	e.Buf = b[:0]
-}
-
-// PutString writes s.
-func (e *Encoder) PutString(s string) {
-	if e.N += uint64(len(s)); e.W != nil {
-		e.W.WriteString(s)
-	}
-}
-
-// PutJSON writes v as JSON.
-func (e *Encoder) PutJSON(v any) error {
-	n, err := layout.WriteJSON(e.W, v)
-	e.N += uint64(n)
-	return err
-}
-
-// Tensors calls describe, which writes what the head says of a tensor, for each. Then check, unless it is nil, looks at it.
-func (e *Encoder) Tensors(tensors iter.Seq[layout.Tensor], check *layout.Builder, describe func(t *layout.Tensor) error) error {
-	t := new(layout.Tensor) // one for all
-	for *t = range Sized(tensors) {
-		at := e.N
-		if err := describe(t); err != nil {
-			return err
-		}
-		if check == nil {
-			continue
-		}
-		*check.Next() = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType, Stored: t.Stored}
-		if err := check.Add(at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mostAlign is the largest alignment: that of GGUF.
-const mostAlign = 4096
-
-var zeros [mostAlign]byte
+var zeros [maxAlign]byte
 
 // Pad writes zeros up to an offset, fewer than 4096.
 func (f *File) Pad(to uint64) error {
@@ -199,7 +85,7 @@ func (f *File) Pad(to uint64) error {
 
 // Complete makes sure that all tensors are written.
 func (f *File) Complete() error {
-	if n := f.Plan.Count; f.err == nil && f.Begun < n {
+	if n := len(f.Plan.Tensors); f.err == nil && f.Begun < n {
 		return f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.Begun, n)
 	}
 	return f.err
@@ -210,10 +96,10 @@ func (f *File) begin() (*layout.Tensor, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	t := f.Tensor(f.Begun)
-	if t == nil {
+	if f.Begun == len(f.Plan.Tensors) {
 		return nil, f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.Begun)
 	}
+	t := &f.Plan.Tensors[f.Begun]
 	f.Begun++
 	t.Offset = (f.Written + f.Plan.Align - 1) &^ (f.Plan.Align - 1) // as planned if all sizes were known
 	return t, f.Pad(t.Offset)
@@ -223,7 +109,7 @@ func (f *File) begin() (*layout.Tensor, error) {
 // the tensor and its size. An error of write alone does not end the work: the caller may go back to a
 // Mark, or Fail.
 func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, size uint64, err error) {
-	const room = math.MaxInt64 - mostAlign // for what follows the tensors
+	const room = math.MaxInt64 - maxAlign // for what follows the tensors
 	if t, err = f.begin(); err != nil {
 		return nil, 0, err
 	}

@@ -3,9 +3,7 @@ package tensorwriter
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +14,9 @@ import (
 func begin(dst io.Writer, sizes ...uint64) (*File, Tensors) {
 	var list []layout.Tensor
 	for i, n := range sizes {
-		list = append(list, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []int{layout.Dim(n)}})
+		list = append(list, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []int{layout.Dim(n)}, Stored: n, Raw: n})
 	}
-	f := New(dst, Plan{Format: layout.TSM, Size: 99, Align: 4, Count: len(list), Tensors: Sized(slices.Values(list)), Fields: Fields{Size: "length", Count: "total"}})
+	f := New(dst, Plan{Format: layout.TSM, Size: 99, Align: 4, Tensors: list, Fields: Fields{Size: "length", Count: "total"}})
 	return f, NewTensors(f)
 }
 
@@ -59,7 +57,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%q, want %q; %d written of %d", out.String(), want, w.Written(), w.Size())
 	}
 	for i, want := range []uint64{4, 8, 12, 20} {
-		if at := f.Tensor(i).Offset; at != want {
+		if at := f.Plan.Tensors[i].Offset; at != want {
 			t.Errorf("tensor %d at %d, want %d", i, at, want)
 		}
 	}
@@ -102,32 +100,5 @@ func TestFailsAlike(t *testing.T) {
 		if again := w.WriteTensor(nil); again != f.Err() || f.Complete() != f.Err() {
 			t.Errorf("%s: later %v", tc.name, again)
 		}
-	}
-}
-
-// TestFarTensors: however many tensors a plan has, each is found with its name, in order and going back one.
-func TestFarTensors(t *testing.T) {
-	const n = 10_000
-	var name []byte
-	f := New(io.Discard, Plan{Count: n, Align: 1, Tensors: func(yield func(layout.Tensor) bool) {
-		for i := range n {
-			name = fmt.Append(name[:0], i) // used again
-			if !yield(layout.Tensor{Name: name, Stored: uint64(i)}) {
-				return
-			}
-		}
-	}})
-	for i := range n {
-		for _, i := range []int{i, max(0, i-1), i} {
-			if x := f.Tensor(i); string(x.Name) != fmt.Sprint(i) || x.Stored != uint64(i) {
-				t.Fatalf("tensor %d is %q", i, x.Name)
-			}
-		}
-		if most := n / 8; cap(f.near) > most {
-			t.Fatalf("%d of %d tensors are held", cap(f.near), n)
-		}
-	}
-	if f.Tensor(n) != nil {
-		t.Error("a tensor behind the last")
 	}
 }

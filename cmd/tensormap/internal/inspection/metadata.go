@@ -54,8 +54,6 @@ func oneLine(v any) string {
 		return `"` + shortText(v) + `"`
 	case layout.Metadata:
 		return fmt.Sprintf("{%d keys}", len(v))
-	case layout.List:
-		return oneLineList(v.Len(), v.All())
 	case layout.Blob:
 		return fmt.Sprintf("binary, %s", report.Size(uint64(len(v))))
 	}
