@@ -84,7 +84,7 @@ func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 
 // copyBlocks writes the blocks of the source as they are.
 func (t *Tensor) copyBlocks(dst io.Writer, _ *buffers) (lost quantize.Loss, err error) {
-	_, err = t.source.WriteStored(dst)
+	_, err = t.source.WriteDecrypted(dst)
 	return lost, err
 }
 

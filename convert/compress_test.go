@@ -171,7 +171,7 @@ func TestCompressedSource(t *testing.T) {
 func stored(t *testing.T, x loader.Tensor) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := x.WriteStored(&out); err != nil {
+	if _, err := x.WriteDecrypted(&out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()

@@ -61,7 +61,7 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq2[loader.Tensor, bool] {
 		var last loader.Tensor // a weight
 		codes := ""            // the name of its codes
 		decodes := false
-		for t, w := range lease.Stored() {
+		for t, w := range lease.StoredTensors() {
 			if !p.opts.writes(w.Name()) {
 				continue
 			}

@@ -346,7 +346,7 @@ func TestShardsAsStored(t *testing.T) {
 func storedText(t testing.TB, x loader.Tensor) string {
 	t.Helper()
 	var b strings.Builder
-	if _, err := x.WriteStored(&b); err != nil {
+	if _, err := x.WriteDecrypted(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -97,8 +97,8 @@ func TestCutInLastPage(t *testing.T) {
 		wantChanged(t, "Dequantize", large.Dequantize(make([]float32, large.Elements())), path)
 		_, err = large.WriteTo(io.Discard)
 		wantChanged(t, "WriteTo", err, path)
-		_, err = large.WriteStored(io.Discard)
-		wantChanged(t, "WriteStored", err, path)
+		_, err = large.WriteDecrypted(io.Discard)
+		wantChanged(t, "WriteDecrypted", err, path)
 		_, err = large.ReadAt(make([]byte, large.RawBytes()), 0)
 		wantChanged(t, "ReadAt", err, path)
 		for _, err = range large.Values(make([]float32, large.Elements())) {

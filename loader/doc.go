@@ -55,7 +55,10 @@
 // found by their own names. A row or a range reads the codes and scales that it needs. Scales
 // that have to be put in order first, or that come from afar again and again, are kept in the cache.
 // Codes whose scheme is not decoded, or whose companions do not fit, have bytes and no values:
-// [Tensor.Problem] says why. [Options].Stored shows the tensors as they are stored.
+// [Tensor.Problem] says why.
+//
+// A stored tensor is one as its file has it. [Tensor.Stored] returns that behind a tensor, with the dtype of a weight's codes.
+// [Lease.StoredTensors] lists all, and [Options].Stored opens a model that has no others.
 //
 // # Streaming
 //
@@ -116,7 +119,7 @@
 //	Bytes, View, raw and mapped   call → Cached.View → Stored.View → Mapping.SliceContext
 //	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all
 //	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt
-//	WriteTo, WriteStored          write → call → content.Write → View or ReadAt → the caller's Write
+//	WriteTo, WriteDecrypted       write → call → content.Write → View or ReadAt → the caller's Write
 //	WriteAs, ReadAs               write → call → values.Write or ReadEncoded → readEncoded → Cached.Read, as for rows
 //	Float32s                      call → Cached.All → Cache.Get → Group.Do → Read, as for rows
 //	Dequantize, …Rows, …Range     dequantize → call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel

@@ -90,7 +90,7 @@ func testExpand(t *testing.T, c content, placements []placement) {
 	file := apr2File(t, nil, []content{random("before", layout.U8, 5), c, random("after", layout.U8, 5)})
 	for _, p := range placements {
 		t.Run(c.dtype.String()+"/"+p.name, func(t *testing.T) {
-			x := tensor(t, p.open(t, file), "x").AsStored()
+			x := tensor(t, p.open(t, file), "x").Stored()
 			for name, expand := range expansions {
 				got, err := expand(x)
 				if err != nil {

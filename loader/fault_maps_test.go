@@ -117,7 +117,7 @@ func faultCalls() map[string]func(x loader.Tensor) error {
 	calls["Bytes"] = func(x loader.Tensor) error { return touched(x.Bytes()) }
 	calls["View"] = func(x loader.Tensor) error { return touched(loader.View[byte](x)) }
 	calls["WriteTo"] = func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err }
-	calls["WriteStored"] = func(x loader.Tensor) error { _, err := x.WriteStored(new(bytes.Buffer)); return err }
+	calls["WriteDecrypted"] = func(x loader.Tensor) error { _, err := x.WriteDecrypted(new(bytes.Buffer)); return err }
 	calls["WriteAs"] = func(x loader.Tensor) error {
 		_, err := x.WriteAs(context.Background(), new(bytes.Buffer), layout.BF16)
 		return err
@@ -153,7 +153,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		within := (x.Offset() + x.StoredBytes()/2) / page * page
 		for _, left := range []uint64{before, max(before, within)} {
 			m := lost(t, file, int64(left), opts)
-			x := tensor(t, m, "x").AsStored()
+			x := tensor(t, m, "x").Stored()
 			for name, call := range calls {
 				for range tries {
 					err := inNewGoroutine(rng.IntN(100), func() error { return call(x) })
@@ -198,7 +198,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	const rows, cols, groups = 64, 256, 8
 	page := uint64(os.Getpagesize())
 	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), faultCalls(), 0, 4
-	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteStored"} {
+	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteDecrypted"} {
 		delete(calls, name) // which are ErrUnsupported
 	}
 	if testmode.Brief() {

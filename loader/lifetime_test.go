@@ -40,11 +40,11 @@ var modelCalls = map[string]func(m *loader.Model) error{
 		}
 		return err
 	},
-	"ReadFileAt": func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
-	"Changed":    func(m *loader.Model) error { return m.Changed() },
-	"VerifyAll":  func(m *loader.Model) error { return m.VerifyAll(context.Background(), nil) },
-	"EvictAll":   func(m *loader.Model) error { return m.EvictAll() },
-	"Acquire":    func(m *loader.Model) error { return released(m.Acquire()) },
+	"ReadFileAt":  func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
+	"Changed":     func(m *loader.Model) error { return m.Changed() },
+	"VerifyTrust": func(m *loader.Model) error { return m.VerifyTrust(context.Background(), nil) },
+	"EvictAll":    func(m *loader.Model) error { return m.EvictAll() },
+	"Acquire":     func(m *loader.Model) error { return released(m.Acquire()) },
 	"AcquireContext": func(m *loader.Model) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -86,7 +86,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 3) },
 	"ReadAt":          func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 3), 2); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
-	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
+	"WriteDecrypted":  func(x loader.Tensor) error { _, err := x.WriteDecrypted(io.Discard); return err },
 	"WriteAs": func(x loader.Tensor) error {
 		_, err := x.WriteAs(context.Background(), io.Discard, layout.BF16)
 		return err
@@ -110,7 +110,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 // What can be asked for ever.
 var (
 	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity", "ConfigFile", "Quantization"}
-	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Decrypted", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "AsStored", "Expandable", "Slice"}
+	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Decrypted", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "Stored", "Slice"}
 )
 
 // TestEveryMethodIsTested fails when a method is new: it must be entered above.

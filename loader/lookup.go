@@ -132,9 +132,9 @@ func (l *Lease) Of(t Tensor) Tensor {
 // Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
 
-// Stored iterates over all tensors as the files have them, in their order. The second of each pair is the tensor of
+// StoredTensors iterates over all tensors as the files have them, in their order. The second of each pair is the tensor of
 // Tensors that the first is a part of, or stands for.
-func (l *Lease) Stored() iter.Seq2[Tensor, Tensor] {
+func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 	return func(yield func(stored, listed Tensor) bool) {
 		m := l.model
 		for i := range m.tensors {

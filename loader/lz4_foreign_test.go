@@ -79,8 +79,8 @@ func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
 	var written, writtenStored bytes.Buffer
 	_, err := x.WriteTo(&written)
 	same("WriteTo", written.Bytes(), raw, err)
-	_, err = x.WriteStored(&writtenStored)
-	same("WriteStored", writtenStored.Bytes(), stored, err)
+	_, err = x.WriteDecrypted(&writtenStored)
+	same("WriteDecrypted", writtenStored.Bytes(), stored, err)
 	dst := make([]float32, x.Elements())
 	err = x.Dequantize(dst)
 	same("Dequantize", mmapio.Bytes(dst), values, err)

@@ -37,7 +37,7 @@ func TestCompressedLost(t *testing.T) {
 			}
 			fails("Bytes", func(x loader.Tensor) error { _, err := x.Bytes(); return err })
 			fails("Float32s", func(x loader.Tensor) error { _, err := x.Float32s(); return err })
-			fails("WriteStored", func(x loader.Tensor) error { _, err := x.WriteStored(new(bytes.Buffer)); return err })
+			fails("WriteDecrypted", func(x loader.Tensor) error { _, err := x.WriteDecrypted(new(bytes.Buffer)); return err })
 		}
 	}
 }

@@ -144,14 +144,14 @@ func testCompressed(t *testing.T, c content, placements []placement) {
 	for _, p := range placements {
 		t.Run(c.dtype.String()+"/"+p.name, func(t *testing.T) {
 			for name, expand := range expansions {
-				got, err := expand(tensor(t, p.open(t, file), "x").AsStored()) // which finds nothing walked
+				got, err := expand(tensor(t, p.open(t, file), "x").Stored()) // which finds nothing walked
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				} else if !sameValues(c.dtype, got, want) {
 					t.Errorf("%s gives other values", name)
 				}
 			}
-			x := tensor(t, p.open(t, file), "x").AsStored()
+			x := tensor(t, p.open(t, file), "x").Stored()
 			if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.data)) || x.StoredBytes() >= x.RawBytes() {
 				t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
 			}
@@ -183,10 +183,10 @@ func wantElements(t *testing.T, x loader.Tensor, c content, file []byte) {
 		t.Errorf("View: %d bytes, %v", len(v), err)
 	}
 	var written bytes.Buffer
-	if n, err := x.WriteStored(&written); err != nil || n != int64(x.StoredBytes()) || !bytes.Contains(file, written.Bytes()) {
-		t.Errorf("WriteStored: %d bytes, %v", n, err)
+	if n, err := x.WriteDecrypted(&written); err != nil || n != int64(x.StoredBytes()) || !bytes.Contains(file, written.Bytes()) {
+		t.Errorf("WriteDecrypted: %d bytes, %v", n, err)
 	} else if !bytes.Equal(written.Bytes(), lz4Blocks(t, c.data)) {
-		t.Error("WriteStored: other bytes")
+		t.Error("WriteDecrypted: other bytes")
 	}
 }
 
@@ -398,8 +398,8 @@ func TestCompressedDamage(t *testing.T) {
 				} {
 					read(name, read2(), true)
 				}
-				_, err := x.WriteStored(io.Discard)
-				read("WriteStored", err, tt.walk)
+				_, err := x.WriteDecrypted(io.Discard)
+				read("WriteDecrypted", err, tt.walk)
 			})
 		}
 	}
@@ -495,10 +495,10 @@ func TestCompressedReads(t *testing.T) {
 		}
 	}
 	for name, read := range map[string]func(x loader.Tensor) error{
-		"Bytes":       func(x loader.Tensor) error { _, err := x.Bytes(); return err },
-		"Dequantize":  func(x loader.Tensor) error { return x.Dequantize(dst) },
-		"WriteTo":     func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
-		"WriteStored": func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
+		"Bytes":          func(x loader.Tensor) error { _, err := x.Bytes(); return err },
+		"Dequantize":     func(x loader.Tensor) error { return x.Dequantize(dst) },
+		"WriteTo":        func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
+		"WriteDecrypted": func(x loader.Tensor) error { _, err := x.WriteDecrypted(io.Discard); return err },
 	} {
 		m, r := counted(t, file, nil)
 		if err := read(tensor(t, m, "x")); err != nil || r.bytes.Load() != sum(sizes[:]) || r.reads.Load() != 1 {
@@ -559,9 +559,9 @@ func TestCompressedSegments(t *testing.T) {
 			dst := make([]float32, len(want))
 			return x.Dequantize(dst) == nil && modeltest.SameFloats(dst, want)
 		},
-		"WriteStored": func(x loader.Tensor) bool {
+		"WriteDecrypted": func(x loader.Tensor) bool {
 			var out bytes.Buffer
-			_, err := x.WriteStored(&out)
+			_, err := x.WriteDecrypted(&out)
 			return err == nil && bytes.Contains(file, out.Bytes()) && uint64(out.Len()) == x.StoredBytes()
 		},
 		"WriteTo": func(x loader.Tensor) bool {

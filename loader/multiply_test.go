@@ -67,13 +67,13 @@ func TestMultiplyEveryWay(t *testing.T) {
 			want, got := product(t, c, xs, n), make([]float32, n*15)
 			file := apr2File(t, nil, []content{c})
 			for _, p := range placements {
-				x := tensor(t, p.open(t, file), "x").AsStored()
+				x := tensor(t, p.open(t, file), "x").Stored()
 				if err := x.MatMul(ctx, got, xs, n); err != nil {
 					t.Fatalf("%v %s: %v", d, p.name, err)
 				}
 				sameProducts(t, d.String()+" "+p.name, got, want)
 			}
-			x := tensor(t, openBytes(t, lz4FileOf(t, []content{c}, [][]byte{lz4Blocks(t, c.data)}), nil), "x").AsStored()
+			x := tensor(t, openBytes(t, lz4FileOf(t, []content{c}, [][]byte{lz4Blocks(t, c.data)}), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}

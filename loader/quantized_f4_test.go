@@ -148,7 +148,7 @@ func TestF4Refused(t *testing.T) {
 		if _, err := x.Float32s(); err == nil {
 			t.Errorf("%s: values", tt.want)
 		}
-		if v, err := x.AsStored().Float32s(); err != nil || uint64(len(v)) != x.Elements() {
+		if v, err := x.Stored().Float32s(); err != nil || uint64(len(v)) != x.Elements() {
 			t.Errorf("%s as stored: %d values, %v", tt.want, len(v), err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestSmallFloats(t *testing.T) {
 			t.Fatal(err)
 		}
 		eachWay(t, safeTensors([]content{random("before", layout.U8, 5), c}), func(t *testing.T, m *loader.Model) {
-			x := tensor(t, m, "x").AsStored()
+			x := tensor(t, m, "x").Stored()
 			for from := range want {
 				for n := range len(want) - from {
 					got := make([]float32, n)

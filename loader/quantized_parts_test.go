@@ -240,18 +240,19 @@ func TestLogicalTensor(t *testing.T) {
 	if s := x.Scheme(); s == nil || s.Scheme != "fp8" || s.GroupRows != 128 || s.GroupCols != 128 {
 		t.Errorf("%+v", s)
 	}
-	if x.DType() != layout.Invalid || x.Elements() != 256*384 || x.StoredBytes() != 256*384+24 || x.ZeroCopy() || x.Problem() != nil || x.Expandable() != nil {
+	if x.DType() != layout.Invalid || x.Elements() != 256*384 || x.StoredBytes() != 256*384+24 || x.ZeroCopy() || x.Problem() != nil ||
+		x.Stored().DType() != layout.F8_E4M3 || x.Stored() != x.Parts()[0].Tensor {
 		t.Errorf("%v, %d bytes", x.DType(), x.StoredBytes())
 	}
 	if got := names(m.Tensors()); !slices.Equal(got, []string{"a.weight", "norm"}) || m.Len() != 2 || m.Stats().Tensors != 2 {
 		t.Errorf("%v", got)
 	}
 	for what, call := range map[string]func() error{
-		"Bytes":       func() error { _, err := x.Bytes(); return err },
-		"View":        func() error { _, err := loader.View[byte](x); return err },
-		"ReadAt":      func() error { _, err := x.ReadAt(make([]byte, 1), 0); return err },
-		"WriteTo":     func() error { _, err := x.WriteTo(io.Discard); return err },
-		"WriteStored": func() error { _, err := x.WriteStored(io.Discard); return err },
+		"Bytes":          func() error { _, err := x.Bytes(); return err },
+		"View":           func() error { _, err := loader.View[byte](x); return err },
+		"ReadAt":         func() error { _, err := x.ReadAt(make([]byte, 1), 0); return err },
+		"WriteTo":        func() error { _, err := x.WriteTo(io.Discard); return err },
+		"WriteDecrypted": func() error { _, err := x.WriteDecrypted(io.Discard); return err },
 	} {
 		if err := call(); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), `"a.weight", "a.weight_scale_inv"`) {
 			t.Errorf("%s: %v", what, err)
@@ -360,7 +361,7 @@ func TestRefusedWeights(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			if b, err := x.AsStored().Bytes(); !tt.opens && (err != nil || len(b) == 0) {
+			if b, err := x.Stored().Bytes(); !tt.opens && (err != nil || len(b) == 0) {
 				t.Error(err)
 			}
 			r, err := m.Verify(context.Background(), nil)

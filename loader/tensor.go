@@ -47,7 +47,8 @@ func (t Tensor) Name() string {
 	return mmapio.String(t.desc().Name)
 }
 
-// DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid.
+// DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid. Stored has the type of its
+// codes.
 func (t Tensor) DType() layout.DType {
 	if t.logical() {
 		return layout.Invalid
@@ -123,7 +124,7 @@ func (t Tensor) Encoding() layout.Encoding {
 	return t.desc().Encoding.WithEncryption()
 }
 
-// Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteStored
+// Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteDecrypted
 // writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
 func (t Tensor) Decrypted() (e layout.Encoding, bytes uint64) {
 	for _, i := range t.storedTensors() {
@@ -181,7 +182,7 @@ type Part struct {
 // A quantized checkpoint stores a weight as several tensors: codes, scales and more. The weight is one
 // tensor of the model, with its true shape and values. Its parts are not listed, and can be looked up
 // by their names unless the weight has that name. Its bytes are those of its parts: Bytes, View, ReadAt,
-// WriteTo and WriteStored return ErrUnsupported.
+// WriteTo and WriteDecrypted return ErrUnsupported.
 func (t Tensor) Scheme() *scheme.Form {
 	if t.weight == 0 {
 		return nil
@@ -199,10 +200,6 @@ func (t Tensor) Parts() (parts []Part) {
 	}
 	return parts
 }
-
-// Expandable returns why the tensor has no values in float32, or nil. Methods that give values
-// return the same error.
-func (t Tensor) Expandable() error { return t.state().values.Err() }
 
 // Problem returns why a tensor that holds codes has no values: its scheme is not decoded, or its
 // companions are missing or do not fit. The tensor is then listed as it is stored, and methods that
@@ -222,11 +219,9 @@ func byPlace(a, b Tensor) int {
 	return cmp.Or(cmp.Compare(a.desc().File, b.desc().File), cmp.Compare(a.desc().Offset, b.desc().Offset))
 }
 
-// AsStored returns the tensor without what Problem says, so that its elements have the values of their
-// type. A logical tensor is returned as it is.
-func (t Tensor) AsStored() Tensor {
-	if !t.logical() {
-		t.weight = 0
-	}
+// Stored returns the stored tensor: as its file has it, with values of its type, whatever Problem says. For a logical tensor it is
+// the first of Parts, which has the codes.
+func (t Tensor) Stored() Tensor {
+	t.weight = 0
 	return t
 }

@@ -120,8 +120,8 @@ var waysOut = map[string]func(x loader.Tensor) error{
 		_, err := x.ReadAt(make([]byte, x.RawBytes()), 0)
 		return err
 	},
-	"WriteTo":     func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
-	"WriteStored": func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
+	"WriteTo":        func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
+	"WriteDecrypted": func(x loader.Tensor) error { _, err := x.WriteDecrypted(io.Discard); return err },
 	"Values": func(x loader.Tensor) error {
 		for _, err := range x.Values(make([]float32, 1000)) {
 			if err != nil {
@@ -176,8 +176,8 @@ func TestTrustWrongChunk(t *testing.T) {
 					t.Errorf("WarmAll: %v", err)
 				}
 				var wrong *loader.IntegrityError
-				if err := m.VerifyAll(t.Context(), nil); !errors.As(err, &wrong) || wrong.Tensor == "" {
-					t.Errorf("VerifyAll: %v", err)
+				if err := m.VerifyTrust(t.Context(), nil); !errors.As(err, &wrong) || wrong.Tensor == "" {
+					t.Errorf("VerifyTrust: %v", err)
 				}
 				if err := m.ReadFileAt(t.Context(), 0, make([]byte, 10), uint64(c*testChunk)); !errors.Is(err, layout.ErrChecksum) {
 					t.Errorf("ReadFileAt: %v", err)
@@ -235,7 +235,7 @@ func TestTrustWhole(t *testing.T) {
 				}
 			}
 		}
-		if err := m.VerifyAll(t.Context(), nil); err != nil {
+		if err := m.VerifyTrust(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 		if m.Granularity() != layout.ByChunk || m.Stats().VerifiedBytes < uint64(len(good)) {
@@ -347,7 +347,7 @@ func TestTrustShards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.VerifyAll(t.Context(), nil); err != nil {
+		if err := m.VerifyTrust(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 		for x := range m.Tensors() {
@@ -372,10 +372,10 @@ func TestTrustCancelled(t *testing.T) {
 	defer m.Close()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.VerifyAll(ended, nil); !errors.Is(err, context.Canceled) {
+	if err := m.VerifyTrust(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := m.VerifyAll(t.Context(), nil); err != nil {
+	if err := m.VerifyTrust(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

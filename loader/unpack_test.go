@@ -113,7 +113,7 @@ func TestPackedFails(t *testing.T) {
 	bad := layout.Errorf(layout.April, 77, "float_data", layout.ErrInvalid, "bad")
 	x, unpacked := packed(t, placements[0], c, bad)
 	for name, call := range tensorCalls {
-		if name == "View" || name == "Scale" || name == "WriteStored" {
+		if name == "View" || name == "Scale" || name == "WriteDecrypted" {
 			continue
 		}
 		if err := call(x); !errors.Is(err, bad) {
@@ -212,7 +212,7 @@ func TestLeaseLetsGoOfPacked(t *testing.T) {
 	pinned := map[string]int{"Bytes": 1, "View": 1, "Float32s": 1, "Dequantize": 1, "DequantizeRows": 1,
 		"DequantizeRange": 1, "ReadAt": 1, "MatVec": 1, "MatMul": 1}
 	for name, call := range tensorCalls {
-		if name == "WriteStored" {
+		if name == "WriteDecrypted" {
 			continue
 		}
 		var l *loader.Lease

@@ -24,9 +24,9 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	})
 }
 
-// WriteStored writes the bytes as the file has them, compressed ones compressed, to w. It decrypts what is
-// encrypted: Decrypted tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
-func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
+// WriteDecrypted writes the bytes as the file has them to w, compressed ones compressed, but decrypted. Decrypted tells what
+// they are. The lengths of compressed blocks are checked, but not their content. Otherwise it is like WriteTo.
+func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	return write(context.Background(), t, w, t.desc().Stored, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
 		if err := s.bytesErr(); err != nil {
 			return err

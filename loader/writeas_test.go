@@ -87,7 +87,7 @@ func TestWriteAs(t *testing.T) {
 			"encrypted": openBytes(t, encryptedFile(t, encrypter, raw), withKey),
 			"remote":    newDistant("m", raw).open(t, nil),
 		} {
-			x := tensor(t, m, "x").AsStored()
+			x := tensor(t, m, "x").Stored()
 			values := make([]float32, x.Elements())
 			if err := x.Dequantize(values); err != nil {
 				t.Fatal(err)

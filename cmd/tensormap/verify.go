@@ -92,7 +92,7 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 		return nil, err
 	}
 	defer m.Close()
-	if err := m.VerifyAll(ctx, bar.Update); err != nil {
+	if err := m.VerifyTrust(ctx, bar.Update); err != nil {
 		return nil, err
 	}
 	checked, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.Update})

@@ -240,9 +240,9 @@ var calls = map[string]func(*subject) error{
 		}
 		return s.sameValues(dequantized(dst), s.want.values[first:first+n])
 	},
-	"loader.Tensor.WriteStored": func(s *subject) error {
+	"loader.Tensor.WriteDecrypted": func(s *subject) error {
 		var out bytes.Buffer
-		if _, err := s.x.WriteStored(&out); err != nil {
+		if _, err := s.x.WriteDecrypted(&out); err != nil {
 			return err
 		}
 		return s.same(out.Bytes(), s.want.stored)
@@ -426,8 +426,8 @@ var unattacked = map[string]string{
 	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Path": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":           "index",
 	"loader.Model.ReadBeside": "another file", "convert.SideFiles": "other files",
-	"loader.Model.VerifyAll":   "needs Options.Trust, under which package loader's tests cut and change files",
-	"loader.Model.Granularity": "index", "loader.Lease.Stored": "index", "loader.Tensor.AsStored": "index", "loader.Tensor.Expandable": "index",
+	"loader.Model.VerifyTrust": "needs Options.Trust, under which package loader's tests cut and change files",
+	"loader.Model.Granularity": "index", "loader.Lease.StoredTensors": "index", "loader.Tensor.Stored": "index",
 	"loader.Tensor.Parts": "index", "loader.Tensor.Problem": "index", "loader.Tensor.Scheme": "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",

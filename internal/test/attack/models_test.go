@@ -179,7 +179,7 @@ func (m *model) learn(dir string) {
 		} else {
 			t.raw = bytes.Clone(must(x.Bytes()))
 			var stored bytes.Buffer
-			must(x.WriteStored(&stored))
+			must(x.WriteDecrypted(&stored))
 			t.stored, t.places = stored.Bytes(), []place{{t.file, t.offset, x.StoredBytes()}}
 		}
 		if v, err := x.Float32s(); err == nil {

@@ -58,7 +58,7 @@ func (p parts) float(role scheme.Role, i int) float32 {
 	p.t.Helper()
 	for _, part := range p.list {
 		if part.Role == role {
-			v, err := part.Tensor.AsStored().Float32s()
+			v, err := part.Tensor.Stored().Float32s()
 			if err != nil {
 				p.t.Fatal(err)
 			}

@@ -37,11 +37,11 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	return inFile(path, s.data.Verify(ctx, 0, s.data.Size()))
 }
 
-// VerifyAll compares every byte of the model with Options.Trust now, rather than when it is first
+// VerifyTrust compares every byte of the model with Options.Trust now, rather than when it is first
 // touched. Chunks that were touched before are not hashed again, but for files from afar. The error is
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
-func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)) error {
+func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	if err := m.enter(); err != nil {
 		return err
 	}
