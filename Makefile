@@ -107,8 +107,7 @@ bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (ne
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
 
 peers-values: ## hold dequant and quantize against ggml's C, 10 million random blocks a type
-	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \
-		CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) run . -differential $(PEERS)
+	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . -v -timeout 0 -blocks 10000000 $(PEERS)
 
 outside: ## hold conversions and signatures against Python's packages, those that are there (what to install: testdata/outside)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -o "$$dir/tensormap" ./cmd/tensormap && \

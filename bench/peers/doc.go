@@ -5,7 +5,7 @@
 //	make bench-peers               # speed: a table of ratios
 //	make bench-peers PEERS=-dot    # products of rows and vectors
 //	make bench-peers PEERS=-gguf   # opening a GGUF file
-//	make peers-values              # values: bit for bit, over 10⁷ random blocks of each type
+//	make peers-values              # values: bit for bit, over 10⁷ random blocks of each type (this package's tests)
 //
 // ggml's C is the copy that github.com/ollama/ollama carries; cgo compiles it on the first
 // run, which takes minutes. This is a module of its own so that neither reaches users.
@@ -47,7 +47,7 @@
 //
 // # Values
 //
-// With -differential, random blocks: half of them random to the last bit, scales included,
+// TestValues takes random blocks: half of them random to the last bit, scales included,
 // half with scales that a model has. Quantizers get rows of weights, of any finite
 // bits, of ties, zeros, subnormals, and numbers near the greatest. Importance is like a model's, zero in
 // part or throughout, even, or of any magnitude from 2⁻¹⁴⁹ to 2⁵⁰. NaN equals NaN; all else

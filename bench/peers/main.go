@@ -19,18 +19,14 @@ import (
 
 func main() {
 	var (
-		types        typeSet
-		sizes        = sizeList{16 << 10, 64 << 10, 64 << 20}
-		rounds       = flag.Int("rounds", 31, "how often every contestant runs")
-		quick        = flag.Bool("quick", false, "three rounds, and nothing beyond the caches")
-		differential = flag.Bool("differential", false, "compare values instead of speed")
-		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
-		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
-		gguf         = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
-		dots         = flag.Bool("dot", false, "race products of rows and vectors instead")
-		library      = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
-		quantize     = flag.Bool("quantize", false, "race to quantize only, with and without importance")
-		golden       = flag.String("golden", "", "write golden vectors made by ggml to dequant/testdata and quantize/testdata in this `folder` instead")
+		types    typeSet
+		sizes    = sizeList{16 << 10, 64 << 10, 64 << 20}
+		rounds   = flag.Int("rounds", 31, "how often every contestant runs")
+		quick    = flag.Bool("quick", false, "three rounds, and nothing beyond the caches")
+		gguf     = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
+		dots     = flag.Bool("dot", false, "race products of rows and vectors instead")
+		library  = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
+		quantize = flag.Bool("quantize", false, "race to quantize only, with and without importance")
 	)
 	flag.Func("type", "comma-separated `types` (default all)", types.set)
 	flag.Func("sizes", "comma-separated `elements` of the buffers, multiples of 256 (default 16384,65536,67108864)", sizes.set)
@@ -59,10 +55,6 @@ func main() {
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		r.printDots(os.Stdout, chosen(types, dotPeers), !*quick)
-	case *golden != "":
-		err = writeGolden(*golden, types)
-	case *differential:
-		err = (&judge{w: os.Stdout, expanders: expanders, blocks: *count, seed: *seed}).all(types)
 	default:
 		fmt.Print(unfair(setting))
 		runtime.LockOSThread()

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"flag"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,15 +15,34 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// TestValues is -differential over fewer blocks.
+var (
+	types  typeSet
+	blocks = flag.Int("blocks", 20_000, "random blocks of each type for TestValues")
+	seed   = flag.Uint64("seed", 3, "of the random numbers of TestValues")
+	golden = flag.String("golden", "", "the `folder` of the module: TestGolden writes the golden vectors of dequant and quantize there")
+	shared = flag.String("lib", "", "TestValues also expands with the dequantize_row_* of this shared library `file`")
+)
+
+func init() {
+	flag.Func("type", "comma-separated `types` for TestValues and -golden (default all)", types.set)
+}
+
+// TestValues holds dequant, dot and quantize against ggml's C.
 func TestValues(t *testing.T) {
 	if contracts() {
 		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
 	}
-	var out strings.Builder
-	j := judge{w: &out, expanders: ggmlExpanders, blocks: 20_000, seed: 3}
-	if err := j.all(nil); err != nil {
-		t.Errorf("%v\n%s", err, out.String())
+	expanders := ggmlExpanders
+	if *shared != "" {
+		more, err := libraryExpanders(*shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expanders = slices.Concat(expanders, more)
+	}
+	j := judge{w: t.Output(), expanders: expanders, blocks: *blocks, seed: *seed}
+	if err := j.all(types); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -132,10 +153,17 @@ func TestRaceGGUF(t *testing.T) {
 	}
 }
 
-// TestGolden writes the vectors again: they must be those that dequant and quantize test with.
+// TestGolden makes the vectors that dequant and quantize test with: the files in testdata have the same bytes. With -golden it
+// writes the files.
 func TestGolden(t *testing.T) {
 	if contracts() {
 		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
+	}
+	if *golden != "" {
+		if err := writeGolden(*golden, types); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
 	dir := t.TempDir()
 	for _, pkg := range []string{"dequant", "quantize"} {
