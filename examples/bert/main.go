@@ -24,19 +24,8 @@ func main() {
 	path := flag.String("model", "", "the model: a file, or the folder that tensormap pull names")
 	vocab := flag.String("vocab", "", "its vocab.txt; without it, that beside the model")
 	expand := flag.Bool("expand", false, "multiply by weights expanded to float32, for comparison")
-	table := flag.Bool("table", false, "print time and memory of the models given as arguments, multiplied as stored and expanded")
-	measured := flag.Bool("measure", false, "print one line of that table")
 	flag.Parse()
-	var err error
-	switch ctx := context.Background(); {
-	case *table:
-		err = printTable(flag.Args(), *vocab)
-	case *measured:
-		err = measure(ctx, *path, *vocab, *expand)
-	default:
-		err = compare(ctx, *path, *vocab, *expand, flag.Args())
-	}
-	if err != nil {
+	if err := compare(context.Background(), *path, *vocab, *expand, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
