@@ -17,7 +17,8 @@ func encodeF32Generic(dst []byte, src []float32) {
 func encodeQ4_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 18 && len(src) >= 32 {
 		b, x := (*[18]byte)(dst), (*[32]float32)(src)
-		d := extreme(x) / -8
+		extreme, _ := firstExtreme(x[:])
+		d := extreme / -8
 		id := reciprocal(d)
 		putHalf((*[2]byte)(b[0:]), d)
 		for j := range 16 {
@@ -49,7 +50,8 @@ func encodeQ4_1Generic(dst []byte, src []float32) {
 func encodeQ5_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 22 && len(src) >= 32 {
 		b, x := (*[22]byte)(dst), (*[32]float32)(src)
-		d := extreme(x) / -16
+		extreme, _ := firstExtreme(x[:])
+		d := extreme / -16
 		id := reciprocal(d)
 		putHalf((*[2]byte)(b[0:]), d)
 		high := uint32(0)
@@ -100,80 +102,26 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 // putHalf stores a scale, rounded.
 func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], block.Half(f)) }
 
-// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Comparing
-// them as integers needs no branches, which processors cannot predict among weights.
+// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's.
 const (
 	signBit  = 1 << 31
 	infinity = 0x7f800000
 )
 
-// extreme returns the element of greatest magnitude, with its sign; the first of equals. NaNs are
-// passed over.
-func extreme(x *[32]float32) float32 {
-	var most uint64 // magnitude above a number that is greater for an earlier element
-	for i, v := range x {
-		a := math.Float32bits(v) &^ signBit
-		most = max(most, uint64(a)<<32|uint64(31-i))
-	}
-	switch a := most >> 32; {
-	case a > infinity:
-		return extremeOfSome(x)
-	case a == 0:
-		return 0
-	}
-	return x[31-most&31]
-}
-
-// extremeOfSome does what extreme does, for values with NaNs among them.
-func extremeOfSome(x *[32]float32) float32 {
-	var most, value float32
-	for _, v := range x {
-		if a := abs(v); most < a {
-			most, value = a, v
-		}
-	}
-	return value
-}
-
 // magnitude returns the greatest magnitude. A NaN wins over values before it and loses to values
 // after it, as in ggml's MAX.
-func magnitude(x *[32]float32) float32 {
-	var most uint32
+func magnitude(x *[32]float32) (greatest float32) {
 	for _, v := range x {
-		most = max(most, math.Float32bits(v)&^signBit)
-	}
-	if most > infinity {
-		return magnitudeOfSome(x)
-	}
-	return math.Float32frombits(most)
-}
-
-// magnitudeOfSome does what magnitude does, for values with NaNs among them.
-func magnitudeOfSome(x *[32]float32) float32 {
-	var most float32
-	for _, v := range x {
-		if a := abs(v); !(most > a) {
-			most = a
+		if a := abs(v); !(greatest > a) {
+			greatest = a
 		}
 	}
-	return most
+	return greatest
 }
 
 // bounds returns the least and the greatest element. NaNs are passed over; a block of nothing else
 // has the greatest number as its least. The first of a zero and a minus zero counts.
 func bounds(x *[32]float32) (lowest, highest float32) {
-	lowest, highest = math.MaxFloat32, -math.MaxFloat32
-	for _, v := range x {
-		lowest, highest = min(lowest, v), max(highest, v)
-	}
-	if lowest == 0 || highest == 0 || lowest != lowest {
-		return boundsOfSome(x)
-	}
-	return lowest, highest
-}
-
-// boundsOfSome does what bounds does, for values with NaNs or a bound of zero.
-func boundsOfSome(x *[32]float32) (lowest, highest float32) {
 	lowest, highest = math.MaxFloat32, -math.MaxFloat32
 	for _, v := range x {
 		if v < lowest {
