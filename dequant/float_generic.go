@@ -15,14 +15,6 @@ func f32Generic(dst []float32, src []byte) {
 }
 
 func f16Generic(dst []float32, src []byte) {
-	for len(src) >= 8 && len(dst) >= 4 {
-		w := binary.LittleEndian.Uint64(src)
-		dst[0] = block.Float(uint16(w))
-		dst[1] = block.Float(uint16(w >> 16))
-		dst[2] = block.Float(uint16(w >> 32))
-		dst[3] = block.Float(uint16(w >> 48))
-		dst, src = dst[4:], src[8:]
-	}
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = block.Float(binary.LittleEndian.Uint16(src))
 		dst, src = dst[1:], src[2:]
