@@ -41,10 +41,10 @@ func witnesses(t *testing.T, path string) (list []witness) {
 const tinyFolder = "testdata/tiny"
 
 // check embeds all texts. No element of a vector is more than far from the witness's, and no cosine below near.
-func check(t *testing.T, path, vocab, fixture string, expand bool, far, near float64) {
+func check(t *testing.T, path, vocab, fixture string, far, near float64) {
 	t.Helper()
 	ctx := context.Background()
-	m, b, tok, err := open(ctx, path, vocab, expand)
+	m, b, tok, err := open(ctx, path, vocab)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +70,7 @@ func check(t *testing.T, path, vocab, fixture string, expand bool, far, near flo
 }
 
 func TestTiny(t *testing.T) {
-	for _, expand := range []bool{false, true} {
-		check(t, tinyFolder, "", "testdata/tiny.json", expand, 2e-6, 0.999999)
-	}
+	check(t, tinyFolder, "", "testdata/tiny.json", 2e-6, 0.999999)
 }
 
 // quantized converts a model to a GGUF file of a type or of a recipe.
@@ -102,7 +100,7 @@ func quantized(t *testing.T, path, dtype string) string {
 
 func TestTinyQuantized(t *testing.T) {
 	path := quantized(t, tinyFolder, "q8_0")
-	m, b, _, err := open(t.Context(), path, tinyFolder+"/vocab.txt", false)
+	m, b, _, err := open(t.Context(), path, tinyFolder+"/vocab.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +110,7 @@ func TestTinyQuantized(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, expand := range []bool{false, true} {
-		check(t, path, tinyFolder+"/vocab.txt", "testdata/tiny.json", expand, 0.02, 0.999)
-	}
+	check(t, path, tinyFolder+"/vocab.txt", "testdata/tiny.json", 0.02, 0.999)
 }
 
 // TestMiniLM needs the folder of all-MiniLM-L6-v2 in BERT_MODEL.
@@ -124,20 +120,20 @@ func TestMiniLM(t *testing.T) {
 		t.Skip("BERT_MODEL names no folder of all-MiniLM-L6-v2")
 	}
 	vocab := filepath.Join(folder, "vocab.txt")
-	check(t, folder, "", "testdata/minilm.json", false, 2e-6, 0.999999)
+	check(t, folder, "", "testdata/minilm.json", 2e-6, 0.999999)
 	for dtype, near := range map[string]float64{"f16": 0.99999, "q8_0": 0.998, "q6_k": 0.996, "q4_k_m": 0.97} {
 		t.Run(dtype, func(t *testing.T) {
-			check(t, quantized(t, folder, dtype), vocab, "testdata/minilm.json", false, 1, near)
+			check(t, quantized(t, folder, dtype), vocab, "testdata/minilm.json", 1, near)
 		})
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	ctx := context.Background()
-	if _, _, _, err := open(ctx, "../../testdata/gguf/llama.gguf", "", false); err == nil {
+	if _, _, _, err := open(ctx, "../../testdata/gguf/llama.gguf", ""); err == nil {
 		t.Error("a llama is no BERT, but opened")
 	}
-	m, b, _, err := open(ctx, tinyFolder, "", false)
+	m, b, _, err := open(ctx, tinyFolder, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +149,8 @@ func TestRefusals(t *testing.T) {
 func (b *Model) dtypes() string {
 	var list []string
 	for i := range b.Layers {
-		for _, w := range b.Layers[i].matrices() {
+		l := &b.Layers[i]
+		for _, w := range []linear{l.Query, l.Key, l.Value, l.Output, l.Up, l.Down} {
 			if name := w.Weight.DType().String(); !slices.Contains(list, name) {
 				list = append(list, name)
 			}
@@ -170,27 +167,23 @@ func BenchmarkEmbed(b *testing.B) {
 	if path == "" {
 		b.Skip("BERT_MODEL names no model")
 	}
-	for _, expand := range []bool{false, true} {
-		b.Run(fmt.Sprintf("expand=%v", expand), func(b *testing.B) {
-			begun := time.Now()
-			m, model, tok, err := open(b.Context(), path, os.Getenv("BERT_VOCAB"), expand)
-			if err != nil {
-				b.Fatal(err)
+	begun := time.Now()
+	m, model, tok, err := open(b.Context(), path, os.Getenv("BERT_VOCAB"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	ready := time.Since(begun)
+	for _, text := range []string{"quantized weights", sentence} {
+		tokens := tok.Encode(text, longest)
+		b.Run(fmt.Sprintf("tokens=%d", len(tokens)), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := model.Embed(b.Context(), tokens); err != nil {
+					b.Fatal(err)
+				}
 			}
-			defer m.Close()
-			ready := time.Since(begun)
-			for _, text := range []string{"quantized weights", sentence} {
-				tokens := tok.Encode(text, longest)
-				b.Run(fmt.Sprintf("tokens=%d", len(tokens)), func(b *testing.B) {
-					for b.Loop() {
-						if _, err := model.Embed(b.Context(), tokens); err != nil {
-							b.Fatal(err)
-						}
-					}
-					b.ReportMetric(float64(ready.Microseconds())/1e3, "ready-ms")
-					b.ReportMetric(maxResidentMB(), "MB")
-				})
-			}
+			b.ReportMetric(float64(ready.Microseconds())/1e3, "ready-ms")
+			b.ReportMetric(maxResidentMB(), "MB")
 		})
 	}
 }

@@ -78,7 +78,7 @@ func (l *layer) forward(ctx context.Context, x []float32, n int, b *Model) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	onAllCores(len(inner), func(_, lo, hi int) {
+	onAllCores(len(inner), func(lo, hi int) {
 		for i, v := range inner[lo:hi] {
 			inner[lo+i] = gelu(v)
 		}
@@ -98,7 +98,7 @@ func attention(query, key, value []float32, n, heads int) []float32 {
 	size := hidden / heads
 	out := make([]float32, len(query))
 	scale := float32(1 / math.Sqrt(float64(size)))
-	onAllCores(heads, func(_, lo, hi int) {
+	onAllCores(heads, func(lo, hi int) {
 		scores := make([]float32, n)
 		for at := lo * size; at < hi*size; at += size {
 			for i := range n {

@@ -23,22 +23,18 @@ func main() {
 	log.SetFlags(0)
 	path := flag.String("model", "", "the model: a file, or the folder that tensormap pull names")
 	vocab := flag.String("vocab", "", "its vocab.txt; without it, that beside the model")
-	expand := flag.Bool("expand", false, "multiply by weights expanded to float32, for comparison")
 	flag.Parse()
-	if err := compare(context.Background(), *path, *vocab, *expand, flag.Args()); err != nil {
+	if err := compare(context.Background(), *path, *vocab, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // open opens a model and its vocabulary. The caller closes m.
-func open(ctx context.Context, path, vocab string, expand bool) (m *loader.Model, b *Model, t *Tokenizer, err error) {
+func open(ctx context.Context, path, vocab string) (m *loader.Model, b *Model, t *Tokenizer, err error) {
 	if m, err = loader.Open(path, nil); err != nil {
 		return nil, nil, nil, err
 	}
 	b, err = NewModel(ctx, m)
-	if err == nil && expand {
-		err = b.Expand()
-	}
 	if err == nil {
 		t, err = ReadVocabulary(cmp.Or(vocab, filepath.Join(filepath.Dir(m.Files()[0].Path), "vocab.txt")))
 	}
@@ -49,12 +45,12 @@ func open(ctx context.Context, path, vocab string, expand bool) (m *loader.Model
 }
 
 // compare prints how close each sentence is to the first.
-func compare(ctx context.Context, path, vocab string, expand bool, sentences []string) error {
+func compare(ctx context.Context, path, vocab string, sentences []string) error {
 	if path == "" || len(sentences) == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	m, b, t, err := open(ctx, path, vocab, expand)
+	m, b, t, err := open(ctx, path, vocab)
 	if err != nil {
 		return err
 	}

@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 
-	"github.com/tensormap/tensormap/dequant/dot"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/bind"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // weights are BERT's tensors under the names of transformers and those of llama.cpp.
@@ -39,15 +35,10 @@ type layerNorm struct {
 	Bias   []float32 `tensor:"bias" shape:"hidden"`
 }
 
-// linear is a matrix with a bias. Its rows are multiplied as they are stored, or expanded if values is set.
+// linear is a matrix with a bias. Its rows are multiplied as they are stored.
 type linear struct {
 	Weight loader.Tensor `tensor:"weight" shape:"_,_"`
 	Bias   []float32     `tensor:"bias" shape:"_"`
-	values []float32
-}
-
-func (l *layer) matrices() []*linear {
-	return []*linear{&l.Query, &l.Key, &l.Value, &l.Output, &l.Up, &l.Down}
 }
 
 // Model is a BERT whose weights stay where the loader has them.
@@ -94,28 +85,11 @@ func NewModel(ctx context.Context, m *loader.Model) (*Model, error) {
 	return b, nil
 }
 
-// Expand makes the model multiply by weights that are expanded to float32 once, for comparison.
-func (b *Model) Expand() error {
-	for i := range b.Layers {
-		for _, w := range b.Layers[i].matrices() {
-			var err error
-			if w.values, err = w.Weight.Float32s(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // apply returns the products with n vectors, one after the other, plus the bias.
 func (w *linear) apply(ctx context.Context, xs []float32, n int) ([]float32, error) {
 	rows := len(w.Bias)
 	dst := make([]float32, n*rows)
-	multiply := func() error { return w.Weight.MatMul(ctx, dst, xs, n) }
-	if w.values != nil {
-		multiply = func() error { return multiplyExpanded(dst, w.values, xs, n) }
-	}
-	if err := multiply(); err != nil {
+	if err := w.Weight.MatMul(ctx, dst, xs, n); err != nil {
 		return nil, err
 	}
 	for i := range n {
@@ -126,33 +100,12 @@ func (w *linear) apply(ctx context.Context, xs []float32, n int) ([]float32, err
 	return dst, nil
 }
 
-// multiplyExpanded multiplies float32s in memory by n vectors, on all cores, with the loader's own kernels.
-func multiplyExpanded(dst, values, xs []float32, n int) error {
-	rows, columns := len(dst)/n, len(xs)/n
-	as := make([]*dot.Activation, n)
-	for i := range as {
-		var err error
-		if as[i], err = dot.Prepare(layout.F32, xs[i*columns:][:columns]); err != nil {
-			return err
-		}
-	}
-	errs := make([]error, runtime.GOMAXPROCS(0))
-	onAllCores(rows, func(core, lo, hi int) {
-		out := make([][]float32, n)
-		for i := range out {
-			out[i] = dst[i*rows+lo : i*rows+hi]
-		}
-		errs[core] = dot.Mat(out, layout.F32, mmapio.Bytes(values[lo*columns:hi*columns]), as)
-	})
-	return errors.Join(errs...)
-}
-
-// onAllCores divides the numbers below n among the cores.
-func onAllCores(n int, f func(core, lo, hi int)) {
+// onAllCores divides the numbers below n among the cores, and calls f for each range from lo to hi-1.
+func onAllCores(n int, f func(lo, hi int)) {
 	var work sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)
 	for core := range cores {
-		work.Go(func() { f(core, core*n/cores, (core+1)*n/cores) })
+		work.Go(func() { f(core*n/cores, (core+1)*n/cores) })
 	}
 	work.Wait()
 }
