@@ -1128,7 +1128,6 @@ func TestSecretModes(t *testing.T) {
 	}
 	for what, read := range map[string]func() error{
 		"ReadKey":        func() error { _, err := ReadKey(path); return err },
-		"ReadSecret":     func() error { _, err := ReadSecret(path); return err },
 		"ReadPassphrase": func() error { _, err := ReadPassphrase(path); return err },
 	} {
 		if err := read(); !errors.Is(err, ErrKey) || !errors.Is(err, loader.ErrKey) || !strings.HasPrefix(err.Error(), path) {

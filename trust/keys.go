@@ -119,19 +119,7 @@ func Hint(key crypto.PublicKey) (string, error) {
 // keyBytes bounds a file of keys or certificates.
 const keyBytes = 1 << 20
 
-// ReadSecret reads a file that only its owner should read: of mode 0600 or less, or of 0640 or less if root
-// owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that have modes.
-// Symbolic links are followed.
-func ReadSecret(path string) ([]byte, error) {
-	text, private, err := read(path)
-	if err == nil && private != nil {
-		clear(text)
-		text, err = nil, inFile(path, private)
-	}
-	return text, err
-}
-
-// read reads a small file. private is the error of a file that is open to others.
+// read reads a file of at most keyBytes. private is the error of a file that others may read: see ReadPrivateKey.
 func read(path string) (text []byte, private, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -165,7 +153,9 @@ func checkMode(mode fs.FileMode, root bool) error {
 	return fmt.Errorf("%w: others may read or change it (mode %#o): %s", ErrKey, mode, fix)
 }
 
-// ReadPrivateKey reads a private key in PEM. The errors are those of ReadSecret and ParsePrivateKey.
+// ReadPrivateKey reads a private key in PEM from a file that only its owner should read: of mode 0600 or less, or of 0640
+// or less if root owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that have
+// modes. Symbolic links are followed. The other errors are those of ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
 	return parsed(path, ParsePrivateKey, true)
 }

@@ -165,13 +165,13 @@ func withoutLineEnd(text []byte) []byte {
 	return text
 }
 
-// ReadKey reads a key file. The errors are those of ReadSecret and ParseKey.
+// ReadKey reads a key file, whose mode is checked as by ReadPrivateKey. The other errors are those of ParseKey.
 func ReadKey(path string) (encrypted.Key, error) {
 	return parsed(path, ParseKey, true)
 }
 
-// ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The errors are
-// those of ReadSecret and NewPassphrase.
+// ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The file's
+// mode is checked as by ReadPrivateKey. The other errors are those of NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
 	return parsed(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) }, true)
 }
