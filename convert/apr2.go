@@ -1,56 +1,69 @@
 package convert
 
 import (
+	"bufio"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
 var apr2Target = target{
-	name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims, digests: true, integers: unsigned,
-	divide: (*Plan).asAPR2, writer: newAPR2Writer, manifest: (*Plan).writeAPR2Manifest,
+	name: "APR2", holds: apr2.Holds, hasScales: true, hasDigests: true, maxDims: apr2.MaxDims, integers: unsigned,
+	divide: (*Plan).divideAPR2, begin: beginAPR2, writeManifest: (*Plan).writeAPR2Manifest,
 }
 
-// asAPR2 plans one file, and shards if that is too large.
-func (p *Plan) asAPR2() error {
-	whole := part{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}
-	list := p.apr2Tensors(p.Tensors)
+// unsigned has the unsigned integers by their sizes in bytes.
+var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
+
+// divideAPR2 plans one file or, if that is too large, shards and a manifest.
+func (p *Plan) divideAPR2() error {
+	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}}
+	list := p.apr2Entries(p.Tensors)
 	if p.opts.Compress.compresses() {
-		list = entries(p.Tensors) // their sizes show once they are written
+		list = entries(p.Tensors) // sizes are known once tensors are written
 	}
-	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&whole))
+	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0]))
 	if err != nil {
 		return err
 	}
-	whole.size = w.Size()
-	p.parts = []part{whole}
-	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes {
+	p.files[0].size = w.Size()
+	if p.opts.ShardBytes == 0 || w.Size() <= p.opts.ShardBytes {
 		return nil
 	}
-	return p.divideAPR2()
+	return p.divideAPR2Shards()
 }
 
-func (p *Plan) apr2Options(s *part) *apr2.Options {
-	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
+// beginAPR2 begins an APR2 file.
+func beginAPR2(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
+	return apr2.NewWriter(dst, p.apr2Entries(f.tensors), p.apr2Options(f))
+}
+
+// apr2Options returns the options for writing f.
+func (p *Plan) apr2Options(f *file) *apr2.Options {
+	opts := &apr2.Options{Align: p.opts.Align, Metadata: f.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
 	if p.Shards > 0 {
 		opts.Flags = apr2.Sharded
 	}
 	return opts
 }
 
-// apr2Tensors yields the tensors' entries. An LZ4 tensor without Stored may become compressed, to a
-// size that only shows once it is written.
-func (p *Plan) apr2Tensors(tensors []Tensor) iter.Seq[layout.Tensor] {
+// apr2Entries yields the tensors' entries. An LZ4 tensor without Stored may become compressed, to a
+// size that is known once it is written.
+func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		i := 0
 		for e := range entries(tensors) {
 			switch t := &tensors[i]; {
 			case p.opts.Compress.compresses():
 				e.Encoding = layout.LZ4
-			case p.opts.Compress.keepsBlocks(t):
-				e.Encoding, e.Stored = layout.LZ4, t.content()
+			case p.opts.Compress == AsStored && t.copiesBlocks():
+				e.Encoding, e.Stored = layout.LZ4, t.blockBytes()
 			}
 			if i++; !yield(e) {
 				return
@@ -59,20 +72,127 @@ func (p *Plan) apr2Tensors(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// entries yields how the tensors are described in a new file. Each name is valid until the next.
-func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
-	return func(yield func(layout.Tensor) bool) {
-		var name []byte
-		for i := range tensors {
-			t := &tensors[i]
-			name = append(name[:0], t.Name...)
-			if !yield(layout.Tensor{Name: name, DType: t.To, Shape: t.Shape}) {
-				return
-			}
-		}
+// divideAPR2Shards plans files of at most Options.ShardBytes, with as many tensors in each as fit, but at least one.
+func (p *Plan) divideAPR2Shards() error {
+	md, err := newShardMetadata(p.Metadata, without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format"))
+	if err != nil {
+		return err
 	}
+	size := md.size
+	if s := p.opts.Signer; s != nil {
+		size += s.SignatureBytes(p.opts.ShardBytes)
+	}
+	if s := p.opts.Encrypter; s != nil {
+		n, err := s.MetadataBytes()
+		if err != nil {
+			return err
+		}
+		size += n
+	}
+	p.files = nil
+	empty := apr2.NewSizer(p.opts.Align, size).Encrypted(p.opts.Encrypter)
+	shard, first := empty, 0
+	endShard := func(next int) {
+		tensors := p.Tensors[first:next]
+		p.files = append(p.files, file{tensors: tensors, metadata: md.of(tensors), size: shard.Size()})
+		shard, first = empty, next
+	}
+	i := 0
+	for e := range p.apr2Entries(p.Tensors) {
+		with := func(s apr2.Sizer) apr2.Sizer { return s.With(&e).WithMetadata(md.sizeOf(p.Tensors[i].Name)) }
+		if i > first && with(shard).Size() > p.opts.ShardBytes {
+			endShard(i)
+		}
+		shard = with(shard)
+		p.Tensors[i].Oversized = i == first && shard.Size() > p.opts.ShardBytes
+		i++
+	}
+	endShard(len(p.Tensors))
+	return p.nameShards()
 }
 
-func newAPR2Writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
-	return apr2.NewWriter(dst, p.apr2Tensors(s.tensors), p.apr2Options(s))
+// writeAPR2Manifest writes the manifest, signed and encrypted as the options say.
+func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
+	plain := func(w *bufio.Writer) error {
+		return manifest.WriteAPR2(w, p.manifestShards(), p.manifestPlaces(), p.Metadata)
+	}
+	if p.opts.Signer == nil && p.opts.Encrypter == nil {
+		return plain(w)
+	}
+	b, err := inMemory(plain)
+	if err != nil {
+		return err
+	}
+	var finish encrypted.Finisher
+	var signature, encryption layout.Metadata
+	if s := p.opts.Encrypter; s != nil {
+		if encryption, finish.Cipher, err = s.Manifest(); err != nil {
+			return err
+		}
+	}
+	if s := p.opts.Signer; s != nil {
+		signature, finish.Sign = encrypted.Placeholder(s.Public, 0, 0), s.Sign
+	}
+	if b, err = finish.Manifest(b, signature, encryption); err == nil {
+		_, err = w.Write(b)
+	}
+	return err
+}
+
+// shardMetadata derives the metadata of APR2 shards from the model's, which the manifest has. A shard has the keys
+// that the format requires and those of shardKeys. It also has the scales of its tensors, so that their values are
+// known without the manifest.
+type shardMetadata struct {
+	common       layout.Metadata
+	quantization layout.Metadata           // with nothing under the keys of scales
+	scales       map[string]map[string]any // by key of quantization, then by tensor
+	size         uint64                    // bytes of a shard's metadata without scales, as JSON
+}
+
+// newShardMetadata returns what shards have of md and of the keys of a SafeTensors file.
+func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
+	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization")), scales: make(map[string]map[string]any)}
+	for _, key := range []string{"apr_version", "model_type", "architecture"} {
+		if v, ok := md.Get(key); ok {
+			s.common.Set(key, v)
+		}
+	}
+	setObject(&s.common, safeTensorsKey, safeTensors)
+	for _, key := range []string{"scales", "zero_points"} {
+		if o := object(s.quantization, key); len(o) > 0 {
+			s.scales[key] = maps.Collect(o.All())
+			s.quantization.Set(key, layout.Metadata{})
+		}
+	}
+	b, err := s.of(nil).MarshalJSON()
+	s.size = uint64(len(b))
+	return s, err
+}
+
+// of returns the metadata of a shard of these tensors.
+func (s *shardMetadata) of(tensors []Tensor) layout.Metadata {
+	q := slices.Clone(s.quantization)
+	for key, scales := range s.scales {
+		own := layout.Metadata{}
+		for i := range tensors {
+			if v, ok := scales[tensors[i].Name]; ok {
+				own = append(own, layout.Entry{Key: tensors[i].Name, Value: v})
+			}
+		}
+		q.Set(key, own) // which is there, so that the order stays
+	}
+	md := slices.Clone(s.common)
+	setObject(&md, "quantization", q)
+	return md
+}
+
+// sizeOf returns the bytes that the tensor called name adds to the metadata of its shard.
+func (s *shardMetadata) sizeOf(name string) (n uint64) {
+	for _, scales := range s.scales {
+		if v, ok := scales[name]; ok {
+			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // it was read from JSON
+			n += uint64(len(b))                                          // with a comma in place of the braces
+		}
+	}
+	return n
 }

@@ -9,21 +9,15 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/quantize"
 )
 
-// CanEncode reports whether tensors can be re-encoded to d: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0,
-// Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8, which is int8 with one scale for each tensor.
-func CanEncode(d layout.DType) bool { return d == layout.I8 || quantize.Supported(d) }
-
-// decide fills in Tensors. Metadata describes the source so far. It also finds the scales of tensors that become int8, since the metadata
-// has them.
-func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
-	to := p.target
+// decide sets Tensors and LeftOut: how every tensor is written. Metadata describes the source so far. decide reads the
+// tensors that become int8, since the metadata has their scales.
+func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
-		var err error
-		if p.resolver, err = newResolver(ctx, p); err != nil {
+		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
+		if err != nil {
 			return err
 		}
 		p.opts.DType = p.resolver.dtype
@@ -31,89 +25,88 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	if err := p.opts.Importance.check(p.model); err != nil {
 		return err
 	}
-	if d := p.opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
-		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
+	if d := p.opts.DType; d != layout.Invalid && !p.target.canEncode(d) {
+		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, p.target.name)
 	}
-	var known originals
-	if f := p.model.Format(); CanWrite(f) {
-		known = originalsOf(p.Metadata)
+	dec := decider{Plan: p, ctx: ctx, comfy: comfyShapes(object(p.Metadata, ggufKey))}
+	if CanWrite(p.model.Format()) {
+		dec.originals = originalsOf(p.Metadata)
 	}
-	known.comfy = comfyShapes(object(p.Metadata, ggufKey))
-	var aliases map[string]bool
-	if p.opts.NoAliases {
-		aliases = aliasesOf(p.model)
-	}
-	var buf buffers
-	same, next := (*Decision)(nil), new(Decision)
-	sources, count := p.sources(lease), p.model.Len()
-	if !p.decoded {
-		count = 0 // with all parts
-		for _, f := range p.model.Files() {
-			count += len(f.Layout.Index().Tensors)
+	p.findWeights()
+	count, aliases := 0, make(map[string]bool)
+	for _, f := range p.model.Files() {
+		list := f.Layout.Index().Tensors
+		count += len(list)
+		for i := range list {
+			if list[i].Alias && p.opts.NoAliases {
+				aliases[string(list[i].Name)] = true
+			}
 		}
 	}
+	if p.decodes {
+		count = p.model.Len() // without the parts of weights
+	}
 	p.Tensors = make([]Tensor, 0, count-len(aliases))
-	for t, stays := range sources {
+	last, next := (*Decision)(nil), new(Decision)
+	for t, isPart := range p.sources() {
 		if aliases[t.Name()] {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
 		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), source: t, stays: stays, at: uint32(n), Decision: next})
-		x := &p.Tensors[n]
-		if err := x.decide(ctx, p, &known, &buf); err != nil {
+		p.Tensors = append(p.Tensors, Tensor{
+			Name: t.Name(), From: t.DType(), source: t, isPart: isPart, position: uint32(n), Decision: next,
+		})
+		if err := dec.decide(&p.Tensors[n]); err != nil {
 			return err
 		}
-		if same != nil && *same == *next {
-			*next, x.Decision = Decision{}, same
+		if last != nil && *last == *next {
+			*next, p.Tensors[n].Decision = Decision{}, last
 		} else {
-			same, next = next, new(Decision)
+			last, next = next, new(Decision)
 		}
 	}
 	return nil
 }
 
-// aliasesOf returns the names of the tensors whose bytes are part of another's.
-func aliasesOf(m *loader.Model) map[string]bool {
-	names := make(map[string]bool)
-	for _, f := range m.Files() {
-		list := f.Layout.Index().Tensors
-		for i := range list {
-			if list[i].Alias {
-				names[string(list[i].Name)] = true
-			}
-		}
-	}
-	return names
+// decider decides how tensors of a plan are written, one after the other.
+type decider struct {
+	*Plan
+	ctx       context.Context
+	buf       buffers
+	originals map[string]any   // types and shapes before an earlier conversion, by name: see readOriginal
+	comfy     map[string][]int // shapes that a GGUF source says blocks have as plain numbers, by name
 }
 
-func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buffers) (err error) {
+// decide sets how t is written. Codes that cannot be decoded are a *PartError if the new format would take them for
+// weights.
+func (p *decider) decide(t *Tensor) (err error) {
 	if t.source.Scheme() != nil {
-		return t.decideWeight(ctx, p, buf)
+		return p.decideWeight(t)
 	}
-	if (p.opts.DType != layout.Invalid || p.target.weights) && !p.keeps(t) {
-		if err := p.refuse(t.source); err != nil {
+	if (p.opts.DType != layout.Invalid || p.target.onlyWeights) && !p.staysStored(t) {
+		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
 	}
-	if t.quant, t.scaled, err = t.source.Scale(); err != nil {
+	if t.scale, t.hasScale, err = t.source.Scale(); err != nil {
 		return err
 	}
-	if o, ok := known.find(t.Name); ok {
+	if o, ok := readOriginal(p.originals[t.Name]); ok {
 		t.restore(o)
 	}
 	t.To, t.Shape = t.From, t.FromShape()
 	if p.opts.DType != layout.Invalid {
-		if err := t.requantize(ctx, p, buf); err != nil {
+		if err := p.reencode(t); err != nil {
 			return err
 		}
 	}
-	if shape := known.comfy[t.Name]; shape != nil && t.reshaped(p, shape) {
+	if shape := p.comfy[t.Name]; shape != nil && t.canReshape(p.target, shape) {
 		t.Shape = slices.Clone(shape)
 	}
-	t.fit(p)
+	t.fit(p.Plan)
 	if t.Reencoded {
-		if err := p.refuse(t.source); err != nil {
+		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
 	}
@@ -121,98 +114,135 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known *originals, buf *buf
 	return nil
 }
 
-// requantize plans to re-encode t as the options say.
-func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
+// decideWeight plans to write the values of a quantized weight: as Options.DType says, and as F32 if a type of
+// blocks does not fit or would lose too much.
+func (p *decider) decideWeight(t *Tensor) error {
+	t.Scheme = t.source.Scheme().Scheme
+	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
+	if p.opts.DType == layout.Invalid || p.opts.keeps(t.Name) {
+		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
+	} else if err := p.reencode(t); err != nil {
+		return err
+	}
+	if t.NotReencoded != "" { // F32 then
+		t.Changed, t.NotReencoded = t.NotReencoded, ""
+	}
+	t.joinDims(p.target)
+	t.Bytes, _ = t.To.Size(t.Shape)
+	return nil
+}
+
+// reencode plans to re-encode t as the options say, or sets NotReencoded. For I8 it reads the whole tensor. A type that
+// the format lacks is layout.ErrUnsupported.
+func (p *decider) reencode(t *Tensor) error {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
 		return nil
 	}
-	if to := p.target; !CanEncode(d) || !to.canHave(d) {
-		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, to.name)
+	if !p.target.canEncode(d) {
+		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, p.target.name)
 	}
-	if t.NotReencoded = t.whyNotReencoded(p, d, fallback != ""); t.NotReencoded != "" {
+	if t.NotReencoded = p.whyNotReencoded(t, d, fallback != ""); t.NotReencoded != "" {
 		return nil
 	}
-	if err := t.reencode(ctx, d, buf); err != nil || !t.Reencoded {
-		return err
-	}
-	t.Fallback = fallback
-	if d.Quantized() {
-		if weights := p.opts.Importance[t.Name]; weights != nil {
-			t.importance, t.Weighted = &weights, true
+	scale := layout.Quant{}
+	if d == layout.I8 {
+		var found quantize.Int8Scale
+		for run, err := range t.source.Values(p.buf.rows(1)) {
+			if err := cmp.Or(err, context.Cause(p.ctx)); err != nil {
+				return err
+			}
+			found.Add(run.Values)
 		}
+		var err error
+		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite: there is no other
+			t.NotReencoded = "no scale for NaN and infinity"
+			return nil
+		}
+	}
+	t.To, t.Reencoded, t.scale, t.hasScale, t.Fallback = d, true, scale, d == layout.I8, fallback
+	if weights := p.opts.Importance[t.Name]; weights != nil && d.Quantized() {
+		t.importance, t.Weighted = &weights, true
 	}
 	return nil
 }
 
-// whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d.
-func (t *Tensor) whyNotReencoded(p *Plan, d layout.DType, fallback bool) string {
-	from, opts := t.source.DType(), &p.opts
+// blocksOf32 are the types that llama.cpp takes in place of others if rows are no multiple of 256.
+var blocksOf32 = map[layout.DType]layout.DType{
+	layout.Q2_K: layout.Q4_0, layout.Q3_K: layout.Q4_0, layout.IQ4_XS: layout.IQ4_NL,
+	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
+}
+
+// typeFor returns the type that a tensor is to be re-encoded to. fallback says why it is not the one asked for, or
+// is "".
+func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
+	if p.opts.TypeOf != nil {
+		d = p.opts.TypeOf(t.Name)
+	}
+	switch {
+	case d != layout.Invalid:
+	case p.resolver != nil:
+		d = p.resolver.resolve(t.Name, t.Shape)
+	default:
+		d = p.opts.DType
+	}
+	if len(t.Shape) == 0 || t.Shape[len(t.Shape)-1]%d.BlockElems() == 0 {
+		return d, ""
+	}
+	columns := t.Shape[len(t.Shape)-1]
+	why := fmt.Sprintf("rows no multiple of %d, as %v wants", d.BlockElems(), d)
+	switch smaller, ok := blocksOf32[d]; {
+	case ok && columns%32 == 0:
+		return smaller, why
+	case ok:
+		return layout.F16, why + ", nor of 32"
+	case p.resolver != nil:
+		return layout.F16, why
+	}
+	return d, "" // whyNotReencoded says that d does not fit
+}
+
+// method names how the model is quantized; "" if nothing is re-encoded.
+func (p *Plan) method() string {
+	switch {
+	case p.opts.Recipe != "":
+		return strings.ToUpper(p.opts.Recipe)
+	case p.opts.DType != layout.Invalid:
+		return p.opts.DType.String()
+	}
+	return ""
+}
+
+// whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d, or "".
+// isFallback tells that d stands for another type.
+func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
+	from := t.source.DType()
 	switch kind := from.Kind(); {
-	case p.keeps(t):
+	case p.staysStored(t):
 		return "by request"
-	case t.Scheme != "": // whose values are known
+	case t.Scheme != "": // the values are known
 	case !dequant.Supported(from):
 		return fmt.Sprintf("%v has no values in float32", from)
-	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.scaled:
+	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.hasScale:
 		return fmt.Sprintf("%v without a scale", from)
 	}
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
-	halved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2
-	if opts.All || d != layout.I8 && !d.Quantized() && !fallback && !halved {
+	isHalved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2
+	if p.opts.All || d != layout.I8 && !d.Quantized() && !isFallback && !isHalved {
 		return ""
 	}
-	return cmp.Or(whyPrecise(t.Name, t.Shape), p.whyLeft(t.Name))
-}
-
-// whyPrecise returns the reason why a tensor should not be quantized without Options.All.
-func whyPrecise(name string, shape []int) string {
-	switch last, before := lastWords(name); {
-	case strings.Contains(last+before, "norm"):
-		return "a norm"
-	case strings.HasSuffix(last, "bias"), last == "weight" && strings.HasSuffix(before, "bias"):
-		return "a bias"
+	if why := whyPrecise(t.Name, t.Shape); why != "" || p.resolver == nil && p.Format != layout.GGUF {
+		return why
 	}
-	long := 0
-	for _, n := range shape {
-		if n > 1 {
-			long++
-		}
-	}
-	if long < 2 {
-		return "one dimension"
+	isGGML := p.model.Format() == layout.GGUF || strings.HasPrefix(t.Name, "blk.")
+	switch {
+	case containsAny(t.Name, smallMatrices):
+		return "small, and left alone by llama.cpp"
+	case isGGML && !strings.HasSuffix(t.Name, "weight"):
+		return "no weight by its name, and left alone by llama.cpp"
 	}
 	return ""
-}
-
-// lastWords returns the last two words of a name, in lower case. Dots and slashes divide words.
-func lastWords(name string) (last, before string) {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '/' })
-	words = append([]string{"", ""}, words...)
-	return words[len(words)-1], words[len(words)-2]
-}
-
-// reencode plans to write t as type d. For I8 it reads the whole tensor; without a finite scale
-// the tensor stays as it is stored.
-func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) error {
-	quant, scaled := layout.Quant{}, d == layout.I8
-	if scaled {
-		var scale quantize.Int8Scale
-		for run, err := range t.source.Values(buf.step()) {
-			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
-				return err
-			}
-			scale.Add(run.Values)
-		}
-		var err error
-		if quant.Scale, err = scale.Scale(); err != nil { // ErrNotFinite: there is no other
-			t.NotReencoded = "no scale for NaN and infinity"
-			return nil
-		}
-	}
-	t.To, t.Reencoded, t.quant, t.scaled = d, true, quant, scaled
-	return nil
 }

@@ -32,11 +32,11 @@
 // GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
 // weights: F8, F6 and F4 become F32, and only if Options.PlainF8 says that they hold weights.
 //
-// Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types that llama.cpp
-// takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for IQ4_XS. Rows that are no
-// multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for Options.All; in GGUF F16 and BF16 leave
-// those of F32 too, since ggml computes with them. Options.Importance weighs the errors. Numbers that became NaN, or infinite
-// with the scale of their block, are an error.
+// Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types
+// that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for
+// IQ4_XS. Rows that are no multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for
+// Options.All; in GGUF F16 and BF16 leave those of F32 too, since ggml computes with them. Options.Importance
+// weighs the errors. Numbers that became NaN, or infinite with the scale of their block, are an error.
 //
 // Tensors that are part of others are written like any other, unless Options.NoAliases leaves
 // them out. The initializers in the ONNX networks of an .april file are such tensors.
@@ -80,8 +80,8 @@
 // string, but that goes into the index again if there is one, with a new total_size. Converted
 // back, all are what they were before, and so are tensors in original_tensors.
 //
-// In GGUF, gguf is the file's own keys with their types, but for how a model was split and alignments that are not written. All else that does
-// not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
+// In GGUF, gguf is the file's own keys with their types, but for how a model was split and alignments that are not
+// written. All else that does not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
 //
 //	general.architecture       model_type
 //	general.name, …            name, author, version, description and license of model_card

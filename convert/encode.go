@@ -11,49 +11,48 @@ import (
 	"github.com/tensormap/tensormap/quantize"
 )
 
-// step counts the elements that are expanded and encoded at a time: enough to occupy all
-// cores, few enough to be no burden. It is a multiple of every block.
+// step is the number of elements that are expanded and encoded at a time: enough to occupy all
+// cores, few enough to take little memory. It is a multiple of every block.
 const step = 1 << 20
 
-// buffers are reused from tensor to tensor.
+// buffers are memory for a step, which all tensors of a conversion use. The zero value has none yet.
 type buffers struct {
 	values, decoded []float32
 	encoded         []byte
-	wide            []byte // of F64s
 }
 
-func (b *buffers) step() []float32 { return b.rows(1) }
-
-// rows returns a buffer for as many whole rows of n elements as a step has, or for one.
+// rows returns the buffer of values for as many whole rows of n elements as a step has, or for one. It grows the
+// others too.
 func (b *buffers) rows(n int) []float32 {
-	if n := max(n, step); len(b.values) < n {
-		b.values, b.decoded = mmapio.Aligned[float32](n), mmapio.Aligned[float32](n)
-		b.encoded = make([]byte, 4*n)
+	if size := max(n, step); len(b.values) < size {
+		b.values, b.decoded = mmapio.Aligned[float32](size), mmapio.Aligned[float32](size)
+		b.encoded = make([]byte, 4*size)
 	}
 	return b.values[:len(b.values)/n*n]
 }
 
-// copied reports whether all bytes of the elements are written as they are.
-func (t *Tensor) copied() bool { return !t.Reencoded && t.skip == 0 }
-
-// writeTo writes the tensor's bytes in its new encoding, and counts the values that that loses.
+// writeTo writes the tensor's bytes in its new encoding, and counts the values that the encoding does not hold.
 func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
-	case t.copied():
+	case t.isCopied():
 		_, err := t.source.WriteTo(w)
 		return lost, err
 	case !t.Reencoded:
-		rest := io.NewSectionReader(t.source, int64(t.skip), int64(t.source.RawBytes())-int64(t.skip))
-		buf.step()
+		rest := io.NewSectionReader(t.source, int64(t.headBytes), int64(t.source.RawBytes())-int64(t.headBytes))
+		buf.rows(1)
 		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 		return lost, err
 	}
-	buf.step()
-	codec, err := dequant.NewCodec(t.To, t.quant, t.scaled)
+	codec, err := dequant.NewCodec(t.To, t.scale, t.hasScale)
 	if err != nil {
 		return lost, err
 	}
-	weights := t.weights()
+	var importance []float32
+	if t.importance != nil {
+		importance = *t.importance
+	}
+	weights := newColumnWeights(importance, t.Shape)
+	values := buf.rows(max(weights.columns, 1))
 	encode := func(values []float32) error {
 		for len(values) > 0 {
 			n, importance := weights.next(len(values))
@@ -70,17 +69,18 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 		}
 		return nil
 	}
-	if t.source.DType() == layout.F64 && weights.row == 0 {
-		n := narrower{buf: buf, lost: &lost, encode: encode}
-		if _, err := t.source.WriteTo(&n); err != nil {
+	if isRestored := t.restored != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
+		d, err := newDecoder(t, values, encode)
+		if err != nil {
 			return lost, err
 		}
-		return lost, n.flush()
+		if _, err = t.source.WriteTo(d); err == nil {
+			err = d.flush()
+		}
+		lost.Add(d.lost)
+		return lost, err
 	}
-	if t.restored != nil && t.From != t.source.DType() {
-		return lost, t.restoredValues(buf.step(), encode)
-	}
-	for run, err := range t.source.Values(buf.rows(max(weights.row, 1))) {
+	for run, err := range t.source.Values(values) {
 		if err == nil {
 			err = encode(run.Values)
 		}
@@ -91,68 +91,50 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	return lost, nil
 }
 
-// restoredValues encodes the values of elements that the source stores as integers of the same bits, in buf.
-func (t *Tensor) restoredValues(buf []float32, encode func(values []float32) error) error {
-	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
-	if err != nil {
-		return err
-	}
-	n, _ := layout.Elements(t.restored.shape)
-	_, size := codec.Span(0, min(n, uint64(len(buf))))
-	src := make([]byte, size)
-	for first := uint64(0); first < n; first += uint64(len(buf)) {
-		values := buf[:min(n-first, uint64(len(buf)))]
-		off, size := codec.Span(first, uint64(len(values)))
-		if _, err := t.source.ReadAt(src[:size], int64(off)); err != nil {
-			return err
-		}
-		if err := cmp.Or(codec.Expand(values, src[:size], first, dequant.AllCores), encode(values)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// narrower encodes the F64s written to it as float32s, a step at a time. It counts the values
-// that float32 does not hold.
-type narrower struct {
-	buf    *buffers
-	n      int // bytes in buf.wide
-	lost   *quantize.Loss
+// decoder passes on the values of elements of type From whose bytes are written to it. It counts F64s that float32 does
+// not hold.
+type decoder struct {
+	dtype  layout.DType
+	codec  dequant.Codec
+	stored []byte    // bytes that are not decoded yet; the capacity is that of values
+	values []float32 // as many as are decoded at a time
+	first  uint64    // elements decoded so far
+	lost   quantize.Loss
 	encode func(values []float32) error
 }
 
-func (n *narrower) Write(b []byte) (written int, err error) {
-	if n.buf.wide == nil {
-		n.buf.wide = make([]byte, 8*step)
-	}
-	for written < len(b) {
-		more := copy(n.buf.wide[n.n:], b[written:])
-		n.n += more
-		written += more
-		if n.n == len(n.buf.wide) {
-			if err := n.flush(); err != nil {
-				return written, err
-			}
-		}
-	}
-	return written, nil
+// newDecoder returns a decoder of t's bytes. It calls encode with as many values as the buffer values has, and with
+// fewer by flush.
+func newDecoder(t *Tensor, values []float32, encode func(values []float32) error) (*decoder, error) {
+	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
+	_, size := codec.Span(0, uint64(len(values)))
+	return &decoder{dtype: t.From, codec: codec, stored: make([]byte, 0, size), values: values, encode: encode}, err
 }
 
-// flush encodes what has been written since the last flush.
-func (n *narrower) flush() error {
-	stored, values := n.buf.wide[:n.n], n.buf.step()[:n.n/8]
-	n.n = 0
-	if len(values) == 0 {
+func (d *decoder) Write(b []byte) (written int, err error) {
+	for written < len(b) && err == nil {
+		n := min(len(b)-written, cap(d.stored)-len(d.stored))
+		d.stored = append(d.stored, b[written:][:n]...)
+		if written += n; len(d.stored) == cap(d.stored) {
+			err = d.flush()
+		}
+	}
+	return written, err
+}
+
+// flush decodes what has been written since the last flush.
+func (d *decoder) flush() error {
+	n := len(d.stored) / d.dtype.BlockBytes() * d.dtype.BlockElems()
+	if n == 0 {
 		return nil
 	}
-	codec, err := dequant.NewCodec(layout.F64, layout.Quant{}, false)
-	if err == nil {
-		err = codec.Expand(values, stored, 0, dequant.AllCores)
-	}
-	if err != nil {
+	values := d.values[:n]
+	if err := d.codec.Expand(values, d.stored, d.first, dequant.AllCores); err != nil {
 		return err
 	}
-	n.lost.AddNarrowed(stored, values)
-	return n.encode(values)
+	if d.dtype == layout.F64 {
+		d.lost.AddNarrowed(d.stored, values)
+	}
+	d.stored, d.first = d.stored[:0], d.first+uint64(n)
+	return d.encode(values)
 }

@@ -11,71 +11,70 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fit changes t into what the plan's format can hold. Codes whose values are not known keep their bits, unless all tensors pass
-// for weights.
+// fit changes t, of type To, into what the plan's format can hold. Numbers become F32, codes without known values
+// keep their bits, and the outermost dimensions are joined if there are too many. t.Changed names the reasons.
 func (t *Tensor) fit(p *Plan) {
 	from, to := t.To, p.target
 	switch {
-	case t.scaled && !to.scales:
+	case t.hasScale && !to.hasScales:
 		t.Changed = to.name + " has no scales of integers, the values are the same"
 		t.expand()
-	case t.scaled && t.quant.Scale == 0:
+	case t.hasScale && t.scale.Scale == 0:
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.holds(from):
-	case to.expands(from) && (to.weights || t.restored == nil && p.refuse(t.source) == nil):
+	case to.expands(from) && (to.onlyWeights || t.restored == nil && p.refuseCodes(t.source) == nil):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
-		if !to.scales || !t.scaledInts() {
+		if !to.hasScales || !t.moveScale() {
 			t.expand()
 		}
 	default:
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
-		t.standIn(to.integers)
+		t.storeBits(to.integers)
 	}
-	t.fold(to)
+	t.joinDims(to)
 }
 
-// expand makes float32s of the values. Package dequant expands every type that it knows to these.
+// expand plans to write the values as F32. Package dequant expands every type that it supports to float32s.
 func (t *Tensor) expand() {
-	t.To, t.scaled, t.Reencoded = layout.F32, false, true
+	t.To, t.hasScale, t.Reencoded = layout.F32, false, true
 }
 
-// scaledInts turns APR_Q8, a scale and then int8s, into int8s with a scale in the metadata. It
-// reports false if the metadata cannot hold the scale.
-func (t *Tensor) scaledInts() bool {
+// moveScale plans to write APR_Q8, a scale and then int8s, as int8s with a scale in the metadata. It
+// reports false if t is of another type, or its scale is one that metadata cannot hold or cannot be read.
+func (t *Tensor) moveScale() bool {
 	head := make([]byte, t.To.HeadBytes())
 	if len(head) == 0 || t.source.Elements() == 0 {
 		return false
 	}
 	if _, err := t.source.ReadAt(head, 0); err != nil {
-		return false // whoever reads the rest will say why
+		return false // writing the tensor fails with this error
 	}
 	codec, err := dequant.ReadHead(t.To, head)
-	d, quant, scaled := codec.Elements()
-	if s := float64(quant.Scale); err != nil || s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+	d, scale, hasScale := codec.Elements()
+	if s := float64(scale.Scale); err != nil || s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
 		return false
 	}
-	t.To, t.quant, t.scaled, t.skip = d, quant, scaled, len(head)
+	t.To, t.scale, t.hasScale, t.headBytes = d, scale, hasScale, len(head)
 	return true
 }
 
-// standIn keeps the bits of a type that the target does not know: as integers of its width or,
-// without such, as bytes. setOriginals notes the real type and shape in the metadata.
-func (t *Tensor) standIn(integers map[int]layout.DType) {
+// storeBits plans to write the bits of a type that the format lacks as integers of its width. Without such integers
+// it plans one dimension of bytes. setOriginals adds the type and the shape to the metadata.
+func (t *Tensor) storeBits(integers map[int]layout.DType) {
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
 		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())}
 	}
-	t.bits, t.To = t.To, d
+	t.standsFor, t.To = t.To, d
 }
 
-// fold joins the outermost dimensions to one if there are more than the format has. Rows stay as they are.
-func (t *Tensor) fold(to *target) {
-	dims := to.dims
-	if len(t.Shape) <= dims {
+// joinDims joins the outermost dimensions to one if t has more than the format allows. Rows stay as they are.
+func (t *Tensor) joinDims(to *target) {
+	if len(t.Shape) <= to.maxDims {
 		return
 	}
-	outer, inner := t.Shape[:len(t.Shape)-dims+1], t.Shape[len(t.Shape)-dims+1:]
+	outer, inner := t.Shape[:len(t.Shape)-to.maxDims+1], t.Shape[len(t.Shape)-to.maxDims+1:]
 	n, ok := layout.Elements(outer)
 	if !ok || n > math.MaxInt {
 		n = 0 // an inner dimension is 0
@@ -84,52 +83,46 @@ func (t *Tensor) fold(to *target) {
 	if t.Changed != "" {
 		t.Changed += "; "
 	}
-	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, dims)
+	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, to.maxDims)
 }
 
-// original describes a tensor whose file cannot: the type that integers stand for, or Invalid,
-// and the shape.
-type original struct {
-	dtype layout.DType
-	shape []int
+// canReshape reports whether t, blocks in the source, becomes plain numbers, whose rows may have any length, and
+// has the elements of shape.
+func (t *Tensor) canReshape(to *target, shape []int) bool {
+	n, ok := layout.Elements(shape)
+	becomesPlain := t.From.Quantized() && (!t.To.Quantized() || to.expands(t.To))
+	return ok && n == t.source.Elements() && becomesPlain
 }
 
 const originalsKey = "original_tensors"
 
-// setOriginals enters the types and shapes that the format cannot hold, by name of tensor:
+// setOriginals sets the types and shapes that the format cannot hold, by name of tensor:
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
-func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
-	setObject(md, originalsKey, nil)
+func (p *Plan) setOriginals() {
+	setObject(&p.Metadata, originalsKey, nil)
 	all := layout.Object(func(yield func(string, any) bool) {
-		var last *Tensor
-		var said layout.Metadata // of it
-		for i := range tensors {
-			t := &tensors[i]
-			if !t.hasOriginal(scalars) {
-				continue
-			}
-			if last == nil || last.bits != t.bits || !slices.Equal(last.FromShape(), t.FromShape()) {
-				said = t.describeOriginal()
-			}
-			if last = t; !yield(t.Name, said) {
+		for i := range p.Tensors {
+			if t := &p.Tensors[i]; t.hasOriginal(p.target.hasScalars) && !yield(t.Name, t.describeOriginal()) {
 				return
 			}
 		}
 	})
 	if hasMembers(all) {
-		md.Set(originalsKey, all)
+		p.Metadata.Set(originalsKey, all)
 	}
 }
 
-// hasOriginal reports whether the new file cannot say what the tensor was.
-func (t *Tensor) hasOriginal(scalars bool) bool {
-	return t.bits != layout.Invalid || len(t.FromShape()) == 0 && !scalars || len(t.Shape) != len(t.FromShape())
+// hasOriginal reports whether the new file cannot say the type or shape that the tensor has in the source.
+func (t *Tensor) hasOriginal(hasScalars bool) bool {
+	rank := len(t.FromShape())
+	return t.standsFor != layout.Invalid || rank == 0 && !hasScalars || len(t.Shape) != rank
 }
 
+// describeOriginal returns t's type, if integers stand for it, and shape in the source as readOriginal reads them.
 func (t *Tensor) describeOriginal() (md layout.Metadata) {
-	if t.bits != layout.Invalid {
-		md.Set("dtype", t.bits.String())
+	if t.standsFor != layout.Invalid {
+		md.Set("dtype", t.standsFor.String())
 	}
 	shape := make([]any, len(t.FromShape()))
 	for i, n := range t.FromShape() {
@@ -139,81 +132,40 @@ func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	return md
 }
 
-// originals finds what setOriginals has written about a tensor. It reads it only then.
-type originals struct {
-	list  layout.Metadata
-	names *layout.Names
-	comfy map[string][]int // what ComfyUI-GGUF says of the shapes of blocks
-}
-
-func originalsOf(md layout.Metadata) originals {
-	list := object(md, originalsKey)
-	all := originals{list: list, names: layout.NewNames(len(list))}
-	for i := range list {
-		p := all.names.Probe(layout.HashName(list[i].Key))
-		for _, ok := p.Next(); ok; _, ok = p.Next() {
+// originalsOf returns what setOriginals has written into md, by name of tensor.
+func originalsOf(md layout.Metadata) map[string]any {
+	all := make(map[string]any)
+	for _, e := range object(md, originalsKey) {
+		if _, ok := all[e.Key]; !ok {
+			all[e.Key] = e.Value
 		}
-		p.Add(i)
 	}
 	return all
 }
 
-// find returns what is said of a tensor. It reports false for nothing, and for what makes no sense.
-func (all *originals) find(name string) (o original, ok bool) {
-	if len(all.list) == 0 {
-		return o, false
-	}
-	for p := all.names.Probe(layout.HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok {
-			return o, false
-		}
-		if all.list[i].Key == name {
-			return readOriginal(all.list[i].Value)
-		}
-	}
-}
-
+// readOriginal reads what describeOriginal wrote. It reports false for anything else.
 func readOriginal(v any) (o original, ok bool) {
 	md, _ := v.(layout.Metadata)
-	shape, ok := parseShape(md)
-	if !ok {
+	shape, err := layout.Get[[]int](md, "shape")
+	isNegative := func(n int) bool { return n < 0 }
+	if err != nil || uint64(len(shape)) > (*layout.Limits)(nil).WithDefaults().Rank || slices.ContainsFunc(shape, isNegative) {
 		return o, false
 	}
-	dtype := layout.Invalid
-	if text, there := md.Get("dtype"); there {
-		s, _ := text.(string)
-		if dtype, ok = layout.ParseDType(s); !ok {
-			return o, false
-		}
+	o.shape = shape
+	if _, ok := md.Get("dtype"); !ok {
+		return o, true
 	}
-	return original{dtype, shape}, true
+	o.dtype, ok = layout.ParseDType(textAt(md, "dtype"))
+	return o, ok
 }
 
-func parseShape(o layout.Metadata) (shape []int, ok bool) {
-	v, _ := o.Get("shape")
-	list, ok := v.([]any)
-	if !ok || uint64(len(list)) > (*layout.Limits)(nil).WithDefaults().Rank {
-		return nil, false
-	}
-	shape = []int{}
-	for _, v := range list {
-		text, _ := v.(json.Number)
-		n, err := strconv.Atoi(string(text))
-		if err != nil || n < 0 {
-			return nil, false
-		}
-		shape = append(shape, n)
-	}
-	return shape, true
-}
-
-// restore undoes what an earlier conversion did to a tensor that it could not store as it was.
+// restore sets From and restored to what t was before an earlier conversion, unless o does not fit the bytes. Only
+// integers without a scale stand for another type.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {
 		dtype = t.From
-	} else if t.scaled || t.From.Kind() != layout.KindUint && t.From.Kind() != layout.KindInt {
+	} else if t.hasScale || t.From.Kind() != layout.KindUint && t.From.Kind() != layout.KindInt {
 		return
 	}
 	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,11 +12,12 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Importance says by tensor's name how much an error in each of its columns counts: a finite number
-// that is not negative. A tensor of several matrices, as of experts, has one row of them for each.
+// Importance has for each tensor, by name, how much an error in each of its columns counts: finite numbers
+// that are not negative. A tensor of several matrices, as of experts, has the columns of each matrix in turn, or
+// those of all once.
 type Importance map[string][]float32
 
-// The ends of the names of an importance matrix's tensors.
+// Suffixes of the names of an importance matrix's tensors.
 const (
 	sumsSuffix   = ".in_sum2"
 	countsSuffix = ".counts"
@@ -52,18 +54,16 @@ func ReadImportance(path string) (Importance, error) {
 	return all, nil
 }
 
-// meansOf divides the sums of a tensor by their counts.
+// meansOf returns the importance of the columns of the tensor called name: sums divided by their counts, or 1 for each
+// column of a matrix without input. A number of sums that is no multiple of that of counts is layout.ErrInvalid.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
 	if err != nil {
 		return nil, err
 	}
 	means, err := magnitudes(m, sums)
-	if err != nil {
-		return nil, err
-	}
-	n, err := magnitudes(m, counts)
-	if err != nil {
+	n, err2 := magnitudes(m, counts)
+	if err := cmp.Or(err, err2); err != nil {
 		return nil, err
 	}
 	if len(n) == 0 || len(means)%len(n) != 0 {
@@ -72,9 +72,9 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	columns := len(means) / len(n)
 	for i, count := range n {
 		matrix := means[i*columns:][:columns]
-		even := count == 0 || len(matrix) > 0 && slices.Max(matrix) == 0
+		isEven := count == 0 || len(matrix) > 0 && slices.Max(matrix) == 0
 		for c := range matrix {
-			if even {
+			if isEven {
 				matrix[c] = 1
 			} else if matrix[c] /= count; matrix[c] > math.MaxFloat32 {
 				return nil, fmt.Errorf("%s: importance of %q: %w: the mean of column %d is no float32", m.Path(), name, layout.ErrInvalid, c)
@@ -84,8 +84,8 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	return means, nil
 }
 
-// magnitudes returns the values of t, which are finite and not negative. Those of other types may be twenty times what is
-// stored of them.
+// magnitudes returns the values of t. A value that is negative or not finite is layout.ErrInvalid, and so is
+// another type than F32: its values could take twenty times the memory of what is stored.
 func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if t.DType() != layout.F32 {
 		return nil, fmt.Errorf("%s: tensor %q: %w: %v, where an importance matrix has F32", m.Path(), t.Name(), layout.ErrInvalid, t.DType())
@@ -100,12 +100,11 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	return values, nil
 }
 
+// notMagnitude reports whether x is negative, infinite or NaN.
 func notMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
-// ByImportance reports whether Options.Importance weighs errors.
-func (p *Plan) ByImportance() bool { return len(p.opts.Importance) > 0 }
-
-// check returns an error unless some name is a tensor of m, sizes fit and all weights are magnitudes.
+// check returns layout.ErrInvalid if no name is that of a tensor of m, or if weights do not fit their tensor or are
+// no magnitudes. No importance at all is no error.
 func (imp Importance) check(m *loader.Model) error {
 	if len(imp) == 0 {
 		return nil
@@ -143,31 +142,35 @@ func matrices(shape []int) (n, columns int) {
 	return n, shape[len(shape)-1]
 }
 
-// columnWeights hands out the importance of a tensor's rows as they are encoded.
+// columnWeights hands out the importance of a tensor's rows as they are encoded. The zero value has none.
 type columnWeights struct {
-	all         []float32
-	row, matrix int // elements; 0 without importance
-	at          int // elements handed out
+	all     []float32
+	columns int // elements of a row; 0 without importance
+	matrix  int // elements of a matrix
+	done    int // elements whose importance was handed out
 }
 
-func (t *Tensor) weights() columnWeights {
-	if t.importance == nil || t.Elements() == 0 {
+// newColumnWeights returns the weights of a tensor of this shape. all is nil for a tensor without importance.
+func newColumnWeights(all []float32, shape []int) columnWeights {
+	elements, _ := layout.Elements(shape)
+	if all == nil || elements == 0 {
 		return columnWeights{}
 	}
-	n, columns := matrices(t.Shape)
-	return columnWeights{all: *t.importance, row: columns, matrix: int(t.Elements()) / n}
+	n, columns := matrices(shape)
+	return columnWeights{all: all, columns: columns, matrix: int(elements) / n}
 }
 
-// next returns how many of n elements have the same importance for each row, and that.
+// next returns how many of the next n elements lie in the same matrix, and the importance of its columns. Without
+// importance it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
-	if w.row == 0 {
+	if w.columns == 0 {
 		return n, nil
 	}
-	n = min(n, w.matrix-w.at%w.matrix)
-	from := 0
-	if len(w.all) > w.row {
-		from = w.at / w.matrix * w.row
+	n = min(n, w.matrix-w.done%w.matrix)
+	first := 0
+	if len(w.all) > w.columns {
+		first = w.done / w.matrix * w.columns
 	}
-	w.at += n
-	return n, w.all[from : from+w.row]
+	w.done += n
+	return n, w.all[first:][:w.columns]
 }

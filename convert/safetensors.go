@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bufio"
 	"cmp"
 	"io"
 	"math"
@@ -15,39 +16,86 @@ import (
 )
 
 var safeTensorsTarget = target{
-	name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true, integers: unsigned,
-	divide: (*Plan).asSafeTensors, writer: newSafeTensorsWriter, manifest: (*Plan).writeIndex,
+	name: "SafeTensors", holds: safetensors.Holds, hasScalars: true, maxDims: math.MaxInt, integers: unsigned,
+	divide: (*Plan).divideSafeTensors, begin: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
-// asSafeTensors plans one file, and shards if that is too large.
-func (p *Plan) asSafeTensors() error {
+// divideSafeTensors plans one file or, if that is too large, shards and an index.
+func (p *Plan) divideSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
 		return err
 	}
-	all := text[:len(text):len(text)]
+	all := slices.Clip(text)
 	if len(rest) > 0 {
-		e, err := carriedAs(layout.SafeTensors.String(), rest)
+		e, err := carriedAs(safeTensorsKey, rest)
 		if err != nil {
 			return err
 		}
 		all = append(all, e)
 	}
-	whole, err := p.asWhole(all)
+	fits, err := p.planSingle(all)
+	index := p.single + manifest.IndexSuffix
 	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) {
-		p.instead = p.whole + manifest.IndexSuffix
+		p.replaced = index
 	}
-	if whole || err != nil {
+	if fits || err != nil {
 		return err
 	}
-	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.at, b.at) })
-	return p.divideSafeTensors(text, rest)
+	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.position, b.position) })
+	p.index = rest
+	const headAlign = 8 // bytes, of a header's size
+	err = p.divideInOrder(text, p.shardKeys(text), headAlign, func(t *layout.Tensor) uint64 {
+		size, _ := t.DType.Size(t.Shape) // planSingle has returned its error
+		return safetensors.EntrySize(t, p.opts.ShardBytes) + size
+	})
+	if err != nil {
+		return err
+	}
+	p.requested, p.Path, p.replaced = p.Path, index, p.single
+	return p.nameShards()
 }
 
-// newSafeTensorsWriter brings the tensors into their order.
-func newSafeTensorsWriter(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
-	slices.SortFunc(s.tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.at, b.at))
+// beginSafeTensors begins a SafeTensors file, whose tensors it orders by alignment, the widest first.
+func beginSafeTensors(_ *Plan, dst io.Writer, f *file) (fileWriter, error) {
+	slices.SortFunc(f.tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.position, b.position))
 	})
-	return safetensors.NewWriter(dst, entries(s.tensors), s.metadata)
+	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
+}
+
+// writeIndex writes the index of SafeTensors shards.
+func (p *Plan) writeIndex(w *bufio.Writer) error {
+	total := uint64(0)
+	for i := range p.Tensors {
+		total += p.Tensors[i].Bytes
+	}
+	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.index, total)
+}
+
+// safeTensorsMetadata returns APR2 metadata as __metadata__ can hold it, whose values are strings.
+// Keys of SafeTensors files stay as they were; all others become JSON under the key apr2.KEY.
+// Keys that every APR2 file must have are left out if they say nothing. rest holds values of
+// SafeTensors files that are no strings, as an index may have them.
+func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
+	var carried layout.Metadata
+	silent := requiredMetadata()
+	for _, e := range md {
+		if own, ok := e.Value.(layout.Metadata); ok && e.Key == safeTensorsKey {
+			isText := func(e layout.Entry) bool { _, ok := e.Value.(string); return ok }
+			text = slices.DeleteFunc(slices.Clone(own), func(e layout.Entry) bool { return !isText(e) })
+			rest = slices.DeleteFunc(slices.Clone(own), isText)
+			continue
+		}
+		if e.Key == "apr_version" || hasEqual(silent, e.Key, e.Value) {
+			continue
+		}
+		e, err := carriedAs(e.Key, e.Value)
+		if err != nil {
+			return nil, nil, err
+		}
+		carried = append(carried, e)
+	}
+	text.Merge(carried)
+	return text, rest, nil
 }

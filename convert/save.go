@@ -47,7 +47,7 @@ func Save(ctx context.Context, path string, tensors []SaveTensor, opts *SaveOpti
 	if opts == nil {
 		opts = new(SaveOptions)
 	}
-	format := cmp.Or(opts.Format, bySuffix(path))
+	format := cmp.Or(opts.Format, formatOf(path))
 	if format == layout.SafeTensors {
 		tensors = slices.SortedStableFunc(slices.Values(tensors), func(a, b SaveTensor) int { return cmp.Compare(b.DType.Align(), a.DType.Align()) })
 	}
@@ -61,11 +61,11 @@ func Save(ctx context.Context, path string, tensors []SaveTensor, opts *SaveOpti
 	defer f.Abort() // does nothing once the file has its name
 	w, err := saver(format, &parallel.Writer{Ctx: ctx, W: f}, described(tensors), opts.Metadata)
 	if err != nil {
-		return about(path, err)
+		return withPath(path, err)
 	}
 	for _, t := range tensors {
 		if err := w.WriteTensor(t.Data); err != nil {
-			return about(path, err)
+			return withPath(path, err)
 		}
 	}
 	if err := w.Close(); err != nil {

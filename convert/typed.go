@@ -1,88 +1,85 @@
 package convert
 
 import (
-	"cmp"
 	"fmt"
+	"reflect"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
 // typesOf yields the types of the values of md that JSON does not tell, in the shape of md.
-// "bytes" marks base64. If numbers is set, numbers have types such as "u32" and "f32", and
+// "bytes" marks base64. If withNumbers is set, numbers have types such as "u32" and "f32", and
 // arrays such as "[i8]". Strings, bools and arrays of strings need none.
-func typesOf(md layout.Metadata, numbers bool) layout.Object {
+func typesOf(md layout.Metadata, withNumbers bool) layout.Object {
 	return func(yield func(string, any) bool) {
 		for _, e := range md {
-			if t := typeOf(e.Value, numbers); t != nil && !yield(e.Key, t) {
+			if t := typeOf(e.Value, withNumbers); t != nil && !yield(e.Key, t) {
 				return
 			}
 		}
 	}
 }
 
-// hasMembers reports whether o has any.
-func hasMembers(o layout.Object) bool {
-	for range o {
-		return true
-	}
-	return false
-}
-
-// typeOf returns nil for a value that needs no type.
-func typeOf(v any, numbers bool) any {
+// typeOf returns the type of one value as typesOf yields it, or nil for a value that needs none.
+func typeOf(v any, withNumbers bool) any {
 	switch v := v.(type) {
 	case layout.Blob:
 		return "bytes"
 	case layout.Metadata:
-		if types := typesOf(v, numbers); hasMembers(types) {
+		if types := typesOf(v, withNumbers); hasMembers(types) {
 			return types
 		}
 		return nil
 	case []any:
-		return present(elements(v, func(v any) any { return typeOf(v, numbers) }))
+		return byPosition(v, func(v any) any { return typeOf(v, withNumbers) })
 	}
-	if numbers {
+	if withNumbers {
 		return numberType(v)
 	}
 	return nil
 }
 
-// numberTypes names Go's types of numbers. As values of metadata the names take no memory a key.
-var numberTypes = map[string]any{
-	"uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-	"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-	"float32": "f32", "float64": "f64",
+// numberTypes names Go's types of numbers. As interfaces the names take no memory for each key that has them.
+var numberTypes = map[reflect.Kind]any{
+	reflect.Uint8: "u8", reflect.Uint16: "u16", reflect.Uint32: "u32", reflect.Uint64: "u64",
+	reflect.Int8: "i8", reflect.Int16: "i16", reflect.Int32: "i32", reflect.Int64: "i64",
+	reflect.Float32: "f32", reflect.Float64: "f64",
 }
 
-// numberType names the type of a number, or of an array that may have no elements to tell it by. It
-// returns nil for other values.
+// numberType names the type of a number, or of a slice that its elements do not tell: of numbers, of bools, or of no
+// strings. It returns nil for other values.
 func numberType(v any) any {
-	elem, array := strings.CutPrefix(fmt.Sprintf("%T", v), "[]")
-	name := numberTypes[elem]
-	switch {
-	case !array || name == nil && elem != "bool" && elem != "string":
-		return name
-	case elem == "string" && len(v.([]string)) > 0:
-		return nil
+	t := reflect.TypeOf(v)
+	if t == nil || t.Kind() != reflect.Slice {
+		return numberTypes[reflect.ValueOf(v).Kind()]
 	}
-	return fmt.Sprintf("[%v]", cmp.Or(name, any(elem)))
+	name := numberTypes[t.Elem().Kind()]
+	switch isEmpty := reflect.ValueOf(v).Len() == 0; {
+	case t.Name() != "": // a Blob, for one
+		return nil
+	case name != nil:
+		return fmt.Sprintf("[%v]", name)
+	case t.Elem().Kind() == reflect.Bool, t.Elem().Kind() == reflect.String && isEmpty:
+		return "[" + t.Elem().String() + "]"
+	}
+	return nil
 }
 
 // bytesOf returns the bytes of the strings of md that are not UTF-8, since JSON has U+FFFD for
 // every wrong byte. The result has the shape of md, with elements of arrays by their positions.
 func bytesOf(md layout.Metadata) layout.Metadata {
 	all := layout.Metadata{}
-	for key, value := range md.All() {
-		if b := bytesIn(value); b != nil {
-			all = append(all, layout.Entry{Key: key, Value: b})
+	for _, e := range md {
+		if b := bytesIn(e.Value); b != nil {
+			all = append(all, layout.Entry{Key: e.Key, Value: b})
 		}
 	}
 	return all
 }
 
+// bytesIn returns what bytesOf has of one value: a Blob, an object, or nil if all strings in it are UTF-8.
 func bytesIn(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -90,30 +87,28 @@ func bytesIn(v any) any {
 			return layout.Blob(v)
 		}
 	case layout.Metadata:
-		return present(bytesOf(v))
+		if all := bytesOf(v); len(all) > 0 {
+			return all
+		}
 	case []any:
-		return present(elements(v, bytesIn))
+		return byPosition(v, bytesIn)
 	case []string:
-		return present(elements(v, func(s string) any { return bytesIn(s) }))
+		return byPosition(v, func(s string) any { return bytesIn(s) })
 	}
 	return nil
 }
 
-// elements collects what f returns for the elements of a list, by their positions, unless nil.
-func elements[T any](list []T, f func(T) any) layout.Metadata {
-	some := layout.Metadata{}
+// byPosition returns an object of the results of f for the elements of a list, by their positions. It leaves out
+// nil, and returns nil if there is nothing else.
+func byPosition[T any](list []T, f func(T) any) any {
+	var some layout.Metadata
 	for i, v := range list {
 		if x := f(v); x != nil {
 			some = append(some, layout.Entry{Key: strconv.Itoa(i), Value: x})
 		}
 	}
-	return some
-}
-
-// present returns md, or nil if it has no keys.
-func present(md layout.Metadata) any {
-	if len(md) == 0 {
+	if some == nil {
 		return nil
 	}
-	return md
+	return some
 }

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -13,20 +15,23 @@ import (
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
-// writer writes one tensor after the other.
+// writer carries out a plan: it writes one tensor after the other.
 type writer struct {
 	plan     *Plan
 	lease    *loader.Lease
-	lz4      *lz4block.Writer // if tensors are compressed
+	lz4      *lz4block.Writer // nil if nothing is to be compressed
 	buf      buffers
 	progress progress
-	files    []*atomicfile.File // that are written and have no names yet
+	files    []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
+// newWriter returns a writer that reads tensors by lease. It stops once ctx is done.
 func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, Progress: parallel.Progress{Report: p.opts.Progress, Total: p.size()}}}
 	switch p.opts.Compress {
@@ -38,17 +43,18 @@ func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	return w
 }
 
-// write writes all files, and gives them their names once they are complete.
+// write writes all files, and gives them their names once all are complete. It gives none a name if the source has
+// changed.
 func (w *writer) write() error {
 	defer func() { // also if a callback panics
 		for _, f := range w.files {
-			f.Abort() // does nothing once they have their names
+			f.Abort() // does nothing to committed files
 		}
 	}()
-	if w.plan.instead != "" {
-		w.files = append(w.files, atomicfile.Remove(w.plan.instead))
+	if w.plan.replaced != "" {
+		w.files = append(w.files, atomicfile.Remove(w.plan.replaced))
 	}
-	manifest, err := w.parts()
+	manifestBytes, err := w.writeFiles()
 	if err := cmp.Or(err, context.Cause(w.progress.ctx)); err != nil {
 		return err
 	}
@@ -58,135 +64,133 @@ func (w *writer) write() error {
 	if err := atomicfile.CommitAll(w.files...); err != nil {
 		return err
 	}
-	w.plan.Bytes = w.plan.size() + manifest
-	w.plan.Left = w.plan.leftShards(w.plan.sourceFiles()) // another process may have written some since
-	w.progress.end()
+	w.plan.Bytes = w.plan.size() + manifestBytes
+	w.plan.Left = w.plan.foreignShards(w.plan.sourceFiles()) // another process may have written some since
+	w.progress.complete()
 	return nil
 }
 
-// parts writes the files and, after shards, the manifest, whose size it returns.
-func (w *writer) parts() (manifest uint64, err error) {
-	digested := func() error { return nil } // waits for the shard before
-	defer func() { digested() }()
-	for i := range w.plan.parts {
-		s := &w.plan.parts[i]
-		f, err := w.part(s)
+// writeFiles writes the files and, after shards, the manifest, whose size in bytes it returns. The file that leads
+// to the others comes last in w.files.
+func (w *writer) writeFiles() (manifestBytes uint64, err error) {
+	waitForDigest := func() error { return nil } // of the shard before
+	defer func() { waitForDigest() }()
+	for i := range w.plan.files {
+		f := &w.plan.files[i]
+		out, err := w.writeFile(f)
 		if err != nil {
 			return 0, err
 		}
-		if w.plan.Shards > 0 && w.plan.target.digests {
-			if err := digested(); err != nil {
+		if w.plan.Shards > 0 && w.plan.target.hasDigests {
+			if err := waitForDigest(); err != nil {
 				return 0, err
 			}
-			digested = digest(w.progress.ctx, f, s)
+			waitForDigest = startDigest(w.progress.ctx, out, f)
 		}
 	}
-	if err := digested(); err != nil || w.plan.Shards == 0 {
+	if err := waitForDigest(); err != nil || w.plan.Shards == 0 {
 		return 0, err
 	}
-	if w.plan.target.manifest == nil { // the first part leads to the others
-		parts := w.files[len(w.files)-len(w.plan.parts):]
-		copy(parts, append(slices.Clone(parts[1:]), parts[0]))
+	if w.plan.target.writeManifest == nil { // the first shard leads to the others
+		shards := w.files[len(w.files)-len(w.plan.files):]
+		copy(shards, append(slices.Clone(shards[1:]), shards[0]))
 		return 0, nil
 	}
-	f, err := w.create(w.plan.Path)
+	out, err := w.create(w.plan.Path)
 	if err != nil {
 		return 0, err
 	}
-	var size counter
-	to := bufio.NewWriter(io.MultiWriter(f, &size))
-	if err := w.plan.target.manifest(w.plan, to); err != nil {
+	buf := bufio.NewWriter(out)
+	if err := cmp.Or(w.plan.target.writeManifest(w.plan, buf), buf.Flush()); err != nil {
 		return 0, err
 	}
-	err = to.Flush()
+	size, err := out.Seek(0, io.SeekCurrent)
 	return uint64(size), err
 }
 
-// create makes a file that write names or removes.
+// create creates a file without its name, which write commits or removes.
 func (w *writer) create(path string) (*atomicfile.File, error) {
-	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.whole))
+	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.single))
 	if err == nil {
 		w.files = append(w.files, f)
 	}
 	return f, err
 }
 
-// digest computes the SHA-256 of one shard while the next is written. The file that it reads is
-// still in the page cache. wait waits for the end.
-func digest(ctx context.Context, f *atomicfile.File, p *part) (wait func() error) {
-	const piece = 1 << 20
+// startDigest begins to compute the SHA-256 of a written shard, while the page cache has it and the next one is
+// written. wait waits until f.sha256 is set.
+func startDigest(ctx context.Context, out *atomicfile.File, f *file) (wait func() error) {
 	group := new(parallel.Group)
 	group.Go(func() error {
 		h := sha256.New()
 		to := parallel.Writer{Ctx: ctx, W: h}
-		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, piece))
-		h.Sum(p.sha256[:0])
+		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(out, 0, int64(f.size)), make([]byte, 1<<20))
+		h.Sum(f.sha256[:0])
 		return err
 	})
 	return group.Wait
 }
 
-// fileWriter takes the tensors of a file one after the other.
-type fileWriter interface {
-	WriteTensorFunc(write func(dst io.Writer) error) error
-	Size() uint64
-	Close() error
-}
-
-// blocksWriter is a fileWriter that also takes blocks of compressed tensors, and takes them back.
+// blocksWriter is a fileWriter of a format with compression. WriteBlocksFunc takes LZ4 blocks, and removes them again
+// if write returns apr2.ErrRollback.
 type blocksWriter interface {
 	WriteBlocksFunc(write func(dst io.Writer) error) error
 	CRC32() uint32
 }
 
-// part writes one file. Only its name is missing then.
-func (w *writer) part(s *part) (*atomicfile.File, error) {
-	f, err := w.create(s.path)
+// writeFile writes one file and sets its size and checksums. It does not commit the file.
+func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
+	out, err := w.create(f.path)
 	if err != nil {
 		return nil, err
 	}
-	file, err := w.plan.target.writer(w.plan, f, s)
+	to, err := w.plan.target.begin(w.plan, out, f)
 	if err != nil {
-		return nil, about(s.path, err)
+		return nil, withPath(f.path, err)
 	}
-	blocks, _ := file.(blocksWriter)
-	for i := range s.tensors {
-		if err := w.tensor(file, blocks, &s.tensors[i]); err != nil {
+	blocks, _ := to.(blocksWriter)
+	for i := range f.tensors {
+		if err := w.writeTensor(to, blocks, &f.tensors[i]); err != nil {
 			return nil, err
 		}
 	}
-	if err := file.Close(); err != nil {
+	if err := to.Close(); err != nil {
 		return nil, err
 	}
-	if s.size = file.Size(); blocks != nil {
-		s.crc32 = blocks.CRC32()
+	if f.size = to.Size(); blocks != nil {
+		f.crc32 = blocks.CRC32()
 	}
 	if w.plan.opts.Signer != nil || w.plan.opts.Encrypter != nil {
-		if s.head, err = headDigest(f, s.size); err != nil {
+		sum, err := apr2.HeadDigest(mmapio.FromReaderAt(out, int64(f.size)))
+		if err != nil {
 			return nil, err
 		}
+		f.headDigest = hex.EncodeToString(sum[:])
 	}
-	return f, f.Prepare()
+	return out, out.Prepare()
 }
 
-// tensor writes t, compressed if that is asked for and pays. blocks is nil for a format without
-// compression.
-func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
+// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. blocks is
+// nil for a format without compression.
+func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
 	begun, planned := w.progress.done, t.Bytes
 	err := apr2.ErrRollback
 	if blocks != nil && w.lz4 != nil {
-		err = w.compressed(blocks, t)
+		err = w.compress(blocks, t)
 	}
 	if errors.Is(err, apr2.ErrRollback) {
-		w.progress.done = begun
-		t.Stored = t.Bytes
-		write := t.writeTo
-		if blocks != nil && w.plan.opts.Compress.keepsBlocks(t) {
-			planned, t.Stored, write = t.content(), t.content(), t.copyBlocks
+		w.progress.done, t.Stored = begun, t.Bytes
+		copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
+		if copiesBlocks {
+			planned, t.Stored = t.blockBytes(), t.blockBytes()
 		}
-		err = file.WriteTensorFunc(func(dst io.Writer) error {
-			lost, err := write(w.monitor(dst), &w.buf)
-			t.noteLoss(lost)
+		err = to.WriteTensorFunc(func(dst io.Writer) error {
+			if copiesBlocks {
+				_, err := t.source.WriteDecrypted(w.monitor(dst))
+				return err
+			}
+			lost, err := t.writeTo(w.monitor(dst), &w.buf)
+			t.setLost(lost)
 			return err
 		})
 	}
@@ -194,25 +198,96 @@ func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 	return err
 }
 
-// progress counts and reports the bytes of elements.
+const (
+	// minSaving is the share of a tensor that compression has to save, as a divisor. A core expands some
+	// 6 GB/s. Saving a 32nd therefore pays below 200 MB/s of reading for each core, as from a
+	// network or an old disk. Saving less pays nowhere, and costs views in place.
+	minSaving = 32
+	// minSavedBytes must be saved for the file, with its alignment, to become smaller.
+	minSavedBytes = 64
+	// trialBytes are compressed of a tensor before trialWriter decides whether compression pays.
+	trialBytes = 16 << 20
+)
+
+// pays reports whether compression of raw bytes to stored bytes saves enough.
+func pays(raw, stored uint64) bool {
+	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
+}
+
+// compress writes t compressed, or returns apr2.ErrRollback if that does not pay. With Fast it copies the blocks of the
+// source, which are no worse.
+func (w *writer) compress(to blocksWriter, t *Tensor) error {
+	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.blockBytes())
+	begun := w.progress.done
+	return to.WriteBlocksFunc(func(dst io.Writer) error {
+		w.progress.done = begun // for an encrypted file this is called twice
+		if copiesBlocks {
+			t.Stored = t.blockBytes()
+			_, err := t.source.WriteDecrypted(w.monitor(dst))
+			return err
+		}
+		w.lz4.Reset(dst)
+		lost, err := t.writeTo(w.monitor(&trialWriter{w: w.lz4}), &w.buf)
+		if err == nil {
+			err = w.lz4.Close()
+		}
+		t.setLost(lost)
+		t.Stored = w.lz4.Stored()
+		if err == nil && !pays(t.Bytes, t.Stored) {
+			return apr2.ErrRollback
+		}
+		return err
+	})
+}
+
+// trialWriter compresses. After trialBytes it returns apr2.ErrRollback, once, if that does not pay.
+type trialWriter struct {
+	w       *lz4block.Writer
+	decided bool
+}
+
+func (t *trialWriter) Write(b []byte) (int, error) {
+	n, err := t.w.Write(b)
+	if err == nil && !t.decided && t.w.Raw() >= trialBytes {
+		t.decided = true
+		if !pays(t.w.Raw(), t.w.Stored()) {
+			return n, apr2.ErrRollback
+		}
+	}
+	return n, err
+}
+
+// progress counts and reports the bytes of elements that are written. Bytes that are written a second time are
+// reported once.
 type progress struct {
-	ctx  context.Context
-	done uint64
-	told uint64 // the most that has been reported
+	ctx      context.Context
+	done     uint64
+	reported uint64 // the highest value of done so far
 	parallel.Progress
 }
 
+// add counts n bytes.
 func (p *progress) add(n int) {
 	p.done += uint64(n)
-	if p.done > p.told { // not while a tensor is written a second time
-		p.Add(p.done - p.told)
-		p.told = p.done
+	if p.done > p.reported {
+		p.Add(p.done - p.reported)
+		p.reported = p.done
 	}
 }
 
-func (p *progress) end() { p.Add(p.Total - p.told) }
+// complete reports all that is left of the total, such as headers.
+func (p *progress) complete() { p.Add(p.Total - p.reported) }
 
-// monitor reports what passes through to dst.
+// monitor returns a writer to dst that counts bytes as progress, and fails once the context is done.
 func (w *writer) monitor(dst io.Writer) io.Writer {
 	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.add}
+}
+
+// withPath adds path to a layout.FormatError. Errors of the system name it already.
+func withPath(path string, err error) error {
+	var fe *layout.FormatError
+	if errors.As(err, &fe) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return err
 }

@@ -206,7 +206,7 @@ func TestPipeWithoutReader(t *testing.T) {
 func TestConvertMetadataFromPipe(t *testing.T) {
 	path := fifo(t)
 	out := filepath.Join(t.TempDir(), "out.apr")
-	tensormap("convert", modeltest.Small(t), out, "--metadata", path).failsWith(t, path+": is a pipe, not a regular file")
+	tensormap("convert", modeltest.Small(t), out, "--metadata", path).failsWith(t, path+": is a named pipe, not a regular file")
 	tensormap("convert", modeltest.Small(t), out, "--metadata", os.DevNull).failsWith(t, os.DevNull+": is a device, not a regular file")
 }
 

@@ -21,7 +21,7 @@ import (
 
 // layered are the packages whose files depend downward only: no two use names of each other, not
 // even by way of others.
-var layered = []string{"loader", "loader/internal/blocks", "loader/internal/cache", "loader/internal/plan", "internal/parallel"}
+var layered = []string{"convert", "loader", "loader/internal/blocks", "loader/internal/cache", "loader/internal/plan", "internal/parallel"}
 
 // listed is a package as go list prints it.
 type listed struct {

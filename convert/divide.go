@@ -1,0 +1,155 @@
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
+)
+
+// entries yields how the tensors are described in a new file. Each name is valid until the next.
+func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		var name []byte
+		for i := range tensors {
+			t := &tensors[i]
+			name = append(name[:0], t.Name...)
+			if !yield(layout.Tensor{Name: name, DType: t.To, Shape: t.Shape}) {
+				return
+			}
+		}
+	}
+}
+
+// measure sets the size of a file. The target may reorder its tensors. An error says why the file cannot be written.
+func (p *Plan) measure(f *file) error {
+	w, err := p.target.begin(p, io.Discard, f)
+	if err == nil {
+		f.size = w.Size()
+	}
+	return err
+}
+
+// planSingle plans a single file of all tensors for a format without compression, whose metadata are md. It reports
+// whether that file is not too large for Options.ShardBytes.
+func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
+	if p.opts.Compress.compresses() {
+		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.name)
+	}
+	p.Metadata = md // APR2's, which may be large, can be freed
+	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: md}}
+	err = p.measure(&p.files[0])
+	return p.opts.ShardBytes == 0 || p.files[0].size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
+}
+
+// divideInOrder plans files of at most Options.ShardBytes, with as many tensors in each as fit, but at least one. The
+// first file has the metadata first, the others have those of others. bytes returns what a tensor adds to a file, which
+// may grow by an alignment on top.
+func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) error {
+	p.files = nil
+	limit := p.opts.ShardBytes
+	for left, md := p.Tensors, first; len(left) > 0; md = others {
+		f := file{metadata: md}
+		if err := p.measure(&f); err != nil { // without tensors
+			return err
+		}
+		n, size := 0, f.size
+		for t := range entries(left) {
+			size += bytes(&t)
+			if n > 0 && size > limit-min(limit, align) {
+				break
+			}
+			n++
+		}
+		f.tensors, left = left[:n], left[n:]
+		if err := p.measure(&f); err != nil {
+			return err
+		}
+		f.tensors[0].Oversized = n == 1 && f.size > limit
+		p.files = append(p.files, f)
+	}
+	return nil
+}
+
+// maxShards is the highest number that fits the names of shards.
+const maxShards = 99_999
+
+// nameShards sets Shards and the paths of the files. It checks that the manifest will be readable. It will not grow
+// when its digests are known.
+func (p *Plan) nameShards() error {
+	p.Shards = len(p.files)
+	if p.Shards > maxShards {
+		return fmt.Errorf("%w: %d shards of at most %d bytes, more than %d", layout.ErrLimit, p.Shards, p.opts.ShardBytes, maxShards)
+	}
+	suffix := formats.Suffix(p.Format)
+	for i := range p.files {
+		p.files[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.single, suffix), i+1, p.Shards, suffix)
+	}
+	if p.target.writeManifest == nil {
+		return nil
+	}
+	text, err := inMemory(func(w *bufio.Writer) error { return p.target.writeManifest(p, w) })
+	if err != nil {
+		return err
+	}
+	read, err := manifest.Decode(layout.Bytes(text), nil)
+	if err != nil {
+		return err
+	}
+	for i, s := range read.Shards {
+		if want := filepath.Base(p.files[i].path); s.Name != want { // it is not UTF-8
+			return fmt.Errorf("%w: %q cannot be the name of a shard", layout.ErrInvalid, want)
+		}
+	}
+	return nil
+}
+
+// inMemory returns what write writes.
+func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	err := write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	return b.Bytes(), err
+}
+
+// manifestShards returns what a manifest says of the files.
+func (p *Plan) manifestShards() (shards []manifest.Shard) {
+	for _, f := range p.files {
+		shards = append(shards, manifest.Shard{
+			Name: filepath.Base(f.path), Size: f.size, Sized: true,
+			CRC32: fmt.Sprintf("%08x", f.crc32), SHA256: fmt.Sprintf("%x", f.sha256), HeadSHA256: f.headDigest,
+		})
+	}
+	return shards
+}
+
+// manifestPlaces yields the number of the file of each tensor.
+func (p *Plan) manifestPlaces() iter.Seq[manifest.Place] {
+	return func(yield func(manifest.Place) bool) {
+		for shard, f := range p.files {
+			for i := range f.tensors {
+				if !yield(manifest.Place{Tensor: f.tensors[i].Name, Shard: shard}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// withoutExt returns path without the suffix ext, in whatever case.
+func withoutExt(path, ext string) string {
+	if got := filepath.Ext(path); strings.EqualFold(got, ext) {
+		return path[:len(path)-len(got)]
+	}
+	return path
+}

@@ -1,0 +1,90 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tensormap/tensormap/shard"
+)
+
+// checkPaths checks that the files can have their names: they replace regular files only, and
+// none that the model reads. The name of a single file is checked when it is created. checkPaths sets Removed and Left.
+func (p *Plan) checkPaths() error {
+	sources := p.sourceFiles()
+	if p.replaced != "" {
+		if err := checkPath(p.replaced, os.Stat, sources); err != nil {
+			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(p.Path))
+		}
+		if _, err := os.Lstat(p.replaced); err == nil {
+			p.Removed = p.replaced
+		}
+	}
+	if p.Shards > 0 {
+		// If the manifest is a link, its target is replaced. A reader would not follow a link from the
+		// manifest to a shard elsewhere.
+		for _, path := range []string{p.Path, cmp.Or(p.requested, p.Path)} {
+			if err := checkPath(path, os.Stat, sources); err != nil {
+				return err
+			}
+		}
+		for i := range p.files {
+			if err := checkPath(p.files[i].path, os.Lstat, sources); err != nil {
+				return err
+			}
+		}
+	}
+	p.Left = p.foreignShards(sources)
+	return nil
+}
+
+// checkPath returns an error if stat finds anything at path but a regular file that is none of sources.
+func checkPath(path string, stat func(string) (fs.FileInfo, error), sources []fs.FileInfo) error {
+	info, err := stat(path)
+	switch {
+	case os.IsNotExist(err):
+		return nil // a missing directory is reported when the file is created
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: not a regular file, so no part of a sharded model can have this name", path)
+	case isSource(info, sources):
+		return fmt.Errorf("%s: is a file that is being read", path)
+	}
+	return nil
+}
+
+// sourceFiles describes the files that the model reads. Files of other machines are not among them.
+func (p *Plan) sourceFiles() (sources []fs.FileInfo) {
+	for _, f := range p.model.Files() {
+		if info, err := os.Stat(f.Path); err == nil {
+			sources = append(sources, info)
+		}
+	}
+	return sources
+}
+
+// isSource reports whether info describes one of sources.
+func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
+	return slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) })
+}
+
+// foreignShards lists the files that are called like shards of the model and are none. Another manifest may
+// lead to them, so only the user can say whether to remove them.
+func (p *Plan) foreignShards(sources []fs.FileInfo) (paths []string) {
+	dir, single := filepath.Split(p.single)
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
+	for _, e := range entries {
+		path := dir + e.Name()
+		if shard.Whole(e.Name()) != single || slices.ContainsFunc(p.files, func(f file) bool { return f.path == path }) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && !isSource(info, sources) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
