@@ -17,8 +17,9 @@ import (
 // backed is a distant file that keeps what was asked for in a file, by pages of backedPage.
 type backed struct {
 	*distant
-	file *os.File
-	full atomic.Bool // the file takes no more
+	file  *os.File
+	full  atomic.Bool // the file takes no more
+	fetch func(ctx context.Context, p []byte, off int64) error
 
 	mu   sync.Mutex
 	have map[int64]bool
@@ -47,7 +48,15 @@ func openBacked(t testing.TB, path string) (*loader.Model, error) {
 	return loader.OpenReaderAt(context.Background(), newBacked(t, d), d.size, nil)
 }
 
-func (b *backed) Backing() *os.File { return b.file }
+func (b *backed) Open(ctx context.Context, name string) (loader.Stored, error) {
+	s, err := b.distant.Open(ctx, name)
+	if name == b.name {
+		s.Local, s.Cache = b.file, b
+	}
+	return s, err
+}
+
+func (b *backed) Fetch(fetch func(ctx context.Context, p []byte, off int64) error) { b.fetch = fetch }
 
 func (b *backed) lacks(lo, hi int64) bool {
 	b.mu.Lock()
@@ -69,7 +78,11 @@ func (b *backed) Bring(ctx context.Context, off, n uint64) (kept bool, err error
 		return false, nil
 	}
 	p := make([]byte, min(hi*backedPage, b.size)-lo*backedPage)
-	if err := b.ReadVector(ctx, [][]byte{p}, lo*backedPage); err != nil {
+	fetch := b.fetch
+	if fetch == nil {
+		fetch = distantSource{b.distant}.ReadAt
+	}
+	if err := fetch(ctx, p, lo*backedPage); err != nil {
 		return false, err
 	}
 	b.mu.Lock()

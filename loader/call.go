@@ -67,8 +67,7 @@ func intact(t Tensor) error {
 
 // present reports whether all of the tensor's bytes, as they are stored, have been fetched into a file of this system.
 func present(t Tensor) bool {
-	b, ok := t.file().reader.(BackedReaderAt)
-	return ok && !t.logical() && b.Has(t.desc().Offset, t.desc().Stored)
+	return !t.logical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
 // wrap adds the names of tensor and file to err. An error that names its file, as those of metadata and of other

@@ -10,10 +10,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
-	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/loader/internal/plan"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -45,7 +43,7 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 // decrypt makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
 // the file.
 func (k *keyring) decrypt(ctx context.Context, s *stored, lim *layout.Limits) error {
-	return readFile(s.path, func() error {
+	return readFile(s.data.Name(), func() error {
 		switch f, err := encrypted.FormatOf(s.index); {
 		case err != nil:
 			return err
@@ -118,25 +116,12 @@ func wrongKey(f layout.Format) error {
 	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was encrypted")
 }
 
-// showContent makes content read from mapping. Blocks from afar are asked for by the piece.
-func (f *file) showContent() {
-	f.content = f.mapping
-	if f.decrypted != nil {
-		f.content = mmapio.FromReaderAt(f.revealed(), int64(f.mapping.Size()))
-	}
-	f.data = content.File{Bytes: f.content, Mapping: f.mapping, Remote: far(f.reader), Large: far(f.reader) || f.decrypted != nil}
+// decryption returns what reads the content of the file's tensors.
+func (f *file) decryption() decrypted.Reader {
+	return decrypted.Reader{File: f.decrypted, R: f.data, Whole: f.data.Remote()}
 }
 
-// revealed returns the reader of the file's content.
-func (f *file) revealed() decrypted.Reader {
-	r := decrypted.Reader{File: f.decrypted, R: f.mapping, Whole: far(f.reader)}
-	if f.packed != nil {
-		r.R = f.packed.mapping
-	}
-	return r
-}
-
-// fillEncrypted fills buffers with content from off on. From afar one request fetches all of it.
+// fillEncrypted fills buffers with content from off on. One request fetches all of it.
 func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	err := f.readEncrypted(ctx, buffers, off)
 	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
@@ -146,7 +131,7 @@ func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uin
 }
 
 func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	r := f.revealed()
+	r := f.decryption()
 	if r.Whole {
 		n := uint64(0)
 		for _, p := range buffers {
@@ -157,17 +142,7 @@ func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uin
 			return err
 		}
 	}
-	for _, p := range buffers {
-		off += p.Gap
-		if len(p.B) == 0 {
-			continue
-		}
-		if n, err := r.ReadAtContext(ctx, p.B, int64(off)); n < len(p.B) {
-			return err
-		}
-		off += uint64(len(p.B))
-	}
-	return nil
+	return plan.FillEach(ctx, buffers, off, r.ReadAt)
 }
 
 // contents returns the tensors of a table as they are without encryption, if the key is known.

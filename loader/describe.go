@@ -22,7 +22,7 @@ func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 		return nil, nil
 	}
 	err = mmapio.Guard(func() error {
-		facts, err = s.Summary(f.input(ctx))
+		facts, err = s.Summary(f.data.Input(ctx))
 		return err
 	})
 	return facts, f.Wrap(err)
@@ -42,7 +42,7 @@ func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
 		return nil, f.Wrap(fmt.Errorf("%w: %v files hold no graph that this reads", ErrUnsupported, f.index.Format))
 	}
 	err = mmapio.Guard(func() error {
-		graph, err = g.Graph(f.input(ctx))
+		graph, err = g.Graph(f.data.Input(ctx))
 		return err
 	})
 	return graph, f.Wrap(err)

@@ -6,6 +6,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -14,8 +15,7 @@ const Segment = content.PieceBytes
 
 // ReadFrom lets m read its tensors from r.
 func ReadFrom(m *Model, r io.ReaderAt, size int64) {
-	m.files[0].mapping = mmapio.FromReaderAt(r, size)
-	m.files[0].showContent()
+	m.files[0].data = datafile.New("reader", mmapio.FromReaderAt(r, size))
 }
 
 // Decode replaces what decodes APR2 files until it is called again with nil.

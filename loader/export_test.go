@@ -23,7 +23,13 @@ func OpenMapped(path string, mapping *mmapio.Mapping, opts *Options) (*Model, er
 	return open(context.Background(), opened(path, mapping), beside(path, o), o)
 }
 
-func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }
+// MappingOf returns the memory of m's first file, of no bytes if it has none.
+func MappingOf(m *Model) *mmapio.Mapping {
+	if memory := m.files[0].data.Mapping(); memory != nil {
+		return memory
+	}
+	return mmapio.FromReaderAt(nil, 0)
+}
 
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {

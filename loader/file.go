@@ -7,10 +7,29 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
+	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
+
+// file is one file of a model.
+type file struct {
+	model  *Model
+	path   string
+	data   *datafile.File
+	giveUp func() error // see stored
+	origin
+	decrypted *decrypted.File // nil unless the file is encrypted, and there is a key
+	layout    layout.File
+	index     *layout.Index
+	metadata  *parsed // what this file says
+	head      []byte  // see stored
+	// align is the alignment of the file's first byte in memory, as far as any dtype
+	// cares: less than 8 only if OpenBytes was given odd memory.
+	align int
+}
 
 // decodeStored reads the index of s, whose data it closes if that fails.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
@@ -19,7 +38,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 			s.data.Close()
 		}
 	}()
-	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification, head: s.head}
+	f = file{path: s.data.Name(), data: s.data, giveUp: s.giveUp, origin: s.origin, metadata: newParsed(), head: s.head}
 	// Guard ends before the data is closed: afterwards no mapping claims the address of a fault.
 	err = mmapio.Guard(func() error {
 		f.layout, err = formats.Decode(s.index, lim)
@@ -29,99 +48,52 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		return file{}, err
 	}
 	f.align = 8 // the most that a dtype needs, also of a mapping yet to be made
-	for !f.mapping.Pending() && !mmapio.IsAligned(f.mapping.Bytes(), f.align) {
+	for m := f.data.Mapping(); m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), f.align); {
 		f.align /= 2
 	}
 	f.index = f.layout.Index()
-	if s.packed != nil {
-		packed := f
-		packed.mapping = s.packed
-		packed.showContent()
-		f.packed = &packed
-	}
 	if s.cipher != nil { // else it is not encrypted, or there is no key
 		f.decrypted = decrypted.New(f.path, s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
 	}
-	f.showContent()
 	return f, nil
 }
 
-// access is how the bytes of a file are reached.
-type access uint8
+// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's. Only the first touch of a
+// shard may end that, if the system refuses to map the file.
+func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-const (
-	inPlace  access = iota // they are in memory, mapped or the caller's
-	bySystem               // system calls read them
-	fromAfar               // a reader of the caller's reads them, perhaps over a network
-)
-
-// access returns how the file is read. Only the first touch of a shard may change it: from
-// inPlace to bySystem, if the system refuses to map the file.
-func (f *file) access() access {
-	if f.content.Aliased() {
-		return inPlace
+// stored returns the bytes of a tensor as the file has them, decrypted. If they are fetched, one request brings many
+// blocks: these are not viewed.
+func (f *file) stored(desc *layout.Tensor) content.Content {
+	if f.decrypted != nil {
+		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, N: desc.Stored}
 	}
-	if far(f.reader) {
-		return fromAfar
-	}
-	return bySystem
-}
-
-// readFull fills dst with the file's bytes at off, as they are stored.
-func (f *file) readFull(ctx context.Context, dst []byte, off uint64) error {
-	return mmapio.ReadFull(ctx, f.mapping, dst, off)
-}
-
-// readContent fills dst with bytes of tensors at off, decrypted if they are encrypted.
-func (f *file) readContent(ctx context.Context, dst []byte, off uint64) error {
-	return mmapio.ReadFull(ctx, f.content, dst, off)
+	return &content.Stored{File: f.data, Off: desc.Offset, N: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
 
 // view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
-	if f.mapping.Aliased() {
-		return f.mapping.SliceContext(ctx, off, n)
+	if b, err := f.data.View(ctx, off, n); b != nil || err != nil {
+		return b, err
 	}
 	b := buf()[:n]
-	return b, f.readFull(ctx, b, off)
+	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// of returns the file to read a tensor from.
-func (f *file) of(desc *layout.Tensor) *file {
-	if desc.Encoding == layout.Raw {
-		return f
-	}
-	return f.afar()
-}
-
-// afar returns the file whose bytes go from the caller's reader to memory, past the file that it keeps.
-func (f *file) afar() *file {
-	if f.packed != nil && f.decrypted == nil {
-		return f.packed
-	}
-	return f
-}
-
-// waits reports whether touching the file's bytes may wait for a network.
-func (f *file) waits() bool { return f.access() == fromAfar || f.mapping.Fills() }
-
-// input returns the file for a decoder, whose reads end with ctx.
-func (f *file) input(ctx context.Context) layout.Input { return bound{f.mapping, ctx} }
-
-// present checks that the file has not shrunk since it was opened.
-func (f *file) present(ctx context.Context) error {
-	size := f.mapping.Size()
+// checkLast checks that the file has not shrunk since it was opened.
+func (f *file) checkLast(ctx context.Context) error {
+	size := f.data.Size()
 	if size == 0 {
 		return nil
 	}
-	_, err := f.mapping.Probe(ctx, size-1, 1)
+	_, err := f.data.Probe(ctx, size-1, 1)
 	return err
 }
 
 // intact returns an error if the file has become shorter while it was mapped. The rest of the
 // page that its new end lies in reads as zeros, and does not fault.
 func (f *file) intact() error {
-	if !f.mapping.Mapped() { // or else the read itself has told
+	if !f.data.Mapped() { // or else the read itself has told
 		return nil
 	}
 	now, ok, _ := f.now()
@@ -136,11 +108,8 @@ func (f *file) Wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &fileError{f.path, err}
+	return inFile(f.path, err)
 }
-
-// Mapping returns the file's content, for a plan.
-func (f *file) Mapping() *mmapio.Mapping { return f.content }
 
 // Align returns the alignment that the file promises its tensors, or a page if tags lie between them.
 func (f *file) Align() uint64 {
@@ -150,27 +119,21 @@ func (f *file) Align() uint64 {
 	return f.index.Align
 }
 
-// Fill fills the buffers from off on, at once if the reader can.
+// Resident returns how many bytes of a file in place are in memory.
+func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(off, n) }
+
+// Warm brings bytes of a file in place into memory.
+func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
+	return f.data.Warm(ctx, off, n, cold)
+}
+
+// Fill fills the buffers from off on, small ones by one request.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil && f.decrypted == nil {
-		var bufs [][]byte
-		for _, p := range buffers {
-			bufs = append(bufs, make([]byte, p.Gap), p.B)
-		}
-		return v.ReadVector(ctx, bufs, int64(off))
-	}
 	if f.decrypted != nil {
 		return f.fillEncrypted(ctx, buffers, off)
 	}
-	for _, p := range buffers {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		off += p.Gap
-		if err := f.readFull(ctx, p.B, off); err != nil {
-			return err
-		}
-		off += uint64(len(p.B))
+	if len(buffers) == 1 || !f.data.Remote() {
+		return plan.FillEach(ctx, buffers, off, f.data.ReadAt)
 	}
-	return nil
+	return plan.FillAtOnce(ctx, buffers, off, f.data.ReadAt)
 }

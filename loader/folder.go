@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -17,18 +18,18 @@ import (
 // descriptor is kept: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
-	local
+	endless
 	path  string // of a file in it, as the user called it
 	noMap bool
 
-	mu   sync.Mutex
-	abs  string     // the directory, wherever the process goes after opening; "" until it is used
-	root *os.Root   // the same, nil until a file is opened that must not be elsewhere
-	kept []*os.File // that files read on demand read from
+	mu       sync.Mutex
+	abs      string     // the directory, wherever the process goes after opening; "" until it is used
+	root     *os.Root   // the same, nil until a file is opened that must not be elsewhere
+	readable []*os.File // that files read on demand read from
 }
 
-// mostKept is the number of files read on demand that stay open. Others are opened for every read.
-const mostKept = 64
+// maxOpen is the number of files read on demand that stay open. Others are opened for every read.
+const maxOpen = 64
 
 // beside returns the directory that holds the file at path.
 func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
@@ -40,15 +41,16 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 		return nil, err
 	}
 	size := e.opened.Size()
-	s := &stored{
-		path:   e.Name(),
-		index:  bound{mmapio.FromReaderAt(input{e.Name(), f}, size), context.Background()},
-		done:   func() { f.Close() },
-		origin: origin{e.opened, e.stat},
+	m := mmapio.Lazy(e.Name(), uint64(size), e.reopen)
+	if d.noMap || !m.Aliased() { // which would keep the file open
+		m = mmapio.FromReaderAt(e, size)
 	}
-	s.data = mmapio.Lazy(s.path, uint64(size), e.reopen)
-	if d.noMap || !s.data.Aliased() { // which would keep the file open
-		s.data = mmapio.FromReaderAt(e, size)
+	s := &stored{data: datafile.New(e.Name(), m), giveUp: nothing, origin: origin{e.opened, e.stat}}
+	s.data.Opening(f)
+	s.index = s.data.Input(context.Background())
+	s.done = func() {
+		s.data.Opened()
+		f.Close()
 	}
 	return s, nil
 }
@@ -57,13 +59,13 @@ func (d *folder) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
-	for _, f := range d.kept {
+	for _, f := range d.readable {
 		errs = append(errs, f.Close())
 	}
 	if d.root != nil {
 		errs = append(errs, d.root.Close())
 	}
-	d.kept, d.root = nil, nil
+	d.readable, d.root = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -102,7 +104,7 @@ type dirEntry struct {
 	follow bool
 	opened mmapio.Identity // of the file as it was first opened
 
-	file atomic.Pointer[os.File] // that ReadAt reads from, if it is kept open
+	file atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
 }
 
 // Name returns the file's path as the user would call it.
@@ -200,7 +202,7 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 		if f, err = e.reopen(); err != nil {
 			return 0, err
 		}
-		if !e.keep(f) {
+		if !e.leaveOpen(f) {
 			defer f.Close()
 		}
 	}
@@ -208,16 +210,16 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.named(err)
 }
 
-// keep keeps f open for the reads to come, as long as the model lives, if there is room. If two come at the same time,
-// one may be kept in vain.
-func (e *dirEntry) keep(f *os.File) bool {
+// leaveOpen leaves f open for later reads, as long as the model lives, unless too many files are. If two come at the same
+// time, one may stay open in vain.
+func (e *dirEntry) leaveOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.kept) >= mostKept {
+	if len(d.readable) >= maxOpen {
 		return false
 	}
-	d.kept = append(d.kept, f)
+	d.readable = append(d.readable, f)
 	e.file.Store(f)
 	return true
 }

@@ -5,61 +5,56 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 )
 
-// OpenFS opens the model called name in fsys, such as an [embed.FS], and its other files beside it.
-// Files are read as [OpenReaderAt] reads them, and closed by the model. They must be io.ReaderAt;
-// others, such as those of a zip archive, are ErrUnsupported. For a directory of this system Open
-// is better: it maps.
+// OpenFS opens the model called name in fsys, such as an [embed.FS], and its other files beside it. Files of this system, as
+// those of [os.DirFS] and [os.Root.FS], are mapped. Others are read as [OpenReaderAt] reads them: they must be io.ReaderAt, or
+// else, as in a zip archive, they are ErrUnsupported. The model closes them.
 func OpenFS(fsys fs.FS, name string, opts *Options) (*Model, error) {
-	r, size, err := openIn(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	own := opts.withDefaults()
-	own.OwnReader = true
-	return OpenReaderAt(context.Background(), r, size, &own)
+	return OpenFolder(context.Background(), fsFolder{fsys, path.Dir(name)}, path.Base(name), opts)
 }
 
-// fsFile is a file of an fs.FS as a reader.
-type fsFile struct {
-	fs.File
-	io.ReaderAt
+// fsFolder is a directory of an fs.FS.
+type fsFolder struct {
 	fsys fs.FS
-	name string
+	dir  string
 }
 
-var _ SiblingOpener = fsFile{}
-
-func openIn(fsys fs.FS, name string) (r io.ReaderAt, size int64, err error) {
-	f, err := fsys.Open(name)
+func (d fsFolder) Open(_ context.Context, name string) (s Stored, err error) {
+	name = path.Join(d.dir, name)
+	f, err := d.fsys.Open(name)
 	if err != nil {
-		return nil, 0, err
+		return s, err
 	}
 	defer func() {
-		if r == nil { // Stat may have panicked
+		if s.Name == "" { // Stat may have panicked
 			f.Close()
 		}
 	}()
 	info, err := f.Stat()
+	if err != nil {
+		return s, err
+	}
 	at, ok := f.(io.ReaderAt)
-	switch {
-	case err != nil:
+	switch local, isLocal := f.(*os.File); {
 	case !info.Mode().IsRegular():
 		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
 	case !ok:
 		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: a %T reads no ranges (io.ReaderAt)", ErrUnsupported, f)}
+	case isLocal:
+		return Stored{Name: name, Local: local}, nil
 	default:
-		return fsFile{f, at, fsys, name}, info.Size(), nil
+		return Stored{Name: name, Source: fsFile{readerAt{name, at, info.Size()}, f}}, nil
 	}
-	return nil, 0, err
+	return s, err
 }
 
-// Name returns the path in the file system.
-func (f fsFile) Name() string { return f.name }
-
-// OpenSibling opens the file called name in the same directory.
-func (f fsFile) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
-	return openIn(f.fsys, path.Join(path.Dir(f.name), name))
+// fsFile is a file of an fs.FS as a Source.
+type fsFile struct {
+	readerAt
+	file fs.File
 }
+
+func (f fsFile) Close() error { return f.file.Close() }

@@ -38,7 +38,7 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 			return file{}, m.Unusable(i, err)
 		}
 		return s.member(func() (f file, err error) {
-			if number, ok := identityOf(s).Number(); ok {
+			if number, ok := s.opened.Number(); ok {
 				if j, twice := opened.LoadOrStore(number, i); twice {
 					return f, m.Same(i, j.(int))
 				}
@@ -50,12 +50,12 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 				return f, err
 			}
 			if f, err = decodeStored(s, lim); err != nil {
-				return f, &fileError{s.path, err}
+				return f, inFile(s.data.Name(), err)
 			}
 			if err := m.CheckEncrypted(i, f.layout); err != nil {
 				return f, err
 			}
-			if s.reader == nil { // or else the footer may be a journey away
+			if !s.data.Remote() { // or else the footer may be a journey away
 				err = mmapio.Guard(func() error { return m.CheckChecksum(i, f.layout, s.index) })
 			}
 			return f, err
@@ -84,7 +84,7 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 				err = split.Check(f.layout, i) // before more of them take memory
 			}
 			if err != nil {
-				return f, &fileError{s.path, err}
+				return f, inFile(s.data.Name(), err)
 			}
 			return f, nil
 		})
@@ -114,25 +114,13 @@ func indexes(files []file) []*layout.Index {
 	return list
 }
 
-// identityOf returns the identity of the file, or of the one that keeps what a reader brings.
-func identityOf(s *stored) mmapio.Identity {
-	if r, ok := s.reader.(BackedReaderAt); ok && !s.opened.Known() {
-		if f := r.Backing(); f != nil {
-			if info, err := f.Stat(); err == nil {
-				return mmapio.IdentityOf(info)
-			}
-		}
-	}
-	return s.opened
-}
-
 // openers is how many files of a model are opened at a time: enough to use all cores for
 // decoding, and to hide the time that a slow disk or a network takes to answer.
 const openers = 8
 
-// aloneFor is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less time
-// than waking other threads.
-const aloneFor = 500 * time.Microsecond
+// serialTime is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less
+// time than waking other threads.
+const serialTime = 500 * time.Microsecond
 
 // openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
 // in order too. Memory grows with the files that are really there, whatever n promises.
@@ -146,7 +134,7 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 	}
 	begun := time.Now()
 	_, near := from.(*folder)
-	for near && len(files) < n && time.Since(begun) < aloneFor {
+	for near && len(files) < n && time.Since(begun) < serialTime {
 		f, err := guarded(len(files))
 		if err != nil {
 			return files, err

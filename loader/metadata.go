@@ -62,9 +62,9 @@ func (f *file) parseMetadata(ctx context.Context) *metadata {
 // the file itself.
 func (f *file) headFirst(ctx context.Context) layout.Input {
 	if f.head == nil {
-		return f.input(ctx)
+		return f.data.Input(ctx)
 	}
-	return &fetched{f.input(ctx), 0, f.head}
+	return &fetched{f.data.Input(ctx), 0, f.head}
 }
 
 // scaledByMetadata reports whether only metadata can tell the scale of one of the file's tensors.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,8 +13,6 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/decrypted"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/scheme"
 )
 
@@ -48,27 +45,6 @@ type Model struct {
 	}
 }
 
-// file is one file of a model.
-type file struct {
-	model   *Model
-	path    string
-	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
-	content *mmapio.Mapping // of tensors: mapping, or what is decrypted from there
-	data    content.File    // the same, for tensors
-	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
-	packed  *file           // that tensors not stored raw are read from, if mapping fills; else nil
-	origin
-	verification *verification   // nil without Options.Trust
-	decrypted    *decrypted.File // nil unless the file is encrypted, and there is a key
-	layout       layout.File
-	index        *layout.Index
-	metadata     *parsed // what this file says
-	head         []byte  // see stored
-	// align is the alignment of the file's first byte in memory, as far as any dtype
-	// cares: less than 8 only if OpenBytes was given odd memory.
-	align int
-}
-
 // Path returns the path that the model was opened by, or the name of its reader.
 func (m *Model) Path() string { return m.path }
 
@@ -82,7 +58,7 @@ func (m *Model) Files() []FileInfo {
 	infos := make([]FileInfo, len(m.files))
 	for i := range m.files {
 		f := &m.files[i]
-		infos[i] = FileInfo{Path: f.path, Size: f.mapping.Size(), Layout: f.layout}
+		infos[i] = FileInfo{Path: f.path, Size: f.data.Size(), Layout: f.layout}
 	}
 	return infos
 }
@@ -163,7 +139,7 @@ func (m *Model) release() error {
 
 func closeAll(files []file, from source) (err error) {
 	for i := range files {
-		err = errors.Join(err, files[i].mapping.Close())
+		err = errors.Join(err, files[i].data.Close())
 	}
 	return errors.Join(err, from.close())
 }

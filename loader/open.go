@@ -57,9 +57,7 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 		return nil, err
 	}
 	s := opened(f.Name(), mapping)
-	if now, ok, _ := s.now(); !ok || !now.SameFile(s.opened) { // f is called what it likes
-		s.origin = origin{}
-	}
+	s.origin = originIn(f, mapping)
 	return open(context.Background(), s, beside(f.Name(), o), o)
 }
 
@@ -70,28 +68,36 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 	return open(context.Background(), opened("memory", mmapio.FromBytes(b)), memory{}, opts.withDefaults())
 }
 
-// OpenReaderAt reads the index of a model of size bytes that r reads: of a file on another
-// machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
-// archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
-// header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes or the
-// part of them that they need. [Model.Warm] reads several tensors at once into the
-// model's cache, whose size is Options.CacheBytes.
+// OpenReaderAt reads the index of a model of size bytes that r reads: in an archive, in an encrypted volume. Nothing is read
+// that is not asked for: opening reads the header and the index, [Model.Metadata] the metadata, and methods of a tensor its
+// bytes or the range of them that they need. [Model.Warm] reads several tensors at once into the model's cache, whose size is
+// Options.CacheBytes.
 //
-// ctx bounds what opening reads. r is read concurrently. It stays the caller's, who may close it once
-// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that
-// the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt], [BackedReaderAt],
-// [SiblingOpener] or [VerifiedKeeper] is used as such.
+// ctx bounds what opening reads. r is read concurrently. It stays the caller's: see [FromReaderAt]. Errors call it by its
+// method Name, if it has one as *os.File does. A reader that is a [Folder], such as one of package
+// [github.com/tensormap/tensormap/loader/httprange], is opened by its name in itself, and the files beside it too.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
 // last lease ends those that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
-	o := opts.withDefaults()
-	from := newRemote(r, o)
-	if o.OwnReader {
-		from.own(r)
+	name := "reader"
+	if r, ok := r.(interface{ Name() string }); ok {
+		name = r.Name()
 	}
-	first, err := from.store(ctx, readerName(r), r, size)
+	f, ok := r.(Folder)
+	if !ok {
+		f = FromReaderAt(name, r, size)
+	}
+	return OpenFolder(ctx, f, name, opts)
+}
+
+// OpenFolder opens the model called name in a folder that is not of this system, such as an address of package httprange. It
+// reads as [OpenReaderAt] does. Files that the model has opened it closes.
+func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Model, error) {
+	o := opts.withDefaults()
+	from := newInFolder(f, o)
+	first, err := from.open(ctx, name, true)
 	if err != nil {
 		from.close()
 		return nil, err
@@ -131,10 +137,10 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		return err
 	})
 	if err != nil {
-		return nil, &fileError{first.path, err}
+		return nil, inFile(first.data.Name(), err)
 	}
 	complete = true
-	m := newModel(first.path, files, table, from, o)
+	m := newModel(first.data.Name(), files, table, from, o)
 	if err := m.findWeights(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -152,9 +158,6 @@ func newModel(path string, files []file, table *shard.Table, from source, o Opti
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
 	for i := range m.files {
 		m.files[i].model = m
-		if p := m.files[i].packed; p != nil {
-			p.model = m
-		}
 	}
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),

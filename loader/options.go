@@ -46,9 +46,6 @@ type Options struct {
 	// called once for each id, under the context of opening. An error of it refuses the model. Without Key the
 	// tensors of encrypted files are ErrKey.
 	Key func(ctx context.Context, id string) (Secret, error)
-	// OwnReader makes the model of OpenReaderAt close its reader, if that can be closed. OpenReaderAt
-	// closes it too if it fails.
-	OwnReader bool
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets

@@ -29,6 +29,15 @@ func originOf(path string, mapping *mmapio.Mapping) origin {
 	return o
 }
 
+// originIn returns the origin of f, which mapping maps. f is called what it likes.
+func originIn(f *os.File, mapping *mmapio.Mapping) origin {
+	o := originOf(f.Name(), mapping)
+	if now, ok, _ := o.now(); !ok || !now.SameFile(o.opened) {
+		return origin{opened: mapping.Identity()}
+	}
+	return o
+}
+
 // now returns the identity of what has the file's name now; ok is false if nothing can be said.
 func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
 	if o.stat == nil {

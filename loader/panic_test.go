@@ -126,15 +126,20 @@ func TestReaderPanics(t *testing.T) {
 // endingCloser is a reader that panics if it is among the first two that are closed.
 type endingCloser struct{ *distant }
 
-func (d endingCloser) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
-	r, size, err := d.distant.OpenSibling(ctx, name)
+func (d endingCloser) Open(ctx context.Context, name string) (loader.Stored, error) {
+	s, err := d.distant.sibling(ctx, name)
 	if err != nil {
-		return nil, 0, err
+		return loader.Stored{}, err
 	}
-	return endingCloser{r.(*distant)}, size, nil
+	if s == d.distant {
+		return d.distant.Open(ctx, name)
+	}
+	return loader.Stored{Name: s.name, Source: endingSource{distantSource{s}}}, nil
 }
 
-func (d endingCloser) Close() error {
+type endingSource struct{ distantSource }
+
+func (d endingSource) Close() error {
 	if d.distant.Close(); d.traffic.closed.Load() < 3 {
 		panic("close")
 	}

@@ -21,7 +21,8 @@ func (t Tensor) Bytes() (b []byte, err error) {
 		}
 		if t.ZeroCopy() {
 			b, err = s.elements.View(ctx, env, 0, s.elements.Size())
-		} else {
+		}
+		if b == nil && err == nil {
 			b, err = s.elements.All(ctx, env)
 		}
 		return err
@@ -70,7 +71,7 @@ func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) 
 	}
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	return f.Wrap(f.readFull(ctx, p, off))
+	return f.Wrap(f.data.ReadAt(ctx, p, off))
 }
 
 // fileAt returns the i-th of Files, which has n bytes at off. The error is ErrRange.
@@ -79,7 +80,7 @@ func (m *Model) fileAt(i int, off, n uint64) (*file, error) {
 		return nil, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, i, len(m.files))
 	}
 	f := &m.files[i]
-	if size := f.mapping.Size(); !layout.Within(off, n, size) {
+	if size := f.data.Size(); !layout.Within(off, n, size) {
 		return nil, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
 	}
 	return f, nil

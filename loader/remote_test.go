@@ -68,16 +68,45 @@ func (d *distant) ReadVector(ctx context.Context, bufs [][]byte, off int64) erro
 	return nil
 }
 
-func (d *distant) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
+// Open opens the file itself, by its name, or one beside it.
+func (d *distant) Open(ctx context.Context, name string) (loader.Stored, error) {
+	s, err := d.sibling(ctx, name)
+	if err != nil {
+		return loader.Stored{}, err
+	}
+	if s == d {
+		return loader.Stored{Name: s.name, Source: lentSource{distantSource{s}}}, nil
+	}
+	return loader.Stored{Name: s.name, Source: distantSource{s}}, nil
+}
+
+// lentSource is one that the caller closes.
+type lentSource struct{ distantSource }
+
+func (lentSource) Close() error { return nil }
+
+// distantSource is a distant file as the loader reads it.
+type distantSource struct{ *distant }
+
+func (d distantSource) Size() int64 { return d.size }
+
+func (d distantSource) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return d.ReadVector(ctx, [][]byte{p}, off)
+}
+
+func (d *distant) sibling(_ context.Context, name string) (*distant, error) {
+	if name == d.name {
+		return d, nil
+	}
 	path := filepath.Join(filepath.Dir(d.name), name)
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // but a pipe, say
-		return nil, 0, fmt.Errorf("%s: not a regular file", path)
+		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return &distant{path, bytes.NewReader(b), int64(len(b)), d.traffic, d.before}, int64(len(b)), nil
+	return &distant{path, bytes.NewReader(b), int64(len(b)), d.traffic, d.before}, nil
 }
 
 func (d *distant) Close() error {

@@ -2,16 +2,125 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"sync"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/encrypted"
+	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// source is the place where the files of a model lie side by side: a directory, or a place on a
-// network. Its methods may be called concurrently.
+// Source reads one file by range, such as one on another machine. The model closes it.
+type Source = datafile.Source
+
+// Cache is a file of this system that takes what comes from a Source.
+type Cache = datafile.Cache
+
+// Folder is a place where the files of a model lie side by side: a repository, a bucket, a directory on a web server, or one
+// file. Its methods may be called concurrently.
+type Folder interface {
+	// Open opens the file of a plain name. ctx bounds what opening reads. The error is fs.ErrNotExist if there is none.
+	Open(ctx context.Context, name string) (Stored, error)
+}
+
+// Stored is one file as a Folder has it. A field that is nil is something that the file does not have.
+type Stored struct {
+	// Name is what errors call the file. The part after the last slash is the file's name beside others, which a part of a
+	// GGUF split needs.
+	Name string
+	// Source reads the file, or what Local lacks. If it is nil, Local has all.
+	Source Source
+	// Local is a file of this system that has the bytes, or takes them. The model maps it: bytes that are present are
+	// views of it. Source closes it, or else the model.
+	Local *os.File
+	// Cache tells which bytes Local has, and brings others. If it is nil, Local has all.
+	Cache Cache
+}
+
+// Close closes the file, which no model has.
+func (s *Stored) Close() error {
+	switch {
+	case s.Source != nil:
+		return s.Source.Close()
+	case s.Local != nil:
+		return s.Local.Close()
+	}
+	return nil
+}
+
+// Verify makes s.Cache take nothing that by does not vouch for. name is the file's in by's model, with slashes. It is for
+// files that are downloaded and not opened, such as a tokenizer: models do it with Options.Trust.
+func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
+	f := datafile.NewRemote(s.Name, s.Source, true, nil, s.Cache)
+	return inFile(s.Name, f.Trust(ctx, false, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) }))
+}
+
+// FromReaderAt returns a Folder that has one file: name, of size bytes that r reads. The reader stays the caller's, who may
+// close it once [Model.Done] is closed. If it has a method ReadAtContext, reads end with their context.
+func FromReaderAt(name string, r io.ReaderAt, size int64) Folder { return readerAt{name, r, size} }
+
+type readerAt struct {
+	name string
+	r    io.ReaderAt
+	size int64
+}
+
+var _ interface {
+	Folder
+	Source
+} = readerAt{}
+
+func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
+	if name != r.name {
+		return Stored{}, aloneError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
+	}
+	return Stored{Name: r.name, Source: r}, nil
+}
+
+func (r readerAt) Size() int64  { return r.size }
+func (r readerAt) Close() error { return nil }
+
+func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if until, ok := r.r.(contextReader); ok {
+		return mmapio.ReadFull(bound{until, ctx}, p, uint64(off))
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return mmapio.ReadFull(r.r, p, uint64(off))
+}
+
+type contextReader interface {
+	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
+}
+
+// bound is a reader whose reads end with ctx.
+type bound struct {
+	contextReader
+	ctx context.Context
+}
+
+func (b bound) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
+
+// local reports whether this system vouches for what s reads.
+func local(s Source) bool {
+	r, ok := s.(readerAt)
+	if ok {
+		_, ok = r.r.(*os.File)
+	}
+	return ok
+}
+
+// aloneError means that a source is of one file, whatever lies beside it elsewhere.
+type aloneError struct{ error }
+
+func (e aloneError) Unwrap() error { return e.error }
+
+// source is where the files of a model come from. Its methods may be called concurrently.
 type source interface {
 	// open finds the file of a plain name. A link is followed out of the source only if follow
 	// is true. ctx bounds what opening reads. The error names the file.
@@ -22,33 +131,22 @@ type source interface {
 	life() context.Context
 	// end ends the reads under way that may wait for ever.
 	end()
-	// close lets go of what the source has kept open. The mappings of its files are closed
-	// by then.
+	// close closes what the source has kept open. Its files are closed by then.
 	close() error
 }
 
-// stored is a file of a source.
+// stored is an open file of a source.
 type stored struct {
-	path string
-	// data is the file's bytes for the life of the model. It costs nothing until it is
-	// touched.
-	data *mmapio.Mapping
+	data *datafile.File // the bytes for the life of the model. They cost nothing until they are touched
 	// index reads the same bytes, and only those that are asked for. It serves until done.
-	index layout.Input
-	done  func()
-	// reader is the reader of the caller's that data reads from, if it does; else nil.
-	reader io.ReaderAt
-	// packed reads tensors that are not stored raw, if data fills; else it is nil. One request brings
-	// many of their blocks.
-	packed *mmapio.Mapping
-	// giveUp closes reader, if the model has opened it; else nil.
-	giveUp func()
+	index  layout.Input
+	done   func()
+	giveUp func() error // closes what data reads from, before the source does
 	// head is the start of the file as it was verified, if it was; else nil. Nothing of it is read again: the
 	// file, or who sends it, may say something else by then.
 	head []byte
 	origin
-	verification *verification     // nil without Options.Trust
-	cipher       *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
+	cipher *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
 // keepHead makes head the start of the file for all who read the index or metadata.
@@ -58,48 +156,143 @@ func (s *stored) keepHead(head []byte) {
 	}
 }
 
-// close gives up a file that is not wanted.
-func (s *stored) close() {
+// close closes a file that is not wanted.
+func (s *stored) close() error {
 	s.done()
-	s.data.Close()
-	if s.giveUp != nil {
-		s.giveUp()
-	}
+	return errors.Join(s.data.Close(), s.giveUp())
 }
 
-// local is for a source whose reads end by themselves, so that nothing has to end them.
-type local struct{}
-
-func (local) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
-func (local) life() context.Context                               { return context.Background() }
-func (local) end()                                                {}
+func nothing() error { return nil }
 
 // opened returns a file whose index is read from its data.
 func opened(path string, mapping *mmapio.Mapping) *stored {
-	return &stored{path: path, data: mapping, index: bound{mapping, context.Background()}, done: func() {}, origin: originOf(path, mapping)}
+	f := datafile.New(path, mapping)
+	return &stored{data: f, index: f.Input(context.Background()), done: func() {}, giveUp: nothing, origin: originOf(path, mapping)}
 }
 
+// endless is for a source whose reads end by themselves, so that nothing has to end them.
+type endless struct{}
+
+func (endless) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+func (endless) life() context.Context                               { return context.Background() }
+func (endless) end()                                                {}
+
 // memory is the source of a model in memory, which is one file.
-type memory struct{ local }
+type memory struct{ endless }
 
 func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
 	return nil, aloneError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
 }
 
-// aloneError means that a source is of one file, whatever lies beside it elsewhere.
-type aloneError struct{ error }
-
-func (e aloneError) Unwrap() error { return e.error }
-
 func (memory) close() error { return nil }
 
-// bound is a file for a decoder, whose reads end with ctx.
-type bound struct {
-	*mmapio.Mapping
-	ctx context.Context
+// inFolder is a Folder of the caller's as the source of a model.
+type inFolder struct {
+	folder Folder
+	alive  context.Context // of all reads but those of opening
+	kill   context.CancelCauseFunc
+	noMap  bool
+
+	mu     sync.Mutex
+	opened map[*Stored]bool
 }
 
-func (b bound) Slice(off, n uint64) ([]byte, error) { return b.SliceContext(b.ctx, off, n) }
+func newInFolder(f Folder, o Options) *inFolder {
+	p := &inFolder{folder: f, noMap: o.NoMap, opened: make(map[*Stored]bool)}
+	p.alive, p.kill = context.WithCancelCause(context.Background())
+	return p
+}
+
+func (p *inFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
+	of, err := p.folder.Open(ctx, name)
+	if err != nil {
+		return nil, inFile(name, err)
+	}
+	p.mu.Lock()
+	p.opened[&of] = true
+	p.mu.Unlock()
+	giveUp := func() error {
+		p.mu.Lock()
+		delete(p.opened, &of)
+		p.mu.Unlock()
+		return of.Close()
+	}
+	data, err := p.file(&of)
+	if err != nil {
+		giveUp()
+		return nil, err
+	}
+	s := &stored{data: data, index: data.Input(ctx), done: func() {}, giveUp: giveUp}
+	if m := data.Mapping(); m != nil {
+		s.opened = m.Identity() // and of the name nothing is known
+	}
+	if of.Source == nil {
+		s.origin = originIn(of.Local, data.Mapping())
+		if data.InPlace() {
+			err = of.Local.Close()
+			of.Local = nil
+		}
+	}
+	return s, err
+}
+
+// file returns the bytes of a file. It maps what is local, if that shows what the cache writes.
+func (p *inFolder) file(s *Stored) (*datafile.File, error) {
+	if s.Local == nil {
+		if size := s.Source.Size(); size < 0 {
+			return nil, fmt.Errorf("%s: %w: a size of %d", s.Name, ErrRange, size)
+		}
+		return datafile.NewRemote(s.Name, s.Source, !local(s.Source), nil, nil), nil
+	}
+	mapFile := mmapio.MapFile
+	if p.noMap || s.Cache != nil && !mmapio.ShowsWrites() {
+		mapFile = mmapio.FromFile
+	}
+	m, err := mapFile(s.Local)
+	if err != nil {
+		return nil, inFile(s.Name, err)
+	}
+	if s.Source == nil {
+		return datafile.New(s.Name, m), nil
+	}
+	if size := s.Source.Size(); int64(m.Size()) != size {
+		m.Close()
+		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", s.Name, ErrRange, m.Size(), size)
+	}
+	if s.Cache == nil {
+		return datafile.New(s.Name, m), nil
+	}
+	return datafile.NewRemote(s.Name, s.Source, true, m, s.Cache), nil
+}
+
+// until returns ctx, ended by end too, and a function to be called afterwards.
+func (p *inFolder) until(ctx context.Context) (context.Context, func()) { return joined(ctx, p.alive) }
+
+func (p *inFolder) life() context.Context { return p.alive }
+
+func (p *inFolder) end() { p.kill(ErrClosed) }
+
+// close closes all files, and if one of them panics the others all the same.
+func (p *inFolder) close() (err error) {
+	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.opened {
+		defer func() { err = errors.Join(err, s.Close()) }()
+	}
+	clear(p.opened)
+	return nil
+}
+
+// joined returns ctx, ended by other too, and a function to be called afterwards.
+func joined(ctx, other context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
 
 // fetched is a file with the bytes from off on in memory.
 type fetched struct {

@@ -47,17 +47,15 @@ func (m *Model) storedState(i uint32) *state {
 
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
-	f := m.files[desc.File].of(desc)
+	f := &m.files[desc.File]
 	all := new(struct { // one allocation for a model of very many tensors
 		state
-		at       content.Stored
 		elements content.Cached
 		typed    values.Typed
 		values   values.Cached
 	})
 	s := &all.state
-	all.at = content.Stored{File: &f.data, Off: desc.Offset, N: desc.Stored}
-	s.stored, s.err, s.elements, s.values = &all.at, f.readable(desc), &all.elements, &all.values
+	s.stored, s.err, s.elements, s.values = f.stored(desc), f.readable(desc), &all.elements, &all.values
 	all.elements = content.Cached{Content: s.over(f, desc, s.stored), Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements}}
 	all.typed.In = s.elements
 	all.typed.N, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
@@ -112,7 +110,7 @@ func (s *state) over(f *file, desc *layout.Tensor, stored content.Content) conte
 		return content.LZ4{Table: content.NewTable(f.index.Format, desc.Offset, desc.Stored, desc.Raw), Stored: stored}
 	case desc.Encoding.Packed() && s.err == nil:
 		return &content.Packed{Stored: stored, N: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
-			in := &fetched{bound{f.content, ctx}, desc.Offset, stored}
+			in := &fetched{f.data.Input(ctx), desc.Offset, stored}
 			return f.layout.(layout.Unpacker).Unpack(in, desc, dst)
 		}}
 	}

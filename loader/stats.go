@@ -36,19 +36,19 @@ func (m *Model) Stats() Stats {
 		Evictions:     c.Evictions,
 	}
 	for i := range m.files {
-		s.VerifiedBytes += m.files[i].verification.hashed()
-		s.PrivateBytes += m.files[i].verification.held(m.opts.Private)
+		s.VerifiedBytes += m.files[i].data.Hashed()
+		s.PrivateBytes += m.files[i].data.PrivateBytes()
 	}
 	if m.gone() {
 		return s
 	}
 	for i := range m.files {
-		f := &m.files[i]
-		if !f.mapping.Aliased() {
-			s.UnmappedBytes += f.mapping.Size()
+		f := m.files[i].data
+		if !f.InPlace() {
+			s.UnmappedBytes += f.Size()
 		}
-		if f.mapping.Mapped() && !f.mapping.Pending() {
-			s.MappedBytes += f.mapping.Size()
+		if f.Mapped() {
+			s.MappedBytes += f.Size()
 		}
 	}
 	return s
@@ -68,7 +68,7 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	count, err := f.mapping.Resident(off, n)
+	count, err := f.data.Resident(off, n)
 	return count, f.Wrap(err)
 }
 
@@ -82,10 +82,10 @@ func (m *Model) ResidentBytes() (sum uint64, err error) {
 	defer m.leave()
 	for i := range m.files {
 		f := &m.files[i]
-		if !f.mapping.Mapped() || f.mapping.Pending() {
+		if !f.data.Mapped() {
 			continue
 		}
-		n, err := f.mapping.Resident(0, f.mapping.Size())
+		n, err := f.data.Resident(0, f.data.Size())
 		if err != nil {
 			return 0, f.Wrap(err)
 		}

@@ -27,8 +27,13 @@ func (t Tensor) desc() *layout.Tensor { return &t.model.tensors[t.index] }
 
 // file returns the file that the stored tensor is read from.
 func (t Tensor) file() *file {
-	desc := t.desc()
-	return t.model.files[desc.File].of(desc)
+	return &t.model.files[t.desc().File]
+}
+
+// inPlace reports whether the stored bytes are in memory, mapped or the caller's, and are read there.
+func (t Tensor) inPlace() bool {
+	f := t.file()
+	return f.InPlace() && (t.desc().Encoding == layout.Raw || !f.data.Fetches())
 }
 
 // state returns what the handle stands for.
@@ -141,7 +146,7 @@ func (t Tensor) File() int { return int(t.desc().File) }
 // big-endian machine views of elements wider than a byte are copies all the same.)
 func (t Tensor) ZeroCopy() bool {
 	f, desc := t.file(), t.desc()
-	return desc.Encoding == layout.Raw && f.access() == inPlace && !t.logical() &&
+	return desc.Encoding == layout.Raw && f.InPlace() && !t.logical() &&
 		f.index.Aligned(desc) && f.align >= desc.DType.Align()
 }
 

@@ -388,8 +388,11 @@ func (l listing) Lists(name string) bool { return l.plainTrust[name] != nil }
 // refusing is a reader beside which no file can be read.
 type refusing struct{ *countingReader }
 
-func (refusing) OpenSibling(context.Context, string) (io.ReaderAt, int64, error) {
-	return nil, 0, loader.ErrUnsupported
+func (r refusing) Open(ctx context.Context, name string) (loader.Stored, error) {
+	if name == r.Name() {
+		return loader.FromReaderAt(name, r.countingReader, int64(len(r.b))).Open(ctx, name)
+	}
+	return loader.Stored{}, loader.ErrUnsupported
 }
 
 // TestTrustBesideRefused has a registry that stores a configuration so that it cannot be read. Who trusts a list

@@ -92,7 +92,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		v.files = append(v.files, &m.files[i])
 	}
 	if f := &m.files[0]; v.workers <= 0 {
-		if v.workers = parallel.Cores(); f.access() != inPlace || f.waits() {
+		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
 			v.workers = max(v.workers, 8)
 		}
 	}
@@ -199,7 +199,7 @@ func (v *verifier) file(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
 	}
-	if err := f.present(v.ctx); err != nil {
+	if err := f.checkLast(v.ctx); err != nil {
 		return err
 	}
 	if err := f.changed(); err != nil {
@@ -212,7 +212,7 @@ func (v *verifier) file(i int, f *file) error {
 	err := mmapio.Guard(func() error {
 		for _, finding := range f.audit(v.ctx) {
 			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
-			if unchecked && (f.verification != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
+			if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
 				continue // for they are
 			}
 			v.find(i, finding)
@@ -230,9 +230,9 @@ func (v *verifier) file(i int, f *file) error {
 func (f *file) audit(ctx context.Context) []layout.Finding {
 	a, ok := f.layout.(layout.ParsedAuditor)
 	if md := f.metadata.done.Load(); ok && md != nil && md.err == nil {
-		return a.AuditParsed(f.input(ctx), md.keys)
+		return a.AuditParsed(f.data.Input(ctx), md.keys)
 	}
-	return f.layout.Audit(f.input(ctx))
+	return f.layout.Audit(f.data.Input(ctx))
 }
 
 // tensors returns the tensors of an encoding in the order in which they are stored.
@@ -270,7 +270,7 @@ func (v *verifier) decrypt() error {
 		for off := uint64(0); off < t.desc().Stored; {
 			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
-			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file().readContent(v.ctx, buf, t.desc().Offset+off) }))
+			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off) }))
 			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 				v.findIn(t, *wrong.FormatError)
 				break
@@ -370,7 +370,7 @@ func (v *verifier) checkParts(weight int) (zeros bool, err error) {
 
 // stated collects the checksums that a file states, of itself or of shards.
 func (v *verifier) stated(i int, f *file) error {
-	sums, err := f.layout.Checksums(f.input(v.ctx))
+	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
 	if err != nil {
 		return err
 	}
@@ -506,7 +506,7 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 			continue
 		}
 		hi := count
-		if t.file().access() == inPlace {
+		if blocksOf(t).InPlace() {
 			hi = min(count, lo+checkedBlocks)
 		}
 		c.block = max(1, hi) // a tensor without blocks has its turn, too

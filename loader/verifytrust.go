@@ -14,8 +14,8 @@ import (
 // model's files. It is layout.Unverified without Options.Trust.
 func (m *Model) Granularity() (g layout.Granularity) {
 	for i := range m.files {
-		if v := m.files[i].verification; v != nil {
-			g = max(g, v.Digests().Granularity)
+		if d := m.files[i].data.Digests(); d != nil {
+			g = max(g, d.Granularity)
 		}
 	}
 	return g
@@ -34,7 +34,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err := o.guard(ctx, s); err != nil {
 		return err
 	}
-	return inFile(path, s.data.Verify(ctx, 0, s.data.Size()))
+	return inFile(path, s.data.Ensure(ctx, 0, s.data.Size()))
 }
 
 // VerifyTrust compares every byte of the model with Options.Trust now, rather than when it is first
@@ -52,10 +52,10 @@ func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint6
 	var chunks []chunk
 	p := parallel.Progress{Report: progress}
 	for file := range m.files {
-		if v := m.files[file].verification; v != nil {
-			for i := range int(v.Digests().Count()) {
+		if d := m.files[file].data.Digests(); d != nil {
+			for i := range int(d.Count()) {
 				chunks = append(chunks, chunk{file, i})
-				_, n := v.Digests().Span(uint64(i))
+				_, n := d.Span(uint64(i))
 				p.Total += n
 			}
 		}
@@ -67,23 +67,14 @@ func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint6
 				return err
 			}
 			f := &m.files[chunks[k].file]
-			off, n := f.verification.Digests().Span(uint64(chunks[k].i))
-			if err := mmapio.Guard(func() error { return f.verifyRange(ctx, off, n) }); err != nil {
+			off, n := f.data.Digests().Span(uint64(chunks[k].i))
+			if err := f.data.Ensure(ctx, off, n); err != nil {
 				return f.Wrap(m.tensorAt(err, uint32(chunks[k].file)))
 			}
 			p.Add(n)
 		}
 		return nil
 	})
-}
-
-// verifyRange makes sure that n bytes at off are the trusted ones.
-func (f *file) verifyRange(ctx context.Context, off, n uint64) error {
-	if f.mapping.Aliased() || f.verification.chunks == nil {
-		return f.mapping.Verify(ctx, off, n)
-	}
-	_, err := f.mapping.Copy(ctx, off, n)
-	return err
 }
 
 // tensorAt adds the name of the first tensor in a wrong chunk to err.
@@ -93,7 +84,7 @@ func (m *Model) tensorAt(err error, file uint32) error {
 		return err
 	}
 	of := *wrong
-	_, n := m.files[file].verification.Digests().Span(of.Chunk)
+	_, n := m.files[file].data.Digests().Span(of.Chunk)
 	for i := range m.tensors {
 		t := &m.tensors[i]
 		if uint32(t.File) == file && t.Offset < of.Offset+n && of.Offset < t.Offset+t.Stored {

@@ -145,7 +145,7 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	var had atomic.Uint64
 	p := plan.New(opts.BytesPerSecond)
 	for _, t := range tensors {
-		if f := t.file(); f.access() == inPlace {
+		if f := t.file(); t.inPlace() {
 			p.Add(f, t.desc().Offset, t.desc().Stored)
 		} else {
 			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &incoming{tensor: t, had: &had})
@@ -172,7 +172,7 @@ func readers(opts *WarmOptions, p *plan.Plan) int {
 	case opts.Readers > 0:
 		return opts.Readers
 	case len(p.Pieces) > 0:
-		if f := p.Pieces[0].File.(*file); f.access() == inPlace && !f.waits() {
+		if f := p.Pieces[0].File.(*file); f.InPlace() && !f.data.Waits() {
 			return 1
 		}
 	}
@@ -197,7 +197,7 @@ func unchanged(p *plan.Plan) error {
 func (m *Model) admit(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
-		if t.file().access() == inPlace {
+		if t.inPlace() {
 			continue
 		}
 		raw := t.desc().Raw
@@ -256,12 +256,12 @@ func (m *Model) evict(tensors []Tensor) error {
 	p := plan.Whole()
 	for _, t := range tensors {
 		m.cache.Drop(t.index, cache.Elements, cache.Float32)
-		if f := t.file(); f.content.Mapped() && !f.content.Pending() {
+		if f := t.file(); f.InPlace() && f.data.Mapped() {
 			p.Add(f, t.desc().Offset, t.desc().Stored)
 		}
 	}
 	for _, p := range p.Pieces {
-		if err := p.File.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
+		if err := p.File.(*file).data.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
 			return p.File.Wrap(err)
 		}
 	}

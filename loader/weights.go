@@ -204,7 +204,7 @@ func (s *checkpoint) read(table *scheme.Table) error {
 	p := plan.New(0)
 	for _, w := range wants {
 		if w.asked() {
-			p.AddTarget(w.file().afar(), w.desc().Offset, w.desc().Stored, w.smallTensor)
+			p.AddTarget(w.file(), w.desc().Offset, w.desc().Stored, w.smallTensor)
 		} else if err := w.member.read(s.ctx, w.smallTensor); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package mmapio
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -25,11 +24,6 @@ type Mapping struct {
 
 	making sync.Mutex               // held while open is called
 	open   func() (*os.File, error) // of a mapping from Lazy, until Close; else nil
-
-	check func(ctx context.Context, off, n uint64) error // see Check; or nil
-	fill  func(ctx context.Context, off, n uint64) error // see MapFilling; or nil
-	// otherwise is what a mapping that fills reads from once its file is full.
-	otherwise io.ReaderAt
 }
 
 // backing is what a Mapping stands on: memory, or a reader if r is not nil.
@@ -59,28 +53,13 @@ func FromBytes(b []byte) *Mapping {
 	return newMapping("memory", uint64(len(b)), &backing{data: b[:len(b):len(b)], close: closeNothing})
 }
 
-// ContextReaderAt is a reader whose reads end with a context.
-type ContextReaderAt interface {
-	io.ReaderAt
-	// ReadAtContext does what ReadAt does, until ctx ends.
-	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
-}
-
-// Namer is a reader that knows what errors call its file, as *os.File does.
-type Namer interface{ Name() string }
-
-// Wrapper is a reader of what another one reads. Probe asks it for that one.
-type Wrapper interface{ Underlying() io.ReaderAt }
-
-var _ Namer = (*os.File)(nil)
-
 // FromReaderAt returns a Mapping that reads from r on demand. The size is
 // taken on trust until something is read; a negative one counts as zero.
-// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. A [ContextReaderAt] is
-// read under the context of the call. A [Namer] or [Wrapper] is used as such.
+// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. Errors call it by its
+// method Name, if it has one as *os.File does.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
 	name := "reader"
-	if r, ok := r.(Namer); ok {
+	if r, ok := r.(interface{ Name() string }); ok {
 		name = r.Name()
 	}
 	return newMapping(name, uint64(max(size, 0)), &backing{r: r, close: closeNothing})
@@ -118,43 +97,20 @@ func (m *Mapping) Bytes() (b []byte) {
 // boundary. Length and capacity are both n. A range that leaves the file is
 // ErrRange; a copy that no memory could hold is ErrTooLarge.
 func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
-	return m.SliceContext(context.Background(), off, n)
-}
-
-// SliceContext does what Slice does. It ends with ctx as far as it waits for a reader, or for bytes of [MapFilling].
-func (m *Mapping) SliceContext(ctx context.Context, off, n uint64) ([]byte, error) {
-	if m.check != nil {
-		if err := m.Verify(ctx, off, n); err != nil {
-			return nil, err
-		}
-	}
 	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
 		return b.data[off : off+n : off+n], nil
 	}
-	return m.slice(ctx, off, n)
+	return m.slice(off, n)
 }
 
 // slice does the slower part of Slice: it copies, maps first, or refuses.
-func (m *Mapping) slice(ctx context.Context, off, n uint64) (out []byte, err error) {
+func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 	err = m.use("slice", off, n, func(b *backing) error {
 		if b.r == nil {
 			out = b.data[off : off+n : off+n]
 			return nil
 		}
-		out, err = b.copyOut(ctx, off, n)
-		return err
-	})
-	return out, err
-}
-
-// Copy returns a copy of the n bytes at offset off, of the caller's own, on a 64-byte
-// boundary. Otherwise it is like SliceContext.
-func (m *Mapping) Copy(ctx context.Context, off, n uint64) (out []byte, err error) {
-	if err := m.Verify(ctx, off, n); err != nil {
-		return nil, err
-	}
-	err = m.use("copy", off, n, func(b *backing) error {
-		out, err = b.copyOut(ctx, off, n)
+		out, err = b.copyOut(off, n)
 		return err
 	})
 	return out, err
@@ -163,38 +119,25 @@ func (m *Mapping) Copy(ctx context.Context, off, n uint64) (out []byte, err erro
 // Probe reads the last of the n bytes at offset off: memory for them should not be taken
 // before that has succeeded. It reports whether this proves that the others exist too, as in
 // any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
-// *os.File or wraps one: see [Gathering]. A mapping that fills brings that byte.
-func (m *Mapping) Probe(ctx context.Context, off, n uint64) (sure bool, err error) {
-	if m.fill != nil && n > 0 && m.holds(off, n) {
-		if err := m.fill(ctx, off+n-1, 1); err != nil {
-			return false, err
-		}
-	}
+// *os.File: see [Gathering].
+func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
 	err = m.use("read", off, n, func(b *backing) error {
-		sure, err = b.probe(ctx, off, n)
+		sure, err = b.probe(off, n)
 		return err
 	})
-	return sure && !m.Fills(), err
+	return sure, err
 }
 
 // ReadAt implements io.ReaderAt. A mapped page that cannot be read is a
 // *FaultError, and nothing then counts as read.
 func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
-	return m.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext does what ReadAt does, and ends with ctx as SliceContext does.
-func (m *Mapping) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, pathError("read", m.path, fmt.Errorf("%w: negative offset %d", ErrRange, off))
 	}
 	at := min(uint64(off), m.size)
 	want := p[:min(uint64(len(p)), m.size-at)]
-	if err := m.Verify(ctx, at, uint64(len(want))); err != nil {
-		return 0, err
-	}
 	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
-		n, err = b.readAt(ctx, want, at)
+		n, err = b.readAt(want, at)
 		return err
 	})
 	if err == nil && len(want) < len(p) {
@@ -247,7 +190,7 @@ func (m *Mapping) holds(off, n uint64) bool {
 }
 
 // readAt fills p, which lies within the size, or says why not.
-func (b *backing) readAt(ctx context.Context, p []byte, off uint64) (n int, err error) {
+func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -258,21 +201,17 @@ func (b *backing) readAt(ctx context.Context, p []byte, off uint64) (n int, err 
 		})
 		return n, err
 	}
-	return readFull(ctx, b.r, p, off)
+	return readFull(b.r, p, off)
 }
 
-// ReadFull fills p with r's bytes at off, or says why not. A [ContextReaderAt] is read under ctx.
-func ReadFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) error {
-	_, err := readFull(ctx, r, p, off)
+// ReadFull fills p with r's bytes at off, or says why not.
+func ReadFull(r io.ReaderAt, p []byte, off uint64) error {
+	_, err := readFull(r, p, off)
 	return err
 }
 
-func readFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) (n int, err error) {
-	if bound, ok := r.(ContextReaderAt); ok {
-		n, err = bound.ReadAtContext(ctx, p, int64(off))
-	} else {
-		n, err = r.ReadAt(p, int64(off))
-	}
+func readFull(r io.ReaderAt, p []byte, off uint64) (n int, err error) {
+	n, err = r.ReadAt(p, int64(off))
 	if n == len(p) { // a reader may say EOF along with the last byte
 		return n, nil
 	}
@@ -286,32 +225,24 @@ func readFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) (n int, 
 }
 
 // copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
-func (b *backing) copyOut(ctx context.Context, off, n uint64) ([]byte, error) {
-	return Gather(n, func() (bool, error) { return b.probe(ctx, off, n) }, func(dst []byte, at uint64) error {
-		_, err := b.readAt(ctx, dst, off+at)
+func (b *backing) copyOut(off, n uint64) ([]byte, error) {
+	return Gather(n, func() (bool, error) { return b.probe(off, n) }, func(dst []byte, at uint64) error {
+		_, err := b.readAt(dst, off+at)
 		return err
 	})
 }
 
 // probe reads the last of the n bytes at off, which lie within the size.
-func (b *backing) probe(ctx context.Context, off, n uint64) (sure bool, err error) {
+func (b *backing) probe(off, n uint64) (sure bool, err error) {
 	if n > 0 {
-		_, err = b.readAt(ctx, make([]byte, 1), off+n-1)
+		_, err = b.readAt(make([]byte, 1), off+n-1)
 	}
 	return err == nil && b.vouched(), err
 }
 
 // vouched reports whether the system, not a reader of somebody's, says how long the file is.
 func (b *backing) vouched() bool {
-	r := b.r
-	for {
-		u, ok := r.(Wrapper)
-		if !ok {
-			break
-		}
-		r = u.Underlying()
-	}
-	switch r.(type) {
+	switch b.r.(type) {
 	case nil, *os.File, *mappedReader:
 		return true
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"sync"
 	"sync/atomic"
 
@@ -28,11 +26,7 @@ type file struct {
 	asking sync.Mutex
 	source Source // nil until bytes are missing
 
-	mu sync.Mutex
-	// For Options.Loader.Trust, see KeepVerified:
-	holding bool  // nothing that is fetched is kept
-	held    int64 // the end of what was fetched meanwhile
-	verify  func(source loader.ContextReaderAt) loader.ContextReaderAt
+	verified atomic.Pointer[sparse.Fetch] // see Fetch
 
 	doubtful atomic.Bool // opening has not found a model in it
 
@@ -45,13 +39,19 @@ type file struct {
 var mostAtClose int64 = 16 << 20
 
 var _ interface {
-	loader.Namer
-	loader.BackedReaderAt
-	loader.VectorReaderAt
-	loader.SiblingOpener
-	loader.VerifiedKeeper
-	io.Closer
+	loader.Source
+	loader.Cache
+	Source
 } = (*file)(nil)
+
+// stored returns the file as a model has it.
+func (f *file) stored() loader.Stored {
+	s := loader.Stored{Name: f.Name(), Source: f, Local: f.whole}
+	if f.part != nil {
+		s.Local, s.Cache = f.part.Data(), f
+	}
+	return s
+}
 
 // Name returns the file's address.
 func (f *file) Name() string { return f.object.name }
@@ -62,43 +62,58 @@ func (f *file) Size() int64 { return f.object.size }
 // head returns how many bytes of the file's beginning come at once.
 func (f *file) head() int64 { return min(f.Size(), sparse.HeadBytes) }
 
-// ReadAt implements io.ReaderAt.
-func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	return f.ReadAtContext(context.Background(), p, off)
+// ReadAt asks the server. Nothing goes into the cache.
+func (f *file) ReadAt(ctx context.Context, p []byte, off int64) error {
+	err := f.fromServer(ctx, p, off)
+	if f.part != nil {
+		err = f.part.Agree(err)
+	}
+	return err
 }
 
-// ReadAtContext does what ReadAt does, and ends with ctx.
+func (f *file) fromServer(ctx context.Context, p []byte, off int64) error {
+	source, err := f.ask(ctx)
+	if err != nil {
+		return err
+	}
+	return source.ReadVector(ctx, [][]byte{p}, off)
+}
+
+// Bring makes sure that n bytes at off are in the cache. It reports false if the disk is full.
+func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
+	return f.part.Bring(ctx, int64(off), int64(n))
+}
+
+// Has reports whether n bytes at off are in the cache.
+func (f *file) Has(off, n uint64) bool { return f.part.Has(int64(off), int64(n)) }
+
+// Fetch lets the cache take nothing but what fetch brings.
+func (f *file) Fetch(fetch func(ctx context.Context, p []byte, off int64) error) {
+	by := sparse.Fetch(fetch)
+	f.verified.Store(&by)
+}
+
+// fetch brings bytes for the cache.
+func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
+	if by := f.verified.Load(); by != nil {
+		return (*by)(ctx, p, off)
+	}
+	return f.fromServer(ctx, p, off)
+}
+
+// ReadAtContext reads the file as ReadVector does, as io.ReaderAt has it.
 func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	return sparse.ReadAt(ctx, f, f.Size(), p, off)
 }
 
-// Backing returns the file of this system that has the bytes, or that they go to.
-func (f *file) Backing() *os.File {
-	if f.part != nil {
-		return f.part.Data()
-	}
-	return f.whole
-}
-
-// Bring makes sure that n bytes at off are in Backing. It reports false if the disk is full.
-func (f *file) Bring(ctx context.Context, off, n uint64) (kept bool, err error) {
-	if f.whole != nil {
-		return true, nil
-	}
-	return f.part.Bring(ctx, int64(off), int64(n))
-}
-
-// Has reports whether n bytes at off are in Backing.
-func (f *file) Has(off, n uint64) bool {
-	return f.whole != nil || f.part != nil && f.part.Has(int64(off), int64(n))
-}
-
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
+// ReadVector fills one buffer after another with the consecutive bytes from off on. Bytes that it fetches go into
+// the cache, unless they have to be verified first.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	if f.keeping(off, sparse.TotalBytes(bufs)) {
-		return f.part.ReadVector(ctx, bufs, off)
-	}
 	if f.whole == nil {
+		trusting := f.opts.Loader.Trust == nil || f.verified.Load() != nil
+		if f.part != nil && (trusting || f.part.Has(off, sparse.TotalBytes(bufs))) {
+			return f.part.ReadVector(ctx, bufs, off)
+		}
 		source, err := f.ask(ctx)
 		if err != nil {
 			return err
@@ -112,67 +127,6 @@ func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 		off += int64(len(b))
 	}
 	return nil
-}
-
-// OpenSibling opens the file called name in the same folder, of the same revision.
-func (f *file) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
-	s, err := f.open(ctx, path.Join(path.Dir(f.base), name))
-	if err != nil {
-		return nil, 0, err
-	}
-	f.filling.add(s)
-	return s, s.Size(), nil
-}
-
-// KeepVerified implements loader.VerifiedKeeper. Once verify is known, the start of the file up to the
-// end of the last read before it goes into the cache.
-func (f *file) KeepVerified(ctx context.Context, verify func(source loader.ContextReaderAt) loader.ContextReaderAt) {
-	f.mu.Lock()
-	f.holding, f.verify = verify == nil, verify
-	held := f.held
-	f.mu.Unlock()
-	if f.part != nil && verify != nil && held > 0 {
-		if _, err := f.part.Bring(ctx, 0, held); err != nil {
-			f.opts.logger().Debug("head of the file stays out of the cache", "file", f.Name(), "reason", err)
-		}
-	}
-}
-
-// keeping reports whether n bytes at off are read by way of the incomplete file. They are not if the
-// file has none of them yet, and must not keep them.
-func (f *file) keeping(off, n int64) bool {
-	if f.part == nil {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.holding || f.part.Has(off, n) {
-		return true
-	}
-	f.held = max(f.held, min(off+n, f.object.size))
-	return false
-}
-
-// fetch asks the server.
-func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
-	source, err := f.ask(ctx)
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	verify := f.verify
-	f.mu.Unlock()
-	if verify == nil {
-		return source.ReadVector(ctx, [][]byte{p}, off)
-	}
-	n, err := verify(part{source, 0, f.Size()}).ReadAtContext(ctx, p, off)
-	switch {
-	case n == len(p): // perhaps with io.EOF, as io.ReaderAt allows at the end
-		return nil
-	case err == nil, err == io.EOF:
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // ask returns the source of what is missing.

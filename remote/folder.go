@@ -138,7 +138,7 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 
 // openContent opens content, whole or in part. Its caller may release the file instead of closing it.
 func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
-	f = &file{folder: d, base: name, object: o, holding: d.opts.Loader.Trust != nil}
+	f = &file{folder: d, base: name, object: o}
 	if f.whole, err = o.find(); err == nil {
 		return f, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -232,12 +232,38 @@ func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error)
 		}
 		d.filling.add(f)
 		f.doubtful.Store(true)
-		m, err = loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+		m, err = loader.OpenFolder(ctx, newBeside(f), path.Base(name), d.opts.Loader)
 		f.doubtful.Store(err != nil)
 		f = nil
 		return err
 	})
 	return m, err
+}
+
+// beside is a folder as a model sees it: the files beside its first, of the same revision.
+type beside struct {
+	*folder
+	dir   string
+	first atomic.Pointer[file] // which is open already, until it is asked for
+}
+
+func newBeside(f *file) *beside {
+	b := &beside{folder: f.folder, dir: path.Dir(f.base)}
+	b.first.Store(f)
+	return b
+}
+
+func (b *beside) Open(ctx context.Context, name string) (loader.Stored, error) {
+	name = path.Join(b.dir, name)
+	if f := b.first.Load(); f != nil && f.base == name && b.first.CompareAndSwap(f, nil) {
+		return f.stored(), nil
+	}
+	f, err := b.open(ctx, name)
+	if err != nil {
+		return loader.Stored{}, err
+	}
+	b.filling.add(f)
+	return f.stored(), nil
 }
 
 // twice calls read. If the cache had another version than the server, or another process has begun anew, twice calls it once
@@ -378,7 +404,8 @@ func (d *folder) fillOne(ctx context.Context, model, name string, progress func(
 	}
 	defer f.Close()
 	if by := d.opts.Loader.Trust; by != nil {
-		err = loader.KeepVerified(ctx, besideModel(model, name), f, uint64(f.Size()), by)
+		s := f.stored()
+		err = s.Verify(ctx, besideModel(model, name), by)
 	}
 	if err == nil {
 		err = f.fill(ctx, progress)

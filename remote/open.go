@@ -37,7 +37,6 @@ type Options struct {
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
-	out.Loader.OwnReader = true
 	return &out
 }
 

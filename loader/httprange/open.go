@@ -174,12 +174,33 @@ func newReader(u *url.URL, opts *Options) *Reader {
 	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}}
 }
 
-var _ interface {
-	loader.Namer
-	loader.ContextReaderAt
-	loader.VectorReaderAt
-	loader.SiblingOpener
-} = (*Reader)(nil)
+var _ loader.Folder = (*Reader)(nil)
+
+// Open returns the file called name in the same place, for a model that turns out to have several: see OpenSibling. By its own
+// name it returns r, which stays the caller's.
+func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
+	if name == r.name {
+		return loader.Stored{Name: name, Source: lent{source{r}}}, nil
+	}
+	s, _, err := r.OpenSibling(ctx, name)
+	if err != nil {
+		return loader.Stored{}, err
+	}
+	sibling := s.(*Reader)
+	return loader.Stored{Name: sibling.name, Source: source{sibling}}, nil
+}
+
+// source is a Reader as the loader reads it.
+type source struct{ *Reader }
+
+func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return s.ReadVector(ctx, [][]byte{p}, off)
+}
+
+// lent is a source that the caller closes.
+type lent struct{ source }
+
+func (lent) Close() error { return nil }
 
 // begin makes r ready for requests, until its Close or the end of life.
 func (r *Reader) begin(life context.Context) {
@@ -214,7 +235,7 @@ func (r *Reader) first(ctx context.Context) error {
 
 // OpenSibling opens the file called name in the same place, with the same options; the
 // limit of parallel requests is one for both. The address's query, which may be a
-// signature, stays. The loader calls this if a file turns out to be one of several.
+// signature, stays.
 // The io.ReaderAt is a *Reader with a Close of its own. Closing r closes it too.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {

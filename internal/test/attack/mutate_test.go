@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -32,12 +31,15 @@ type folderReader struct {
 
 func (r *folderReader) Name() string { return r.path }
 
-func (r *folderReader) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
-	f, err := newFolderReader(filepath.Join(filepath.Dir(r.path), name))
-	if err != nil {
-		return nil, 0, err
+func (r *folderReader) Open(ctx context.Context, name string) (loader.Stored, error) {
+	f := r
+	if name != r.path {
+		var err error
+		if f, err = newFolderReader(filepath.Join(filepath.Dir(r.path), name)); err != nil {
+			return loader.Stored{}, err
+		}
 	}
-	return f, f.Size(), nil
+	return loader.FromReaderAt(f.path, f.Reader, f.Size()).Open(ctx, f.path)
 }
 
 func newFolderReader(path string) (*folderReader, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -52,53 +53,38 @@ const (
 	Far  = 16 << 20
 )
 
-// File is how the tensors of one file are reached.
-type File struct {
-	Bytes   *mmapio.Mapping // of the tensors, decrypted
-	Mapping *mmapio.Mapping // of the file
-	Remote  bool            // the mapping reads over a network, unless it is in place
-	Large   bool            // few large reads are better than many, unless the file is in place
-}
-
 // Stored is N bytes at Off of a file.
 type Stored struct {
-	*File
+	*file.File
 	Off, N uint64
+	Large  bool // they are read in few large requests, and not viewed
 }
 
-func (s Stored) Size() uint64 { return s.N }
+func (s *Stored) Size() uint64 { return s.N }
 
-func (s Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
-	if !s.Bytes.Aliased() {
+func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
+	if s.Large {
 		return nil, nil
 	}
-	return s.Bytes.SliceContext(ctx, s.Off+off, n)
+	return s.File.View(ctx, s.Off+off, n)
 }
 
-func (s Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
-	return mmapio.ReadFull(ctx, s.Bytes, p, s.Off+off)
+func (s *Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
+	return s.File.ReadAt(ctx, p, s.Off+off)
 }
 
-func (s Stored) Probe(ctx context.Context) (sure bool, err error) {
-	if s.Bytes.Fills() { // the size of its file is a promise
-		err := s.Bytes.Verify(ctx, s.Off, s.N)
-		return err == nil && s.Bytes.Fills(), err
-	}
-	return s.Bytes.Probe(ctx, s.Off, s.N)
+func (s *Stored) Probe(ctx context.Context) (sure bool, err error) {
+	return s.File.Probe(ctx, s.Off, s.N)
 }
 
-func (s Stored) Cost() Cost {
-	if s.Bytes.Aliased() {
-		return Cost{Waits: s.Mapping.Fills()}
-	}
-	c := Cost{Waits: s.Remote || s.Mapping.Fills()}
+func (s *Stored) Cost() Cost {
 	switch {
-	case s.Large:
-		c.Piece = Far
-	default:
-		c.Piece = Near
+	case s.InPlace() && !s.Large:
+		return Cost{Waits: s.Fetches()}
+	case s.Large || s.Remote():
+		return Cost{Piece: Far, Waits: true}
 	}
-	return c
+	return Cost{Piece: Near}
 }
 
 // Memory is bytes at hand.

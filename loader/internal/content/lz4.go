@@ -24,7 +24,8 @@ type LZ4 struct {
 // of any size, so that a piece always holds an element.
 const PieceBytes = Far
 
-func (t LZ4) inPlace() bool { return t.Stored.Cost().Piece == 0 }
+// InPlace reports whether the stored bytes are in memory, mapped or the caller's.
+func (t LZ4) InPlace() bool { return t.Stored.Cost().Piece == 0 }
 
 // Cost lets several cores decompress what is in place. From elsewhere many blocks come at once.
 func (t LZ4) Cost() Cost {
@@ -43,7 +44,7 @@ func (t LZ4) View(context.Context, Env, uint64, uint64) ([]byte, error) { return
 
 // Probe checks that all blocks of a file in place exist. Elsewhere every block would take a read.
 func (t LZ4) Probe(ctx context.Context) (sure bool, err error) {
-	if !t.inPlace() {
+	if !t.InPlace() {
 		return false, nil
 	}
 	if sure, err = t.Stored.Probe(ctx); err == nil {
@@ -67,7 +68,7 @@ func (t LZ4) piece(ctx context.Context, sc *scratch, lo, hi uint64) (piece, erro
 	switch {
 	case hi == lo+1 && sc.holds(t.Table, lo):
 		return p, nil
-	case !t.inPlace():
+	case !t.InPlace():
 		return p, p.read(ctx, t, sc)
 	}
 	if t.Known() < hi { // or else the function would be an allocation
@@ -271,7 +272,7 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 
 // WriteStored writes the blocks as they are stored to w. It checks their lengths, and not what they hold.
 func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
-	if t.inPlace() {
+	if t.InPlace() {
 		if err := t.Walk(ctx); err != nil {
 			return err
 		}

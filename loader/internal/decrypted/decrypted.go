@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"sync"
@@ -16,7 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
-	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/loader/internal/content"
 )
 
 // File decrypts the blocks of one file. It is safe for concurrent use.
@@ -97,39 +96,58 @@ func (f *File) find(off uint64) (ordinal int, before, left uint64, err error) {
 	return 0, 0, 0, fmt.Errorf("%w: offset %d is in no tensor", layout.ErrInvalid, off)
 }
 
-// Reader reads the content of tensors. R reads the file's bytes, and Whole wants them in few large requests.
+// Stored reads the bytes of a file.
+type Stored interface {
+	ReadAt(ctx context.Context, p []byte, off uint64) error
+}
+
+// Reader reads the content of tensors. R reads the file, and Whole wants that to be few large requests.
 type Reader struct {
 	*File
-	R     io.ReaderAt
+	R     Stored
 	Whole bool
 }
 
-var _ interface {
-	mmapio.ContextReaderAt
-	mmapio.Namer
-	mmapio.Wrapper
-} = Reader{}
+// maxFetched is how many bytes one request brings.
+const maxFetched = 16 << 20
 
-// Name returns the name of the file.
-func (r Reader) Name() string { return r.path }
+// maxSerial is how many blocks are not worth a second core.
+const maxSerial = 4
 
-// Underlying returns the reader itself: see mmapio.Mapping.Probe.
-func (r Reader) Underlying() io.ReaderAt { return r.R }
-
-// mostFetched is how many bytes are read at once from afar.
-const mostFetched = 16 << 20
-
-// aloneBlocks is how many blocks are not worth a second core.
-const aloneBlocks = 4
-
-// ReadAt does what ReadAtContext does, however long that takes.
-func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
-	return r.ReadAtContext(context.Background(), p, off)
+// Content is the content of a tensor: N bytes from Off on.
+type Content struct {
+	Reader
+	Off, N uint64
 }
 
-// ReadAtContext reads content of one tensor until ctx ends. If it fails, p holds nothing that could be used.
-func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
-	ordinal, before, left, err := r.find(uint64(off))
+// Size returns N.
+func (c *Content) Size() uint64 { return c.N }
+
+// View returns nil: blocks are decrypted when they are read.
+func (c *Content) View(context.Context, content.Env, uint64, uint64) ([]byte, error) { return nil, nil }
+
+// ReadAt decrypts the blocks that hold p.
+func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint64) error {
+	return c.Reader.ReadAt(ctx, p, c.Off+off)
+}
+
+// Probe reads the last block. It is sure only of a file of this system.
+func (c *Content) Probe(ctx context.Context) (sure bool, err error) {
+	if c.N > 0 {
+		err = c.Reader.ReadAt(ctx, make([]byte, 1), c.Off+c.N-1)
+	}
+	return err == nil && !c.Whole, err
+}
+
+// Cost wants large reads, which all cores decrypt.
+func (c *Content) Cost() content.Cost { return content.Cost{Piece: content.Far, Waits: c.Whole} }
+
+// ReadAt reads content of one tensor until ctx ends. If it fails, p holds nothing that could be used.
+func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	ordinal, before, left, err := r.find(off)
 	if err == nil && uint64(len(p)) > left {
 		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
 	}
@@ -138,16 +156,15 @@ func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	}
 	if err != nil {
 		clear(p)
-		return 0, err
 	}
-	return len(p), nil
+	return err
 }
 
 // read reads the content of a tensor from byte at on.
 func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) error {
-	if r.Whole && uint64(len(p)) > mostFetched {
+	if r.Whole && uint64(len(p)) > maxFetched {
 		for len(p) > 0 {
-			n := min(mostFetched-at%r.block, uint64(len(p)))
+			n := min(maxFetched-at%r.block, uint64(len(p)))
 			if err := r.read(ctx, p[:n], ordinal, at); err != nil {
 				return err
 			}
@@ -175,7 +192,7 @@ func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) erro
 		r = fetched
 	}
 	workers := 1
-	if hi-lo > aloneBlocks {
+	if hi-lo > maxSerial {
 		workers = parallel.Workers(hi - lo)
 	}
 	return parallel.Each(workers, parallel.Range(hi-lo), func(items iter.Seq[uint64]) error {
@@ -242,7 +259,7 @@ func (r Reader) stored(ctx context.Context, sc *scratch, ordinal int, number uin
 	}
 	begin := number * (r.block + encrypted.TagSize)
 	b := sc.encrypted[:min(uint64(len(sc.encrypted)), t.Stored-begin)]
-	return b, mmapio.ReadFull(ctx, r.R, b, t.Offset+begin)
+	return b, r.R.ReadAt(ctx, b, t.Offset+begin)
 }
 
 // Fetch reads the blocks that hold the content from off to off+n, of as many tensors as lie there, by one request.
@@ -260,7 +277,7 @@ func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 		return r, err
 	}
 	b := make([]byte, end-begin)
-	if err := mmapio.ReadFull(ctx, r.R, b, begin); err != nil {
+	if err := r.R.ReadAt(ctx, b, begin); err != nil {
 		return r, err
 	}
 	return Reader{File: r.File, R: window{b, begin}}, nil
@@ -285,10 +302,8 @@ type window struct {
 	off uint64
 }
 
-func (w window) ReadAt(p []byte, off int64) (int, error) {
-	at := uint64(off) - w.off
-	if at > uint64(len(w.b)) {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return copy(p, w.b[at:]), nil
+func (w window) ReadAt(_ context.Context, p []byte, off uint64) error {
+	b, err := layout.Bytes(w.b).Slice(off-w.off, uint64(len(p)))
+	copy(p, b)
+	return err
 }

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // File is a file to read. The same file is always the same value.
 type File interface {
-	// Mapping returns the file's bytes. A file that is aliased there is brought into memory,
-	// any other is read into targets.
-	Mapping() *mmapio.Mapping
+	// Resident returns how many of the n bytes at off of a mapped file are in memory, or errors.ErrUnsupported.
+	Resident(off, n uint64) (uint64, error)
+	// Warm brings n bytes at off of a mapped file into memory. cold says that some may not be there.
+	Warm(ctx context.Context, off, n uint64, cold bool) error
 	// Align returns the alignment that the file promises its tensors. Neighbours are fewer bytes apart.
 	Align() uint64
 	// Fill reads from off on into buffers that lie one behind the other.
@@ -109,7 +108,7 @@ func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, span{off, o
 
 func (p *Plan) add(f File, s span, t Target) {
 	for off := s.off; off < s.end; {
-		last := p.pieceFor(f, off)
+		last := p.pieceFor(f, off, t != nil)
 		gap := off - (last.Off + last.N)
 		n := min(s.end, last.Off+p.most) - off
 		if t != nil {
@@ -122,12 +121,12 @@ func (p *Plan) add(f File, s span, t Target) {
 }
 
 // pieceFor returns the piece that off goes to: the last one, or a new one.
-func (p *Plan) pieceFor(f File, off uint64) *Piece {
+func (p *Plan) pieceFor(f File, off uint64, targets bool) *Piece {
 	if n := len(p.Pieces); n > 0 {
 		last := &p.Pieces[n-1]
 		end := last.Off + last.N
 		// Neighbours may be apart as far as files without a promise of alignment pad, or as promised, up to a page.
-		if last.File == f && off >= end && off-end < min(max(64, f.Align()), 4096) && off-last.Off < p.most {
+		if last.File == f && (len(last.parts) > 0) == targets && off >= end && off-end < min(max(64, f.Align()), 4096) && off-last.Off < p.most {
 			return last
 		}
 	}

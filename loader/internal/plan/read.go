@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/mmapio"
@@ -15,14 +17,13 @@ import (
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
-		m := piece.File.Mapping()
-		if !m.Aliased() {
+		if len(piece.parts) > 0 {
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
 			return total, err
 		}
-		n, err := m.Resident(piece.Off, piece.N)
+		n, err := piece.File.Resident(piece.Off, piece.N)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return total, piece.File.Wrap(err)
 		}
@@ -58,7 +59,7 @@ func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *paral
 	for i := range items {
 		piece := &p.Pieces[i]
 		read := p.fill
-		if piece.File.Mapping().Aliased() {
+		if len(piece.parts) == 0 {
 			read = p.populate
 		}
 		err := cmp.Or(context.Cause(ctx), mmapio.Guard(func() error { return read(ctx, piece) }))
@@ -77,16 +78,7 @@ func (p *Plan) populate(ctx context.Context, piece *Piece) error {
 	if err := p.wait(ctx, piece.N-piece.resident); err != nil {
 		return err
 	}
-	m := piece.File.Mapping()
-	if m.Fills() {
-		if err := m.Verify(ctx, piece.Off, piece.N); err != nil {
-			return piece.File.Wrap(err)
-		}
-	}
-	if piece.resident < piece.N {
-		m.Advise(mmapio.WillNeed, piece.Off, piece.N) // Populate does without, too
-	}
-	return piece.File.Wrap(cmp.Or(m.Populate(piece.Off, piece.N), m.Verify(ctx, piece.Off, piece.N)))
+	return piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
 }
 
 // request is memory that one read fills.
@@ -145,4 +137,38 @@ func (p *Plan) read(ctx context.Context, f File, r *request) error {
 		return err
 	}
 	return f.Wrap(f.Fill(ctx, r.buffers, r.off))
+}
+
+// FillEach fills buffers from off on by a read of each.
+func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
+	for _, b := range buffers {
+		off += b.Gap
+		if err := cmp.Or(context.Cause(ctx), read(ctx, b.B, off)); err != nil {
+			return err
+		}
+		off += uint64(len(b.B))
+	}
+	return nil
+}
+
+// pieces are memory for what one read brings of several targets.
+var pieces = sync.Pool{New: func() any { return new([]byte) }}
+
+// FillAtOnce fills buffers from off on by one read.
+func FillAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
+	size := 0
+	for _, b := range buffers {
+		size += int(b.Gap) + len(b.B)
+	}
+	mem := pieces.Get().(*[]byte)
+	defer pieces.Put(mem)
+	*mem = slices.Grow((*mem)[:0], size)[:size]
+	if err := read(ctx, *mem, off); err != nil {
+		return err
+	}
+	for rest := *mem; len(buffers) > 0; buffers = buffers[1:] {
+		rest = rest[buffers[0].Gap:]
+		rest = rest[copy(buffers[0].B, rest):]
+	}
+	return nil
 }

@@ -22,10 +22,14 @@ func (f *File) Version() string {
 	return ""
 }
 
-// get fills p with the source's bytes from off on, if they are of the version of those that are there. If not, the next
-// Open begins anew.
+// get fills p with the source's bytes from off on, if they are of the version of those that are there.
 func (f *File) get(ctx context.Context, p []byte, off int64) error {
-	err := f.opts.Fetch(ctx, p, off)
+	return f.Agree(f.opts.Fetch(ctx, p, off))
+}
+
+// Agree returns err, or mmapio.ErrChanged if bytes that the source has just sent without err are not of the version of those
+// that are there. The next Open then begins anew.
+func (f *File) Agree(err error) error {
 	if f.opts.Version == nil {
 		return err
 	}

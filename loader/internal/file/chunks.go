@@ -1,0 +1,149 @@
+package file
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/loader/internal/flight"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// recentBytes is how much of what was fetched for ranges in it stays in memory: neighbours need not be fetched again.
+const recentBytes = 32 << 20
+
+// chunks reads what comes from a source by whole chunks, and hashes it each time it comes.
+type chunks struct {
+	*digests
+	fetch func(ctx context.Context, p []byte, off uint64) error
+
+	flights flight.Group[uint64, []byte]
+	mu      sync.Mutex
+	recent  map[uint64][]byte
+	order   []uint64 // of the recent ones, the longest unused first
+	bytes   uint64   // that they take
+}
+
+// heap returns how many bytes the chunks in memory take.
+func (c *chunks) heap() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// read fills p with verified bytes from off on. If it fails, p has nothing that could be used.
+func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
+	for rest := p; len(rest) > 0 && err == nil; {
+		n := 0
+		switch {
+		case off < c.Off:
+			n = copy(rest, c.Head[off:])
+		case off >= c.End:
+			n, err = len(rest), c.fetch(ctx, rest, off)
+		default:
+			n, err = c.covered(ctx, rest, off)
+		}
+		rest, off = rest[n:], off+uint64(n)
+	}
+	if err != nil {
+		clear(p)
+	}
+	return err
+}
+
+// covered reads bytes that digests cover from off on: whole chunks at once and in place, else a range in one.
+func (c *chunks) covered(ctx context.Context, p []byte, off uint64) (n int, err error) {
+	i := (off - c.Off) / c.Chunk
+	begin, _ := c.Span(i)
+	whole := uint64(len(p)) / c.Chunk
+	if off+uint64(len(p)) >= c.End {
+		whole = c.count - i
+	}
+	if off == begin && whole > 0 {
+		last, size := c.Span(i + whole - 1)
+		n := int(last + size - off)
+		return n, c.inPlace(ctx, p[:n], i, whole)
+	}
+	b, err := c.chunk(ctx, i)
+	if err != nil {
+		return 0, err
+	}
+	return copy(p, b[off-begin:]), nil
+}
+
+// inPlace reads n chunks from chunk i on into p, and checks them.
+func (c *chunks) inPlace(ctx context.Context, p []byte, i, n uint64) error {
+	for k := i; k < i+n; k++ {
+		if err := c.known(k); err != nil {
+			return err
+		}
+	}
+	begin, _ := c.Span(i)
+	if err := c.fetch(ctx, p, begin); err != nil {
+		return err
+	}
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
+		for k := range items {
+			off, size := c.Span(i + k)
+			if err := c.sumBytes(i+k, p[off-begin:][:size]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// chunk returns chunk i, verified. Of several that want it one fetches.
+func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
+	if b := c.find(i); b != nil {
+		return b, nil
+	}
+	return c.flights.Do(ctx, i, func(ctx context.Context) ([]byte, error) {
+		if b := c.find(i); b != nil {
+			return b, nil
+		}
+		off, n := c.Span(i)
+		if err := c.known(i); err != nil {
+			return nil, err
+		}
+		if err := c.checkSize(n); err != nil {
+			return nil, err
+		}
+		b, err := mmapio.Gather(n, func() (bool, error) { return false, nil }, func(dst []byte, at uint64) error { return c.fetch(ctx, dst, off+at) })
+		if err != nil {
+			return nil, err
+		}
+		if err := c.sumBytes(i, b); err != nil {
+			return nil, err
+		}
+		c.add(i, b)
+		return b, nil
+	})
+}
+
+// find returns chunk i if it is in memory, as the last to be forgotten.
+func (c *chunks) find(i uint64) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := slices.Index(c.order, i); at >= 0 {
+		c.order = append(slices.Delete(c.order, at, at+1), i)
+	}
+	return c.recent[i]
+}
+
+// add puts a chunk into memory, and forgets those that nobody has wanted for the longest time.
+func (c *chunks) add(i uint64, b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recent == nil {
+		c.recent = make(map[uint64][]byte)
+	}
+	c.recent[i], c.order, c.bytes = b, append(c.order, i), c.bytes+uint64(len(b))
+	for c.bytes > recentBytes && len(c.order) > 1 {
+		c.bytes -= uint64(len(c.recent[c.order[0]]))
+		delete(c.recent, c.order[0])
+		c.order = c.order[1:]
+	}
+}

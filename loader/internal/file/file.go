@@ -1,0 +1,299 @@
+// Package file has the bytes of one file of a model. They leave it by View or ReadAt: these check the bounds, make sure that
+// the bytes are present and trusted, and slice or read.
+//
+// A file is memory, which may be mapped when it is first touched, or is read by system calls, or comes from a [Source]. A
+// [Cache] has a file of this system that takes what comes from a Source. Digests let nothing out that was not verified.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Source reads one file by range. Its methods may be called concurrently.
+type Source interface {
+	// Size returns the length of the file in bytes.
+	Size() int64
+	// ReadAt fills p with the bytes from off on, or fails. It ends with ctx.
+	ReadAt(ctx context.Context, p []byte, off int64) error
+	Close() error
+}
+
+// Cache is a file of this system that takes what comes from a Source.
+type Cache interface {
+	// Has reports whether the file has the n bytes at off.
+	Has(off, n uint64) bool
+	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
+	// them. They are then read from the Source.
+	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
+	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
+	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
+}
+
+// File is the bytes of one file. Its methods may be called concurrently once it is opened.
+type File struct {
+	name    string
+	size    uint64
+	remote  bool            // a Source of the caller's reads what is not present
+	memory  *mmapio.Mapping // nil if all bytes come from the source
+	source  Source          // nil if memory has all
+	cache   Cache           // of what comes from source to memory; or nil
+	full    atomic.Bool     // cache takes no more: source reads from now on
+	opening io.ReaderAt     // reads the file until it is opened; or nil
+	digests *digests        // nil if nothing is verified
+	chunks  *chunks         // of what comes from source, verified; nil without digests
+	from    *File           // that memory is a private copy of; or nil
+	private []byte          // memory, to be written to
+}
+
+// New returns the file called name whose bytes are in memory, or read through it by system calls. It takes memory over.
+func New(name string, memory *mmapio.Mapping) *File {
+	return &File{name: name, size: memory.Size(), memory: memory}
+}
+
+// Opening makes f read from r, by system calls, until Opened: an index takes few bytes, and the mapping can wait.
+func (f *File) Opening(r io.ReaderAt) { f.opening = r }
+
+// Opened ends Opening. It is called before others use f.
+func (f *File) Opened() {
+	f.opening = nil
+	if f.from != nil {
+		f.from.opening = nil
+	}
+}
+
+// NewRemote returns the file called name that source reads. If cache is not nil, the bytes go to the file that memory
+// maps. The caller closes source.
+func NewRemote(name string, source Source, remote bool, memory *mmapio.Mapping, cache Cache) *File {
+	return &File{name: name, size: uint64(source.Size()), remote: remote, source: source, memory: memory, cache: cache}
+}
+
+// Name returns what errors call the file.
+func (f *File) Name() string { return f.name }
+
+// Size returns the length of the file in bytes.
+func (f *File) Size() uint64 { return f.size }
+
+// Mapping returns the file's memory, or nil.
+func (f *File) Mapping() *mmapio.Mapping { return f.memory }
+
+// InPlace reports whether View returns memory. Only the first touch may end that: the system refuses to map the file, or
+// the disk takes no more.
+func (f *File) InPlace() bool { return f.memory != nil && f.memory.Aliased() && !f.full.Load() }
+
+// Mapped reports whether the system maps the file now.
+func (f *File) Mapped() bool { return f.InPlace() && f.memory.Mapped() && !f.memory.Pending() }
+
+// Remote reports whether the file is read over a network, as far as it is not in place.
+func (f *File) Remote() bool { return f.remote }
+
+// Fetches reports whether bytes of a file in place may have to be fetched first.
+func (f *File) Fetches() bool { return f.cache != nil && f.InPlace() }
+
+// Waits reports whether reading the file may wait for a network.
+func (f *File) Waits() bool { return f.cache != nil || f.remote && !f.InPlace() }
+
+// Has reports whether n bytes at off of a file that Fetches are present.
+func (f *File) Has(off, n uint64) bool { return f.cache != nil && f.cache.Has(off, n) }
+
+// Close ends the file. Views of it must not be touched any more.
+func (f *File) Close() error {
+	var errs []error
+	if f.memory != nil {
+		errs = append(errs, f.memory.Close())
+	}
+	if f.from != nil {
+		errs = append(errs, f.from.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// View returns the n bytes at off without copying, read-only, or nil if only ReadAt has them.
+func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
+	if !f.InPlace() {
+		return nil, nil
+	}
+	if f.digests != nil || f.cache != nil {
+		if err := f.ensure(ctx, off, n); err != nil {
+			return nil, err
+		}
+		if !f.InPlace() {
+			return nil, nil
+		}
+	}
+	return f.memory.Slice(off, n)
+}
+
+// ReadAt fills p with the bytes from off on, or fails.
+func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
+	if !layout.Within(off, uint64(len(p)), f.size) {
+		return f.outside(off, uint64(len(p)))
+	}
+	if f.chunks == nil || f.InPlace() {
+		if err := f.ensure(ctx, off, uint64(len(p))); err != nil {
+			return err
+		}
+	}
+	if f.chunks != nil && !f.InPlace() {
+		return f.chunks.read(ctx, p, off)
+	}
+	return f.read(ctx, p, off)
+}
+
+// read does what ReadAt does, for bytes that are verified or that nobody has verified yet.
+func (f *File) read(ctx context.Context, p []byte, off uint64) error {
+	switch {
+	case f.opening != nil:
+		return f.wrap(mmapio.ReadFull(f.opening, p, off))
+	case f.source == nil || f.InPlace():
+	case f.memory == nil:
+		return f.fromSource(ctx, p, off)
+	default:
+		if cached, err := f.cache.Bring(ctx, off, uint64(len(p))); err != nil {
+			return f.wrap(endedBy(ctx, err))
+		} else if !cached {
+			return f.fromSource(ctx, p, off)
+		}
+	}
+	n, err := f.memory.ReadAt(p, int64(off))
+	if n == len(p) {
+		return nil
+	}
+	return f.wrap(err)
+}
+
+// fromSource fills p with what the source has from off on.
+func (f *File) fromSource(ctx context.Context, p []byte, off uint64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	return f.wrap(endedBy(ctx, f.source.ReadAt(ctx, p, int64(off))))
+}
+
+func (f *File) outside(off, n uint64) error {
+	return f.wrap(fmt.Errorf("%w: offset %d, length %d, size %d", mmapio.ErrRange, off, n, f.size))
+}
+
+// wrap adds the name to an error of reading.
+func (f *File) wrap(err error) error {
+	switch err.(type) {
+	case nil, *mmapio.FaultError, *fs.PathError:
+		return err
+	}
+	return &fs.PathError{Op: "read", Path: f.name, Err: err}
+}
+
+// Copy returns the n bytes at off in memory of the caller's own. Memory is taken as bytes arrive.
+func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
+	if !layout.Within(off, n, f.size) {
+		return nil, f.outside(off, n)
+	}
+	return mmapio.Gather(n, func() (bool, error) { return f.Probe(ctx, off, n) }, func(dst []byte, at uint64) error {
+		return f.ReadAt(ctx, dst, off+at)
+	})
+}
+
+// Probe makes sure that the last of n bytes at off exists. It reports whether memory for all may then be taken at once: the
+// system, not a server, vouches for them.
+func (f *File) Probe(ctx context.Context, off, n uint64) (sure bool, err error) {
+	if f.Fetches() { // the size of its file is a promise
+		err := f.ensure(ctx, off, n)
+		return err == nil && f.InPlace(), err
+	}
+	if f.opening == nil && f.source == nil {
+		return f.memory.Probe(off, n)
+	}
+	if n > 0 {
+		err = f.ReadAt(ctx, make([]byte, 1), off+n-1)
+	}
+	return err == nil && !f.remote, err
+}
+
+// Ensure makes the n bytes at off of a file in place present and trusted, and reads any others.
+func (f *File) Ensure(ctx context.Context, off, n uint64) error {
+	if f.chunks == nil || f.InPlace() {
+		return f.ensure(ctx, off, n)
+	}
+	_, err := f.Copy(ctx, off, n)
+	return err
+}
+
+// ensure makes the n bytes at off present, in memory that has a cache, and trusted. It does nothing for bytes that are.
+func (f *File) ensure(ctx context.Context, off, n uint64) error {
+	if f.digests != nil {
+		if f.digests.done(off, n) { // the usual case, in one word of bits
+			return nil
+		}
+		return f.verify(ctx, off, n)
+	}
+	if f.cache != nil && f.InPlace() && layout.Within(off, n, f.size) {
+		return f.bring(ctx, off, n)
+	}
+	return nil
+}
+
+// bring fetches n bytes at off to memory, unless they are present. A full disk makes the file one that the source reads.
+func (f *File) bring(ctx context.Context, off, n uint64) error {
+	cached, err := f.cache.Bring(ctx, off, n)
+	if err == nil && !cached {
+		f.full.Store(true)
+	}
+	return f.wrap(endedBy(ctx, err))
+}
+
+// endedBy returns err, or why ctx has ended in its place.
+func endedBy(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
+		return why
+	}
+	return err
+}
+
+// Resident returns how many of the n bytes at off are in memory of the system.
+func (f *File) Resident(off, n uint64) (uint64, error) {
+	if f.memory == nil {
+		return 0, f.wrap(errors.ErrUnsupported)
+	}
+	return f.memory.Resident(off, n)
+}
+
+// Warm brings the n bytes at off of a file in place into memory. cold says that some are not known to be there.
+func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
+	if f.cache != nil {
+		if err := f.ensure(ctx, off, n); err != nil || !f.InPlace() {
+			return err
+		}
+	}
+	if cold {
+		f.memory.Advise(mmapio.WillNeed, off, n) // Populate does without, too
+	}
+	if err := f.memory.Populate(off, n); err != nil {
+		return err
+	}
+	return f.ensure(ctx, off, n)
+}
+
+// Input returns the file for a decoder, whose reads end with ctx.
+func (f *File) Input(ctx context.Context) layout.Input { return input{f, ctx} }
+
+type input struct {
+	*File
+	ctx context.Context
+}
+
+// Slice returns the n bytes at off, in place or as a copy.
+func (in input) Slice(off, n uint64) ([]byte, error) {
+	if in.opening == nil {
+		if b, err := in.View(in.ctx, off, n); b != nil || err != nil {
+			return b, err
+		}
+	}
+	return in.Copy(in.ctx, off, n)
+}
