@@ -81,7 +81,7 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	defer f.Close()
 	limits := (*layout.Limits)(nil).WithDefaults()
 	text := make([]byte, min(f.Size(), limits.HeaderBytes+1)) // one byte more tells that there is too much
-	if err := mmapio.ReadFull(context.Background(), f, text, 0); err != nil {
+	if err := mmapio.ReadFull(f, text, 0); err != nil {
 		return nil, err
 	}
 	return parseConfig(path, text)
