@@ -196,44 +196,45 @@ func (s *sample) part(p samplePart, rows, cols int) (content, bool) {
 	default:
 		return c, true
 	}
-	kind := f.Zero
-	if p.role == scheme.Scale {
-		kind = f.Scale
-	}
-	last := len(c.shape) - 1
-	switch kind {
-	case scheme.Direct:
-		switch {
-		case f.Scheme == scheme.HQQ && f.GroupRows == 1: // only for no rows
-			return c.cut(0, 0), true
-		case f.Scheme == scheme.HQQ:
-			return c.cut(1, 0), true
-		case c.elements() == 1 && len(c.shape) < 2 || len(c.shape) < len(s.shape) && f.GroupRows != 1:
-			return c, true
-		case len(c.shape) == 1:
-			return c.cut(0, rows), true
-		case len(c.shape) == 4:
-			return c.cut(0, groups(uint64(rows), f.GroupRows, c.shape[0])).cut(2, groups(uint64(cols), f.GroupCols, c.shape[2])), true
-		case len(c.shape) < len(s.shape):
-			return c.cut(-1, rows), true
-		case f.ScaleCols != 0 && cols != s.cols():
-			return c, false
-		case f.ScaleCols != 0:
-			return c.cut(-2, rows), true
-		}
-		return c.cut(-2, groups(uint64(rows), f.GroupRows, c.shape[last-1])).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
-	case scheme.Transposed:
-		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows), true
-	case scheme.PackedAWQ:
-		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows/8), true
-	case scheme.PackedGPTQ, scheme.PackedPlanes:
+	last, isZero := len(c.shape)-1, p.role == scheme.ZeroPoint
+	switch {
+	case f.Scheme == scheme.GPTQ && isZero:
 		return c.cut(-2, groupCols(c.shape[0])).cut(-1, ceil(rows*bits, 32)), true
-	case scheme.PackedAlong:
-		return c.cut(-2, ceil(rows*bits, 32)).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
-	case scheme.PackedRows:
+	case f.Pack == layout.PackAWQ && isZero:
+		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows/8), true
+	case f.Scheme == scheme.AWQ && isZero:
 		return c.cut(-2, rows), cols == s.cols()
+	case s.zerosAlongRows() && isZero:
+		return c.cut(-2, ceil(rows*bits, 32)).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+	case f.Scheme == scheme.GPTQ, f.Pack == layout.PackAWQ:
+		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows), true
 	}
-	return c, false
+	switch {
+	case f.Scheme == scheme.HQQ && f.GroupRows == 1: // only for no rows
+		return c.cut(0, 0), true
+	case f.Scheme == scheme.HQQ:
+		return c.cut(1, 0), true
+	case c.elements() == 1 && len(c.shape) < 2 || len(c.shape) < len(s.shape) && f.GroupRows != 1:
+		return c, true
+	case len(c.shape) == 1:
+		return c.cut(0, rows), true
+	case len(c.shape) == 4:
+		return c.cut(0, groups(uint64(rows), f.GroupRows, c.shape[0])).cut(2, groups(uint64(cols), f.GroupCols, c.shape[2])), true
+	case len(c.shape) < len(s.shape):
+		return c.cut(-1, rows), true
+	case f.ScaleCols != 0 && cols != s.cols():
+		return c, false
+	case f.ScaleCols != 0:
+		return c.cut(-2, rows), true
+	}
+	return c.cut(-2, groups(uint64(rows), f.GroupRows, c.shape[last-1])).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+}
+
+// zerosAlongRows reports whether words of zero points hold consecutive rows.
+func (s *sample) zerosAlongRows() bool {
+	return slices.ContainsFunc(s.parts, func(p samplePart) bool {
+		return s.form.Scheme == scheme.PackQuantized && p.role == scheme.ZeroPoint && p.content.dtype == layout.I32
+	})
 }
 
 func n2i(n uint64) int { return int(min(n, math.MaxInt32)) }
@@ -285,7 +286,7 @@ func (s *sample) flat(p samplePart, rows, cols int) (content, bool) {
 	case scheme.Scale:
 		return c.cut(0, scales), true
 	case scheme.NestedScale:
-		return c.cut(0, ceil(scales, n2i(s.form.NestedBlock))), true
+		return c.cut(0, ceil(scales, 256)), true
 	case scheme.QuantState:
 		return s.state(c, rows, cols), true
 	}
@@ -323,7 +324,7 @@ func (s sample) experts() (_ sample, ok bool) {
 		s.want.shape = s.shape
 		return s, true
 	}
-	turned := f.Zero != scheme.PackedAlong && f.GroupRows <= 1
+	turned := !s.zerosAlongRows() && f.GroupRows <= 1
 	var parts []samplePart
 	for _, p := range s.parts {
 		c := p.content

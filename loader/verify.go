@@ -302,18 +302,14 @@ func (v *verifier) quantized() error {
 	for i := range v.model.schemes.Len() {
 		w := v.model.schemes.Weight(i)
 		codes := &v.model.tensors[w.Parts[0].Tensor]
-		err, zeros := w.Err, false
+		err, zeroIndex := w.Err, ""
 		if err == nil {
-			zeros, err = v.checkParts(i)
+			zeroIndex, err = v.checkParts(i)
 		}
 		list := &lists[codes.File]
 		switch cause := context.Cause(v.ctx); {
-		case err == nil && zeros:
-			taken := "as it is"
-			if w.IgnoreZeroIndex {
-				taken = "for consecutive groups, without desc_act"
-			}
-			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)
+		case err == nil && zeroIndex != "":
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), zeroIndex)
 		case err == nil:
 		case cause != nil || unreadable(err):
 			return cmp.Or(cause, err)
@@ -353,7 +349,7 @@ func (v *verifier) reason(i uint32, err error) string {
 }
 
 // checkParts checks all that the parts of a weight say of its codes, and keeps nothing.
-func (v *verifier) checkParts(weight int) (zeros bool, err error) {
+func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
 	t := Tensor{model: v.model, index: v.model.schemes.Codes(weight), weight: uint32(weight + 1)}
@@ -362,10 +358,10 @@ func (v *verifier) checkParts(weight int) (zeros bool, err error) {
 		if err := s.values.Err(); err != nil {
 			return err
 		}
-		zeros, err = s.weight.checkParts(v.ctx, content.Env{Pins: &own})
+		zeroIndex, err = s.weight.verify(v.ctx, content.Env{Pins: &own})
 		return err
 	})
-	return zeros, err
+	return zeroIndex, err
 }
 
 // stated collects the checksums that a file states, of itself or of shards.

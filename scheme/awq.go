@@ -3,108 +3,125 @@ package scheme
 import (
 	"cmp"
 	"slices"
+	"strings"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 )
 
-// qweight tells AWQ and GPTQ apart, which name their parts alike: AWQ packs rows of the weight into
-// words, GPTQ columns.
-func (s *shaping) qweight() error {
-	codes, scale, zero := s.part(Codes), s.part(Scale), s.part(ZeroPoint)
-	switch {
-	case len(s.dims(codes)) != 2 || len(s.dims(scale)) != 2:
-		return misfit("codes of shape %v and scale %s of shape %v are no matrices", s.dims(codes), s.name(Scale), s.dims(scale))
-	case zero == nil:
-		return misfit("codes without zero points (.qzeros)")
-	case len(s.dims(zero)) != 2 || zero.DType != layout.I32:
-		return misfit("zero points %s of %v %v are no matrix of words", s.name(ZeroPoint), zero.DType, s.dims(zero))
-	case s.dims(codes)[1] == s.dims(scale)[1] && (s.dims(codes)[1] > 0 || s.conf.method != "awq"): // both may have none
-		return s.gptq(codes, scale, zero)
-	case s.dims(scale)[1] == 8*s.dims(codes)[1]:
-		return s.awqGemm(codes, scale, zero)
-	case s.dims(scale)[0] == s.dims(codes)[0]:
-		return s.awqGemv(codes, scale, zero)
-	}
-	return misfit("scale %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
+// awq is AWQ: words that hold nibbles of eight rows (gemm), or of one row (gemv).
+type awq struct {
+	version string // of the configuration
+	packing string // packing_format, of auto-round
+	isGemv  bool
 }
 
 // awqVersions lists AutoAWQ's versions that are known, and whether each is stored in the order of gemm. Some name the
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// awq finds the form of AWQ's codes, which lie in the order of gemm or in rows.
-func (s *shaping) awq(shape []uint64, gemm bool) error {
-	w := s.w
-	switch stored, known := awqVersions[s.conf.version]; {
-	case s.conf.method == "auto-round" && s.conf.gptq.packing != "auto_round:auto_awq" && s.conf.gptq.packing != "auto_round:awq":
-		return misfit("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(s.conf.gptq.packing)))
+func (awq) names() []pattern {
+	return []pattern{{
+		scheme: AWQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, sure: true,
+		others: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
+		fits:   func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
+	}}
+}
+
+func (a awq) params(c *Config) (scheme, error) {
+	if c.method == "awq" {
+		a.version = strings.ToLower(text(c.said, "version"))
+	}
+	a.packing = strings.ToLower(text(c.said, "packing_format"))
+	return a, nil
+}
+
+func (a awq) form(w *weight) (scheme, error) {
+	codes, scale, zero, err := w.qweight()
+	switch {
+	case err != nil:
+		return nil, err
+	case w.dims(scale)[1] == 8*w.dims(codes)[1]:
+		return a, w.awqGemm(a, codes, scale, zero)
+	case w.dims(scale)[0] == w.dims(codes)[0]:
+		a.isGemv = true
+		return a, w.awqGemv(a, codes, scale, zero)
+	}
+	return nil, misfit("scale %s of shape %v does not fit codes of shape %v", w.name(Scale), w.dims(scale), w.dims(codes))
+}
+
+// awqMatrix sets what all weights of AWQ have.
+func (w *weight) awqMatrix(a awq, shape []uint64) error {
+	switch isGemm, known := awqVersions[a.version]; {
+	case w.conf.method == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
+		return misfit("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packing)))
 	case !known:
-		return unsupported("awq of version %s is not decoded", layout.Quote([]byte(s.conf.version)))
-	case stored != gemm:
-		return misfit("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(s.conf.version, "gemm (none is said)"))
+		return unsupported("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
+	case isGemm == a.isGemv:
+		return misfit("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(a.version, "gemm (none is said)"))
 	}
-	if s.bits != 0 && s.bits != 4 {
-		return unsupported("awq of %d bits", s.bits)
+	if w.bits != 0 && w.bits != 4 {
+		return unsupported("awq of %d bits", w.bits)
 	}
-	w.Scheme, w.Code, w.GroupRows, w.ScaleType = AWQ, 4, 1, s.part(Scale).DType
-	return s.matrix(shape)
+	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = 4, 1, w.part(Scale).DType, true
+	return w.matrix(shape)
 }
 
-func (s *shaping) awqGemm(codes, scale, zero *layout.Tensor) (err error) {
-	w := s.w
-	if !slices.Equal(s.dims(zero), []uint64{s.dims(scale)[0], s.dims(codes)[1]}) {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
+func (w *weight) awqGemm(a awq, codes, scale, zero *layout.Tensor) error {
+	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
+		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))
 	}
-	if err := s.awq([]uint64{s.dims(scale)[1], s.dims(codes)[0]}, true); err != nil {
+	if err := w.awqMatrix(a, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
 		return err
 	}
-	w.Pack, w.Scale, w.Zero = layout.PackAWQ, Transposed, PackedAWQ
-	return s.columns(s.dims(scale)[0])
+	w.Pack = layout.PackAWQ
+	return w.columns(w.dims(scale)[0])
 }
 
-func (s *shaping) awqGemv(codes, scale, zero *layout.Tensor) error {
-	w := s.w
-	if s.dims(zero)[0] != s.dims(codes)[0] || s.dims(scale)[1] != 8*s.dims(zero)[1] {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
+func (w *weight) awqGemv(a awq, codes, scale, zero *layout.Tensor) error {
+	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
+		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))
 	}
-	if err := s.awq([]uint64{s.dims(codes)[0], 8 * s.dims(codes)[1]}, false); err != nil {
+	if err := w.awqMatrix(a, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
 		return err
 	}
-	if s.group == 0 && !s.whole {
+	if w.group == 0 && !w.whole {
 		return misfit("codes of awq gemv, and the configuration has no group_size")
 	}
-	s.group = cmp.Or(s.group, w.Cols, 1)
-	if s.group < 128 && s.group != 64 && s.group != 32 && s.group < w.Cols {
-		return misfit("awq gemv in groups of %d", s.group)
+	w.group = cmp.Or(w.group, w.Cols, 1)
+	if w.group < 128 && w.group != 64 && w.group != 32 && w.group < w.Cols {
+		return misfit("awq gemv in groups of %d", w.group)
 	}
 	// Zero points fill whole words, and these come in units that depend on the group.
 	unit := uint64(1)
-	switch s.group {
+	switch w.group {
 	case 64:
 		unit = 2
 	case 32:
 		unit = 4
 	}
-	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, s.group), 8), unit) * unit
-	if s.dims(zero)[1] != want {
-		return misfit("zero points %s of %d words a row, not %d, for %d columns in groups of %d", s.name(ZeroPoint), s.dims(zero)[1], want, w.Cols, s.group)
+	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, w.group), 8), unit) * unit
+	if w.dims(zero)[1] != want {
+		return misfit("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.name(ZeroPoint), w.dims(zero)[1], want, w.Cols, w.group)
 	}
-	w.Scale, w.Zero, w.GroupCols, w.ScaleCols, w.RowBytes = Direct, PackedRows, s.group, s.dims(scale)[1], 4*s.dims(codes)[1]
+	w.GroupCols, w.ScaleCols, w.RowBytes = w.group, w.dims(scale)[1], 4*w.dims(codes)[1]
 	return nil
 }
 
-// columns finds the group of columns of a weight whose scales lie transposed.
-func (s *shaping) columns(groups uint64) (err error) {
-	w := s.w
-	if s.whole && groups != 1 && w.Cols > 0 {
-		return misfit("scale %s has %d groups, and the configuration wants one", s.name(Scale), groups)
+// scales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the codes.
+func (a awq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
+	dst.Offsets = dst.Offsets[:len(dst.Scales)]
+	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}
+	if a.isGemv {
+		if err := p.Floats(Scale, f.scaleType, dst.Scales, 0); err != nil {
+			return err
+		}
+		packed.RowBytes = 4 * ceilDiv(f.scaleCols(), 8)
+	} else {
+		if err := transposedFloats(p, f, dst.Scales); err != nil {
+			return err
+		}
+		packed.Pack = layout.PackAWQ
 	}
-	if groups == 0 && w.Cols == 0 {
-		return nil
-	}
-	w.ScaleCols = groups
-	if w.GroupCols, err = s.groupOf(w.Cols, groups); err != nil && s.part(GroupIndex) != nil && groups > 0 && groups <= w.Cols {
-		w.GroupCols, w.IgnoreZeroIndex, err = ceilDiv(w.Cols, groups), false, nil // the index tells
-	}
-	return err
+	return packedFloats(p, ZeroPoint, packed, 1, dst.Offsets)
 }

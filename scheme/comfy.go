@@ -7,12 +7,12 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// layer is ComfyUI's description of a layer: a tensor X.comfy_quant, or an entry of _quantization_metadata in
+// comfyLayer is ComfyUI's description of a layer: a tensor X.comfy_quant, or an entry of _quantization_metadata in
 // the header. Its names of parts are those of other programs, but their order may not be.
-type layer struct {
-	format string
-	group  uint64
-	turned bool // by a Hadamard matrix
+type comfyLayer struct {
+	format    string
+	group     uint64
+	isRotated bool // by a Hadamard matrix
 }
 
 // comfyFormats are the formats whose parts are what their names say, and the types of their codes. The scales of nvfp4 and
@@ -26,10 +26,10 @@ var comfyFormats = map[string]layout.DType{
 // before it looks for descriptions. Source: its comfy/model_detection.py, unet_prefix_from_state_dict.
 var comfyPrefixes = []string{"", "model.diffusion_model.", "model.model.", "net.", "model."}
 
-func readLayer(md layout.Metadata) layer {
+func readComfyLayer(md layout.Metadata) comfyLayer {
 	group, _ := integer(md, "group_size")
-	turned, _ := md.Get("convrot")
-	return layer{text(md, "format"), uint64(max(group, 0)), turned != nil && turned != false}
+	rotated, _ := md.Get("convrot")
+	return comfyLayer{text(md, "format"), uint64(max(group, 0)), rotated != nil && rotated != false}
 }
 
 // Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
@@ -46,16 +46,16 @@ func (c *Config) readLayers(o layout.Metadata) {
 		c.Err = err
 		return
 	}
-	c.layers = make(map[string]layer)
+	c.layers = make(map[string]comfyLayer)
 	list, _ := object(md, "layers")
 	for path, v := range list.All() {
 		one, _ := v.(layout.Metadata)
-		c.layers[path] = readLayer(one)
+		c.layers[path] = readComfyLayer(one)
 	}
 }
 
 // description returns what the header says of the layer at a path.
-func (c *Config) description(path []byte) (d layer, ok bool) {
+func (c *Config) description(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
 			if d, ok = c.layers[string(rest)]; ok {
@@ -66,9 +66,9 @@ func (c *Config) description(path []byte) (d layer, ok bool) {
 	return d, false
 }
 
-// described refuses what the header's descriptions and the tensors do not agree about: a layer that is described and is not
+// checkDescribed refuses what the header's descriptions and the tensors do not agree about: a layer that is described and is not
 // quantized, or not there.
-func (f *finder) described() error {
+func (f *finder) checkDescribed() error {
 	if f.Of == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (f *finder) described() error {
 			continue
 		}
 		for _, prefix := range comfyPrefixes {
-			if codes, ok = f.lookup([]byte(prefix+path), string(weightEnd)); ok {
+			if codes, ok = f.lookupEnd([]byte(prefix+path), weightEnd); ok {
 				break
 			}
 		}
@@ -94,42 +94,42 @@ func (f *finder) described() error {
 			f.reject(codes, misfit("%v, and _quantization_metadata describes it as quantized", f.tensors[codes].DType))
 		}
 	}
-	for i := 0; missing != "" && i < len(f.weights); i++ {
-		f.fail(&f.weights[i], misfit("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
+	for i := 0; missing != "" && i < len(f.entries); i++ {
+		f.fail(&f.entries[i], misfit("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
 	}
 	return nil
 }
 
 // takeDescription takes the parameters of ComfyUI's description, if there is one, and refuses what is stored in another
 // way than others store it.
-func (s *shaping) takeDescription() error {
-	d, ok := s.conf.description(s.layer)
-	if t := s.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
-		lim := s.limits
+func (w *weight) takeDescription() error {
+	d, ok := w.conf.description(w.layer)
+	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
+		lim := w.limits
 		lim.Depth = min(lim.Depth, 8)
-		md, err := jsontext.Parse(s.content(QuantState), layout.Unknown, 0, "comfy_quant", lim)
+		md, err := jsontext.Parse(w.content(QuantState), layout.Unknown, 0, "comfy_quant", lim)
 		if err != nil {
 			return err
 		}
-		own := readLayer(md)
+		own := readComfyLayer(md)
 		if ok && own != d {
-			return misfit("comfy_quant %s and _quantization_metadata describe the layer differently", s.name(QuantState))
+			return misfit("comfy_quant %s and _quantization_metadata describe the layer differently", w.name(QuantState))
 		}
 		d, ok = own, true
 	}
 	switch {
-	case !ok && len(s.conf.layers) > 0:
+	case !ok && len(w.conf.layers) > 0:
 		return misfit("_quantization_metadata describes other layers, and not this one")
 	case !ok:
 		return nil
-	case d.turned:
+	case d.isRotated:
 		return unsupported("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
 	case comfyFormats[d.format] == layout.Invalid:
 		return unsupported("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
-	case comfyFormats[d.format] != s.part(Codes).DType || s.c.scheme != FP8 && s.c.scheme != IntQuantized:
-		return misfit("codes of %v, which ComfyUI's description calls %s", s.part(Codes).DType, d.format)
+	case comfyFormats[d.format] != w.part(Codes).DType || w.pattern.scheme != FP8 && w.pattern.scheme != IntQuantized:
+		return misfit("codes of %v, which ComfyUI's description calls %s", w.part(Codes).DType, d.format)
 	case d.group > 0:
-		s.block = [2]uint64{d.group, d.group}
+		w.block = [2]uint64{d.group, d.group}
 	}
 	return nil
 }

@@ -5,27 +5,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 )
 
-// The writer decides what GPTQ's parts mean, and the tensors do not tell. Sources: GPTQModel 7.7.0
-// (nn_modules/qlinear/__init__.py, utils/planar_packing.py), AutoGPTQ 0.7.1 (quantization/config.py),
+// gptq is GPTQ: words along the columns. The writer decides what its parts mean, and the tensors do not tell. Sources:
+// GPTQModel 7.7.0 (nn_modules/qlinear/__init__.py, utils/planar_packing.py), AutoGPTQ 0.7.1 (quantization/config.py),
 // auto-round 0.16.1 (export/export_to_autoround/export.py, inference/backend.py and convert_model.py).
+type gptq struct {
+	format     gptqFormat
+	err        error  // why the format is not known
+	provider   string // the program that wrote the codes, if it is auto-round
+	quantizer  string // meta.quantizer: the program and its release, of GPTQModel
+	actOrder   bool   // groups are said not to be consecutive
+	isPlanes   bool   // codes and zero points are in bit planes
+	symmetric  bool   // the zero point of every group is 2^(bits−1)
+	groupIndex columnGroups
+}
 
 // A gptqFormat says how a format stores zero points, and codes of 5, 6 and 7 bits.
 type gptqFormat struct {
 	lessOne bool // the stored zero point is less one
-	packing wide
+	packing widePacking
 }
 
-// wide says how codes of 5, 6 and 7 bits lie, which do not fill words. Codes of 3 bits are dense but in allPlanes.
-type wide uint8
+// widePacking says how codes of 5, 6 and 7 bits lie, which do not fill words. Codes of 3 bits are dense but in allPlanes.
+type widePacking uint8
 
 const (
-	byWriter  wide = iota // as the program does that the configuration names
-	inPlanes              // GPTQModel's bit planes
-	allPlanes             // its format of planes, which codes of 3 bits have too
-	dense                 // one stream of bits, as codes of 3 bits
+	byWriter  widePacking = iota // as the program does that the configuration names
+	inPlanes                     // GPTQModel's bit planes
+	allPlanes                    // its format of planes, which codes of 3 bits have too
+	dense                        // one stream of bits, as codes of 3 bits
 )
 
 // gptqFormats lists the formats that are known, by the method and the name of the format. checkpoint_format (older:
@@ -47,108 +58,180 @@ var gptqFormats = map[string]map[string]gptqFormat{
 	},
 }
 
-// gptqConfig is what a configuration says of GPTQ's parts.
-type gptqConfig struct {
-	checkpoint string // checkpoint_format, or format
-	packing    string // packing_format, of auto-round
-	provider   string // the program that wrote the codes, if it is auto-round
-	quantizer  string // meta.quantizer: the program and its release, of GPTQModel
-	actOrder   bool   // groups are said not to be consecutive
+func (gptq) names() []pattern {
+	return []pattern{{
+		scheme: GPTQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, sure: true,
+		others: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
+		fits:   packsColumns,
+	}}
 }
 
-func readGPTQ(q layout.Metadata) (gptqConfig, error) {
-	meta, _ := object(q, "meta")
-	quantizer := text(meta, "quantizer")
-	if list, _ := meta.Get("quantizer"); quantizer == "" {
+func (g gptq) params(c *Config) (scheme, error) {
+	meta, _ := object(c.said, "meta")
+	g.provider, g.quantizer = text(c.said, "provider"), text(meta, "quantizer")
+	if list, _ := meta.Get("quantizer"); g.quantizer == "" {
 		if names, ok := layout.As[[]string](list); ok && len(names) > 0 {
-			quantizer = names[0]
+			g.quantizer = names[0]
 		}
 	}
-	act, _ := q.Get("desc_act")
-	format, older := strings.ToLower(text(q, "checkpoint_format")), strings.ToLower(text(q, "format"))
-	if format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
-		return gptqConfig{}, misfit("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
+	act, _ := c.said.Get("desc_act")
+	g.actOrder = act == true
+	key, format, older := "checkpoint_format", strings.ToLower(text(c.said, "checkpoint_format")), strings.ToLower(text(c.said, "format"))
+	if c.method == GPTQ && format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
+		return g, misfit("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
 	}
-	return gptqConfig{cmp.Or(format, older), strings.ToLower(text(q, "packing_format")), text(q, "provider"), quantizer, act == true}, nil
-}
-
-// gptqFormat returns what the configuration says of GPTQ's parts.
-func (c *Config) gptqFormat() (f gptqFormat, err error) {
-	name, key := c.gptq.checkpoint, "checkpoint_format"
+	format = cmp.Or(format, older)
 	if c.method == "auto-round" {
-		name, key = c.gptq.packing, "packing_format"
+		key, format = "packing_format", strings.ToLower(text(c.said, "packing_format"))
 	}
-	f, ok := gptqFormats[c.method][name]
+	known := false
+	if g.format, known = gptqFormats[c.method][format]; !known {
+		g.err = unsupported("gptq in the format %s, which is not known (%s)", layout.Quote([]byte(format)), key)
+	}
 	switch {
-	case c.method == "":
-		return f, unsupported("codes of gptq without a configuration: config.json or quantize_config.json beside the file says whether zero points are stored less one (quant_method, checkpoint_format)")
-	case !ok:
-		return f, unsupported("gptq in the format %s, which is not known (%s)", layout.Quote([]byte(name)), key)
-	case f.packing != byWriter:
-	case c.gptq.provider == "auto-round":
-		f.packing = dense
-	case strings.HasPrefix(c.gptq.quantizer, "gptqmodel"):
-		f.packing = inPlanes
+	case g.format.packing != byWriter:
+	case g.provider == "auto-round":
+		g.format.packing = dense
+	case strings.HasPrefix(g.quantizer, "gptqmodel"):
+		g.format.packing = inPlanes
 	}
-	return f, nil
+	return g, nil
 }
 
-// gptq finds the form of codes that lie along the columns.
-func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
-	w, out := s.w, s.dims(scale)[1]
-	rows, groups := s.dims(codes)[0], s.dims(scale)[0]
-	w.Scheme = GPTQ
-	format, err := s.conf.gptqFormat()
+func (g gptq) form(w *weight) (scheme, error) {
+	codes, scale, zero, err := w.qweight()
+	switch {
+	case err != nil:
+		return nil, err
+	case w.conf.method == "":
+		return nil, unsupported("codes of gptq without a configuration: config.json or quantize_config.json beside the file says whether zero points are stored less one (quant_method, checkpoint_format)")
+	case g.err != nil:
+		return nil, g.err
+	}
+	out, groups, isIndexed := w.dims(scale)[1], w.dims(scale)[0], w.part(GroupIndex) != nil
+	if !isIndexed && groups > 1 && g.actOrder {
+		return nil, misfit("codes without the group index (.g_idx) that the configuration speaks of (desc_act)")
+	}
+	in, bits, err := w.gptqBits(codes, scale, zero)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in, indexed := uint64(0), s.part(GroupIndex) != nil
-	if indexed {
-		in = s.elementsOf(GroupIndex)
+	if err := w.matrix([]uint64{out, in}); err != nil {
+		return nil, err
 	}
-	if !indexed && groups > 1 && s.conf.gptq.actOrder {
-		return misfit("codes without the group index (.g_idx) that the configuration speaks of (desc_act)")
+	w.Code, w.Pack, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(bits), layout.PackGPTQ, 1, scale.DType, true
+	g.symmetric = w.symmetric != no // which all three writers take for yes if it is unsaid
+	isWide := bits >= 5 && bits <= 7
+	if isWide && g.format.packing == byWriter {
+		return nil, unsupported("gptq of %d bits by an unknown program, which may be bit planes or one stream (the configuration has neither meta.quantizer nor provider)", bits)
 	}
+	if isWide && g.format.packing == inPlanes || 32%bits != 0 && g.format.packing == allPlanes { // the others have one plane
+		if out%32 != 0 || in%32 != 0 {
+			return nil, misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
+		}
+		w.Pack, g.isPlanes, g.format.lessOne = layout.PackPlanes, true, false
+	}
+	if g.groupIndex, err = w.index(false); err != nil {
+		return nil, err
+	}
+	g.groupIndex.ignoresZeros = !g.actOrder
+	err = w.columns(groups)
+	if err != nil && w.ScaleCols > 0 && isIndexed && groups <= in {
+		w.GroupCols, g.groupIndex.ignoresZeros, err = ceilDiv(in, groups), false, nil // the index tells
+	}
+	return g, err
+}
+
+// packsColumns tells GPTQ from AWQ, which packs rows into words.
+func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
+	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.method != "awq")
+}
+
+// qweight returns the parts that AWQ and GPTQ have, three matrices.
+func (w *weight) qweight() (codes, scale, zero *layout.Tensor, err error) {
+	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
+	switch {
+	case len(w.dims(codes)) != 2 || len(w.dims(scale)) != 2:
+		err = misfit("codes of shape %v and scale %s of shape %v are no matrices", w.dims(codes), w.name(Scale), w.dims(scale))
+	case zero == nil:
+		err = misfit("codes without zero points (.qzeros)")
+	case len(w.dims(zero)) != 2 || zero.DType != layout.I32:
+		err = misfit("zero points %s of %v %v are no matrix of words", w.name(ZeroPoint), zero.DType, w.dims(zero))
+	}
+	return codes, scale, zero, err
+}
+
+// gptqBits returns the number of columns and of the bits of a code: those of the configuration, or the only ones that fit.
+func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
+	isIndexed := w.part(GroupIndex) != nil
+	if isIndexed {
+		in = w.elementsOf(GroupIndex)
+	}
+	rows, groups, out := w.dims(codes)[0], w.dims(scale)[0], w.dims(scale)[1]
 	var fits []uint64
 	for b := uint64(2); b <= 8; b++ {
-		if s.dims(zero)[1] == ceilDiv(out*b, 32) && s.dims(zero)[0] == groups && (indexed && rows == ceilDiv(in*b, 32) || !indexed && rows*32%b == 0) {
+		if w.dims(zero)[1] == ceilDiv(out*b, 32) && w.dims(zero)[0] == groups && (isIndexed && rows == ceilDiv(in*b, 32) || !isIndexed && rows*32%b == 0) {
 			fits = append(fits, b)
 		}
 	}
-	b := s.bits
-	switch {
+	switch bits = w.bits; {
 	case len(fits) == 0:
-		return misfit("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", s.dims(codes), s.dims(zero), s.dims(scale), in, s.name(GroupIndex))
-	case b != 0 && !slices.Contains(fits, b):
-		return misfit("codes %s have %d bits, and %d by the configuration", s.name(Codes), fits[0], b)
-	case b == 0 && len(fits) > 1:
-		return misfit("codes %s may have any of %v bits, and the configuration has no bits", s.name(Codes), fits)
-	case b == 0:
-		b = fits[0]
+		return 0, 0, misfit("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", w.dims(codes), w.dims(zero), w.dims(scale), in, w.name(GroupIndex))
+	case bits != 0 && !slices.Contains(fits, bits):
+		return 0, 0, misfit("codes %s have %d bits, and %d by the configuration", w.name(Codes), fits[0], bits)
+	case bits == 0 && len(fits) > 1:
+		return 0, 0, misfit("codes %s may have any of %v bits, and the configuration has no bits", w.name(Codes), fits)
+	case bits == 0:
+		bits = fits[0]
 	}
-	if !indexed {
-		if in = rows * 32 / b; in%32 != 0 {
-			return misfit("%d rows of codes of %d bits without a group index (.g_idx) do not tell how many of %d columns there are", rows, b, in)
+	if !isIndexed {
+		if in = rows * 32 / bits; in%32 != 0 {
+			return 0, 0, misfit("%d rows of codes of %d bits without a group index (.g_idx) do not tell how many of %d columns there are", rows, bits, in)
 		}
 	}
-	if err := s.matrix([]uint64{out, in}); err != nil {
+	return in, bits, nil
+}
+
+// scales reads scales and zero points, which are stored by groups of columns: both are transposed.
+func (g gptq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
+	if err := transposedFloats(p, f, dst.Scales); err != nil {
 		return err
 	}
-	w.Code, w.GroupRows, w.ScaleType = layout.Code(b), 1, scale.DType
-	w.Pack, w.Scale, w.Zero, w.IgnoreZeroIndex = layout.PackGPTQ, Transposed, PackedGPTQ, !s.conf.gptq.actOrder
-	w.OneMore, w.Symmetric = format.lessOne, s.symmetric != no // which all three writers take for yes if it is unsaid
-	isWide := b >= 5 && b <= 7
-	if isWide && format.packing == byWriter {
-		return unsupported("gptq of %d bits by an unknown program, which may be bit planes or one stream (the configuration has neither meta.quantizer nor provider)", b)
+	rows, groups := f.Rows, f.scaleCols()
+	zeros := make([]float32, rows*groups)
+	packed, blocks := dequant.Grouped{Code: f.Code, Rows: groups, Cols: rows, RowBytes: 4 * ceilDiv(rows*uint64(f.Code.Bits()), 32)}, uint64(1)
+	if g.isPlanes { // each group a column of words, of one row
+		packed, blocks = dequant.Grouped{Code: f.Code, Pack: layout.PackPlanes, Rows: 1, Cols: rows}, groups
 	}
-	if isWide && format.packing == inPlanes || 32%b != 0 && format.packing == allPlanes { // the others have one plane
-		if out%32 != 0 || in%32 != 0 {
-			return misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
+	if err := packedFloats(p, ZeroPoint, packed, blocks, zeros); err != nil {
+		return err
+	}
+	if err := g.correct(zeros, f.Code.Bits()); err != nil {
+		return p.Wrap(ZeroPoint, err)
+	}
+	dst.Offsets = dst.Offsets[:len(dst.Scales)]
+	transpose(dst.Offsets, zeros, groups, rows)
+	return g.groupIndex.read(p, f, dst)
+}
+
+// correct makes zero points of what is stored.
+func (g gptq) correct(zeros []float32, bits int) error {
+	middle := float32(uint(1) << (bits - 1))
+	for i, z := range zeros {
+		switch {
+		case g.symmetric && (z != zeros[0] || z != middle && z != middle-1): // programs disagree about lessOne
+			return misfit("zero point %d is %v, and codes of %d bits that are symmetric (the configuration's sym: true, or none) have %v, or %v less one, everywhere", i, z, bits, middle, middle)
+		case !g.symmetric && g.format.lessOne && z+1 == 2*middle: // all ones, which programs read as 0, 2^bits, or with a carry
+			return unsupported("zero point %d is stored as %v, whose value programs disagree about if it is less one (checkpoint_format: gptq)", i, z+1)
 		}
-		w.Pack, w.Zero, w.OneMore = layout.PackPlanes, PackedPlanes, false
 	}
-	if err := s.index(); err != nil {
-		return err
+	for i := range zeros {
+		switch {
+		case g.symmetric:
+			zeros[i] = middle
+		case g.format.lessOne:
+			zeros[i]++
+		}
 	}
-	return s.columns(groups)
+	return nil
 }

@@ -6,22 +6,24 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// The names of the schemes that can be decoded.
-const (
-	AWQ           = "awq"
-	GPTQ          = "gptq"
-	BnbNF4        = "bnb-nf4"
-	BnbFP4        = "bnb-fp4"
-	BnbInt8       = "bnb-int8"
-	FP8           = "fp8" // of any granularity, whoever wrote it; of groups of 32 too
-	IntQuantized  = "int-quantized"
-	PackQuantized = "pack-quantized"
-	NVFP4         = "nvfp4" // of compressed-tensors, ModelOpt, MLX, and GGUF with a companion scale
-	MXFP4         = "mxfp4" // of gpt-oss, compressed-tensors, MLX, DeepSeek-V4
-	MLXAffine     = "mlx-affine"
-	HQQ           = "hqq"
-	BitNet        = "bitnet" // ternary codes of transformers' BitLinear and AutoBitLinear
-)
+// A scheme is one way to store a weight as several tensors. It stands in a file of its own, with its functions in this
+// order. Each of params and form returns the scheme with what it has found out.
+type scheme interface {
+	// names lists how the parts of a weight are named and typed, for each writer.
+	names() []pattern
+	// params reads what a configuration says that only this scheme asks for. The error refuses all weights.
+	params(c *Config) (scheme, error)
+	// form finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
+	// the configuration.
+	form(w *weight) (scheme, error)
+	// scales reads the scales of the groups from one on, and their offsets: see Form.ReadScales.
+	scales(p Parts, f *Form, dst *Scales, from uint64) error
+}
+
+// A checker is a scheme some of whose parts say how codes are read.
+type checker interface {
+	check(p Parts, f *Form) error
+}
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
 // values.
@@ -62,77 +64,67 @@ type Form struct {
 	Scheme string
 
 	layout.Grouped
-	// Scale says how the entries of the scale grid are stored, and Zero the offsets.
-	Scale Grid
-	Zero  Grid
-	// Global says how a scale of scales is applied.
-	Global Global
-	// ScaleType is the type of the stored scales. It differs from their tensor's for floats of 8 bits
-	// in a U8 tensor.
-	ScaleType layout.DType
-	// Reciprocal says that codes are divided by what is stored as their scale.
-	Reciprocal bool
-	// OneMore says that zero points are stored less one.
-	OneMore bool
-	// Symmetric says that the zero point of every group is 2^(bits−1). All stored ones must be this number, or all
-	// must be one less: programs disagree about OneMore.
-	Symmetric bool
-	// IgnoreZeroIndex says that a group index of nothing but zeros means consecutive groups.
-	IgnoreZeroIndex bool
-	// UnsetIndex says that a group index of nothing but −1 was never set, and means consecutive groups.
-	UnsetIndex bool
+	// HasOffsets says that each group has an offset of its own: a zero point, or a bias.
+	HasOffsets bool
+	// Ordered says that the scales of some groups can be read without those of the others.
+	Ordered bool
 
-	// CodeOffset is the offset of every code, or added to the zero points if Zero is Direct.
-	CodeOffset float32
-	// NestedBlock counts the scales that share a scale, and NestedOffset is added to each, if Scale is
-	// Nested.
-	NestedBlock  uint64
-	NestedOffset float32
+	scheme    scheme       // as this form has it, to read scales
+	scaleType layout.DType // of the stored scales, which may be floats of 8 bits in a tensor of U8
 }
 
-// nameOf returns the name of a value of a type, or its number.
-func nameOf(names []string, of string, v uint8) string {
-	if int(v) >= len(names) {
-		return fmt.Sprintf("%s(%d)", of, v)
+// Scales are what the groups of a weight have, in the order [matrix][group of rows][group of columns].
+type Scales struct {
+	Scales  []float32
+	Offsets []float32 // of each group; one for all; or none
+	GroupOf []int32   // the group of each column; nil if groups are consecutive
+	// ZeroIndex says how a group index of zeros alone was taken, which programs understand differently, or nothing.
+	ZeroIndex string
+}
+
+// Parts reads the stored parts of a weight, for the time of one call. Errors name the part.
+type Parts interface {
+	// Floats fills dst with the values of a part from element first on: as values of type d, or of its own if d is Invalid.
+	Floats(r Role, d layout.DType, dst []float32, first uint64) error
+	// Constants returns all values of a small part, which are cached.
+	Constants(r Role) ([]float32, error)
+	// Bytes returns all bytes of a part.
+	Bytes(r Role) ([]byte, error)
+	// Wrap adds the name of a part to an error.
+	Wrap(r Role, err error) error
+}
+
+// ReadScales reads the scales of the groups from one on into dst.Scales. If the form HasOffsets, dst.Offsets has memory for
+// as many; else for one. It is shortened to the offsets that there are. A form that is not Ordered has all groups read at
+// once.
+func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
+	return f.scheme.scales(p, f, dst, from)
+}
+
+// Check checks the parts that say how codes are read. It is called before codes are.
+func (f *Form) Check(p Parts) error {
+	if c, ok := f.scheme.(checker); ok {
+		return c.check(p, f)
 	}
-	return names[v]
+	return nil
 }
 
-// Grid says how scales or offsets are stored.
-type Grid uint8
-
-// The kinds of grids. The scale grid is [matrix][group of rows][group of columns].
-const (
-	None         Grid = iota // there are none
-	Direct                   // elements in the order of the scale grid
-	Transposed               // elements in the order [group of columns][row]
-	Nested                   // U8 codes of bitsandbytes, with a scale for every block of them
-	PackedAWQ                // words as layout.PackAWQ has them
-	PackedGPTQ               // words along the rows, in the order [group of columns][row]
-	PackedPlanes             // PackedGPTQ with 32 codes in bit planes
-	PackedRows               // words along the groups, as layout.PackRows has them
-	PackedAlong              // words that hold consecutive rows, one for every group of columns
-)
-
-var grids = [...]string{"none", "direct", "transposed", "nested", "packed awq", "packed gptq", "packed planes", "packed rows", "packed along"}
-
-// String returns a name of the kind of grid.
-func (g Grid) String() string { return nameOf(grids[:], "Grid", uint8(g)) }
-
-// Global says what a scale of scales does to the scales.
-type Global uint8
-
-// The kinds of global scales.
-const (
-	NoGlobal Global = iota
-	Multiplies
-	Divides
-)
-
-var globals = [...]string{"none", "multiplies", "divides"}
-
-// String returns a name of what the scale of scales does.
-func (g Global) String() string { return nameOf(globals[:], "Global", uint8(g)) }
+// CheckScales checks that no scale of one byte is NaN.
+func (f *Form) CheckScales(p Parts) error {
+	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
+		return nil
+	}
+	b, err := p.Bytes(Scale)
+	if err != nil {
+		return err
+	}
+	for i, v := range b {
+		if v == 0xff || v == 0x7f && f.scaleType == layout.F8_E4M3 {
+			return p.Wrap(Scale, misfit("scale %d is NaN (%#x as %v)", i, v, f.scaleType))
+		}
+	}
+	return nil
+}
 
 // Role is what a part is to its weight.
 type Role uint8
@@ -158,7 +150,22 @@ const (
 var roles = [...]string{"codes", "scale", "zero_point", "bias", "global_scale", "g_idx", "shape", "quant_map", "nested_scale", "nested_map", "quant_state", "format", "input_scale", "setting"}
 
 // String returns the role's name as inspect prints it.
-func (r Role) String() string { return nameOf(roles[:], "Role", uint8(r)) }
+func (r Role) String() string {
+	if int(r) >= len(roles) {
+		return fmt.Sprintf("Role(%d)", uint8(r))
+	}
+	return roles[r]
+}
 
 // MarshalText returns what String does.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// misfit returns an error of parts that do not fit each other.
+func misfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// unsupported returns an error of a valid weight that is not decoded.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", layout.ErrUnsupported, fmt.Sprintf(format, args...))
+}

@@ -1,6 +1,7 @@
 package scheme_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -408,37 +409,64 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// nibbles has parts of ones, and of words whose nibbles are all alike.
+type nibbles byte
+
+func (n nibbles) Floats(_ scheme.Role, _ layout.DType, dst []float32, _ uint64) error {
+	for i := range dst {
+		dst[i] = 1
+	}
+	return nil
+}
+
+func (n nibbles) Constants(scheme.Role) ([]float32, error) { return []float32{1}, nil }
+
+func (n nibbles) Bytes(scheme.Role) ([]byte, error) {
+	return bytes.Repeat([]byte{byte(n) | byte(n)<<4}, 1024), nil
+}
+
+func (n nibbles) Wrap(_ scheme.Role, err error) error { return err }
+
+// offset returns the offset of a weight whose zero points are all stored as z, or an error.
+func offset(w scheme.Weight, z nibbles) string {
+	s := scheme.Scales{Scales: make([]float32, w.Rows), Offsets: make([]float32, w.Rows)}
+	if err := w.ReadScales(z, &s, 0); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(s.Offsets[len(s.Offsets)-1])
+}
+
 // TestZeroPointsLessOne: GPTQ's zero points are stored less one, but in the formats that say otherwise.
 func TestZeroPointsLessOne(t *testing.T) {
 	for said, want := range map[string]string{
-		`"quant_method":"gptq"`:                                                "gptq true",
-		`"quant_method":"gptq","checkpoint_format":"gptq"`:                     "gptq true",
-		`"quant_method":"gptq","checkpoint_format":"gptq_v2"`:                  "gptq false",
-		`"quant_method":"gptq","format":"gptq_v2"`:                             "gptq false",
-		`"quant_method":"gptq","checkpoint_format":"gptq_p"`:                   "gptq false", // 4 bits have one plane
-		`"quant_method":"auto-round","packing_format":"auto_round:auto_gptq"`:  "gptq true",
-		`"quant_method":"auto-round","packing_format":"auto_round:gptq"`:       "gptq true",
-		`"quant_method":"auto-round","packing_format":"auto_round"`:            "gptq false",
-		`"quant_method":"auto-round","packing_format":"auto_round:gptqmodel"`:  "gptq false",
-		`"quant_method":"intel/auto-round","packing_format":"auto_round:gptq"`: "gptq true",
+		`"quant_method":"gptq"`:                                                "gptq 4",
+		`"quant_method":"gptq","checkpoint_format":"gptq"`:                     "gptq 4",
+		`"quant_method":"gptq","checkpoint_format":"gptq_v2"`:                  "gptq 3",
+		`"quant_method":"gptq","format":"gptq_v2"`:                             "gptq 3",
+		`"quant_method":"gptq","checkpoint_format":"gptq_p"`:                   "gptq 3", // 4 bits have one plane
+		`"quant_method":"auto-round","packing_format":"auto_round:auto_gptq"`:  "gptq 4",
+		`"quant_method":"auto-round","packing_format":"auto_round:gptq"`:       "gptq 4",
+		`"quant_method":"auto-round","packing_format":"auto_round"`:            "gptq 3",
+		`"quant_method":"auto-round","packing_format":"auto_round:gptqmodel"`:  "gptq 3",
+		`"quant_method":"intel/auto-round","packing_format":"auto_round:gptq"`: "gptq 4",
 	} {
-		w := find(t, `{"quantization_config":{"bits":4,`+said+`}}`, awq([]int{16, 32}, []int{1, 4}, []int{1, 32})...).Weight(0)
+		w := find(t, `{"quantization_config":{"bits":4,"sym":false,`+said+`}}`, awq([]int{16, 32}, []int{1, 4}, []int{1, 32})...).Weight(0)
 		if w.Err != nil {
 			t.Errorf("%s: %v", said, w.Err)
-		} else if got := fmt.Sprint(w.Scheme, " ", w.OneMore); got != want {
+		} else if got := w.Scheme + " " + offset(w, 3); got != want {
 			t.Errorf("%s: %s", said, got)
 		}
 	}
 	w := find(t, `{"quantization_config":{"bits":4,"quant_method":"auto-round","packing_format":"auto_round:auto_awq"}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16})...).Weight(0)
-	if w.Err != nil || w.Scheme != scheme.AWQ || w.OneMore {
+	if w.Err != nil || w.Scheme != scheme.AWQ || offset(w, 3) != "3" {
 		t.Errorf("%v, %+v", w.Err, w.Form)
 	}
 }
 
 // TestNames has every value of a Form print as a name of its own.
 func TestNames(t *testing.T) {
-	form := scheme.Form{Scheme: scheme.GPTQ, Grouped: layout.Grouped{Code: 3, Pack: layout.PackPlanes}, Scale: scheme.Transposed, Zero: scheme.PackedPlanes, Global: scheme.Divides}
-	for _, want := range []string{"Code:uint3", "Pack:planes", "Scale:transposed", "Zero:packed planes", "Global:divides"} {
+	form := scheme.Form{Scheme: scheme.GPTQ, Grouped: layout.Grouped{Code: 3, Pack: layout.PackPlanes}}
+	for _, want := range []string{"Code:uint3", "Pack:planes"} {
 		if got := fmt.Sprintf("%+v", form); !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q", got, want)
 		}
@@ -446,8 +474,6 @@ func TestNames(t *testing.T) {
 	named(t, layout.CodeBlocks, layout.Code(8))
 	named(t, layout.CodeInt8, layout.CodeFP4)
 	named(t, layout.PackRows, layout.PackPlanes)
-	named(t, scheme.None, scheme.PackedAlong)
-	named(t, scheme.NoGlobal, scheme.Divides)
 	named(t, scheme.Codes, scheme.Setting)
 }
 

@@ -12,44 +12,39 @@ import (
 // Bounds of all regular expressions of a configuration together. Real ones have a dozen, of a hundred instructions and a dozen
 // places each. An instruction takes memory, and a place ten nanoseconds for each byte of a name. SECURITY.md states them.
 const (
-	mostPatterns     = 64
-	mostPatternBytes = 1 << 14
-	mostInstructions = 1 << 13
-	mostPlaces       = 1 << 9
+	maxPatterns     = 64
+	maxPatternBytes = 1 << 14
+	maxInstructions = 1 << 13
+	maxPlaces       = 1 << 9
 )
 
-// patterns counts what the regular expressions of a configuration take.
-type patterns struct {
+// regexps counts what the regular expressions of a configuration take.
+type regexps struct {
 	n, bytes, instructions, places int
 }
 
-// names reports whether g names the layer itself, rather than layers of its class.
-func (g *group) names(layer []byte) bool {
-	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(layer) })
-}
-
 // compile returns a regular expression that matches as Python's match does, from the start of the name.
-func (c *patterns) compile(text string) (*regexp.Regexp, error) {
+func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	switch c.n, c.bytes = c.n+1, c.bytes+len(text); {
-	case c.n > mostPatterns:
-		return nil, unsupported("the configuration has more than %d regular expressions of layers", mostPatterns)
-	case c.bytes > mostPatternBytes:
-		return nil, unsupported("the configuration has more than %d bytes of regular expressions", mostPatternBytes)
+	case c.n > maxPatterns:
+		return nil, unsupported("the configuration has more than %d regular expressions of layers", maxPatterns)
+	case c.bytes > maxPatternBytes:
+		return nil, unsupported("the configuration has more than %d bytes of regular expressions", maxPatternBytes)
 	}
 	anchored := "^(?:" + text + ")"
 	tree, err := syntax.Parse(anchored, syntax.Perl)
 	if err != nil {
 		return nil, unsupported("the configuration's regular expression %s is none of RE2's syntax: which layers it names is not known", layout.Quote([]byte(text)))
 	}
-	if c.instructions += written(tree); c.instructions > mostInstructions {
-		return nil, unsupported("the configuration's regular expressions have more than %d instructions", mostInstructions)
+	if c.instructions += written(tree); c.instructions > maxInstructions {
+		return nil, unsupported("the configuration's regular expressions have more than %d instructions", maxInstructions)
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
 		return nil, err
 	}
-	if c.places += places(program); c.places > mostPlaces {
-		return nil, unsupported("the configuration's regular expressions match at more than %d places at once", mostPlaces)
+	if c.places += places(program); c.places > maxPlaces {
+		return nil, unsupported("the configuration's regular expressions match at more than %d places at once", maxPlaces)
 	}
 	return regexp.Compile(anchored)
 }

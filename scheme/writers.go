@@ -86,13 +86,13 @@ var details = map[string]struct {
 // integerSchemes are those of compressed-tensors whose codes are integers (type: int); the others have floats.
 var integerSchemes = []string{IntQuantized, PackQuantized}
 
-// turning lists the keys of configurations that say how weights were turned before they were quantized. The values of such
+// rotationKeys are keys of configurations that say how weights were rotated before they were quantized. The values of such
 // weights are none of the model's.
-var turning = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
+var rotationKeys = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
 
-// turned returns the key by which a configuration says that weights are turned, or nothing.
-func turned(q layout.Metadata) string {
-	for _, key := range turning {
+// rotation returns the key by which a configuration says that weights are rotated, or nothing.
+func rotation(q layout.Metadata) string {
+	for _, key := range rotationKeys {
 		v, _ := q.Get(key)
 		if o, ok := v.(layout.Metadata); ok && len(o) == 0 || v == nil || v == false || v == "" {
 			continue
@@ -103,8 +103,8 @@ func turned(q layout.Metadata) string {
 }
 
 // recognize returns why the configuration does not go with the scheme that was found, or nil.
-func (s *shaping) recognize() error {
-	c, found := s.conf, s.w.Scheme
+func (w *weight) recognize() error {
+	c, found := w.conf, w.Scheme
 	if !slices.Contains(methods[c.method], found) {
 		if c.method == "" {
 			return unsupported("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
@@ -116,8 +116,8 @@ func (s *shaping) recognize() error {
 		return nil
 	}
 	var value string
-	for _, p := range s.candidates() {
-		value = cmp.Or(p.format, s.params.format)
+	for _, p := range w.candidates() {
+		value = cmp.Or(p.format, w.params.format)
 		schemes, known := d.schemes[value]
 		switch {
 		case !known:

@@ -1,0 +1,47 @@
+package scheme
+
+import (
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
+type bnbInt8 struct{}
+
+func (bnbInt8) names() []pattern {
+	return []pattern{{scheme: BnbInt8, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".SCB"}, by: floats, others: companions(Layout, ".weight_format")}}
+}
+
+func (s bnbInt8) params(*Config) (scheme, error) { return s, nil }
+
+func (s bnbInt8) form(w *weight) (scheme, error) {
+	codes, scale := w.part(Codes), w.part(Scale)
+	if err := w.matrix(w.dims(codes)); err != nil {
+		return nil, err
+	}
+	if len(w.dims(codes)) != 2 || w.elementsOf(Scale) != w.Rows {
+		return nil, misfit("SCB %s of shape %v does not fit codes of shape %v", w.name(Scale), w.dims(scale), w.dims(codes))
+	}
+	if f := w.part(Layout); f != nil && f.Raw > 8 {
+		return nil, misfit("format %s of %d bytes", w.name(Layout), f.Raw)
+	}
+	w.Ordered, w.Code, w.scaleType, w.GroupRows = true, layout.CodeInt8By127, scale.DType, 1
+	return s, nil
+}
+
+func (bnbInt8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+	return direct(p, f, dst, from, Codes)
+}
+
+// check refuses codes that lie in tiles.
+func (bnbInt8) check(p Parts, _ *Form) error {
+	b, err := p.Bytes(Layout)
+	if err != nil || b == nil {
+		return err
+	}
+	if format := slices.Max(append([]byte{0}, b...)); format != 0 {
+		return p.Wrap(Layout, unsupported("codes in the tiles of format %d", format))
+	}
+	return nil
+}

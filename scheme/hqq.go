@@ -1,0 +1,121 @@
+package scheme
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// hqq is Half-Quadratic Quantization: codes in slabs, whose zero points are no integers. Sources: HQQ 0.2.8
+// core/quantize.py, core/bitpack.py.
+type hqq struct{}
+
+func (hqq) names() []pattern {
+	others := companions(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
+		".compute_dtype", ".offload_meta", ".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")
+	return []pattern{{scheme: HQQ, codes: ".W_q", name: ".weight", kinds: bytes8 | words, scales: []string{".scale"}, by: floats, sure: true,
+		others: append([]companion{{".zero", ZeroPoint, false}, {".shape", Shape, false}}, others...), contents: []Role{Shape, Setting}}}
+}
+
+func (s hqq) params(*Config) (scheme, error) { return s, nil }
+
+// hqqPackings are HQQ's names of the ways to pack codes.
+var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
+
+func (s hqq) form(w *weight) (scheme, error) {
+	zero, shapeOf := w.part(ZeroPoint), w.part(Shape)
+	if zero == nil || shapeOf == nil {
+		return nil, misfit("codes of hqq without %s", map[bool]string{true: "zero", false: "shape"}[zero == nil])
+	}
+	shape, err := integers(shapeOf.DType, w.content(Shape))
+	if err != nil {
+		return nil, err
+	}
+	bits, axis, err := w.hqqSettings()
+	if err != nil {
+		return nil, err
+	}
+	scale, groups := w.part(Scale), w.elementsOf(Scale)
+	n, ok := elements(shape)
+	if !ok || len(shape) == 0 || n == 0 && groups != 0 || groups > 0 && n%groups != 0 || n > 0 && groups == 0 {
+		return nil, misfit("scale %s of shape %v does not divide shape %v", w.name(Scale), w.dims(scale), shape)
+	}
+	if g, isSaid := w.setting(".group_size"); isSaid && g > 0 && groups > 0 && n/groups != g {
+		return nil, misfit("%d groups of %d do not make shape %v", groups, g, shape)
+	}
+	grid := []uint64{groups, 1}
+	if axis == 0 {
+		slices.Reverse(grid)
+	}
+	if groups > 0 && !slices.Equal(w.dims(scale), grid) {
+		return nil, misfit("scale %s of shape %v does not lie along axis %d", w.name(Scale), w.dims(scale), axis)
+	}
+	if err := w.sameGrid(ZeroPoint); err != nil {
+		return nil, err
+	}
+	if !isFloat(zero.DType) {
+		return nil, unsupported("zero points %s of type %v", w.name(ZeroPoint), zero.DType)
+	}
+	w.full, w.Code, w.Pack, w.scaleType, w.HasOffsets, w.Ordered = shape, layout.Code(bits), layout.PackSlabs, scale.DType, true, true
+	if w.Rows, w.Cols, w.GroupRows, w.GroupCols = groups, n/max(groups, 1), 1, 0; axis == 0 {
+		w.Rows, w.Cols, w.GroupRows, w.GroupCols = n/max(groups, 1), groups, 0, 1
+	}
+	if bits == 8 {
+		w.Pack = layout.PackRows
+	}
+	return s, w.slabs(bits)
+}
+
+// hqqSettings returns the bits of a code and the axis of the groups, and refuses settings of other layouts.
+func (w *weight) hqqSettings() (bits, axis uint64, err error) {
+	bits, hasBits := w.setting(".nbits")
+	axis, hasAxis := w.setting(".axis")
+	if !hasBits || !hasAxis || axis > 1 || hqqPackings[bits] == "" {
+		return 0, 0, misfit("settings of hqq: %d bits, axis %d", bits, axis)
+	}
+	for _, p := range w.parts {
+		if p.Role != Setting {
+			continue
+		}
+		t, b := &w.tensors[p.Tensor], w.contentOf(p.Tensor)
+		if hasSuffix(t.Name, ".packing") && t.DType == layout.U8 && string(b) != hqqPackings[bits] {
+			return 0, 0, unsupported("hqq packed as %s, with %d bits", layout.Quote(b), bits)
+		}
+		if (hasSuffix(t.Name, ".quant_scale") || hasSuffix(t.Name, ".quant_zero") || hasSuffix(t.Name, ".view_as_float")) && slices.ContainsFunc(b, func(v byte) bool { return v != 0 }) {
+			return 0, 0, unsupported("hqq with scales, zeros or codes that are stored as something else (%s)", layout.Quote(t.Name))
+		}
+	}
+	return bits, axis, nil
+}
+
+// setting returns the integer in the setting whose name ends so.
+func (w *weight) setting(end string) (uint64, bool) {
+	for _, p := range w.parts {
+		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
+			list, err := integers(t.DType, w.contentOf(p.Tensor))
+			if err == nil && len(list) == 1 {
+				return list[0], true
+			}
+		}
+	}
+	return 0, false
+}
+
+// slabs checks that the codes fill their slabs.
+func (w *weight) slabs(bits uint64) error {
+	codes := w.part(Codes)
+	slabs, unit := 8/bits, uint64(1)
+	if bits == 3 {
+		slabs, unit = 10, 4
+	}
+	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
+	if !fits || slab > math.MaxInt64/4 || codes.Raw != slab*unit || bits != 3 && w.Rows%slabs != 0 || (codes.DType == layout.I32) != (bits == 3) {
+		return misfit("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.full, bits)
+	}
+	return nil
+}
+
+func (hqq) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+	return direct(p, f, dst, from, ZeroPoint)
+}

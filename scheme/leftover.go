@@ -1,0 +1,175 @@
+package scheme
+
+import (
+	"cmp"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// otherType notes a tensor that may be codes by its name, although its type is none that codes have.
+func (f *finder) otherType(i uint32) {
+	t := &f.tensors[i]
+	if !isFloat(t.DType) || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
+		f.unclaimed = append(f.unclaimed, i)
+	}
+}
+
+// leftOver refuses what may be codes and is no part of a weight: whatever has a companion of codes beside it, and without one
+// floats of 8 bits, and integers if the checkpoint is said to be quantized.
+func (f *finder) leftOver() error {
+	var why [256]uint32 // results by type: a file may have a great many tensors
+	left := f.unclaimed[:0]
+	for _, i := range f.unclaimed {
+		t := &f.tensors[i]
+		if f.Of != nil && f.Of[i] != 0 {
+			continue
+		}
+		k := kinds[t.DType]
+		isMatrix := len(t.Shape) >= 2 && (hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name)) // .qweight too
+		beside, err := f.companionOf(i)
+		if err != nil {
+			return err
+		}
+		unscaled, err := f.lacksScale(i)
+		if err != nil {
+			return err
+		}
+		switch {
+		case beside != nil:
+			if err := f.withCompanion(i, beside); err != nil {
+				return err
+			}
+		case unscaled != nil:
+			f.reject(i, misfit("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scales[0], unscaled.scheme))
+		case k&needsScale != 0 && (len(t.Shape) >= 2 || hasSuffix(t.Name, "weight")):
+			left = append(left, i)
+			if why[t.DType] == 0 {
+				why[t.DType] = f.note(result{err: unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)})
+			}
+		case k != 0 && k&(needsScale|blocks) == 0 && isMatrix:
+			conf, err := f.configuration()
+			if err != nil {
+				return err
+			}
+			if !conf.Says() {
+				continue
+			}
+			left = append(left, i)
+			if why[t.DType] = cmp.Or(why[t.DType], f.refused); why[t.DType] == 0 {
+				why[t.DType] = f.note(result{err: misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)})
+			}
+		}
+	}
+	if len(left) > 0 {
+		f.begin(1, len(left))
+	}
+	for _, i := range left {
+		f.refuse(i, why[f.tensors[i].DType])
+	}
+	return nil
+}
+
+// lacksScale returns the pattern by which a matrix of floats that has no scale ought to have one, or nil.
+func (f *finder) lacksScale(i uint32) (*pattern, error) {
+	t := &f.tensors[i]
+	if !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
+		return nil, nil
+	}
+	for j := range patterns {
+		p := &patterns[j]
+		if p.floats == nil || !hasSuffix(t.Name, p.codes) || !f.mayEnd(p.scales[0]) {
+			continue
+		}
+		if conf, err := f.configuration(); err != nil || p.floats.needScale(conf, t) {
+			return p, err
+		}
+	}
+	return nil, nil
+}
+
+// withCompanion refuses a tensor that has a companion of codes beside it and has no pattern, unless it is one of those whose
+// codes are floats.
+func (f *finder) withCompanion(i uint32, beside []byte) error {
+	t := &f.tensors[i]
+	conf, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	switch {
+	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && conf.isRounded: // the scale tells how they were
+		return nil
+	case f.refused != 0:
+		f.refuse(i, f.refused)
+		return nil
+	}
+	for j := range patterns {
+		p := &patterns[j]
+		if isFloat(t.DType) && p.floats != nil && p.floats.isUsed(conf) && hasSuffix(t.Name, p.codes) && hasSuffix(beside, p.scales[0]) {
+			stem := t.Name[:len(t.Name)-len(p.codes)]
+			scale, _ := f.lookupEnd(stem, p.scales[0])
+			return f.add(&usedPattern{pattern: p}, i, scale, stem, 0)
+		}
+	}
+	if isFloat(t.DType) && !conf.Says() {
+		f.reject(i, unsupported("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
+	} else {
+		f.reject(i, unsupported("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
+	}
+	return nil
+}
+
+// MayBeCodes reports whether a tensor that is no part of a weight looks like codes: integers of 8 bits that are
+// called weight.
+func MayBeCodes(t *layout.Tensor) bool {
+	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
+}
+
+// besides lists how the names of tensors end that tell of codes beside them, by the end of the codes' names.
+var besides = [...]struct {
+	codes  string
+	ends   []string
+	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
+}{
+	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
+	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
+	{".weight", []string{".scale"}, no},
+	{".weight", []string{".scales"}, unsaid},
+	{"_blocks", []string{"_scales"}, yes},
+	{"_packed", []string{"_scale", "_global_scale"}, yes},
+	{".W_q", []string{".scale", ".zero"}, yes},
+	{".qweight", []string{".scales", ".qzeros"}, yes},
+}
+
+// endsLikeCodes reports whether a name is one of codes and of nothing else.
+func endsLikeCodes(name []byte) bool {
+	return hasSuffix(name, ".qweight") || hasSuffix(name, "_packed") || hasSuffix(name, "_blocks") || hasSuffix(name, ".W_q")
+}
+
+// companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.
+func (f *finder) companionOf(codes uint32) ([]byte, error) {
+	t := &f.tensors[codes]
+	for i := range besides {
+		b := &besides[i]
+		if !hasSuffix(t.Name, b.codes) || isFloat(t.DType) && b.floats == no {
+			continue
+		}
+		stem := t.Name[:len(t.Name)-len(b.codes)]
+		for _, end := range b.ends {
+			if !f.mayEnd(end) {
+				continue
+			}
+			i, ok := f.find(codes, stem, end)
+			if ok && isFloat(t.DType) && b.floats == unsaid {
+				conf, err := f.configuration()
+				if err != nil {
+					return nil, err
+				}
+				ok = conf.Says()
+			}
+			if ok {
+				return f.tensors[i].Name, nil
+			}
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,68 @@
+package scheme
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// ollamaTypes are Ollama's names of MLX's modes. A file says quant_type and group_size for all of its tensors, or NAME.quant_type and
+// NAME.group_size for one. Source: ollama, x/create/client/quantize.go and docs on its blobs.
+var ollamaTypes = map[string]params{
+	"int2": {bits: 2}, "int3": {bits: 3}, "int4": {bits: 4}, "int6": {bits: 6}, "int8": {bits: 8},
+	"nvfp4": {bits: 4, format: "nvfp4"}, "mxfp4": {bits: 4, format: "mxfp4"}, "mxfp8": {bits: 8, format: "mxfp8"},
+}
+
+// The ends of Ollama's keys.
+const (
+	QuantType = "quant_type"
+	GroupSize = "group_size"
+)
+
+// ollamaSays are the values of quant_type and group_size.
+type ollamaSays struct{ kind, group string }
+
+// params returns the parameters that o says, if Ollama knows its type.
+func (o ollamaSays) params() (params, bool) {
+	p, known := ollamaTypes[strings.ToLower(o.kind)]
+	group, err := strconv.ParseUint(o.group, 10, 32)
+	p.group = group
+	return p, known && err == nil && group != 0
+}
+
+// readOllama reads the metadata of Ollama's files of tensors.
+func (c *Config) readOllama(o layout.Metadata) {
+	groups := make(map[string]string)
+	for key, v := range o.All() {
+		if name, ok := strings.CutSuffix(key, GroupSize); ok {
+			groups[name], _ = v.(string)
+		}
+	}
+	for key, v := range o.All() {
+		name, ok := strings.CutSuffix(key, QuantType)
+		if !ok || name != "" && name[len(name)-1] != '.' {
+			continue
+		}
+		kind, _ := v.(string)
+		says := ollamaSays{kind, groups[name]}
+		p, ok := says.params()
+		if !ok {
+			continue
+		}
+		switch {
+		case name != "":
+			c.over = append(c.over, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
+		case !c.hasMethod():
+			c.params.bits, c.params.group, c.params.format = p.bits, p.group, p.format
+		}
+		c.method = cmp.Or(c.method, "mlx")
+	}
+}
+
+// IsOllamas reports whether a key of a SafeTensors file is one of Ollama's, which say how tensors are quantized.
+func IsOllamas(key string) bool {
+	at := strings.LastIndexByte(key, '.') + 1
+	return key[at:] == QuantType || key[at:] == GroupSize
+}

@@ -1,0 +1,191 @@
+package scheme
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// An answer is what a configuration says of one layer.
+type answer struct {
+	layer []byte   // its path
+	own   params   // what holds for it
+	named []params // of the groups that name it, if there are several groups
+}
+
+// An override is what a configuration says of the layer at a path. There may be as many as the file has room for: parameters are made
+// of it when they are asked for.
+type override struct {
+	path string
+	says any // an object, false, or parameters that Ollama has a name for
+}
+
+// override returns what is said of the layer at a path alone.
+func (c *Config) override(path []byte) (p params, ok bool) {
+	after, _ := slices.BinarySearchFunc(c.over, path, func(o override, path []byte) int {
+		if o.path <= string(path) {
+			return -1
+		}
+		return 1
+	})
+	if after == 0 || c.over[after-1].path != string(path) {
+		return p, false
+	}
+	return c.parameters(&c.over[after-1]), true
+}
+
+// parameters returns what an override says.
+func (c *Config) parameters(o *override) (p params) {
+	switch says := o.says.(type) {
+	case layout.Metadata:
+		p = c.readParams(says)
+	case ollamaSays:
+		p, _ = says.params()
+	case bool:
+		p.plain = true
+	}
+	return p
+}
+
+// unmatched is an override whose path is that of no layer.
+type unmatched struct {
+	path string
+	params
+}
+
+// group is the parameters of the layers that targets name.
+type group struct {
+	params
+	exact    map[string]bool
+	patterns []*regexp.Regexp
+}
+
+// Bounds of a configuration's groups.
+const (
+	maxGroups = 64
+	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
+)
+
+// readGroup reads the parameters and targets of a config_group. It returns why it cannot tell which layers are meant.
+func (c *Config) readGroup(o layout.Metadata) (unread error) {
+	w, ok := object(o, "weights")
+	if !ok {
+		return nil
+	}
+	g := group{params: c.readParams(w), exact: make(map[string]bool)}
+	g.format = text(o, "format")
+	targets, _ := o.Get("targets")
+	if list, ok := layout.As[[]string](targets); ok && c.countNames(len(list)) {
+		for _, target := range list {
+			if text, ok := strings.CutPrefix(target, "re:"); ok {
+				p, err := c.regexps.compile(text)
+				if err != nil {
+					unread = err
+					break
+				}
+				g.patterns = append(g.patterns, p)
+			} else {
+				g.exact[target] = true
+			}
+		}
+	}
+	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
+	return unread
+}
+
+// countNames counts n more names of layers. It fails if they are too many.
+func (c *Config) countNames(n int) bool {
+	if c.named += n; c.named > maxNames {
+		c.Err = unsupported("the configuration names %d layers, more than %d", c.named, maxNames)
+	}
+	return c.named <= maxNames
+}
+
+// readOverrides reads what an object says of the layers whose paths are its keys.
+func (c *Config) readOverrides(q layout.Metadata) {
+	if !c.countNames(len(q)) {
+		return
+	}
+	c.over = slices.Grow(c.over, len(q))
+	for _, e := range q {
+		if _, ok := e.Value.(layout.Metadata); ok || e.Value == false {
+			c.over = append(c.over, override{e.Key, e.Value})
+		}
+	}
+}
+
+// readDynamic reads GPTQModel's overrides: regular expressions of layers, after +: or nothing. Those after -: are not
+// quantized.
+func (c *Config) readDynamic(o layout.Metadata) {
+	for _, e := range o {
+		if over, ok := e.Value.(layout.Metadata); ok && !strings.HasPrefix(e.Key, "-:") {
+			c.addPattern(strings.TrimPrefix(e.Key, "+:"), over)
+		}
+	}
+}
+
+// readPatterns reads what an object of auto-round says of the layers in whose paths its keys, regular expressions, match.
+func (c *Config) readPatterns(o layout.Metadata) {
+	for _, e := range o {
+		if over, ok := e.Value.(layout.Metadata); ok && strings.ContainsAny(e.Key, `*^$|()[]?+\`) {
+			c.addPattern(".*(?:"+e.Key+")", over)
+		}
+	}
+}
+
+// addPattern adds what an object says of the layers that a regular expression names. If this cannot be read, nobody knows
+// which layers these are.
+func (c *Config) addPattern(text string, says layout.Metadata) {
+	p, err := c.regexps.compile(text)
+	if err != nil {
+		c.params.err = cmp.Or(c.params.err, err)
+		return
+	}
+	c.dynamic = append(c.dynamic, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
+}
+
+// ask returns what is said of a layer. It remembers the last answer.
+func (c *Config) ask(layer []byte) *answer {
+	a := &c.last
+	if a.layer != nil && bytes.Equal(layer, a.layer) {
+		return a
+	}
+	a.layer, a.own, a.named = append(a.layer[:0], layer...), c.of(layer), a.named[:0]
+	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ {
+		if g := &c.groups[i]; g.names(layer) {
+			a.named = append(a.named, g.params)
+		}
+	}
+	return a
+}
+
+// of returns the parameters of a layer.
+func (c *Config) of(path []byte) params {
+	p := c.params
+	over, ok := c.override(path)
+	for i := 0; i < len(c.dynamic) && !ok; i++ {
+		if ok = c.dynamic[i].names(path); ok {
+			over = c.dynamic[i].params
+		}
+	}
+	if !ok {
+		return p
+	}
+	if over.plain || c.method == "mlx" && ok { // whose overrides inherit nothing
+		return over
+	}
+	if over.group != 0 || over.whole {
+		p.group, p.whole = over.group, over.whole
+	}
+	p.bits, p.format, p.symmetric, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
+	return p
+}
+
+// names reports whether g names the layer itself, rather than layers of its class.
+func (g *group) names(layer []byte) bool {
+	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(layer) })
+}

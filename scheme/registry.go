@@ -1,0 +1,25 @@
+package scheme
+
+// The names of the schemes that can be decoded.
+const (
+	AWQ           = "awq"
+	GPTQ          = "gptq"
+	BnbNF4        = "bnb-nf4"
+	BnbFP4        = "bnb-fp4"
+	BnbInt8       = "bnb-int8"
+	FP8           = "fp8" // of any granularity, whoever wrote it; of groups of 32 too
+	IntQuantized  = "int-quantized"
+	PackQuantized = "pack-quantized"
+	NVFP4         = "nvfp4" // of compressed-tensors, ModelOpt, MLX, and GGUF with a companion scale
+	MXFP4         = "mxfp4" // of gpt-oss, compressed-tensors, MLX, DeepSeek-V4
+	MLXAffine     = "mlx-affine"
+	HQQ           = "hqq"
+	BitNet        = "bitnet" // ternary codes of transformers' BitLinear and AutoBitLinear
+)
+
+// A new scheme is one line here: docs/architecture.md says how to add one. Schemes are asked in this order among those whose
+// codes' names end alike, those that are not decoded last.
+func init() {
+	register(fp8{}, intQuantized{}, packQuantized{}, nvfp4{}, mxfp4{}, mlxAffine{}, awq{}, gptq{}, bnb4{}, bnbInt8{}, hqq{}, bitnet{})
+	register(notDecoded...)
+}
