@@ -87,8 +87,8 @@ func (f *finder) lacksScale(i uint32) (*pattern, error) {
 	return nil, nil
 }
 
-// withCompanion refuses a tensor that has a companion of codes beside it and has no pattern, unless it is one of those whose
-// codes are floats.
+// withCompanion refuses a tensor that has a companion of codes beside it and has no pattern. Codes may be floats by a pattern
+// for them.
 func (f *finder) withCompanion(i uint32, beside []byte) error {
 	t := &f.tensors[i]
 	conf, err := f.configuration()

@@ -17,8 +17,8 @@ const (
 	BitNet        = "bitnet" // ternary codes of transformers' BitLinear and AutoBitLinear
 )
 
-// A new scheme is one line here: docs/architecture.md says how to add one. Schemes are asked in this order among those whose
-// codes' names end alike, those that are not decoded last.
+// init lists the schemes, a new one too: docs/architecture.md says how to add it. Among patterns whose codes' names end alike
+// this is the order in which they are asked.
 func init() {
 	register(fp8{}, intQuantized{}, packQuantized{}, nvfp4{}, mxfp4{}, mlxAffine{}, awq{}, gptq{}, bnb4{}, bnbInt8{}, hqq{}, bitnet{})
 	register(notDecoded...)
