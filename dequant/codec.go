@@ -10,16 +10,16 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A Codec holds all that decides how the stored elements of one tensor become float32s: their
-// type, the scale of integers, and the content of the tensor's head. It is immutable.
+// A Codec says how the stored elements of one tensor become float32s: by their type, the scale of integers, and the
+// content of the tensor's head. It is immutable.
 type Codec struct {
 	dtype  layout.DType // of the elements behind the head
 	head   int          // bytes before the elements
-	scaled bool         // quant maps the integers
-	quant  layout.Quant
+	scaled bool         // the elements are integers that quant maps
+	quant  layout.Quant // if scaled
 }
 
-// AllCores as the number of cores means all of GOMAXPROCS.
+// AllCores is the number of cores that stands for all of GOMAXPROCS.
 const AllCores = 0
 
 // NewCodec returns the codec of elements of type d, or of integers that q maps if scaled is true.
@@ -32,14 +32,15 @@ func NewCodec(d layout.DType, q layout.Quant, scaled bool) (Codec, error) {
 		return Codec{dtype: d, scaled: true, quant: q}, nil
 	case d.HeadBytes() > 0:
 		return Codec{}, fmt.Errorf("dequant: %v without its head: %w", d, errors.ErrUnsupported)
-	case !inBlocks(d):
+	case !hasKernel(d):
 		return Codec{}, unsupported(d)
 	}
 	return Codec{dtype: d}, nil
 }
 
-// ReadHead returns the codec of a tensor of type d whose first d.HeadBytes() bytes are head. Bytes
-// beyond these are ignored. APR_Q8, the one type with a head, holds int8s behind their scale.
+// ReadHead returns the codec of a tensor of type d, which begins with the d.HeadBytes() first bytes of head. Further
+// bytes of head are ignored. A shorter head is ErrLength, and a type without an expansion errors.ErrUnsupported.
+// APR_Q8, the one type with a head, holds int8s behind their scale.
 func ReadHead(d layout.DType, head []byte) (Codec, error) {
 	n := d.HeadBytes()
 	switch {
@@ -76,9 +77,9 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 	inBlock := b.elems() - 1
 	skip := int(first) & inBlock
 	if b.size(skip, len(dst)) != uint64(len(src)) || b.bytes == 0 {
-		return c.misfit(len(dst), len(src), first)
+		return c.errLength(len(dst), len(src), first)
 	}
-	// Most rows of a matrix take the short way: small buffers would notice the other.
+	// This is the fast path, for rows of whole blocks: the rest of Expand would cost small buffers time.
 	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < simd.ParallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
 		k.run(dst, src)
 		return nil
@@ -94,7 +95,9 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 	})
 }
 
-func (c Codec) misfit(elems, size int, first uint64) error {
+// errLength returns the error of elements [first, first+elems) that size bytes do not hold: the type has no expansion,
+// or ErrLength.
+func (c Codec) errLength(elems, size int, first uint64) error {
 	b := blockSizes[c.dtype]
 	if b.bytes == 0 {
 		return unsupported(c.dtype)
@@ -104,7 +107,8 @@ func (c Codec) misfit(elems, size int, first uint64) error {
 		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
 }
 
-// expand runs on the caller's core. dst begins with element skip of src's first block.
+// expand does what Expand does with bytes that fit, on the caller's core. dst begins with element skip of src's first
+// block.
 func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
 	b := blockSizes[c.dtype]
 	if skip > 0 && len(dst) > 0 {

@@ -23,10 +23,10 @@ var (
 )
 
 // Supported reports whether elements of type d have a float32 value.
-func Supported(d layout.DType) bool { return inBlocks(d) || d.HeadBytes() > 0 }
+func Supported(d layout.DType) bool { return hasKernel(d) || d.HeadBytes() > 0 }
 
-// inBlocks reports whether kernels expand d, block by block.
-func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[d].run != nil }
+// hasKernel reports whether a kernel expands blocks of type d. APR_Q8, whose elements are expanded as int8s, has none.
+func hasKernel(d layout.DType) bool { return int(d) < numTypes && generic.expand[d].run != nil }
 
 // Expand writes the values of a whole tensor of type d to dst, on the caller's core. src must hold
 // exactly its len(dst) elements, in whole blocks; otherwise the error wraps ErrLength. For types
@@ -46,7 +46,8 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	return c.Expand(dst, src[c.head:], 0, 1)
 }
 
-// checkTensor says why a tensor of elems elements does not take size bytes. Only aprender's last block may be padded.
+// checkTensor returns an error that wraps ErrLength if a tensor of elems elements does not take size bytes. Only the
+// last block of APR_Q4 may be padded.
 func checkTensor(d layout.DType, elems, size int) error {
 	head, want := d.Span(0, uint64(elems))
 	if elems > 0 {
@@ -77,21 +78,23 @@ func (b blockSize) size(skip, n int) uint64 {
 	return (uint64(skip+n+b.elems()-1) >> (b.log2Elems & 63)) * uint64(b.bytes)
 }
 
-// blockSizes keep the sizes at hand: for small buffers the checks count.
+// blockSizes has the sizes by type. A table is faster than DType's methods, which small buffers show.
 var blockSizes = func() (sizes [256]blockSize) {
 	for d := range layout.DType(numTypes) {
-		if inBlocks(d) {
+		if hasKernel(d) {
 			sizes[d] = blockSize{uint8(bits.Len(uint(d.BlockElems())) - 1), uint16(d.BlockBytes())}
 		}
 	}
 	return sizes
 }()
 
+// unsupported returns the error of a type without an expansion.
 func unsupported(d layout.DType) error {
 	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
 }
 
-// expand runs the active kernel over checked whole blocks.
+// expand expands whole blocks by the active kernel, and by the portable one what is less than a kernel's step. It
+// checks nothing. large lets kernels store past the caches.
 func expand(d layout.DType, dst []float32, src []byte, large bool) {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	k := &active.expand[d]
@@ -116,15 +119,15 @@ func expand(d layout.DType, dst []float32, src []byte, large bool) {
 	}
 }
 
-// blockBuffers hold one expanded block for expandPart. They are pooled because a call through a
+// blockBuffers are for one expanded block of expandPart. They are pooled because a call through a
 // table lets its arguments escape.
 var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart fills dst from element skip of src's first block on. It returns how many elements the
-// block gave.
+// expandPart expands the first block of src and copies its elements from skip on to dst. It returns how many were
+// copied.
 func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)

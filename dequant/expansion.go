@@ -8,13 +8,14 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
+// expandParallel does what Expand does with parts that fit, on several cores. It is a function of its own because its
+// closure is allocated.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
 	grain := simd.ParallelGrain
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
 		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
-	// Shares begin with a multiple of the grain, counted from the first row.
+	// The ranges of goroutines begin at multiples of the grain, counted from the start of the first row.
 	skip := int(first % g.Cols % uint64(grain))
 	codes, _ := g.Codes(first, uint64(len(dst)))
 	scales, _ := g.Scales(first, uint64(len(dst)))
@@ -32,12 +33,13 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 	})
 }
 
-// noOffset serves tensors without offsets, and unit codes without scales.
+// noOffset stands for the offsets of a tensor without any. Scale unit expands codes to themselves.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand runs on the caller's core, over parts that fit.
+// expand does what Expand does with parts that fit, on the caller's core. It fails only for a column whose group does
+// not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
-	g.ScaleCols = g.scaleCols() // once
+	g.ScaleCols = g.scaleCols()
 	if g.inRows() {
 		g.RowBytes = g.rowBytes()
 	}
@@ -45,15 +47,15 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
 	if group, ok := g.flat(); ok {
-		byte, bit := g.at(first)
+		byte, bit := g.codeAt(first)
 		at := first/group - x.scalesFrom
 		if len(p.Offsets) > 1 {
 			p.Offsets = p.Offsets[at:]
 		}
-		x.run(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
+		x.expandCodes(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
 		return nil
 	}
-	x.each = g.Permuted || g.GroupCols == 1 && g.Cols > 1
+	x.perElement = g.Permuted || g.GroupCols == 1 && g.Cols > 1
 	if g.Pack != layout.PackRows {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
@@ -63,13 +65,13 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	if g.GroupCols != 0 {
 		x.group = int(min(g.GroupCols, g.Cols))
 	}
-	// The first row may begin inside, and the last one end there. All rows between are whole.
+	// Only the first and the last row may be incomplete. All complete rows of a matrix are one rectangle.
 	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
 		rows, n := 1, int(min(g.Cols-col, uint64(len(dst))))
 		if col == 0 && uint64(len(dst)) >= g.Cols {
 			rows = int(min(uint64(len(dst))/g.Cols, g.Rows-row%g.Rows))
 		}
-		if err := x.rectangle(dst[:rows*n], row, rows, col, n); err != nil {
+		if err := x.expandRectangle(dst[:rows*n], row, rows, col, n); err != nil {
 			return err
 		}
 		row, dst = row+uint64(rows), dst[rows*n:]
@@ -77,9 +79,10 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	return nil
 }
 
-// flat returns the size of a group if all elements of the tensor are a sequence of equal groups.
+// flat returns the size of a group. ok reports that the tensor is one sequence of groups of this size, in codes and in
+// scales, so that rows need no attention.
 func (g Grouped) flat() (group uint64, ok bool) {
-	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.leastRowBytes() || g.Cols == 1 {
+	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.minRowBytes() || g.Cols == 1 {
 		return 0, false
 	}
 	switch {
@@ -94,18 +97,19 @@ func (g Grouped) flat() (group uint64, ok bool) {
 	return group, 1 < group && group <= math.MaxInt32 && g.Cols%group == 0 && g.scaleCols() == g.Cols/group
 }
 
-// An expansion makes values of one range of elements.
+// An expansion is a call of expand: it makes values of one range of elements.
 type expansion struct {
 	Grouped
 	parts                 Parts
-	code                  layout.Code // of the codes that run gets
-	codesFrom, scalesFrom uint64      // what the parts begin with
+	code                  layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
+	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	group                 int         // columns that share a scale
-	each, large           bool        // each: every element has a scale of its own
+	perElement            bool        // every element has a scale of its own
+	large                 bool        // kernels store past the caches
 	scratch               *scratch
 }
 
-// A scratch holds codes that were unpacked or turned around, and the scales of permuted columns.
+// A scratch has memory for codes that are unpacked or transposed, and for the scales of permuted columns.
 type scratch struct {
 	codes, planes   [tileRows * tileBytes]byte
 	scales, offsets []float32
@@ -115,11 +119,12 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // A strip is consecutive columns of one matrix, for any of its rows.
 type strip struct {
-	scales        uint64 // the scales of the matrix's first row of groups begin here in Parts
-	col           int
-	first, within int // the first column's group, and its place there
+	scales        uint64 // index in Parts.Scales of the matrix's first scale
+	col           int    // the first column
+	first, within int    // the group of the first column, and the place of the column in it
 }
 
+// strip returns the strip of the matrix with this number that begins at column col.
 func (x *expansion) strip(matrix uint64, col int) strip {
 	s := strip{scales: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, col: col}
 	if col > 0 {
@@ -128,18 +133,18 @@ func (x *expansion) strip(matrix uint64, col int) strip {
 	return s
 }
 
-// rectangle expands n columns, from col on, of consecutive rows of one matrix.
-func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
+// expandRectangle expands n columns, from col on, of consecutive rows of one matrix. dst has rows × n values.
+func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
 	case layout.PackGPTQ, layout.PackPlanes, layout.PackAWQ:
-		return x.tiles(dst, matrix, top, rows, int(col), n)
+		return x.expandTiles(dst, matrix, top, rows, int(col), n)
 	case layout.PackRows:
 		s := x.strip(matrix, int(col))
-		byte, bit := x.at(row*x.Cols + col)
+		byte, bit := x.codeAt(row*x.Cols + col)
 		for r := range rows {
 			codes := x.parts.Codes[byte-x.codesFrom+uint64(r)*x.RowBytes:]
-			if err := x.row(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
+			if err := x.expandRow(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
 				return err
 			}
 		}
@@ -152,7 +157,7 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		r, c := done/n, done%n
 		from := col + uint64(c)
 		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))]
-		if all := x.together(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
+		if all := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
 			part = dst[done:][:all*n]
 		}
 		codes := x.scratch.codes[:(len(part)*x.code.Bits()+7)/8]
@@ -161,7 +166,7 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		} else {
 			x.unpackSlab(codes, row+uint64(r), from)
 		}
-		if err := x.row(part, codes, 0, top+r, x.strip(matrix, int(from))); err != nil {
+		if err := x.expandRow(part, codes, 0, top+r, x.strip(matrix, int(from))); err != nil {
 			return err
 		}
 		done += len(part)
@@ -169,8 +174,9 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 	return nil
 }
 
-// row expands a row of a strip, whose codes begin at a bit of their first byte.
-func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) error {
+// expandRow expands a row of a strip. Its codes begin at the given bit of the first byte. It fails if a group does not
+// exist.
+func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip) error {
 	at := s.scales
 	switch x.GroupRows {
 	case 0:
@@ -186,37 +192,37 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 	if len(offsets) > 1 {
 		offsets = offsets[at:]
 	}
-	if !x.each {
+	if !x.perElement {
 		if x.GroupRows == 0 && x.ScaleCols == 1 { // for all rows
 			scales, offsets = scales[:1], offsets[:1]
 		}
-		x.run(dst, codes, bit, scales, offsets, s.within, x.group)
+		x.expandCodes(dst, codes, bit, scales, offsets, s.within, x.group)
 		return nil
 	}
-	x.run(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
+	x.expandCodes(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
 	if !x.Permuted {
 		x.rescaleEach(dst, scales, offsets)
 		return nil
 	}
 	scales = scales[:x.ScaleCols]
 	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
-		return x.noGroup(s.col + i)
+		return x.errNoGroup(s.col + i)
 	}
 	return nil
 }
 
-// run expands codes from a bit of the first byte on. The first is element within of its group, with
-// which scales and offsets begin, unless they have one for all groups.
-func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
+// expandCodes expands codes that begin at the given bit of the first byte, in groups of group elements. The first code
+// is element within of its group. scales and offsets begin with that group's, or have one value for all groups.
+func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
 	k, bits := &active.grouped[x.code], x.code.Bits()
 	if x.Bias {
 		k = &active.grouped[x.code+biased]
 	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] {
 		k = &generic.grouped[x.code]
 	}
-	// Most calls are for whole groups.
+	// This is the fast path: whole groups that one call of the kernel takes.
 	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= simd.MaxCall && group&(k.step-1) == 0 {
-		k.call(dst, codes[:len(dst)/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
 		return
 	}
 	for len(dst) > 0 {
@@ -225,24 +231,24 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 		case k.pairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
 			count := min(len(dst), simd.MaxCall) / 32 * 2
 			n = count * 16
-			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
 		case bit != 0 || n < k.step:
-			n = x.few(dst[:n], codes, bit, scales[0], offsets[0])
+			n = x.expandSingly(dst[:n], codes, bit, scales[0], offsets[0])
 		case within == 0 && n == group && group <= simd.MaxCall && group%k.step == 0:
 			count := min(len(dst), simd.MaxCall) / group
 			n = count * group
-			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
 		default:
 			n = simd.WholeSteps(min(n, simd.MaxCall), k.step)
 			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.large)
 		}
 		at, done := bit+n*bits, (within+n)/group
 		dst, codes, bit, within = dst[n:], codes[at/8:], at%8, (within+n)%group
-		scales, offsets = after(scales, done), after(offsets, done)
+		scales, offsets = skipScales(scales, done), skipScales(offsets, done)
 	}
 }
 
-// call runs the variant for dst's size and place.
+// call runs the kernel, or its variant that stores past the caches if large is set and dst is aligned to 64 bytes.
 func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, large bool) {
 	if large && k.stream != nil && unaligned(dst) == 0 {
 		k.stream(dst, codes, scales, offsets, group)
@@ -251,20 +257,20 @@ func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float3
 	k.run(dst, codes, scales, offsets, group)
 }
 
-// atMost returns the first n values of s, or the one for all groups.
-func atMost(s []float32, n int) []float32 { return s[:min(n, len(s))] }
+// firstScales returns the first n values of s, or all of s if it has one value for all groups.
+func firstScales(s []float32, n int) []float32 { return s[:min(n, len(s))] }
 
-// after returns s without its first n values, or the one for all groups.
-func after(s []float32, n int) []float32 {
+// skipScales returns s without its first n values, or s itself if it has one value for all groups.
+func skipScales(s []float32, n int) []float32 {
 	if len(s) > 1 {
 		return s[n:]
 	}
 	return s
 }
 
-// few expands codes of one group that no kernel takes, up to the next one that begins at a byte. If
-// the first does, it expands all.
-func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
+// expandSingly expands codes of one group by a portable loop, and returns their number. If the first code begins within
+// a byte, it stops before the next one that begins at a byte. Otherwise it expands len(dst) codes.
+func (x *expansion) expandSingly(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
 	bits, values, aligned := x.code.Bits(), codeValues[x.code], bit == 0
 	for n < len(dst) && (aligned || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit

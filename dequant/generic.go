@@ -67,15 +67,15 @@ var generic = impl{
 	grouped: func() (kernels [numCodes]groupKernel) {
 		for c := range layout.Code(numCodes) {
 			if codeValues[c] != nil {
-				kernels[c] = expandGroups(c, codeValues[c], false)
+				kernels[c] = groupsGeneric(c, codeValues[c], false)
 			}
 			if 1 <= c && c <= 8 {
-				kernels[c+biased] = expandGroups(c, codeValues[c], true)
+				kernels[c+biased] = groupsGeneric(c, codeValues[c], true)
 			}
 		}
 		return kernels
 	}(),
-	transpose: transposer{words: transposeWords, nibbles: transposeNibbles},
+	transpose: transposer{words: wordsGeneric, nibbles: nibblesGeneric},
 	each:      func(dst, scales, offsets []float32) { rescale(dst, scales, offsets, nil, false) },
 	permuted: [9]permutedKernel{
 		permutedRows(0), permutedRows(1), permutedRows(2), permutedRows(3), permutedRows(4), permutedRows(5), permutedRows(6), permutedRows(7), permutedRows(8),

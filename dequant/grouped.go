@@ -10,22 +10,25 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Grouped expands what a [layout.Grouped] describes. Difference, product and sum are each rounded to float32.
+// Grouped expands the tensor that a [layout.Grouped] describes. Difference, product and sum are each rounded to
+// float32.
 type Grouped layout.Grouped
 
-// Parts are the stored parts of some elements of a Grouped tensor.
+// Parts have what is stored of some elements of a Grouped tensor.
 type Parts struct {
-	Codes []byte // that Grouped.Codes names
-	// Scales are those that Grouped.Scales names: by rows of groups, as the groups lie in a matrix.
+	// Codes are the bytes that Grouped.Codes names.
+	Codes []byte
+	// Scales are the scales that Grouped.Scales names, row by row of groups.
 	Scales []float32
-	// Offsets are zero points or biases in the same order, or one for all elements. None means 0.
+	// Offsets are zero points or biases in the order of Scales, or one for all elements. No offsets mean 0.
 	Offsets []float32
 	// GroupOf is the column of groups of each column of a Permuted tensor.
 	GroupOf []int32
 }
 
-// Check returns why nothing can be so. It wraps errors.ErrUnsupported if the code does not go with
-// Pack or Bias. It wraps ErrLength if sizes do not fit each other, or 56 bits.
+// Check returns an error if no tensor can be as g says. The error wraps errors.ErrUnsupported if the code does not go
+// with Pack or Bias. It wraps ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes
+// or scales.
 func (g Grouped) Check() error {
 	switch {
 	case int(g.Code) >= numCodes || codeValues[g.Code] == nil || g.Pack > layout.PackPlanes, g.Bias && g.Code > 8,
@@ -34,9 +37,8 @@ func (g Grouped) Check() error {
 		g.Code == layout.CodeInt8By127 && (g.GroupCols != 0 || g.Permuted):
 		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
-	// A tensor of 2⁵⁶ elements exceeds every memory. Nothing below it overflows.
-	const most = 1 << 56
-	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || max(g.Rows, g.Cols) > min(most, math.MaxInt) {
+	const limit = 1 << 56 // exceeds every memory, and products of numbers below it do not overflow
+	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > limit || max(g.Rows, g.Cols) > min(limit, math.MaxInt) {
 		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
 	}
 	if g.Pack == layout.PackPlanes && g.Cols%32 != 0 {
@@ -44,20 +46,20 @@ func (g Grouped) Check() error {
 	}
 	if g.RowBytes != 0 {
 		hi, n := bits.Mul64(g.Rows, g.RowBytes)
-		if !g.inRows() || g.RowBytes < g.leastRowBytes() || hi != 0 || n > most {
+		if !g.inRows() || g.RowBytes < g.minRowBytes() || hi != 0 || n > limit {
 			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.Bits(), ErrLength)
 		}
 	}
 	if g.ScaleCols != 0 {
 		hi, n := bits.Mul64(g.groupRows(), g.ScaleCols)
-		if g.ScaleCols < groups(g.Cols, g.GroupCols) || hi != 0 || n > most {
+		if g.ScaleCols < groups(g.Cols, g.GroupCols) || hi != 0 || n > limit {
 			return fmt.Errorf("dequant: %d scales for a row of %d columns in groups of %d: %w", g.ScaleCols, g.Cols, g.GroupCols, ErrLength)
 		}
 	}
 	return nil
 }
 
-// groups returns the number of groups of size that n elements make; a size of 0 means n.
+// groups returns how many groups of size elements n elements make. A size of 0 stands for n.
 func groups(n, size uint64) uint64 {
 	switch {
 	case n == 0:
@@ -68,6 +70,7 @@ func groups(n, size uint64) uint64 {
 	return (n-1)/size + 1
 }
 
+// inRows reports whether the codes of a row lie together, row after row.
 func (g Grouped) inRows() bool { return g.Pack == layout.PackRows || g.Pack == layout.PackWords }
 
 // Dense reports whether the codes of elements [first, first+n) lie together. If not, Codes names those of whole
@@ -83,23 +86,26 @@ func (g Grouped) Dense(first, n uint64) bool {
 	return row/g.Rows == until/g.Rows && row%g.Rows/g.slab() == until%g.Rows/g.slab()
 }
 
-// leastRowBytes returns the bytes that the codes of one row take, without padding.
-func (g Grouped) leastRowBytes() uint64 {
+// minRowBytes returns the bytes that the codes of one row take, without padding.
+func (g Grouped) minRowBytes() uint64 {
 	if g.Pack == layout.PackWords {
 		return 4 * groups(g.Cols, g.perWord())
 	}
 	return (g.Cols*uint64(g.Code.Bits()) + 7) / 8
 }
 
+// rowBytes returns the distance of two rows of codes, in bytes.
 func (g Grouped) rowBytes() uint64 {
 	if g.RowBytes != 0 {
 		return g.RowBytes
 	}
-	return g.leastRowBytes()
+	return g.minRowBytes()
 }
 
+// groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
 
+// scaleCols returns the number of scales from one row of groups to the next.
 func (g Grouped) scaleCols() uint64 {
 	if g.ScaleCols != 0 {
 		return g.ScaleCols
@@ -118,7 +124,7 @@ func (g Grouped) matrixBytes() uint64 {
 	return g.slab() * g.Cols * g.slabUnit()
 }
 
-// Codes returns offset and size of the codes of elements [first, first+n) in their part. No elements
+// Codes returns offset and size, in bytes of the stored codes, of the codes of elements [first, first+n). No elements
 // take no bytes. Codes that are not Dense come in whole matrices. g is one for which Check returns nil.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
@@ -133,17 +139,17 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 		off = first / matrix * each
 		return off, (last/matrix+1)*each - off
 	}
-	off, _ = g.at(first)
-	end, bit := g.at(last)
+	off, _ = g.codeAt(first)
+	end, bit := g.codeAt(last)
 	if g.Pack == layout.PackWords {
 		return off, end + 4 - off
 	}
 	return off, end + uint64(bit+g.Code.Bits()+7)/8 - off
 }
 
-// at returns where the code of an element begins, in a part whose codes lie by rows: at a bit of a
-// byte, or of the word there.
-func (g Grouped) at(i uint64) (byte uint64, bit int) {
+// codeAt returns where the code of element i begins if codes lie by rows: at a bit of a byte, or of the word at that
+// byte.
+func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
 		return row*g.rowBytes() + 4*(col/g.perWord()), int(col % g.perWord() * b)
@@ -161,37 +167,40 @@ func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	row, until := first/g.Cols, last/g.Cols
 	from, to := uint64(0), groups(g.Cols, g.GroupCols)-1
 	if row == until && !g.Permuted {
-		from, to = g.column(first%g.Cols), g.column(last%g.Cols)
+		from, to = g.groupColumn(first%g.Cols), g.groupColumn(last%g.Cols)
 	}
-	off = g.scaleRow(row)*g.scaleCols() + from
-	return off, g.scaleRow(until)*g.scaleCols() + to + 1 - off
+	off = g.groupRow(row)*g.scaleCols() + from
+	return off, g.groupRow(until)*g.scaleCols() + to + 1 - off
 }
 
-// column returns the column of groups of a column.
-func (g Grouped) column(col uint64) uint64 {
+// groupColumn returns the column of groups that column col belongs to.
+func (g Grouped) groupColumn(col uint64) uint64 {
 	if g.GroupCols == 0 {
 		return 0
 	}
 	return col / g.GroupCols
 }
 
-// scaleRow returns the row of groups of a row, counted through all matrices.
-func (g Grouped) scaleRow(row uint64) uint64 {
+// groupRow returns the row of groups that a row belongs to. Both are counted through all matrices.
+func (g Grouped) groupRow(row uint64) uint64 {
 	if g.GroupRows == 0 {
 		return row / g.Rows
 	}
 	return row/g.Rows*g.groupRows() + row%g.Rows/g.GroupRows
 }
 
-// Expand writes elements [first, first+len(dst)) to dst. If p lacks bytes or scales that Codes and
-// Scales name, or has others, the error wraps ErrLength. So
-// does it if GroupOf names a group that does not exist. The rest is as for Codec.Expand.
+// Expand writes elements [first, first+len(dst)) to dst. The error is that of Check, or it wraps ErrLength: if p has
+// other numbers of bytes or scales than Codes and Scales name, or if GroupOf names a group that does not exist. cores
+// and panics are as for Codec.Expand.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err
 	}
-	if err := g.fits(&p, first, uint64(len(dst))); err != nil {
+	if err := g.checkParts(p, first, uint64(len(dst))); err != nil {
 		return err
+	}
+	if len(p.Offsets) == 0 {
+		p.Offsets = noOffset[:]
 	}
 	large := isLarge(len(dst), len(p.Codes))
 	if cores == 1 || len(dst) < simd.ParallelMin {
@@ -200,8 +209,8 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	return g.expandParallel(dst, p, first, cores, large)
 }
 
-// fits checks p against the elements, and makes offsets of none.
-func (g Grouped) fits(p *Parts, first, n uint64) error {
+// checkParts returns an error if p does not have what elements [first, first+n) need.
+func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if g.Rows == 0 || g.Cols == 0 {
 		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)
 	}
@@ -220,9 +229,7 @@ func (g Grouped) fits(p *Parts, first, n uint64) error {
 	switch n := len(p.Offsets); {
 	case n > 0 && g.Code == layout.CodeInt8By127:
 		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
-	case n == 0:
-		p.Offsets = noOffset[:]
-	case n != 1 && n != len(p.Scales):
+	case n > 1 && n != len(p.Scales):
 		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", len(p.Offsets), len(p.Scales), ErrLength)
 	}
 	return nil

@@ -2,8 +2,9 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// expandGroups returns the portable kernel of a code with these values.
-func expandGroups(c layout.Code, values *[256]float32, bias bool) groupKernel {
+// groupsGeneric returns the portable kernel of code c, whose values before scaling are values. Offsets are biases if
+// bias is set.
+func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
 	switch {
 	case highFirst(c):
@@ -26,12 +27,13 @@ func expandGroups(c layout.Code, values *[256]float32, bias bool) groupKernel {
 			unpack(dst[:group], codes[:size])
 			rescale(dst[:group], scales[0], offsets[0])
 			dst, codes = dst[group:], codes[size:]
-			scales, offsets = after(scales, 1), after(offsets, 1)
+			scales, offsets = skipScales(scales, 1), skipScales(offsets, 1)
 		}
 	}}
 }
 
-// unpackBits returns a function that unpacks unsigned integers of the given number of bits, the first from the lowest bits.
+// unpackBits returns a function that unpacks unsigned integers of the given number of bits, the first from the lowest
+// bits.
 func unpackBits(bits int) func(dst []float32, codes []byte) {
 	mask := uint32(1)<<bits - 1
 	return func(dst []float32, codes []byte) {
@@ -46,6 +48,7 @@ func unpackBits(bits int) func(dst []float32, codes []byte) {
 	}
 }
 
+// unpackLowFirst writes the values of the nibbles of codes, the lower nibble of a byte first.
 func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]&15], values[codes[0]>>4]
@@ -53,6 +56,7 @@ func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	}
 }
 
+// unpackHighFirst writes the values of the nibbles of codes, the upper nibble of a byte first.
 func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]>>4], values[codes[0]&15]
@@ -78,8 +82,9 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// rescale takes the scale and the offset of each element's group, or one offset for all. Without groups every
-// element is one. It stops at the first element of a group that has no scale, and returns its place, otherwise -1.
+// rescale replaces each value by the value scaled: by the scale and offset of its group, or one offset for all. groups
+// has the group of each element; nil means that element i is group i. Offsets are biases if bias is set. It stops at
+// the first element whose group has no scale and returns its index, otherwise -1.
 func rescale(dst, scales, offsets []float32, groups []int32, bias bool) int {
 	offset := float32(0)
 	if len(offsets) == 1 {

@@ -311,7 +311,7 @@ func TestGrouped(t *testing.T) {
 					g.ScaleCols = groups(g.Cols, g.GroupCols) + pick(0, 1, 3)
 				}
 				if g.Pack == layout.PackRows && rng.IntN(4) == 0 {
-					g.RowBytes = g.leastRowBytes() + pick(0, 1, 4)
+					g.RowBytes = g.minRowBytes() + pick(0, 1, 4)
 				}
 				offsets := rng.IntN(3)
 				if g.Code > 8 {
@@ -542,10 +542,10 @@ func TestTransposers(t *testing.T) {
 					}
 				}
 				l.transpose.words(got, 192, src, stride, rows, columns)
-				transposeWords(want, 192, src, stride, rows, columns)
+				wordsGeneric(want, 192, src, stride, rows, columns)
 				check("words")
 				l.transpose.nibbles(got, 168, 1<<10, src, stride, rows, columns)
-				transposeNibbles(want, 168, 1<<10, src, stride, rows, columns)
+				nibblesGeneric(want, 168, 1<<10, src, stride, rows, columns)
 				check("nibbles")
 			}
 		}

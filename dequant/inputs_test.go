@@ -13,7 +13,7 @@ import (
 // types are all that the package expands block by block.
 var types = func() (ds []layout.DType) {
 	for d := range layout.DType(numTypes) {
-		if inBlocks(d) {
+		if hasKernel(d) {
 			ds = append(ds, d)
 		}
 	}

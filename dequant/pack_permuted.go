@@ -4,21 +4,22 @@ import (
 	"fmt"
 )
 
-// maxPermuted is the largest number of groups that permutedTiles takes: 256 KiB of scales and offsets.
+// maxPermuted is the largest number of groups in a row that expandPermuted takes: 256 KiB of scales and offsets.
 const maxPermuted = 512
 
-// permutedTiles expands whole rows of permuted columns, a multiple of eight, tile by tile.
-func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, top, rows int) error {
+// expandPermuted expands complete rows of permuted columns, tile by tile. The number of rows is a multiple of eight.
+// codes are those of the whole matrix, and top is the first row. It fails if a column's group does not exist.
+func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
 		if uint(g) >= uint(x.ScaleCols) {
-			return x.noGroup(i)
+			return x.errNoGroup(i)
 		}
 	}
 	bits, n, words := x.code.Bits(), int(x.Cols), x.scratch.codes[:]
 	step := 8 * tileBytes / bits &^ 31
 	for r := 0; r < rows; r += tileRows {
 		height := min(tileRows, rows-r)
-		x.turnScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
+		x.transposeScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
 		for c := 0; c < n; c += step {
 			columns := min(step, n-c)
 			for i := range groups(uint64(columns*bits), 32) {
@@ -40,9 +41,9 @@ func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, to
 	return nil
 }
 
-// turnScales transposes scales and offsets of the given number of rows into the scratch, so that those of one group are
-// adjacent. The first row's begin at index at.
-func (x *expansion) turnScales(at, rows int) {
+// transposeScales transposes scales and offsets of the given number of rows into the scratch, so that those of one
+// group are adjacent. The first row's begin at index at.
+func (x *expansion) transposeScales(at, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {
 		s.scales, s.offsets = make([]float32, tileRows*n), make([]float32, tileRows*n)
@@ -57,7 +58,7 @@ func (x *expansion) turnScales(at, rows int) {
 	}
 }
 
-// rescaleEach takes a scale and an offset for every element, or one offset for all.
+// rescaleEach scales every value by a scale and an offset of its own, or by a scale of its own and one offset for all.
 func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	n := len(dst) &^ 7
 	if x.Bias || len(offsets) == 1 || n == 0 {
@@ -69,7 +70,7 @@ func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	rescale(dst[n:], scales[n:], offsets, nil, x.Bias)
 }
 
-// noGroup returns the error of a column whose group has no scale.
-func (x *expansion) noGroup(col int) error {
+// errNoGroup returns the error for column col, whose group has no scale.
+func (x *expansion) errNoGroup(col int) error {
 	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
 }

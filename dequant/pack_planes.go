@@ -1,9 +1,9 @@
 package dequant
 
-// turnPlanes does what turn does for PackPlanes, where 32 columns take as many words as a code has bits.
-func (x *expansion) turnPlanes(codes []byte, base, until, c, end int) {
+// transposePlanes does what transposeTile does for PackPlanes, where 32 columns take as many words as a code has bits.
+func (x *expansion) transposePlanes(codes []byte, base, until, c, end int) {
 	bits, blocks := x.code.Bits(), (end-c+31)/32
-	x.turnColumns(codes, base, until, c, blocks*bits)
+	x.transposeColumns(codes, base, until, c, blocks*bits)
 	for r := range until - base {
 		for at := range blocks {
 			joinPlanes(x.scratch.codes[r*tileBytes+4*bits*at:][:4*bits], bits)
@@ -11,7 +11,8 @@ func (x *expansion) turnPlanes(codes []byte, base, until, c, end int) {
 	}
 }
 
-// joinPlanes makes dense codes of 32 codes in planes.
+// joinPlanes replaces 32 codes in planes by the same codes one after the other, the first in the lowest bits. A plane
+// has 4, 2 or 1 bits of every code, the lowest bits first.
 func joinPlanes(b []byte, bits int) {
 	var codes [32]byte
 	src := b

@@ -6,9 +6,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// inSlabs reports whether a byte, or a word for 3 bits, has codes of several rows that lie a slab apart.
 func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
 
-// slabUnit returns the bytes that hold one code of each slab.
+// slabUnit returns the size in bytes of the unit that has one code of each slab.
 func (g Grouped) slabUnit() uint64 {
 	if g.Code == 3 {
 		return 4
@@ -16,7 +17,7 @@ func (g Grouped) slabUnit() uint64 {
 	return 1
 }
 
-// inSlab returns where the code of an element begins, in a part whose codes lie in slabs. row counts through all
+// inSlab returns the offset of the unit with the code of an element if codes lie in slabs. row counts through all
 // matrices.
 func (g Grouped) inSlab(row, col uint64) uint64 {
 	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slab()*g.Cols+col)*g.slabUnit()
@@ -30,22 +31,22 @@ func (g Grouped) slab() uint64 {
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// together returns how many rows of a slab, from a row on, fit the scratch and are a group each, or of one
-// group. They are expanded as one.
-func (x *expansion) together(row, rows int) int {
-	if !x.inSlabs() || x.each || x.GroupRows > 1 || x.ScaleCols != 1 {
+// rowsAtOnce returns how many of rows, from row on, can be expanded as one row. They lie in one slab, fit the scratch,
+// and have one scale each or one for all.
+func (x *expansion) rowsAtOnce(row, rows int) int {
+	if !x.inSlabs() || x.perElement || x.GroupRows > 1 || x.ScaleCols != 1 {
 		return 1
 	}
 	slab := int(x.slab())
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackSlab writes codes of consecutive rows of a slab as bytes, from a column of the first on.
+// unpackSlab writes codes of consecutive rows of a slab to codes, a byte each. It begins at column col of row.
 func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.inSlab(row, col)-x.codesFrom:]
 	slab := row % x.Rows / x.slab()
 	if x.Code == 3 {
-		unpackThree(codes, src[:4*len(codes)], uint(27-3*slab)&31)
+		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31)
 		return
 	}
 	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
@@ -64,8 +65,8 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 	}
 }
 
-// unpackThree takes the three bits above shift out of each word.
-func unpackThree(codes, words []byte, shift uint) {
+// unpackThreeBits sets each code to the three bits above shift of its word.
+func unpackThreeBits(codes, words []byte, shift uint) {
 	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
 		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007
 		b := binary.LittleEndian.Uint64(words[8:]) >> shift & 0x7_0000_0007

@@ -4,20 +4,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// tileRows rows of tileBytes bytes of codes are turned around at a time. Half of the nearest cache
-// holds them.
+// A tile has tileRows rows of tileBytes bytes of codes. It is transposed at a time, and takes half of the first cache.
 const (
 	tileRows  = 64
 	tileBytes = 256
 )
 
-// tiles turns the codes of a rectangle around, tile by tile.
-func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) error {
+// expandTiles expands n columns from left on, of rows from top on, of a matrix whose codes lie by columns. It
+// transposes the codes tile by tile.
+func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.code.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
 	if x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
 		done := rows &^ 7
-		if err := x.permutedTiles(dst, codes, matrix, top, done); err != nil || done == rows {
+		if err := x.expandPermuted(dst, codes, matrix, top, done); err != nil || done == rows {
 			return err
 		}
 		dst, top, rows = dst[done*n:], top+done, rows-done
@@ -31,13 +31,13 @@ func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) 
 		until := min(base+tileRows, top+rows)
 		for c := left &^ 31; c < left+n; c += step {
 			end := min(c+step, left+n)
-			x.turn(codes, base, until, c, end)
+			x.transposeTile(codes, base, until, c, end)
 			from := max(c, left)
 			bit, s := (from-c)*bits, x.strip(matrix, from)
 			for i := r; i < until; i++ {
 				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
 				part := dst[(i-top)*n:][from-left : end-left]
-				if err := x.row(part, turned, bit%8, i, s); err != nil {
+				if err := x.expandRow(part, turned, bit%8, i, s); err != nil {
 					return err
 				}
 			}
@@ -47,22 +47,22 @@ func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) 
 	return nil
 }
 
-// turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
-// PackAWQ, and c one of 32.
-func (x *expansion) turn(codes []byte, base, until, c, end int) {
+// transposeTile writes codes of rows base to until-1 and columns c to end-1 to the scratch, by rows. base is a multiple
+// of 8 in PackAWQ, and c a multiple of 32.
+func (x *expansion) transposeTile(codes []byte, base, until, c, end int) {
 	switch x.Pack {
 	case layout.PackAWQ:
-		x.turnAWQ(codes, base, until, c, end)
+		x.transposeAWQ(codes, base, until, c, end)
 	case layout.PackPlanes:
-		x.turnPlanes(codes, base, until, c, end)
+		x.transposePlanes(codes, base, until, c, end)
 	default:
-		x.turnColumns(codes, base, until, c, ((end-c)*x.code.Bits()+31)/32)
+		x.transposeColumns(codes, base, until, c, ((end-c)*x.code.Bits()+31)/32)
 	}
 }
 
-// turnColumns does what turn does for PackGPTQ: a row of the scratch gets this number of words, from a column on. In the
-// codes the words of all rows lie side by side.
-func (x *expansion) turnColumns(codes []byte, base, until, c, words int) {
+// transposeColumns does what transposeTile does for PackGPTQ, whose words hold codes of one row and lie side by side
+// for all rows. A row of the scratch gets the given number of words, from column c on.
+func (x *expansion) transposeColumns(codes []byte, base, until, c, words int) {
 	stride := 4 * int(x.Rows)
-	turnWords(x.scratch.codes[:], tileBytes, codes[c/32*x.code.Bits()*stride+4*base:], stride, words, until-base)
+	transposeWords(x.scratch.codes[:], tileBytes, codes[c/32*x.code.Bits()*stride+4*base:], stride, words, until-base)
 }

@@ -7,9 +7,9 @@ import (
 // perWord returns the number of whole codes in a word of PackWords.
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
-// joinWords writes n codes of a row, from a column on, without the unused bits of their words.
+// joinWords writes n codes of a row, from column col on, to codes without the unused bits of their words.
 func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
-	at, bit := x.Grouped.at(row*x.Cols + col)
+	at, bit := x.codeAt(row*x.Cols + col)
 	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.Bits()
 	used := int(x.perWord()) * x.code.Bits()
 	var joined uint64

@@ -47,7 +47,7 @@ func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float3
 	return nil
 }
 
-// integer reads an integer of size bytes.
+// integer reads a signed little-endian integer of size bytes: 1, 2, 4 or 8.
 func integer(b []byte, size int) int64 {
 	switch size {
 	case 1:

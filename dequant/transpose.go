@@ -2,12 +2,11 @@ package dequant
 
 import "encoding/binary"
 
-// A transposer turns words of 32 bits around, which lie in rows of columns. Strides are the bytes from
-// one row to the next.
+// A transposer transposes matrices of words of 32 bits. Strides are the bytes from one row to the next.
 //
-//   - words makes of each column a row.
-//   - nibbles makes of eight rows one row of words in each of eight planes. Plane k has the nibbles of
-//     column k of AutoAWQ's words, the one of the first row lowest.
+//   - words writes each column of src as a row of dst.
+//   - nibbles writes eight rows of src as one row of words in each of eight planes of dst. Plane k has the nibbles of
+//     column k of AutoAWQ's words, that of the first row lowest.
 //
 // Kernels take multiples of eight of rows and columns. They keep to kernel's contract: not a byte
 // outside the matrices is read or written.
@@ -19,8 +18,8 @@ type transposer struct {
 // awqOrder[k] is the place of column k among the nibbles of AutoAWQ's words.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// transposeWords copies word by word.
-func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
+// wordsGeneric does what transposer.words says, word by word.
+func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	for c := range columns {
 		out, in := dst[c*dstStride:][:4*rows], src[4*c:]
 		for r := range rows {
@@ -29,9 +28,9 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles swaps halves of words between rows four apart, then bytes between rows two apart,
-// then nibbles between neighbours. Rows that lack to a multiple of eight count as zero.
-func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
+// nibblesGeneric does what transposer.nibbles says. It swaps halves of words between rows four apart, then bytes
+// between rows two apart, then nibbles between neighbours. Rows missing to a multiple of eight count as zero.
+func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
 			var w [8]uint32
@@ -54,31 +53,31 @@ func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, r
 	}
 }
 
-// turnWords does what transposer.words does, for all numbers of rows and columns.
-func turnWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
+// transposeWords does what transposer.words does, for any numbers of rows and columns.
+func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
 		active.transpose.words(dst, dstStride, src, srcStride, r, c)
 	}
 	if c < columns {
-		transposeWords(dst[c*dstStride:], dstStride, src[4*c:], srcStride, rows, columns-c)
+		wordsGeneric(dst[c*dstStride:], dstStride, src[4*c:], srcStride, rows, columns-c)
 	}
 	if r < rows && c > 0 {
-		transposeWords(dst[4*r:], dstStride, src[r*srcStride:], srcStride, rows-r, c)
+		wordsGeneric(dst[4*r:], dstStride, src[r*srcStride:], srcStride, rows-r, c)
 	}
 }
 
-// turnNibbles does what transposer.nibbles does, for all numbers of rows and columns.
-func turnNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
+// transposeNibbles does what transposer.nibbles does, for any numbers of rows and columns.
+func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
 		active.transpose.nibbles(dst, dstStride, plane, src, srcStride, r, c)
 	}
 	if c < columns {
-		transposeNibbles(dst[4*c:], dstStride, plane, src[4*c:], srcStride, rows, columns-c)
+		nibblesGeneric(dst[4*c:], dstStride, plane, src[4*c:], srcStride, rows, columns-c)
 	}
 	if r < rows && c > 0 {
-		transposeNibbles(dst[r/8*dstStride:], dstStride, plane, src[r*srcStride:], srcStride, rows-r, c)
+		nibblesGeneric(dst[r/8*dstStride:], dstStride, plane, src[r*srcStride:], srcStride, rows-r, c)
 	}
 }
 
@@ -103,9 +102,9 @@ func permutedRows(bits int) permutedKernel {
 // points of AWQ and GPTQ, which are stored by group. Both slices hold rows × cols values.
 func Transpose(dst, src []float32, rows, cols int) { transpose(dst, rows, src, rows, cols) }
 
-// transpose writes the columns of src as rows to dst, which are stride values apart.
+// transpose writes the columns of src, a matrix of rows × cols, as rows to dst. Rows of dst are stride values apart.
 func transpose(dst []float32, stride int, src []float32, rows, cols int) {
-	const side = 16 // of squares whose cache lines stay near
+	const side = 16 // of the squares that are copied at a time, so that their cache lines are reused
 	src = src[:rows*cols]
 	for r0 := 0; r0 < rows; r0 += side {
 		for c0 := 0; c0 < cols; c0 += side {
