@@ -17,45 +17,46 @@ type fitted struct {
 	rows    [3][32][lanes]float32 // elements, weights, codes
 }
 
-// A fit finds scale and codes of x by the weights w. second is the offset of an affine fit, or the inverse of a
-// symmetric one.
+// A fit sets codes to the codes of x with the least error weighted by w, and returns their scale. second is the offset
+// of an affine fit, or the inverse scale of a symmetric one.
 type fit func(codes []uint8, x, w []float32, s *search) (scale, second float32)
 
-// A fitter makes sixteen fits of elems elements. The elements of a fit begin at x[f.first]; their weights are at the
-// same place in w. tops, most and absolute are the fields of a search. The results have the bits that the function for
-// one fit gives, except in NaNs. If the scale is 0, only that is set.
-type fitter func(f *int32, x, w *float32, elems int, tops []float32, most, absolute int)
+// A fitter makes sixteen fits of elems elements, and stores them in the fitted that begins at f. The elements of fit i
+// begin at x[first[i]], and their weights at the same place in w. tops, maxCode and absolute are those of a search.
+// The results have the bits that the fit gives, except in NaNs. If the scale is 0, nothing else is set.
+type fitter func(f *int32, x, w *float32, elems int, tops []float32, maxCode, absolute int)
 
-// fitters are the kernels of searches. Without one the function for one fit is called.
+// fitters are the kernels of searches. A nil one means that the portable fit is called for one fit after the other.
 type fitters struct {
 	affine, symmetric, byTurns, iq4 fitter
-	// round sets codes to (x + offset)/scale for elems elements after the other, a multiple of sixteen, and clamps them.
-	// Codes begin at low.
+	// round sets codes to (x + offset)/scale, rounded, clamped to [low, high] and less low. Every elems elements, a
+	// multiple of sixteen, have the next scale and offset.
 	round func(codes []uint8, x []float32, elems int, scales, offsets *float32, low, high int)
 }
 
-// A search says which inverse scales are tried: tops divided by the range or by the greatest element.
+// A search says which inverse scales a fit tries: each of tops, divided by the range of the elements or by the
+// greatest.
 type search struct {
-	most     int32
+	maxCode  int32 // the greatest code of an affine fit; of a symmetric one the greatest magnitude
 	tops     []float32
 	absolute bool // the error is the sum of differences, not of their squares
 }
 
-// affineSearch tries first + step·i + most for i up to last. A better fit also moves the lower end of the range.
-func affineSearch(most int32, first, step float32, last int, absolute bool) *search {
-	s := &search{most: most, absolute: absolute}
+// affineSearch returns the search that tries first + step·i + maxCode for i from 0 to last.
+func affineSearch(maxCode int32, first, step float32, last int, absolute bool) *search {
+	s := &search{maxCode: maxCode, absolute: absolute}
 	for i := 0; i <= last; i++ {
-		s.tops = append(s.tops, first+times(step, float32(i))+float32(most))
+		s.tops = append(s.tops, first+times(step, float32(i))+float32(maxCode))
 	}
 	return s
 }
 
-// symmetricSearch tries -(most + step/10), for step from -9 to 9.
-func symmetricSearch(most int32) *search {
-	s := &search{most: most}
+// symmetricSearch returns the search that tries -(maxCode + step/10), for step from -9 to 9 without 0.
+func symmetricSearch(maxCode int32) *search {
+	s := &search{maxCode: maxCode}
 	for step := int32(-9); step <= 9; step++ {
 		if step != 0 {
-			s.tops = append(s.tops, -(float32(most) + times(0.1, float32(step))))
+			s.tops = append(s.tops, -(float32(maxCode) + times(0.1, float32(step))))
 		}
 	}
 	return s
@@ -84,7 +85,7 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// run calls a kernel. x holds whole fits of elems elements. Lanes without a fit repeat the first.
+// run calls kernel f. x has the elements of complete fits, elems each. Lanes without a fit repeat the first fit.
 func (b *batch) run(f fitter, x []float32, elems int, s *search) {
 	for l := range b.first {
 		b.first[l] = 0
@@ -96,11 +97,11 @@ func (b *batch) run(f fitter, x []float32, elems int, s *search) {
 	if s.absolute {
 		absolute = 1
 	}
-	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.most), absolute)
+	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.maxCode), absolute)
 }
 
-// each fits x, elems elements at a time, by the weights: by a kernel or, without one, by the function for one fit. It sets
-// scales, and seconds of affine fits.
+// each fits x, elems elements at a time, with b.weights: by kernel or, if that is nil, by one. It sets b.scales, and
+// b.seconds of affine fits.
 func (b *batch) each(kernel fitter, one fit, x []float32, elems int, s *search) {
 	if kernel != nil {
 		b.run(kernel, x, elems, s)
@@ -123,36 +124,37 @@ func (b *batch) byTurns(x []float32, s *search) { b.each(active.fit.byTurns, fit
 
 func (b *batch) iq4(x []float32) { b.each(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
 
-// affineCodes sets codes to those of the affine fit of x, which are elements from at on.
+// affineCodes sets codes to those of the affine fit of x that affine has made. x are the batch's elements from at on.
 func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
 	switch l := at / len(x); {
 	case active.fit.affine == nil:
 		copy(codes, b.codes[at:])
 	case b.scales[l] != 0:
 		for i, v := range x {
-			codes[i] = uint8(max(0, min(s.most, nearest(times(b.inverse[l], v-b.lowest[l])))))
+			codes[i] = uint8(max(0, min(s.maxCode, nearest(times(b.inverse[l], v-b.lowest[l])))))
 		}
 	default:
 		fitAffine(codes, x, b.weights[at:][:len(x)], s)
 	}
 }
 
-// symmetricCodes sets codes to those of the symmetric fit of x, which are elements from at on.
+// symmetricCodes sets codes to those of the symmetric fit of x that symmetric has made. x are the batch's elements from
+// at on.
 func (b *batch) symmetricCodes(codes []uint8, x []float32, at int, s *search) {
 	switch l := at / len(x); {
 	case active.fit.symmetric == nil:
 		copy(codes, b.codes[at:])
 	case b.scales[l] != 0:
 		for i, v := range x {
-			codes[i] = uint8(s.most + max(-s.most, min(s.most-1, nearest(times(b.seconds[l], v)))))
+			codes[i] = uint8(s.maxCode + max(-s.maxCode, min(s.maxCode-1, nearest(times(b.seconds[l], v)))))
 		}
 	default:
 		fitSymmetric(codes, x, b.weights[at:][:len(x)], s)
 	}
 }
 
-// round sets codes to x, with an offset and a scale for elems elements after the other. Codes of a scale of 0 are those
-// that fitted gives for elements of x from at on.
+// round sets codes to (x + offset)/scale as fitters.round says, for 256 elements. If a scale is 0, fitted sets the
+// codes of its elements, which begin at x[at].
 func round(codes *[256]uint8, x []float32, elems int, scales, offsets *[lanes]float32, low, high int32, fitted func(codes []uint8, at int)) {
 	if f := active.fit.round; f != nil {
 		f(codes[:], x[:256], elems, &scales[0], &offsets[0], int(low), int(high))
@@ -166,6 +168,7 @@ func round(codes *[256]uint8, x []float32, elems int, scales, offsets *[lanes]fl
 	}
 }
 
+// roundGeneric does what fitters.round says.
 func roundGeneric(codes []uint8, x []float32, elems int, scales, offsets *[lanes]float32, low, high int32) {
 	codes = codes[:len(x)]
 	for i, v := range x {

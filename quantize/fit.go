@@ -55,10 +55,10 @@ func firstExtreme(x []float32) (value, magnitude float32) {
 	return value, magnitude
 }
 
-// fitAffine finds x ≈ scale·code − offset with codes from 0 to most. w holds the weights. It takes up
-// to 32 elements.
+// fitAffine finds x ≈ scale·code − offset with codes from 0 to s.maxCode, for up to 32 elements of weights w. A better
+// fit also moves the lower end of the range that the next one is tried with.
 func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32) {
-	most := s.most
+	maxCode := s.maxCode
 	codes, w = codes[:len(x)], w[:len(x)]
 	low, high := x[0], x[0]
 	sumW := w[0]
@@ -80,10 +80,10 @@ func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32)
 		clear(codes)
 		return 0, -low
 	}
-	inverse := float32(most) / (high - low)
+	inverse := float32(maxCode) / (high - low)
 	scale = 1 / inverse
 	for i, v := range x {
-		codes[i] = uint8(max(0, min(most, nearest(times(inverse, v-low)))))
+		codes[i] = uint8(max(0, min(maxCode, nearest(times(inverse, v-low)))))
 	}
 	least := affineError(codes, x, w, scale, low, s.absolute)
 	var tried [32]uint8
@@ -92,7 +92,7 @@ func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32)
 		inverse := top / (high - from)
 		var sumL, sumLL, sumXL float32
 		for i, v := range x {
-			l := max(0, min(most, nearest(times(inverse, v-from))))
+			l := max(0, min(maxCode, nearest(times(inverse, v-from))))
 			tried[i] = uint8(l)
 			wl := times(w[i], float32(l))
 			sumL += wl
@@ -116,6 +116,7 @@ func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32)
 	return scale, -from
 }
 
+// affineError returns the weighted error of scale·code + low: the sum of absolute differences, or of their squares.
 func affineError(codes []uint8, x, w []float32, scale, low float32, absolute bool) (sum float32) {
 	codes, w = codes[:len(x)], w[:len(x)]
 	for i, v := range x {
@@ -130,9 +131,9 @@ func affineError(codes []uint8, x, w []float32, scale, low float32, absolute boo
 	return sum
 }
 
-// fitSymmetric finds x ≈ scale·(code − most) with codes from 0 to 2·most − 1.
+// fitSymmetric finds x ≈ scale·(code − s.maxCode) with codes from 0 to 2·s.maxCode − 1.
 func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse float32) {
-	most := s.most
+	maxCode := s.maxCode
 	codes, w = codes[:len(x)], w[:len(x)]
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
@@ -141,13 +142,13 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse floa
 	}
 	sums := func(inverse float32) (lx, ll float32) {
 		for i, v := range x {
-			l := float32(max(-most, min(most-1, nearest(times(inverse, v)))))
+			l := float32(max(-maxCode, min(maxCode-1, nearest(times(inverse, v)))))
 			lx += times(times(w[i], v), l)
 			ll += times(times(w[i], l), l)
 		}
 		return lx, ll
 	}
-	inverse = -float32(most) / extreme
+	inverse = -float32(maxCode) / extreme
 	lx, ll := sums(inverse)
 	if ll != 0 {
 		scale = lx / ll
@@ -162,7 +163,7 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse floa
 		}
 	}
 	for i, v := range x {
-		codes[i] = uint8(most + max(-most, min(most-1, nearest(times(inverse, v)))))
+		codes[i] = uint8(maxCode + max(-maxCode, min(maxCode-1, nearest(times(inverse, v)))))
 	}
 	return scale, inverse
 }
@@ -170,7 +171,7 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse floa
 // fitByTurns does what fitSymmetric does, with weights x², by changing one code at a time while that
 // helps. It takes up to 16 elements.
 func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
-	most := s.most
+	maxCode := s.maxCode
 	codes = codes[:len(x)]
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
@@ -178,10 +179,10 @@ func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 		return 0, 0
 	}
 	var ints [16]float32
-	inverse := -float32(most) / extreme
+	inverse := -float32(maxCode) / extreme
 	var lx, ll float32
 	for i, v := range x {
-		l := float32(max(-most, min(most-1, nearest(times(inverse, v)))))
+		l := float32(max(-maxCode, min(maxCode-1, nearest(times(inverse, v)))))
 		ints[i] = l
 		w := times(v, v)
 		lx += times(times(w, v), l)
@@ -196,7 +197,7 @@ func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 				continue
 			}
 			newLL := ll - times(times(w, old), old)
-			l := float32(max(-most, min(most-1, nearest(times(v, newLL)/newLX))))
+			l := float32(max(-maxCode, min(maxCode-1, nearest(times(v, newLL)/newLX))))
 			if l == old {
 				continue
 			}
@@ -211,7 +212,7 @@ func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 		}
 	}
 	for i := range codes {
-		codes[i] = uint8(int32(ints[i]) + most)
+		codes[i] = uint8(int32(ints[i]) + maxCode)
 	}
 	if ll > 0 {
 		scale = lx / ll
@@ -219,9 +220,9 @@ func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 	return scale, 0
 }
 
-// fitPositive finds x ≈ scale·code with codes up to most, for scales. A negative x gets the low
+// fitPositive finds x ≈ scale·code with codes up to maxCode, for scales. A negative x gets the low
 // eight bits of a negative code, as in ggml.
-func fitPositive(codes []uint8, x, w []float32, most int32) (scale float32) {
+func fitPositive(codes []uint8, x, w []float32, maxCode int32) (scale float32) {
 	codes, w = codes[:len(x)], w[:len(x)]
 	var highest float32
 	for _, v := range x {
@@ -233,7 +234,7 @@ func fitPositive(codes []uint8, x, w []float32, most int32) (scale float32) {
 		clear(codes)
 		return 0
 	}
-	top := float32(most)
+	top := float32(maxCode)
 	inverse := top / highest
 	scale = 1 / inverse
 	var least float32
@@ -249,7 +250,7 @@ func fitPositive(codes []uint8, x, w []float32, most int32) (scale float32) {
 		scale := 1 / tried
 		var e float32
 		for i, v := range x {
-			diff := v - times(scale, float32(min(most, nearest(times(tried, v)))))
+			diff := v - times(scale, float32(min(maxCode, nearest(times(tried, v)))))
 			e += times(times(w[i], diff), diff)
 		}
 		if e < least {
@@ -258,7 +259,7 @@ func fitPositive(codes []uint8, x, w []float32, most int32) (scale float32) {
 	}
 	var lx, ll float32
 	for i, v := range x {
-		l := min(most, nearest(times(inverse, v)))
+		l := min(maxCode, nearest(times(inverse, v)))
 		codes[i] = uint8(l)
 		lx += times(times(w[i], v), float32(l))
 		ll += times(times(w[i], float32(l)), float32(l))
@@ -272,7 +273,7 @@ func fitPositive(codes []uint8, x, w []float32, most int32) (scale float32) {
 			if !(newLX > 0 && newLL > 0) {
 				continue
 			}
-			l := min(most, nearest(times(v, newLL)/newLX))
+			l := min(maxCode, nearest(times(v, newLL)/newLX))
 			if l == int32(codes[i]) {
 				continue
 			}

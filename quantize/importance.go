@@ -9,11 +9,11 @@ import (
 // The encoders of types with a search. Each takes the importance of its elements, or nil for none.
 // They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
 
-// A searched is a type of blocks with a search.
+// A searched is a block type whose encoder searches for scales.
 type searched struct {
 	size, elems int   // bytes and elements of a block
-	most        int   // blocks at a time
-	scales      []int // places of a block's float16 scales
+	atOnce      int   // blocks that one batch takes
+	scales      []int // offsets of a block's binary16 scales
 }
 
 var (
@@ -30,13 +30,13 @@ var (
 	blocksIQ4_XS = &searched{136, 256, 2, []int{0}}
 )
 
-// encode calls encode for all blocks. It weighs those evenly that importance leaves nothing of, and returns their
-// number.
+// encode calls encode for all blocks, s.atOnce at a time. It encodes a block with equal weights if importance leaves it
+// no usable scale, and returns the number of these blocks.
 func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	f := batches.Get().(*batch)
 	defer batches.Put(f)
-	for n := min(len(src)/s.elems, len(dst)/s.size); n > 0; n -= s.most {
-		k := min(n, s.most)
+	for n := min(len(src)/s.elems, len(dst)/s.size); n > 0; n -= s.atOnce {
+		k := min(n, s.atOnce)
 		encode(f, dst[:k*s.size], src[:k*s.elems], importance)
 		if importance != nil {
 			even += s.weighEvenly(f, dst[:k*s.size], src[:k*s.elems], encode)
@@ -56,8 +56,8 @@ const (
 var evenly = slices.Repeat([]float32{1}, 256)
 
 // weighEvenly encodes blocks of x again with equal importance if their own gives no usable scale, or if their greatest
-// weight is out of bounds. dst has the blocks as their own importance made them. It returns how many blocks have a usable
-// scale only this way. ggml writes NaN or zeros for them.
+// weight is out of bounds. dst has the blocks as their own importance made them. It returns how many blocks have a
+// usable scale only this way. ggml writes NaN or zeros for them.
 func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	var greatest [lanes]float32 // weights of blocks; NaN where one is
 	for i := range len(x) / s.elems {
@@ -107,6 +107,7 @@ func (s *searched) scalesOf(b []byte) int {
 	return is
 }
 
+// advance returns importance without its first n numbers; nil stays nil.
 func advance(importance []float32, n int) []float32 {
 	if importance == nil {
 		return nil
@@ -114,7 +115,8 @@ func advance(importance []float32, n int) []float32 {
 	return importance[n:]
 }
 
-// weighted returns the encoder of a row of Q4_0 or Q5_0, or of Q4_1 or Q5_1 if affine. Weights depend on the row's variance.
+// weighted returns the encoder, by importance, of rows of blocks b: of Q4_1 or Q5_1 if affine, else of Q4_0 or Q5_0.
+// The weights depend on the row's variance.
 func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importance []float32) int {
 	return func(dst []byte, row, importance []float32) int {
 		variance := sumOfSquares(row) / float32(len(row))
@@ -143,8 +145,8 @@ func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importa
 	}
 }
 
-// putHalves32 packs the low four bits of 32 codes into the last 16 bytes of b. If b has 20 bytes, the first four get the
-// fifth bits.
+// putHalves32 packs the low four bits of 32 codes into the last 16 bytes of b. If b has 20 bytes, the first four get
+// the fifth bits.
 func putHalves32(b []byte, codes *[32]uint8) {
 	low, fifth := b[len(b)-16:], uint32(0)
 	for i := range 16 {
@@ -156,8 +158,8 @@ func putHalves32(b []byte, codes *[32]uint8) {
 	}
 }
 
-// putFitted stores a scale, rounded. The sums of a fit may overflow, and their quotient be NaN. Its sign
-// is then x86-64's on every machine.
+// putFitted stores the scale of a fit as putHalf does. The sums of a fit may overflow and their quotient be NaN: that
+// is stored with the sign that x86-64 gives it.
 func putFitted(b *[2]byte, scale float32) {
 	if scale != scale {
 		scale = math.Float32frombits(0xffc00000)

@@ -56,7 +56,7 @@ func nearestIQ4(x float32) uint8 {
 	return uint8(high)
 }
 
-// weighIQ4 makes the weights of blocks of elems elements.
+// weighIQ4 sets b.weights for blocks of elems elements: by importance, or x² if that is nil.
 func (b *batch) weighIQ4(x, importance []float32, elems int) {
 	for at := 0; at < len(x); at += elems {
 		x, w := x[at:][:elems], b.weights[at:][:elems]
@@ -70,7 +70,7 @@ func (b *batch) weighIQ4(x, importance []float32, elems int) {
 	}
 }
 
-// putIQ4 writes the codes of 32 numbers into 16 bytes.
+// putIQ4 writes the codes of 32 numbers times inverse into 16 bytes.
 func putIQ4(b []byte, x []float32, inverse float32) {
 	for i := range 16 {
 		b[i] = nearestIQ4(times(inverse, x[i])) | nearestIQ4(times(inverse, x[i+16]))<<4
@@ -101,7 +101,7 @@ func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// putIQ4_XS writes a block with these scales.
+// putIQ4_XS writes the block of x. scales are those of its eight times 32 elements.
 func putIQ4_XS(b *[136]byte, x []float32, scales *[8]float32) {
 	extreme, _ := firstExtreme(scales[:])
 	d := -extreme / 32

@@ -47,8 +47,9 @@ func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// fractions sets codes to fractions of the greatest number, which gets the code most, and returns the scale.
-func fractions(codes []uint8, x []float32, most float32) (scale uint16) {
+// fractions sets codes to the numbers of x divided by a scale, rounded. It returns the scale, rounded to a binary16.
+// The greatest number gets the code maxCode.
+func fractions(codes []uint8, x []float32, maxCode float32) (scale uint16) {
 	greatest, inverse := float32(0), float32(0)
 	for _, v := range x {
 		if v > greatest {
@@ -56,17 +57,18 @@ func fractions(codes []uint8, x []float32, most float32) (scale uint16) {
 		}
 	}
 	if greatest > 0 {
-		inverse = most / greatest
+		inverse = maxCode / greatest
 	}
 	for j, v := range x {
 		codes[j] = uint8(nearest(times(inverse, v)))
 	}
-	return block.Half(greatest / most)
+	return block.Half(greatest / maxCode)
 }
 
-// roundAffine sets codes to (x + offset) / scale, for 256 elements of x from at on.
+// roundAffine sets codes to (x + offset)/scale, for 256 elements of x from at on. Every elems elements have the next
+// scale and offset.
 func (b *batch) roundAffine(codes *[256]uint8, x []float32, at, elems int, scales, offsets *[lanes]float32, s *search) {
-	round(codes, x[at:], elems, scales, offsets, 0, s.most, func(codes []uint8, i int) {
+	round(codes, x[at:], elems, scales, offsets, 0, s.maxCode, func(codes []uint8, i int) {
 		b.affineCodes(codes, x[at+i:][:elems], at+i, s)
 	})
 }
@@ -152,7 +154,8 @@ func encodeQ5_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// encodeK4 encodes blocks of Q4_K and Q5_K, two at a time.
+// encodeK4 encodes blocks of Q4_K or Q5_K: by search plain, or by search weighed if there is an importance. put writes
+// the codes of a block.
 func encodeK4(b *searched, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) (even int) {
 	s := plain
 	if importance != nil {
@@ -182,7 +185,8 @@ func encodeK4(b *searched, plain, weighed *search, dst []byte, src, importance [
 	})
 }
 
-// scalesK4 writes the scales at the head of a Q4_K or Q5_K block, and finds its codes. Its elements begin at x[at].
+// scalesK4 writes the head of a Q4_K or Q5_K block, whose elements begin at x[at], and sets codes to its codes. weighed
+// reports that the weights come from importance.
 func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
 	scales, mins := (*[8]float32)(f.scales[at/32:]), (*[8]float32)(f.seconds[at/32:])
 	var ls, lm [8]uint8
@@ -196,7 +200,7 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 		}
 		d, dmin = block.Half(fitPositive(ls[:], scales[:], sums[:], 63)), block.Half(fitPositive(lm[:], mins[:], sums[:], 63))
 	}
-	if !weighed || search.most == 31 { // by importance ggml caps the codes of negative scales in Q5_K alone
+	if !weighed || search.maxCode == 31 { // by importance ggml caps the codes of negative scales in Q5_K alone
 		for j := range ls {
 			ls[j], lm[j] = min(63, ls[j]), min(63, lm[j])
 		}
@@ -249,6 +253,7 @@ func encodeQ6_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
+// putQ6_K packs the lower four and the upper two bits of codes of 6 bits.
 func putQ6_K(b *[210]byte, codes *[256]uint8) {
 	for half := range 2 {
 		c, low, high := codes[128*half:], b[64*half:], b[128+32*half:]

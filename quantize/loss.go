@@ -24,17 +24,17 @@ type Loss struct {
 	Spoilt uint64
 	// Zeroed counts values that became zero and were not.
 	Zeroed uint64
-	// Largest is the greatest magnitude among those.
+	// Largest is the greatest magnitude among the values that Zeroed counts.
 	Largest float64
 	// ZeroBlocks counts the blocks of a block type that became zero as a whole and were not.
 	ZeroBlocks uint64
 	// Even counts the blocks that were weighed evenly, since importance would have left nothing of them.
 	Even uint64
 
-	remains bool // a value that is not zero
+	hasNonzero bool // some value is not zero in the new encoding
 }
 
-// Err returns an error that wraps dequant.ErrNotFinite if numbers are spoilt.
+// Err returns an error that wraps dequant.ErrNotFinite if Spoilt is not 0.
 func (l *Loss) Err() error {
 	if l.Spoilt == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (l *Loss) Err() error {
 	return fmt.Errorf("%d numbers became NaN or infinite, since the scale of their blocks is beyond float16: %w", l.Spoilt, dequant.ErrNotFinite)
 }
 
-// AllZeroed reports whether values became zero and no other value remains.
-func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.remains }
+// AllZeroed reports whether values became zero and no value is different from zero.
+func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.hasNonzero }
 
 // Add adds the counts of other values of the tensor.
 func (l *Loss) Add(more Loss) {
@@ -53,11 +53,10 @@ func (l *Loss) Add(more Loss) {
 	l.Largest = max(l.Largest, more.Largest)
 	l.ZeroBlocks += more.ZeroBlocks
 	l.Even += more.Even
-	l.remains = l.remains || more.remains
+	l.hasNonzero = l.hasNonzero || more.hasNonzero
 }
 
-// AddNarrowed counts the F64s in src that values, made of them, do not hold. EncodeLoss sees
-// which of the values remain.
+// AddNarrowed counts the losses of rounding the F64s in src to values. EncodeLoss sees whether any value is not zero.
 func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	for i, is := range values[:len(src)/8] {
 		x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
@@ -81,7 +80,7 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, scratch []float32,
 	}
 	d, _, _ := c.Elements()
 	if d == layout.F32 { // which holds everything
-		loss.remains = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
+		loss.hasNonzero = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
 		return loss, Encode(c, dst, src, nil, cores)
 	}
 	encode, grain, row := encoderOf(c, importance)
@@ -96,7 +95,7 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, scratch []float32,
 			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
 			part.Even += uint64(encode(stored, was))
 			if inf := infinity16(d); inf != 0 && allNumbers(stored, inf) {
-				part.remains = true
+				part.hasNonzero = true
 				continue // nothing is lost
 			}
 			if err := c.Expand(is, stored, 0, 1); err != nil {
@@ -112,8 +111,8 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, scratch []float32,
 	return loss, err
 }
 
-// lossTile is how many elements are expanded and compared while the cache still has them. It is a
-// multiple of every block.
+// lossTile is the number of elements that are encoded, expanded and compared at a time, so that the cache still has
+// them. It is a multiple of every block.
 const lossTile = 1 << 11
 
 // infinity16 returns the bits of a 16-bit float's infinity; 0 for other types.
@@ -145,29 +144,29 @@ func allNumbers(b []byte, inf uint16) bool {
 	return notFinite&(0x8000*lanes) == 0 && notZero == 0x8000*lanes
 }
 
-// count compares values with their successors, in whole blocks of elems.
+// count counts the losses of values was that became is, in complete blocks of elems elements.
 func (l *Loss) count(was, is []float32, elems int) {
-	var zeroed, remains bool // of the block
+	var zeroed, hasNonzero bool // in the block
 	for done := 0; done < len(was); {
 		n := min(compared, len(was)-done)
 		z, r := l.compare(was[done:done+n], is[done:done+n], elems > 1)
-		zeroed, remains, l.remains = zeroed || z, remains || r, l.remains || r
+		zeroed, hasNonzero, l.hasNonzero = zeroed || z, hasNonzero || r, l.hasNonzero || r
 		if done += n; done%elems == 0 {
-			if zeroed && !remains && elems > 1 {
+			if zeroed && !hasNonzero && elems > 1 {
 				l.ZeroBlocks++
 			}
-			zeroed, remains = false, false
+			zeroed, hasNonzero = false, false
 		}
 	}
 }
 
-// compared is how many values are compared at a time: the bits of a uint32, and the block of every
-// block type that has a quantizer.
+// compared is the number of values that compare takes: the bits of a uint32. It divides the block of every block type.
 const compared = 32
 
-// compare reports whether a value became zero, and whether one remains that is not. Its first loop
-// has no branches, which processors cannot predict among weights.
-func (l *Loss) compare(was, is []float32, block bool) (zeroed, remains bool) {
+// compare counts the losses of values was that became is. zeroed reports that a value became zero, and hasNonzero that
+// one is not zero now. block says that the values are of a block type. The first loop has no branches, which processors
+// cannot predict among weights.
+func (l *Loss) compare(was, is []float32, block bool) (zeroed, hasNonzero bool) {
 	const exponent = 1 << 23 // carries NaNs and infinities to the sign
 	is = is[:len(was)]
 	var notFinite, zeros uint32 // a sign; a bit for each value, the lowest for the last
@@ -176,7 +175,7 @@ func (l *Loss) compare(was, is []float32, block bool) (zeroed, remains bool) {
 		notFinite |= (a + exponent) | (b + exponent)
 		zeros = zeros<<1 | (b-1)>>31
 	}
-	remains = bits.OnesCount32(zeros) < len(was)
+	hasNonzero = bits.OnesCount32(zeros) < len(was)
 	if notFinite&signBit != 0 {
 		for i, x := range was {
 			if isFinite(x) != isFinite(is[i]) {
@@ -193,9 +192,10 @@ func (l *Loss) compare(was, is []float32, block bool) (zeroed, remains bool) {
 			zeroed = true
 		}
 	}
-	return zeroed, remains
+	return zeroed, hasNonzero
 }
 
+// zeroed counts a value of this magnitude that became zero.
 func (l *Loss) zeroed(magnitude float64) {
 	l.Zeroed++
 	l.Largest = max(l.Largest, magnitude)

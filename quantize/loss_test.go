@@ -71,34 +71,34 @@ func TestEncodeLoss(t *testing.T) {
 		fill, x float32 // 64 values, of which the 40th is x
 		want    Loss
 	}{
-		{layout.F32, 1, 3e-9, Loss{remains: true}},
+		{layout.F32, 1, 3e-9, Loss{hasNonzero: true}},
 		{layout.F32, 0, 0, Loss{}},
-		{layout.F16, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), remains: true}},
-		{layout.F16, 1, 0x1p-25, Loss{Zeroed: 1, Largest: 0x1p-25, remains: true}}, // a tie, to even
-		{layout.F16, 1, 0x1.000002p-25, Loss{remains: true}},
-		{layout.F16, 1, 0, Loss{remains: true}},
-		{layout.F16, 1, 65519, Loss{remains: true}},
-		{layout.F16, 1, -65520, Loss{NotFinite: 1, remains: true}},
-		{layout.F16, 1, inf, Loss{remains: true}},
-		{layout.F16, 1, nan, Loss{remains: true}},
+		{layout.F16, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), hasNonzero: true}},
+		{layout.F16, 1, 0x1p-25, Loss{Zeroed: 1, Largest: 0x1p-25, hasNonzero: true}}, // a tie, to even
+		{layout.F16, 1, 0x1.000002p-25, Loss{hasNonzero: true}},
+		{layout.F16, 1, 0, Loss{hasNonzero: true}},
+		{layout.F16, 1, 65519, Loss{hasNonzero: true}},
+		{layout.F16, 1, -65520, Loss{NotFinite: 1, hasNonzero: true}},
+		{layout.F16, 1, inf, Loss{hasNonzero: true}},
+		{layout.F16, 1, nan, Loss{hasNonzero: true}},
 		{layout.F16, 1e-9, 0, Loss{Zeroed: 63, Largest: float64(float32(1e-9))}}, // nothing remains
 		{layout.F16, 0, 0, Loss{}},
-		{layout.BF16, 1, 3e-9, Loss{remains: true}},
-		{layout.BF16, 1, 0x1p-134, Loss{Zeroed: 1, Largest: 0x1p-134, remains: true}},
-		{layout.BF16, 1, math.MaxFloat32, Loss{NotFinite: 1, remains: true}},
-		{layout.Q8_0, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), remains: true}},
-		{layout.Q8_0, 1, 1.0 / 128, Loss{remains: true}},
+		{layout.BF16, 1, 3e-9, Loss{hasNonzero: true}},
+		{layout.BF16, 1, 0x1p-134, Loss{Zeroed: 1, Largest: 0x1p-134, hasNonzero: true}},
+		{layout.BF16, 1, math.MaxFloat32, Loss{NotFinite: 1, hasNonzero: true}},
+		{layout.Q8_0, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), hasNonzero: true}},
+		{layout.Q8_0, 1, 1.0 / 128, Loss{hasNonzero: true}},
 		{layout.Q8_0, 0, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), ZeroBlocks: 1}}, // 3e-9/127 is no binary16
-		{layout.Q8_0, 3e-9, 1, Loss{Zeroed: 63, Largest: float64(float32(3e-9)), ZeroBlocks: 1, remains: true}},
-		{layout.Q8_0, 1, nan, Loss{NotFinite: 1, remains: true}}, // it becomes a number
-		{layout.Q4_0, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), remains: true}},
-		{layout.Q4_0, 1, 1e6, Loss{NotFinite: 32, Spoilt: 32, remains: true}}, // the scale of its block is infinite
+		{layout.Q8_0, 3e-9, 1, Loss{Zeroed: 63, Largest: float64(float32(3e-9)), ZeroBlocks: 1, hasNonzero: true}},
+		{layout.Q8_0, 1, nan, Loss{NotFinite: 1, hasNonzero: true}}, // it becomes a number
+		{layout.Q4_0, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), hasNonzero: true}},
+		{layout.Q4_0, 1, 1e6, Loss{NotFinite: 32, Spoilt: 32, hasNonzero: true}}, // the scale of its block is infinite
 		{layout.Q4_0, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.Q4_1, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.Q5_0, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.Q5_1, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
-		{layout.I8, 1, 0.49, Loss{Zeroed: 1, Largest: float64(float32(0.49)), remains: true}}, // the scale is 1
-		{layout.I8, 1, nan, Loss{NotFinite: 1, remains: true}},
+		{layout.I8, 1, 0.49, Loss{Zeroed: 1, Largest: float64(float32(0.49)), hasNonzero: true}}, // the scale is 1
+		{layout.I8, 1, nan, Loss{NotFinite: 1, hasNonzero: true}},
 		{layout.I8, 1e-9, 0, Loss{Zeroed: 63, Largest: float64(float32(1e-9))}},
 	} {
 		t.Run(fmt.Sprintf("%v/%v among %v", tt.d, tt.x, tt.fill), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestEncodeLoss(t *testing.T) {
 				if err != nil || got != tt.want {
 					t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 				}
-				if got.AllZeroed() != (got.Zeroed > 0 && !tt.want.remains) {
+				if got.AllZeroed() != (got.Zeroed > 0 && !tt.want.hasNonzero) {
 					t.Errorf("all %t", got.AllZeroed())
 				}
 			})
@@ -176,7 +176,7 @@ func lossByRule(was, is []float32, elems int) (l Loss) {
 		if elems > 1 && l.Zeroed > before && !remains {
 			l.ZeroBlocks++
 		}
-		l.remains = l.remains || remains
+		l.hasNonzero = l.hasNonzero || remains
 	}
 	return l
 }

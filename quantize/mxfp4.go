@@ -6,13 +6,14 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
+// encodeMXFP4 chooses the exponent of each block by its greatest magnitude, and the level nearest to each element.
 func encodeMXFP4(dst []byte, src []float32) {
 	for len(dst) >= 17 && len(src) >= 32 {
 		x := (*[32]float32)(src)
 		var e uint8
-		most, magnitude := uint32(0), float32(0)
+		greatest, magnitude := uint32(0), float32(0)
 		for _, v := range x {
-			most = max(most, math.Float32bits(v)&^signBit)
+			greatest = max(greatest, math.Float32bits(v)&^signBit)
 		}
 		if _, magnitude = firstExtreme(x[:]); magnitude > 0 {
 			// As C's floorf(log2f(magnitude)): just below a power of two the logarithm rounds up to that power's.
@@ -20,7 +21,7 @@ func encodeMXFP4(dst []byte, src []float32) {
 			e = uint8(truncate(log2 - 2 + 127))
 		}
 		dst[0] = e
-		if scale := block.E8M0Half(e); most < infinity && magnitude > scale && scale < 0x1p125 { // and all levels are finite
+		if scale := block.E8M0Half(e); greatest < infinity && magnitude > scale && scale < 0x1p125 { // and all levels are finite
 			var limits [7]uint32
 			for i := range limits {
 				limits[i] = math.Float32bits(scale * fp4Limits[i])

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Supported reports whether Encode makes type d without a scale for all elements: it is a float or a block type here.
+// Supported reports whether Encode writes type d without a scale for the tensor. d is a float or a block type then.
 func Supported(d layout.DType) bool {
 	return int(d) < numTypes && generic.encode[d].run != nil
 }
@@ -58,7 +58,7 @@ func Encode(c dequant.Codec, dst []byte, src, importance []float32, cores int) e
 	})
 }
 
-// check says why c does not make size bytes of elems elements, by importance if that is not nil.
+// check returns an error if c has no quantizer, or if elems elements, with this importance, do not become size bytes.
 func check(c dequant.Codec, size, elems int, importance []float32) error {
 	d, quant, scaled := c.Elements()
 	int8s := scaled && d == layout.I8 && quant.Zero == 0
@@ -77,8 +77,9 @@ func check(c dequant.Codec, size, elems int, importance []float32) error {
 	return nil
 }
 
-// encoderOf returns how c makes its bytes, and how many of its blocks are weighed evenly: by whole rows if importance
-// changes them, else row is 0. A share of grain elements is worth a goroutine.
+// encoderOf returns a function that encodes src as c says, and returns the number of blocks that it weighs evenly. row
+// is the number of elements that it takes at a time, or 0 for any whole blocks. A range of grain elements is worth a
+// goroutine.
 func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src []float32) (even int), grain, row int) {
 	d, quant, _ := c.Elements()
 	byImportance := weightedEncoders[d]
@@ -89,7 +90,8 @@ func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src 
 	return func(dst []byte, src []float32) int { return byImportance(dst, src, importance) }, (simd.ParallelGrain + row - 1) / row * row, row
 }
 
-// weightedEncoders encode one row by the importance of its elements. They return how many blocks are weighed evenly.
+// weightedEncoders are by type the functions that encode one row by the importance of its elements. They return the
+// number of blocks that are weighed evenly.
 var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (even int){
 	layout.Q4_0: weighted(blocksQ4_0, toEight, false), layout.Q4_1: weighted(blocksQ4_1, weighed4, true),
 	layout.Q5_0: weighted(blocksQ5_0, toSixteen, false), layout.Q5_1: weighted(blocksQ5_1, weighed5, true),
@@ -97,7 +99,7 @@ var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (ev
 	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
 }
 
-// unweighted returns an encoder that knows of no importance.
+// unweighted returns encode without an importance.
 func unweighted(encode func(dst []byte, src, importance []float32) int) func(dst []byte, src []float32) {
 	return func(dst []byte, src []float32) { encode(dst, src, nil) }
 }

@@ -26,8 +26,8 @@ func archLevels() (list []*impl) {
 	return list
 }
 
-// stopping returns an encoder that makes most blocks with kernel. It makes those before which kernel stops
-// with the portable loop.
+// stopping returns an encoder that calls kernel, which returns the number of blocks that it has encoded. The block that
+// kernel stops at is encoded by the portable loop.
 func stopping(d layout.DType, kernel func(dst []byte, src []float32) (blocks int)) func(dst []byte, src []float32) {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	return func(dst []byte, src []float32) {
