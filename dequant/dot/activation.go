@@ -34,7 +34,7 @@ type Activation struct {
 	dtype  layout.DType // Q8_0, Q8_1, Q8_K or F32
 	n      int
 	groups []group
-	floats []float32 // the elements, and zeros up to a multiple of lanes
+	floats []float32 // of type F32: the elements, and zeros up to a multiple of lanes
 }
 
 // Type returns the type of the activation that rows of type d are multiplied with: Q8_0, Q8_1,
@@ -69,10 +69,10 @@ func (a *Activation) Len() int { return a.n }
 // Type returns the activation's type, or 0.
 func (a *Activation) Type() layout.DType { return a.dtype }
 
-// Set makes a the activation of x for rows of type d. It uses a's memory again if that suffices, and keeps
-// nothing of x. The error wraps errors.ErrUnsupported if rows of type d cannot be multiplied. It wraps
-// dequant.ErrLength if len(x) is no whole number of d's blocks. It wraps dequant.ErrNotFinite if a code
-// is asked of a NaN or an infinity, or if the scale of a block is none. After an error a has no elements.
+// Set makes a the activation of x for rows of type d. It reuses a's memory if that is large enough, and retains nothing
+// of x. The error wraps errors.ErrUnsupported if rows of type d cannot be multiplied. It wraps dequant.ErrLength if
+// len(x) is no whole number of d's blocks. It wraps dequant.ErrNotFinite if x has to be quantized and an element, or
+// the scale of a block, is a NaN or an infinity. After an error a has no elements.
 func (a *Activation) Set(d layout.DType, x []float32) error {
 	kind := Type(d)
 	a.dtype, a.n = 0, 0
@@ -96,6 +96,7 @@ func (a *Activation) Set(d layout.DType, x []float32) error {
 	return nil
 }
 
+// resize returns a slice of n elements, in the memory of s if that is large enough. Their contents are unspecified.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -103,12 +104,12 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set quantizes x. With an error it returns the first element of the block that has it.
+// set quantizes up to 256 elements x. An error wraps dequant.ErrNotFinite; at is then the first element of its block.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
 	}
-	if g.fast(kind, x) {
+	if g.setByKernel(kind, x) {
 		return 0, nil
 	}
 	if kind == layout.Q8_K {
@@ -122,8 +123,8 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	return 0, nil
 }
 
-// fast does what set does, if there is a kernel and x has codes.
-func (g *group) fast(kind layout.DType, x []float32) bool {
+// setByKernel does what set does by a kernel. It returns false if there is none, or if a scale or sum is not finite.
+func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	run := active.blocks
 	if kind == layout.Q8_K {
 		run = active.blocksK
@@ -143,7 +144,8 @@ func (g *group) fast(kind layout.DType, x []float32) bool {
 	return true
 }
 
-// set32 quantizes block k as quantize_row_q8_0_ref and quantize_row_q8_1_ref do.
+// set32 quantizes block k as quantize_row_q8_0_ref does, or quantize_row_q8_1_ref if sums is set. An error wraps
+// dequant.ErrNotFinite.
 func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	d := abs(extreme(x[:])) / 127
 	inverse := 1 / d
@@ -173,14 +175,14 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	return nil
 }
 
-// setK quantizes 256 elements as quantize_row_q8_K_ref does.
+// setK quantizes 256 elements as quantize_row_q8_K_ref does. An error wraps dequant.ErrNotFinite.
 func (g *group) setK(x *[groupElems]float32) error {
-	most := extreme(x[:])
-	if !(abs(most) <= math.MaxFloat32) {
-		return fmt.Errorf("the greatest is %v: %w", most, dequant.ErrNotFinite)
+	greatest := extreme(x[:])
+	if !(abs(greatest) <= math.MaxFloat32) {
+		return fmt.Errorf("the greatest is %v: %w", greatest, dequant.ErrNotFinite)
 	}
 	*g = group{}
-	inverse := -127 / most
+	inverse := -127 / greatest
 	if abs(inverse) > math.MaxFloat32 {
 		return nil
 	}
@@ -201,11 +203,11 @@ func (g *group) setK(x *[groupElems]float32) error {
 
 // extreme returns the first element of greatest magnitude, with its sign. A NaN counts as the greatest.
 func extreme(x []float32) float32 {
-	var most uint32
+	var greatest uint32
 	at := -1
 	for i, v := range x {
-		if a := math.Float32bits(v) &^ (1 << 31); a > most {
-			most, at = a, i
+		if a := math.Float32bits(v) &^ (1 << 31); a > greatest {
+			greatest, at = a, i
 		}
 	}
 	if at < 0 {

@@ -2,12 +2,12 @@
 
 package dot
 
-// assembly returns the kernel that f is. Assembly knows a group by its first code.
+// assembly returns the kernel that calls f, which gets the address of the first group's first code.
 func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) { f(dst, rows, &x[0].q[0], blocks) }
 }
 
-// whole returns the kernel that f is for rows of NVFP4 in whole groups. Others are left to the portable loop.
+// whole returns the kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for others.
 func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		if blocks%4 == 0 {

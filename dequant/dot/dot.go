@@ -10,8 +10,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// lanes is the number of partial sums of a row of floats, and part the number of elements that
-// are summed in one go.
+// lanes is the number of partial sums of a row of floats. A longer row than part elements is the sum of the products of
+// its parts of that many elements.
 const (
 	lanes = 32
 	part  = 8192
@@ -100,6 +100,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 // further ones. They stay in the first cache, next to one activation.
 const tileBytes = 16 << 10
 
+// check returns the error of Rows for n products with size bytes of rows of type d.
 func check(n int, d layout.DType, size int, a *Activation) error {
 	switch kind := Type(d); {
 	case kind == 0:
@@ -116,10 +117,12 @@ func check(n int, d layout.DType, size int, a *Activation) error {
 	return nil
 }
 
+// rowBytes returns the size of a row of n elements of type d, in bytes.
 func rowBytes(d layout.DType, n int) uint64 {
 	return uint64(n) / uint64(d.BlockElems()) * uint64(d.BlockBytes())
 }
 
+// unsupported returns the error of rows of type d, which cannot be multiplied.
 func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
@@ -150,8 +153,8 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers multiplies rows of numbers with x by run. A number is each elements of rows, and len(x) a positive multiple
-// of lanes.
+// multiplyNumbers multiplies rows of numbers with x by run. A number takes each elements of rows: its bytes, or one
+// float32. len(x) is a positive multiple of lanes.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
 	if len(x) <= part {
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
@@ -173,20 +176,20 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 
 // A bundle is memory for the multiplication with several activations.
 type bundle struct {
-	xs       []*int8
+	xs       []*int8   // the first codes of the activations
 	products []float32 // of a row with all activations, then of the next
-	acc      []float32
-	padded   []byte // rows in whole groups
+	acc      []float32 // partial sums of the activations, and spare floats
+	padded   []byte    // rows, padded with zeros to whole groups
 }
 
 var bundles = sync.Pool{New: func() any { return new(bundle) }}
 
-// nearGroups is the number of groups of activations that are multiplied with the rows of a tile in turn. They stay in the first cache,
-// next to a row.
+// nearGroups is the number of groups, of all activations together, that are multiplied with the rows of a tile in turn.
+// They stay in the first cache, next to a row.
 const nearGroups = 64
 
-// multiplyMany multiplies rows with several activations by run. Rows that end within a group get zeros behind them, which add
-// nothing: groups have zeros there too.
+// multiplyMany does what Mat does, by run and without checks. A row that ends within a group is copied and padded with
+// zeros. They add nothing, since groups have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
@@ -234,7 +237,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 	}
 }
 
-// A tile holds part of a row as floats.
+// A tile has memory for part of a row as floats, and for one product.
 type tile struct {
 	floats [part]float32
 	one    [1]float32
@@ -242,13 +245,14 @@ type tile struct {
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
-// times returns the product of w and x, whose length is a positive multiple of lanes.
+// times returns the product of w and x. Both have the same length, a positive multiple of lanes.
 func (t *tile) times(w, x []float32) float32 {
 	active.floats(t.one[:], w, x)
 	return t.one[0]
 }
 
-// multiplyTiles expands one part of a row after another, and multiplies each with all activations.
+// multiplyTiles does what Mat does for types without a kernel, without checks. It expands one part of a row after
+// another, and multiplies each with all activations.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)
@@ -263,7 +267,7 @@ func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activatio
 			padded := (elems + lanes - 1) / lanes * lanes
 			bytes := int(rowBytes(d, elems))
 			if err := dequant.Expand(d, t.floats[:elems], row[:bytes]); err != nil {
-				panic(err) // check and Type leave no reason
+				panic(err) // not possible for what check accepts
 			}
 			clear(t.floats[elems:padded])
 			row = row[bytes:]

@@ -9,7 +9,7 @@ import (
 
 // Products are converted to float32 before they are added: the compiler may fuse them otherwise.
 
-// A row's partial sums.
+// partials are the partial sums of a row.
 type partials [8]float32
 
 // total adds the partial sums in halves.
@@ -26,8 +26,8 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are q[32k:].
-// y is dealt.
+// sums16 adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are
+// q[32k:]. y is dealt.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[dealt(i>>1, i):]))
@@ -149,6 +149,7 @@ func floatsGeneric(dst, rows, x []float32) {
 	}
 }
 
+// nibbles sets codes 0 to 15 to the lower nibbles of src, and codes 16 to 31 to the upper ones.
 func nibbles(q *[32]int8, src *[16]byte) {
 	for i, c := range src {
 		q[i], q[i+16] = int8(c&15), int8(c>>4)
@@ -167,7 +168,7 @@ func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// fiveBits adds less to codes of a nibble and a bit.
+// fiveBits sets codes to a nibble of low and, above it, a bit of high, less the number less.
 func fiveBits(q *[32]int8, low *[16]byte, high uint32, less int8) {
 	for i, c := range low {
 		q[i] = int8(c&15|byte(high>>i&1)<<4) - less
@@ -192,6 +193,7 @@ func decodeQ8_0(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
+// lookup sets codes to the entries of values that nibbles index: the lower nibbles first, then the upper ones.
 func lookup(q *[32]int8, src *[16]byte, values *[16]int8) {
 	for i, c := range src {
 		q[i], q[i+16] = values[c&15], values[c>>4]
@@ -232,7 +234,7 @@ func decodeQ3_K(s *superblock, src []byte) {
 	s.d = block.FloatAt((*[2]byte)(b[108:]))
 }
 
-// scalesK4 unpacks scales and offsets of Q4_K and Q5_K.
+// scalesK4 sets scales and offsets to those in b, the head of a block of Q4_K or Q5_K.
 func (s *superblock) scalesK4(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
@@ -288,7 +290,7 @@ func decodeIQ4_XS(s *superblock, src []byte) {
 	s.d = block.FloatAt((*[2]byte)(b[:]))
 }
 
-// unscaled gives all codes the scale 1.
+// unscaled sets the scale of the block to the binary16 in d, and those of 16 codes to 1.
 func (s *superblock) unscaled(d *[2]byte) {
 	for k := range s.scale {
 		s.scale[k] = 1

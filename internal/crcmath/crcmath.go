@@ -20,7 +20,7 @@ const (
 	x8  = 1 << 23
 )
 
-// mul multiplies two polynomials.
+// mul returns the product of two polynomials.
 func mul(a, b uint32) (product uint32) {
 	for bit := uint32(one); bit != 0; bit >>= 1 {
 		if a&bit != 0 {
@@ -48,21 +48,20 @@ func XPow8(n uint64) uint32 {
 	return power
 }
 
-// Sum is of bytes that are written one after the other: how many, and their checksum.
+// Sum has the number and the checksum of bytes that Write has written.
 type Sum struct {
 	Size  uint64
 	CRC32 uint32 // IEEE
 }
 
-// piece is what is summed and written at a time: small enough that the second reads from
-// the cache what the first has fetched.
-const piece = 256 << 10
+// sumBytes is the number of bytes that are summed and then written at a time, so that the write reads them from the
+// cache.
+const sumBytes = 256 << 10
 
-// Write writes b to w and adds it to s. Where it fails, Size counts also what was written
-// of b before; CRC32 is of no use then.
+// Write writes b to w and adds it to s. After an error Size counts what was written of b, and CRC32 is wrong.
 func (s *Sum) Write(w io.Writer, b []byte) error {
 	for len(b) > 0 {
-		p := b[:min(len(b), piece)]
+		p := b[:min(len(b), sumBytes)]
 		s.CRC32 = crc32.Update(s.CRC32, crc32.IEEETable, p)
 		n, err := w.Write(p)
 		s.Size += uint64(n)

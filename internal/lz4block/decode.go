@@ -14,7 +14,7 @@ type Decoder struct {
 }
 
 // Decode expands the LZ4 block src into dst, which it must fill to the last byte with src
-// used up. It reports whether it did; if not, dst holds anything.
+// used up. It reports whether it did; if not, the content of dst is unspecified.
 func (d *Decoder) Decode(dst, src []byte) bool {
 	if hasAVX2 {
 		return decodeAVX2(dst, src)

@@ -13,7 +13,7 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Level is how hard a Writer tries.
+// Level is how much time a Writer spends on compression.
 type Level uint8
 
 // The levels. Their output is read equally fast.
@@ -22,15 +22,15 @@ const (
 	High              // LZ4 HC: about ten times slower, and smaller
 )
 
-// Writer compresses what is written to it, on all cores, into blocks that it hands on in
-// order. Its memory does not grow with the input. It is not safe for concurrent use.
+// Writer compresses what is written to it on all cores, and writes the blocks in order to another
+// writer. Its memory does not grow with the input. It is not safe for concurrent use.
 type Writer struct {
 	w       io.Writer
 	workers []compressor
 	blocks  [][]byte // of a batch, compressed
-	pending []byte   // of an unfinished batch
-	raw     uint64
-	stored  uint64
+	pending []byte   // bytes of an incomplete batch
+	raw     uint64   // bytes compressed
+	stored  uint64   // bytes written
 	err     error
 }
 
@@ -47,7 +47,7 @@ func NewWriter(w io.Writer, level Level) *Writer {
 	return wr
 }
 
-// Reset makes the Writer begin anew, with w.
+// Reset discards what the Writer has, its error included, and makes it write to to.
 func (w *Writer) Reset(to io.Writer) {
 	w.w, w.pending, w.raw, w.stored, w.err = to, w.pending[:0], 0, 0, nil
 }
@@ -55,7 +55,7 @@ func (w *Writer) Reset(to io.Writer) {
 // Raw returns how many bytes have been compressed.
 func (w *Writer) Raw() uint64 { return w.raw }
 
-// Stored returns how many bytes these have become.
+// Stored returns how many bytes have been written.
 func (w *Writer) Stored() uint64 { return w.stored }
 
 // Write compresses b. Whole batches are read where they are. A fault, if b is mapped, panics in
@@ -81,7 +81,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, w.err
 }
 
-// Close compresses what is left. It does not close the writer below.
+// Close compresses and writes what is pending. It does not close the other writer.
 func (w *Writer) Close() error {
 	if w.err == nil && len(w.pending) > 0 {
 		w.flushPending()
@@ -89,12 +89,13 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
+// flushPending compresses and writes the pending bytes.
 func (w *Writer) flushPending() {
 	w.flush(w.pending)
 	w.pending = w.pending[:0]
 }
 
-// flush compresses a batch and hands it on.
+// flush compresses b, a batch at most, and writes its blocks. An error is left in w.err.
 func (w *Writer) flush(b []byte) {
 	blocks := w.blocks[:Count(uint64(len(b)))]
 	if w.err = w.compress(blocks, b); w.err != nil {
@@ -110,7 +111,7 @@ func (w *Writer) flush(b []byte) {
 	}
 }
 
-// compress makes blocks of b, on as many cores as there are workers.
+// compress sets blocks to the compressed blocks of b, on as many cores as there are workers.
 func (w *Writer) compress(blocks [][]byte, b []byte) error {
 	var worker atomic.Int32
 	return parallel.Each(len(w.workers), parallel.Range(uint64(len(blocks))), func(items iter.Seq[uint64]) (err error) {
@@ -137,7 +138,8 @@ func newCompressor(level Level) compressor {
 	return new(lz4.Compressor)
 }
 
-// encode turns src, Size bytes at most, into a length and an LZ4 block, in dst or new memory.
+// encode returns the length and the LZ4 block of src, which has Size bytes at most. It uses the memory of dst unless
+// that is nil.
 func encode(dst, src []byte, c compressor) ([]byte, error) {
 	if dst == nil {
 		dst = make([]byte, LengthBytes+MaxStored)

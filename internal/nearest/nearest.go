@@ -1,4 +1,4 @@
-// Package nearest finds the names that may be meant by one that does not exist.
+// Package nearest finds the names that are similar to one that does not exist.
 package nearest
 
 import (
@@ -18,8 +18,8 @@ const (
 	maxSteps = 50_000_000 // of comparing names: about a tenth of a second
 )
 
-// Names returns up to three names of all that may be meant by name: those that contain it, and those
-// that few changes turn into it. The nearest comes first.
+// Names returns up to three of all names that are similar to name: they contain it, or few changes of characters turn
+// them into it. The most similar one comes first. Beyond the limits it returns what it has found so far.
 func Names(all iter.Seq[string], name string) []string {
 	if name == "" || len(name) > maxBytes {
 		return nil
@@ -30,7 +30,7 @@ func Names(all iter.Seq[string], name string) []string {
 	}
 	var found []candidate
 	want, seen, steps := strings.ToLower(name), 0, 0
-	changes := max(2, len(want)/4) // that still leave a name near
+	changes := max(2, len(want)/4) // the largest distance of a similar name
 	for have := range all {
 		if seen++; seen > maxNames || steps > maxSteps {
 			break
@@ -39,7 +39,7 @@ func Names(all iter.Seq[string], name string) []string {
 			continue
 		}
 		low := strings.ToLower(have)
-		if strings.Contains(low, want) { // near, however much else it has
+		if strings.Contains(low, want) {
 			found = append(found, candidate{have, 0})
 		} else if len(low) <= len(want)+changes && len(want) <= len(low)+changes {
 			steps += len(want) * len(low)

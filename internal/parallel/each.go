@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// Each runs workers on the items that next returns, until it reports false. Every worker ranges
-// over its items: the next one that nobody has, each time. Workers without an item do not begin,
-// and the last runs in the caller's goroutine. Once a worker fails, no further items are handed
-// out. The error that Each returns is that of the first item that fails, in the order of next.
-// Panics reach the caller as [Group.Wait] says.
+// Each runs up to workers calls of work at once, and hands out the items that next returns, until it reports false.
+// Each call of work ranges over items: the next one that no other call has got. Without an item left work is not
+// called. One call runs in the caller's goroutine. After an error no further items are handed out. Each returns the
+// error of the first item that fails, in the order of next. Panics reach the caller as [Group.Wait] says.
 //
 // One goroutine at a time calls next.
 func Each[T any](workers int, next func() (item T, ok bool), work func(items iter.Seq[T]) error) error {
@@ -45,7 +44,7 @@ func Range(n uint64) func() (i uint64, ok bool) {
 	}
 }
 
-// queue hands out items.
+// queue hands out items to workers, and collects their errors.
 type queue[T any] struct {
 	mu     sync.Mutex
 	next   func() (T, bool) // nil once there is nothing left
@@ -54,6 +53,7 @@ type queue[T any] struct {
 	err    error // its error
 }
 
+// take returns the next item and its number, counted from 1. ok is false if no item is left.
 func (q *queue[T]) take() (item T, at int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,7 +76,7 @@ func (q *queue[T]) fail(at int, err error) {
 	}
 }
 
-// stop leaves nothing to take.
+// stop makes take hand out no more items.
 func (q *queue[T]) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Cores returns how many workers can compute at once. All that share work out ask it.
+// Cores returns how many workers can compute at once: GOMAXPROCS.
 func Cores() int { return runtime.GOMAXPROCS(0) }
 
 // Workers returns how many workers compute n items: as many as there are cores, and no more than items.
@@ -54,8 +54,8 @@ func (g *Group) Go(work func() error) {
 	})
 }
 
-// Here runs work in the caller's goroutine, and returns when the other workers have ended too.
-// Wait has the result.
+// Here runs work in the caller's goroutine, and returns when the other workers have ended too. Call Wait for the
+// result.
 func (g *Group) Here(work func() error) {
 	defer g.workers.Wait() // also if work ends this goroutine
 	g.run(work)
@@ -75,6 +75,7 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
+// run calls work and records how it ends: by an error, a panic or runtime.Goexit.
 func (g *Group) run(work func() error) {
 	returned := false
 	defer func() {
@@ -91,6 +92,7 @@ func (g *Group) run(work func() error) {
 	}
 }
 
+// fail records f, and calls Stop if it is the first failure.
 func (g *Group) fail(f failure) {
 	g.mu.Lock()
 	first := g.failure == failure{}
@@ -124,7 +126,7 @@ type Team struct {
 	group  Group
 	faults bool
 	work   func() error
-	member func() // works in a goroutine of its own
+	member func() // the function of a goroutine: one closure, so that Run allocates none
 }
 
 // NewTeam returns a team. work finds out by itself what there is to do; it may be called by several
@@ -152,9 +154,9 @@ func (t *Team) Run(workers int) error {
 	return t.group.Wait()
 }
 
-// Mutex is a lock that is waited for with a context.
+// Mutex is a mutual exclusion lock whose Lock can be canceled.
 type Mutex struct {
-	held chan struct{}
+	locked chan struct{} // has an element while the mutex is locked
 }
 
 // NewMutex returns an unlocked Mutex.
@@ -163,7 +165,7 @@ func NewMutex() Mutex { return Mutex{make(chan struct{}, 1)} }
 // Lock locks m, or returns the cause of ctx if that ends first.
 func (m Mutex) Lock(ctx context.Context) error {
 	select {
-	case m.held <- struct{}{}:
+	case m.locked <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -171,4 +173,4 @@ func (m Mutex) Lock(ctx context.Context) error {
 }
 
 // Unlock unlocks m.
-func (m Mutex) Unlock() { <-m.held }
+func (m Mutex) Unlock() { <-m.locked }

@@ -8,13 +8,13 @@ import (
 
 // Progress counts what workers have done.
 type Progress struct {
-	// Report, if set, hears how much of how much is done: from one goroutine at a time, with
-	// done never falling.
+	// Report, if set, is called with how much is done: by one goroutine at a time, with done
+	// never falling.
 	Report func(done, total uint64)
 	// Total is how much there is to do.
 	Total uint64
 
-	mu   sync.Mutex // held while Report hears
+	mu   sync.Mutex // locked during calls of Report
 	done uint64
 }
 
@@ -29,22 +29,22 @@ func (p *Progress) Add(n uint64) {
 	p.Report(p.done, p.Total)
 }
 
-// Writer passes writes on in pieces. It looks at its context before each, so that an interrupt is noticed.
+// Writer writes to W in ranges of at most 8 MiB. Before each it fails with the cause of Ctx if that has ended.
 type Writer struct {
 	Ctx context.Context
 	W   io.Writer
-	// Wrote, if set, hears how many bytes each piece had.
+	// Wrote, if set, is called with the number of bytes of each range that was written.
 	Wrote func(n int)
 }
 
-const writerPiece = 8 << 20
+const writerBytes = 8 << 20
 
 func (w *Writer) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
 		if err := context.Cause(w.Ctx); err != nil {
 			return written, err
 		}
-		n, err := w.W.Write(b[:min(len(b), writerPiece)])
+		n, err := w.W.Write(b[:min(len(b), writerBytes)])
 		written += n
 		if w.Wrote != nil {
 			w.Wrote(n)

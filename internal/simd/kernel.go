@@ -3,7 +3,8 @@
 package simd
 
 // MaxCall bounds the elements that one call of a kernel takes, because the runtime cannot preempt assembly. It thereby
-// bounds the time for which a kernel keeps the garbage collector waiting. It is a multiple of every block and usable step.
+// bounds the time for which a kernel keeps the garbage collector waiting. It is a multiple of every block and usable
+// step.
 const MaxCall = 1 << 18
 
 // WholeSteps returns the largest multiple of step that is at most n. A step of 0 means 1.
@@ -14,10 +15,10 @@ func WholeSteps(n, step int) int {
 	return n - n%step
 }
 
-// Replace replaces kernels by those of another level that are there.
-func Replace[K any](kernels, by []K, there func(K) bool) {
+// Replace replaces each of kernels by that of another level, if the level has one: if exists is true for it.
+func Replace[K any](kernels, by []K, exists func(K) bool) {
 	for i, k := range by {
-		if there(k) {
+		if exists(k) {
 			kernels[i] = k
 		}
 	}
