@@ -15,10 +15,9 @@ import (
 // ErrNoModel is wrapped by the errors of Choose if no file is a model by its name.
 var ErrNoModel = errors.New("no model in it")
 
-// Choose returns the name of the one model among files that lie side by side. It ignores files
-// that no format has a suffix for, hidden ones, and parts of another model in the list. Among several it
-// takes the one called model, and model.safetensors before its index, as Python's transformers do. The order of files does
-// not matter.
+// Choose returns the name of the one model among files that lie side by side. It ignores files that no format has a
+// suffix for, hidden ones, and parts of another model in the list. Among several it takes the one called model, and
+// model.safetensors before its index, as Python's transformers do. The order of files does not matter.
 //
 // manifestOf returns the manifest in the file called name, or nil. It is asked if several names
 // remain.
@@ -48,7 +47,8 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	return names[0], nil
 }
 
-// pickled says of files that PyTorch wrote what to use instead. Without any it is empty.
+// pickled returns the part of an error that names pickles among files and says what to use instead. It is "" if there
+// are none.
 func pickled(files []string) string {
 	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		pickle := suffix(name) == ".bin" && strings.Contains(name, "model") || slices.Contains([]string{".pt", ".pth", ".ckpt"}, suffix(name))
@@ -61,16 +61,17 @@ func pickled(files []string) string {
 		"; use the model's SafeTensors or GGUF, or write it as SafeTensors with the Python that reads it"
 }
 
-// Few lists the first of the names, for a message.
+// Few returns the first four names as a list for a message. An ellipsis stands for the others.
 func Few(names []string) string {
-	const most = 4
-	list := strings.Join(names[:min(most, len(names))], ", ")
-	if len(names) > most {
+	const shown = 4
+	list := strings.Join(names[:min(shown, len(names))], ", ")
+	if len(names) > shown {
 		list += ", …"
 	}
 	return list
 }
 
+// suffix returns the extension of a name, with its dot and in lower case.
 func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
 // isIndex reports whether a file is a SafeTensors index by its name, also of a variant:
@@ -79,27 +80,27 @@ func isIndex(name string) bool {
 	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")
 }
 
-// isPlain reports whether name is the default name of a model, which Python's transformers look
-// for.
+// isPlain reports whether name is a default name of a model, which Python's transformers look for: model.* or the index
+// of model.safetensors.
 func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix
 }
 
-// withoutParts leaves out parts of something else in the list: shards that a manifest names, and
-// all parts of a GGUF split but the first that is there. Files called as the shards of a model in
-// the list are left out too: an older model of more shards may have left them.
+// withoutParts returns names without the parts of other models in the list. They are the shards that a manifest names,
+// and all parts of a GGUF split but the first one listed. Files called as the shards of a model in the list are left
+// out too: an older model of more shards may have left them.
 func withoutParts(names []string, manifestOf func(name string) *manifest.File) []string {
 	parts := make(map[string]bool)
 	splits := make(map[string]bool)
-	there := make(map[string]bool, len(names))
+	listed := make(map[string]bool, len(names))
 	for _, name := range names {
-		there[name] = true
+		listed[name] = true
 	}
 	for _, name := range names {
 		if set := setName(name); set != "" {
 			parts[name] = splits[set]
 			splits[set] = true
-		} else if whole := Whole(name); whole != "" && (there[whole] || there[whole+manifest.IndexSuffix]) {
+		} else if whole := Whole(name); whole != "" && (listed[whole] || listed[whole+manifest.IndexSuffix]) {
 			parts[name] = true
 		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
 			if m := manifestOf(name); m != nil {

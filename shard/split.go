@@ -8,16 +8,16 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Split is a set of GGUF files, derived from one of them.
+// Split describes the files of a GGUF model in several files, its parts. It is derived from one of them.
 type Split struct {
-	No      int // the part that it was derived from, from 0
-	Count   int // of parts
-	Tensors int // of all parts
+	No      int // number of the part that it was derived from, counted from 0
+	Count   int // number of parts
+	Tensors int // number of tensors of all parts
 
-	stem string
+	stem string // what the names of all parts begin with
 }
 
-// splitName is the form of all parts' names.
+// splitName matches the names of parts.
 var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
 // setName returns what the names of all parts of a set have in common, unlike any other set in the
@@ -30,18 +30,18 @@ func setName(file string) string {
 	return m[1] + "-of-" + m[3]
 }
 
-// partName is the form of the names of shards that do not say themselves which others there are.
+// partName matches the names of shards whose files do not say which other shards there are.
 var partName = regexp.MustCompile(`(?s)^(.*)-[0-9]{5}-of-([0-9]{5})(\.apr|\.safetensors)$`)
 
-// IsPart reports whether a file of this name is one of several APR2 or SafeTensors shards. It
-// alone is not the model: a manifest or an index leads to all.
+// IsPart reports whether file is the name of one of several APR2 or SafeTensors shards. A manifest or an index leads to
+// all of them.
 func IsPart(file string) bool {
 	m := partName.FindStringSubmatch(file)
 	return m != nil && m[2] != "00001"
 }
 
-// Whole returns the name in one file of a model that has a shard called file. It is "" for the name of
-// no shard.
+// Whole returns the name that a model with a shard called file has as one file. It is "" if file is not the name of a
+// shard.
 func Whole(file string) string {
 	if m := partName.FindStringSubmatch(file); m != nil {
 		return m[1] + m[3]
@@ -52,9 +52,8 @@ func Whole(file string) string {
 	return ""
 }
 
-// SplitOf derives the set from one of its files, called path. It returns nil for a file that is
-// whole. The name must agree with the part that the file says it is: the others' names
-// follow from it.
+// SplitOf derives the Split from one of its files, f, which is called path. It returns nil if f is a complete model.
+// The name must agree with the number of the part that the file states, because the other names are derived from it.
 func SplitOf(f layout.File, path string) (*Split, error) {
 	s, ok := f.(layout.Splitter)
 	if !ok {
@@ -77,13 +76,12 @@ func SplitOf(f layout.File, path string) (*Split, error) {
 // Name returns the name of part i, in the directory of all.
 func (s *Split) Name(i int) string { return fmt.Sprintf("%s-%05d-of-%05d.gguf", s.stem, i+1, s.Count) }
 
-// Unusable returns the error of part i being of no use, because of err. f is the file that the
-// set was derived from.
+// Unusable returns the error of a part i that cannot be used because of err. f is the file that s was derived from.
 func (s *Split) Unusable(f layout.File, i int, err error) error {
 	return layout.Errorf(f.Index().Format, 0, "split.count", err, "part %d of %d, %s, cannot be used", i+1, s.Count, quote(s.Name(i)))
 }
 
-// Check makes sure that f is part i of the set.
+// Check returns an error if f does not state that it is part i of s.
 func (s *Split) Check(f layout.File, i int) error {
 	format := f.Index().Format
 	var no, count uint16
@@ -91,30 +89,31 @@ func (s *Split) Check(f layout.File, i int) error {
 	if part, ok := f.(layout.Splitter); ok {
 		no, count, tensors, _ = part.Split()
 	}
-	told := quote(s.Name(s.No))
+	origin := quote(s.Name(s.No)) // the part that s was derived from
 	switch {
 	case int(count) != s.Count:
-		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, told, s.Count)
+		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, origin, s.Count)
 	case int(no) != i:
 		return layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "%d, but by its name, which counts from 1, it is part %d", no, i)
 	case int(tensors) != s.Tensors:
-		return layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but %s says %d", tensors, told, s.Tensors)
+		return layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but %s says %d", tensors, origin, s.Tensors)
 	}
 	return nil
 }
 
-// Stitch makes one table of all parts' tensors, of their indexes. Check has accepted the parts.
+// Stitch makes one table of the tensors of all parts. parts are their indexes; Check has accepted the files. It fails
+// if there are more tensors than lim allows, or not as many as the parts state, or if a name occurs twice.
 func (s *Split) Stitch(parts []*layout.Index, lim *layout.Limits) (*Table, error) {
 	format := parts[0].Format
-	n, most := checkCount(parts, lim)
-	if n > most {
-		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, most)
+	n, limit := countTensors(parts, lim)
+	if n > limit {
+		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, limit)
 	}
 	if n != uint64(s.Tensors) {
 		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
 	}
 	t := &Table{Tensors: join(parts, n)}
-	if a, b := t.name(); a != nil {
+	if a, b := t.enterNames(); a != nil {
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
 	}

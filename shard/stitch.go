@@ -7,22 +7,23 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// Table is the tensors of several files as if they were one's.
+// Table lists the tensors of several files as one file's index does.
 type Table struct {
 	// Tensors of all files, in the files' order; File is the file's position. The files' indexes share them.
 	Tensors []layout.Tensor
-	// Names finds them: a Probe's index is one into Tensors.
+	// Names finds tensors by name: a Probe's index is one into Tensors.
 	Names *layout.Names
 }
 
 // find returns the position of the tensor called name, or -1.
 func (t *Table) find(name []byte) int { return t.Names.Find(layout.HashNameBytes(name), t.named(name)) }
 
+// named returns a function that reports whether tensor i is called name.
 func (t *Table) named(name []byte) func(i int) bool {
 	return func(i int) bool { return bytes.Equal(t.Tensors[i].Name, name) }
 }
 
-// join returns the tensors of all parts, which number count.
+// join returns the count tensors of all parts. It sets their File to the part's number.
 func join(parts []*layout.Index, count uint64) []layout.Tensor {
 	list := make([]layout.Tensor, 0, count)
 	for i, p := range parts {
@@ -35,8 +36,8 @@ func join(parts []*layout.Index, count uint64) []layout.Tensor {
 	return list
 }
 
-// name makes the table of t's names. It returns the first two tensors that have the same name.
-func (t *Table) name() (a, b *layout.Tensor) {
+// enterNames sets t.Names. If two tensors have the same name it returns them, and Names is incomplete.
+func (t *Table) enterNames() (a, b *layout.Tensor) {
 	t.Names = layout.NewNames(len(t.Tensors))
 	for i := range t.Tensors {
 		b = &t.Tensors[i]
@@ -47,29 +48,29 @@ func (t *Table) name() (a, b *layout.Tensor) {
 	return nil, nil
 }
 
-// checkCount keeps the sum of all parts' tensors within what a table can hold and the user
-// allows.
-func checkCount(parts []*layout.Index, lim *layout.Limits) (count, most uint64) {
+// countTensors returns the number of tensors of all parts, and the number that lim allows.
+func countTensors(parts []*layout.Index, lim *layout.Limits) (count, limit uint64) {
 	for _, p := range parts {
 		count += uint64(len(p.Tensors))
 	}
 	return count, lim.WithDefaults().Tensors
 }
 
-// Stitch makes one table of the tensors of m's shards. parts are the indexes of the files that m.Shards
-// names, in order.
+// Stitch makes one table of the tensors of m's shards. parts are the indexes of the files that m.Shards names, in
+// order. It fails if a part has another format, if there are more tensors than lim allows, or if two have the same
+// name. It also fails if a tensor is not in the shard that m names for it.
 func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table, error) {
 	for i, p := range parts {
 		if err := m.CheckFormat(i, p.Format); err != nil {
 			return nil, err
 		}
 	}
-	n, most := checkCount(parts, lim)
-	if n > most {
-		return nil, m.TooMany(n, most)
+	n, limit := countTensors(parts, lim)
+	if n > limit {
+		return nil, m.TooMany(n, limit)
 	}
 	t := &Table{Tensors: join(parts, n)}
-	if a, b := t.name(); a != nil {
+	if a, b := t.enterNames(); a != nil {
 		return nil, m.Twice(a, b)
 	}
 	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
@@ -78,7 +79,7 @@ func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table
 	return share(parts, t), nil
 }
 
-// share makes the indexes of all parts lead to their tensors in t.
+// share makes the index of each part use its tensors in t and the names of t. It returns t.
 func share(parts []*layout.Index, t *Table) *Table {
 	first := 0
 	for _, p := range parts {

@@ -40,7 +40,7 @@ const maxChain = 32
 
 var bundleLimits = layout.Limits{HeaderBytes: payloadBytes/3*4 + (1 << 20), Depth: 32}
 
-// Method tells how a bundle says whose it is.
+// Method tells by what a bundle identifies its signer.
 type Method string
 
 const (
@@ -49,7 +49,7 @@ const (
 	BySigstore    Method = "sigstore"    // which package trust/keyless verifies
 )
 
-// materials are the members of verificationMaterial that say so.
+// materials are the members of verificationMaterial that stand for the methods.
 var materials = map[Method]string{ByKey: "publicKey", ByCertificate: "x509CertificateChain", BySigstore: "certificate"}
 
 // Bundle is a parsed bundle. Nothing in it can be trusted before one of its Verify methods has
@@ -57,9 +57,9 @@ var materials = map[Method]string{ByKey: "publicKey", ByCertificate: "x509Certif
 type Bundle struct {
 	Method Method
 
-	hint    string // of ByKey
-	chain   []*x509.Certificate
-	payload []byte
+	hint    string              // of ByKey: the hash of the key
+	chain   []*x509.Certificate // of ByCertificate, the signer's first
+	payload []byte              // the signed statement
 	sig     []byte
 }
 
@@ -74,7 +74,8 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// positioned words an error about JSON, which has no format of its own.
+// positioned returns an error about JSON with its offset but without the name of a format, and other errors as they
+// are.
 func positioned(err error) error {
 	fe, ok := errors.AsType[*layout.FormatError](err)
 	if !ok {
@@ -83,6 +84,7 @@ func positioned(err error) error {
 	return fmt.Errorf("offset %d: %s: %s (%w)", fe.Offset, fe.Field, fe.Reason, fe.Err)
 }
 
+// parseBundle does what ParseBundle does. Its errors do not say that they are about a bundle.
 func parseBundle(text []byte) (*Bundle, error) {
 	md, err := jsontext.Parse(text, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
 	if err != nil {
@@ -111,12 +113,12 @@ func parseBundle(text []byte) (*Bundle, error) {
 	return b, err
 }
 
-// invalid returns an error about the content of a bundle.
+// invalid returns an error about the content of a bundle or statement: one that wraps layout.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// member returns a member of an object, which must be there and of type T.
+// member returns the member of md called key. It fails if there is none, or if it is null or not of type T.
 func member[T any](md layout.Metadata, key string) (v T, err error) {
 	found, ok := md.Get(key)
 	if !ok || found == nil {
@@ -129,7 +131,8 @@ func member[T any](md layout.Metadata, key string) (v T, err error) {
 	return v, nil
 }
 
-// each hands the elements of a member that is an array of objects to f, and returns how many there are.
+// each calls f for the elements of an array of objects, the member of md called key. It returns their number, and stops
+// at the first error of f.
 func each(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
 	elements, err := member[[]any](md, key)
 	if err != nil {
@@ -148,7 +151,7 @@ func each(md layout.Metadata, key string, f func(object layout.Metadata) error) 
 	return n, nil
 }
 
-// decode64 reads base64 of the standard alphabet, padded and canonical, without line breaks.
+// decode64 decodes base64 of the standard alphabet, padded and canonical, without line breaks.
 func decode64(text string) ([]byte, error) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, invalid("a line break in base64")
@@ -160,7 +163,7 @@ func decode64(text string) ([]byte, error) {
 	return b, nil
 }
 
-// bytesOf returns a member of an object that is base64.
+// bytesOf returns the decoded base64 of the member of md called key.
 func bytesOf(md layout.Metadata, key string) ([]byte, error) {
 	text, err := member[string](md, key)
 	if err != nil {
@@ -173,6 +176,7 @@ func bytesOf(md layout.Metadata, key string) ([]byte, error) {
 	return b, nil
 }
 
+// parseEnvelope reads the payload and the one signature of a DSSE envelope.
 func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 	if typ, err := member[string](md, "payloadType"); err != nil || typ != payloadType {
 		return cmp.Or(err, invalid("payloadType %s, not %s", quote(typ), payloadType))
@@ -195,6 +199,7 @@ func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 	return err
 }
 
+// parseMaterial reads what identifies the signer, and sets the method. A bundle by Sigstore must have log entries.
 func (b *Bundle) parseMaterial(md layout.Metadata) error {
 	var by []Method
 	for _, m := range []Method{ByKey, ByCertificate, BySigstore} {
@@ -222,7 +227,7 @@ func (b *Bundle) parseMaterial(md layout.Metadata) error {
 	return b.parseChain(object)
 }
 
-// parseKey reads the hint. Writers before 1.1.0 put in the PEM text of the key, whose hash is the hint.
+// parseKey reads the hint of a key. Writers before 1.1.0 have the PEM text of the key instead, whose hash is the hint.
 func (b *Bundle) parseKey(md layout.Metadata) (err error) {
 	if _, older := md.Get("rawBytes"); older {
 		if _, both := md.Get("hint"); both {
@@ -243,6 +248,7 @@ func (b *Bundle) parseKey(md layout.Metadata) (err error) {
 	return err
 }
 
+// parseChain reads a chain of one to maxChain certificates.
 func (b *Bundle) parseChain(md layout.Metadata) error {
 	n, err := each(md, "certificates", func(object layout.Metadata) error {
 		if len(b.chain) == maxChain {
@@ -273,8 +279,8 @@ func (b *Bundle) Certificate() *x509.Certificate {
 	return b.chain[0]
 }
 
-// by returns an error unless the bundle is signed by method m.
-func (b *Bundle) by(m Method) error {
+// checkMethod returns an error unless the bundle is signed by method m.
+func (b *Bundle) checkMethod(m Method) error {
 	switch b.Method {
 	case m:
 		return nil
@@ -287,7 +293,7 @@ func (b *Bundle) by(m Method) error {
 // VerifyKey checks the signature of a bundle ByKey against the key that the caller trusts. It returns
 // what is signed. The error is ErrSignature, ErrKey, or about the statement.
 func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
-	if err := b.by(ByKey); err != nil {
+	if err := b.checkMethod(ByKey); err != nil {
 		return nil, err
 	}
 	ec, ok := key.(*ecdsa.PublicKey)
@@ -304,7 +310,7 @@ func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
 	return b.verified(ec)
 }
 
-// short shows the start of a hash.
+// short returns the start of a hash, quoted for an error.
 func short(hint string) string {
 	if len(hint) > 16 {
 		hint = hint[:16] + "…"
@@ -329,14 +335,14 @@ type CertificateOptions struct {
 // digitalSignature. Each certificate of the chain that has an extended key usage must have codeSigning there.
 // Authorities may have anyExtendedKeyUsage instead.
 func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error) {
-	if err := b.by(ByCertificate); err != nil {
+	if err := b.checkMethod(ByCertificate); err != nil {
 		return nil, err
 	}
 	if opts == nil {
 		opts = new(CertificateOptions)
 	}
 	leaf := b.chain[0]
-	if err := opts.trusts(leaf, b.chain[1:]); err != nil {
+	if err := opts.check(leaf, b.chain[1:]); err != nil {
 		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
 	}
 	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
@@ -346,10 +352,10 @@ func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error)
 	return b.verified(ec)
 }
 
-// verified checks the signature and returns the statement. Writers of version 0.2 signed the message of
-// paeOfRepr, with certificates by SHA-256 whatever the curve.
+// verified checks the signature by key and returns the statement, or ErrSignature. Writers of version 0.2 signed the
+// message of paeOfRepr, and hashed it by SHA-256 for certificates of any curve.
 func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
-	if err := usable(key); err != nil {
+	if err := checkUsable(key); err != nil {
 		return nil, err
 	}
 	h := hashes[key.Curve]
@@ -363,10 +369,10 @@ func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 	return ParseStatement(b.payload)
 }
 
-// hashes are those that keys of a curve sign.
+// hashes are the hashes that keys on a curve sign.
 var hashes = map[elliptic.Curve]crypto.Hash{elliptic.P256(): crypto.SHA256, elliptic.P384(): crypto.SHA384, elliptic.P521(): crypto.SHA512}
 
-// sum hashes the message that form makes of a payload.
+// sum returns the hash of the message that form writes for a payload.
 func sum(h crypto.Hash, form func(w *bufio.Writer, payload []byte), payload []byte) []byte {
 	s := h.New()
 	w := bufio.NewWriter(s)
@@ -416,7 +422,7 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 	if !ok {
 		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key.Public()))
 	}
-	if err := usable(public); err != nil {
+	if err := checkUsable(public); err != nil {
 		return nil, err
 	}
 	h := hashes[public.Curve]
@@ -429,13 +435,13 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 		if !public.Equal(chain[0].PublicKey) {
 			return nil, fmt.Errorf("%w: the certificate is not one of this key", ErrKey)
 		}
-		if err := signsModels(chain); err != nil { // what nobody could verify is not written
+		if err := checkUse(chain); err != nil { // nobody could verify the bundle
 			return nil, fmt.Errorf("%w: certificate of %s: %w", ErrKey, quote(chain[0].Subject.String()), err)
 		}
 		var certificates []map[string][]byte
 		for i, c := range chain {
 			if i > 0 && c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil {
-				continue // a root, which Sigstore's format wants in no bundle
+				continue // a root, which a bundle of Sigstore's format must not have
 			}
 			certificates = append(certificates, map[string][]byte{"rawBytes": c.Raw})
 		}
@@ -458,8 +464,7 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 	}})
 }
 
-// uintOf reads a whole number in JSON, also one that is written as a float: the reference client's
-// serializer makes floats of all numbers.
+// uintOf reads a whole number in JSON. It may be written as a float, as the reference client writes all numbers.
 func uintOf(n string) (uint64, bool) {
 	if v, err := strconv.ParseUint(n, 10, 64); err == nil {
 		return v, true

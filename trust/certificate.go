@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// trusts returns why a signature by leaf's key is not trusted, or nil. between are certificates that may lead to
-// a root.
-func (o *CertificateOptions) trusts(leaf *x509.Certificate, between []*x509.Certificate) error {
+// check returns an error if a signature by leaf's key is not trusted. between are certificates that may lead to a root.
+func (o *CertificateOptions) check(leaf *x509.Certificate, between []*x509.Certificate) error {
 	verify := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: o.At, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	for _, c := range o.Roots {
 		verify.Roots.AddCert(c)
@@ -29,7 +28,7 @@ func (o *CertificateOptions) trusts(leaf *x509.Certificate, between []*x509.Cert
 		return err
 	}
 	for _, chain := range chains { // there may be several ways to a root
-		unfit := signsModels(chain)
+		unfit := checkUse(chain)
 		if unfit == nil {
 			err = nil
 			break
@@ -51,8 +50,8 @@ var (
 	extendedKeyUsage = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 
-// signsModels returns why a chain, the signer's certificate first, is not for signing models, or nil.
-func signsModels(chain []*x509.Certificate) error {
+// checkUse returns an error if a chain, the signer's certificate first, is not for signing models.
+func checkUse(chain []*x509.Certificate) error {
 	switch leaf := chain[0]; {
 	case !has(leaf, keyUsage):
 		return errors.New("it has no key usage, which must be digitalSignature")
@@ -71,7 +70,7 @@ func signsModels(chain []*x509.Certificate) error {
 	return nil
 }
 
-// has reports whether c has the extension.
+// has reports whether c has the extension called id.
 func has(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
 	for _, e := range c.Extensions {
 		if e.Id.Equal(id) {

@@ -9,17 +9,17 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// FileDigests trusts files by digests of their whole content, which the caller has from somebody that it
-// trusts: a registry's layer digest, a hub's ETag, a list of checksums. It gives a [loader.Model] its
-// digests. A file is hashed whole before a byte of it is handed out.
+// FileDigests trusts files by digests of their complete content. The caller has them from somebody that it trusts: a
+// registry's layer digest, a hub's ETag, a list of checksums. It is the Trust of a [loader.Model]. A file is hashed
+// completely before a byte of it is returned.
 //
 // [loader.Model]: https://pkg.go.dev/github.com/tensormap/tensormap/loader#Model
 type FileDigests struct{ files map[string]contentid.ID }
 
-// NewFileDigests returns the trust in files by their plain names. The name "" stands for every file that is
-// not named. A digest is sha256:HEX or sha512:HEX as OCI writes them, or what the Hugging Face Hub has for
-// ETag: 64 digits of SHA-256, or 40 of git's blob id. Git's is SHA-1, so whoever made the file may have made
-// another one with this id.
+// NewFileDigests returns the trust in files with the given digests by plain names. The name "" stands for every file
+// that is not named. A digest is sha256:HEX or sha512:HEX as OCI writes them, or what the Hugging Face Hub has for
+// ETag: 64 digits of SHA-256, or 40 of git's blob id. Git's is SHA-1, so whoever made the file may have made another
+// one with this id.
 func NewFileDigests(digests map[string]string) (*FileDigests, error) {
 	f := &FileDigests{make(map[string]contentid.ID, len(digests))}
 	for name, text := range digests {
@@ -32,7 +32,7 @@ func NewFileDigests(digests map[string]string) (*FileDigests, error) {
 	return f, nil
 }
 
-// Lists reports whether a file of this name has a digest of its own. It must then be there.
+// Lists reports whether a file of this name has a digest of its own. The model must then have this file.
 func (f *FileDigests) Lists(name string) bool {
 	_, ok := f.files[name]
 	return ok && name != ""
@@ -57,7 +57,7 @@ func wholeFile(size uint64, hash func() hash.Hash, sum []byte) (*layout.Digests,
 		if !bytes.Equal(hash().Sum(nil), sum) {
 			return nil, fmt.Errorf("%w: the file is empty, which the trusted one was not", layout.ErrChecksum)
 		}
-		sum = nil // there is no chunk that has it
+		sum = nil // an empty file has no chunk
 	}
 	return &layout.Digests{End: size, Chunk: max(size, 1), Sums: sum, New: hash, Granularity: layout.ByFile}, nil
 }

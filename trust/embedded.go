@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/layout/encrypted"
 )
 
-// Embedded trusts APR2 files and manifests that carry the signature of one Ed25519 key. It gives a
-// [loader.Model] the digests of their data. Files without a signature are refused, whatever their format.
+// Embedded trusts APR2 files and manifests that carry the signature of one Ed25519 key. It is the Trust of a
+// [loader.Model]. Files without a signature are refused, whatever their format.
 //
 // [loader.Model]: https://pkg.go.dev/github.com/tensormap/tensormap/loader#Model
 type Embedded struct{ key ed25519.PublicKey }
@@ -26,7 +26,8 @@ func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
 	return &Embedded{k}, nil
 }
 
-// Digests verifies the head of a file, or a whole manifest, and returns the digests of what follows.
+// Digests verifies the head of a file, or a whole manifest, and returns the digests of the bytes behind it. A file
+// without a signature is ErrUnsigned, and one of another key ErrSignature.
 func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
 	switch f, err := encrypted.FormatOf(in); {
 	case err != nil:
@@ -39,6 +40,7 @@ func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
 	return nil, fmt.Errorf("%w: the file's format has no signatures of its own; a bundle can sign it (--signature)", ErrUnsigned)
 }
 
+// file does what Digests does for an APR2 file.
 func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
 	h, err := apr2.ReadEncryptedHead(in, apr2.Signed, nil)
 	if err != nil {
@@ -55,6 +57,7 @@ func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
 	return d, nil
 }
 
+// manifest does what Digests does for an APR2 manifest, which is signed as a whole.
 func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
 	b, keys, err := encrypted.ReadManifest(in, nil)
 	s, size := keys.Signature, in.Size()

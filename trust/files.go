@@ -12,21 +12,22 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// defaultIgnored are left out at the top of a directory, as by the reference client.
+// defaultIgnored are the names at the top of a directory that are not signed, as by the reference client.
 var defaultIgnored = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
-// linkRule decides about a symbolic link of a name, relative to the directory.
+// linkRule returns an error if the symbolic link called name, relative to the directory root, must not be followed.
 type linkRule func(root, name string) error
 
-// noLinks refuses all links.
+// noLinks returns an error for every link.
 func noLinks(_, name string) error {
 	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, quote(name))
 }
 
-// anyLinks follows links to files, wherever they lead.
+// anyLinks returns no error, wherever links lead.
 func anyLinks(string, string) error { return nil }
 
-// warnedLinks follows links to files, and calls warn, unless nil, for each that leads out of the directory.
+// warnedLinks returns the rule that allows all links, and calls warn, unless that is nil, for each that leads out of
+// the directory.
 func warnedLinks(warn func(error)) linkRule {
 	return func(root, name string) error {
 		target, err := filepath.EvalSymlinks(pathOf(root, name))
@@ -40,10 +41,9 @@ func warnedLinks(warn func(error)) linkRule {
 	}
 }
 
-// cacheLinks follows links of a snapshot of the Hugging Face cache to blobs of that cache, and no others: of
-// its repository, or those that repositories share. From release 1.32 on huggingface_hub keeps the bytes in
-// CACHE/blobs/XX/HASH, and has links to them in the blobs of repositories. root has no links in it. Package
-// remote decides by itself which snapshots it opens.
+// cacheLinks allows links of a snapshot of the Hugging Face cache to blobs of that cache: of its repository, or those
+// that repositories share. From release 1.32 on huggingface_hub stores the bytes in CACHE/blobs/XX/HASH, and links to
+// them in the blobs of repositories. root has no links in it.
 func cacheLinks(root, name string) error {
 	snapshots := filepath.Dir(root)
 	repository := filepath.Dir(snapshots)
@@ -61,14 +61,14 @@ func cacheLinks(root, name string) error {
 	return nil
 }
 
-// among returns whether a name is one of paths, or lies below one.
+// among returns a function that reports whether a name is one of paths, or lies below one.
 func among(paths []string) func(name string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 	}
 }
 
-// Within returns what paths are called below the directory at root: relative to it, with slashes. Relative paths
+// Within returns the names of paths relative to the directory at root, with slashes. Relative paths
 // count from the current directory, as in --ignore-paths of the reference client. One that is not below
 // root is an error.
 func Within(root string, paths ...string) (names []string, err error) {
@@ -83,15 +83,15 @@ func Within(root string, paths ...string) (names []string, err error) {
 }
 
 // listFiles returns the names of the files below root, in order, with slashes. A file itself is named ".".
-// It leaves out a name that skip reports, with all below it. Links to directories, and files that are not
-// regular, are errors.
+// If skip is true for a name, it and all below it are left out. Links to directories, links that rule link refuses, and
+// files that are not regular, are errors.
 func listFiles(root string, skip func(name string) bool, link linkRule) (names []string, err error) {
 	if info, err := os.Stat(root); err != nil {
 		return nil, err
 	} else if info.Mode().IsRegular() {
 		return []string{"."}, nil
 	}
-	absolute, err := real(root)
+	absolute, err := resolved(root)
 	if err != nil {
 		return nil, err
 	}
@@ -138,13 +138,13 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 	return names, err
 }
 
-// relativeTo returns the name of the file at path within root, or "" if it lies elsewhere.
+// relativeTo returns the name of file relative to root, with slashes, or "" if it does not lie below root.
 func relativeTo(root, file string) string {
-	root, err := real(root)
+	root, err := resolved(root)
 	if err != nil {
 		return ""
 	}
-	dir, err := real(filepath.Dir(file))
+	dir, err := resolved(filepath.Dir(file))
 	if err != nil {
 		return ""
 	}
@@ -155,16 +155,16 @@ func relativeTo(root, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// real returns the absolute path without links, as far as it is there.
-func real(path string) (string, error) {
+// resolved returns the absolute path without links. If path does not exist, links in it stay.
+func resolved(path string) (string, error) {
 	abs, err := filepath.Abs(path)
-	if resolved, missing := filepath.EvalSymlinks(abs); err == nil && missing == nil {
-		abs = resolved
+	if target, missing := filepath.EvalSymlinks(abs); err == nil && missing == nil {
+		abs = target
 	}
 	return abs, err
 }
 
-// pathOf returns the path of a listed file.
+// pathOf returns the path of a file that listFiles has listed.
 func pathOf(root, name string) string {
 	if name == "." {
 		return root

@@ -27,7 +27,7 @@ import (
 var (
 	// ErrSignature means that the signature is not one of the trusted key over these bytes.
 	ErrSignature = errors.New("signature not valid")
-	// ErrUnsigned means that a key was given, and the file or the model is not signed.
+	// ErrUnsigned means that a key is trusted, but the file or the model is not signed.
 	ErrUnsigned = errors.New("not signed")
 	// ErrKey means that a key cannot be used: its type, its form or its file's permissions are wrong. It is
 	// also the loader's error for a model that needs another key, or none.
@@ -84,7 +84,7 @@ func WriteKey(path string, key crypto.Signer) error {
 	return writeNew(PublicName(path), public, 0o644)
 }
 
-// writeNew writes a file that is not there yet. It leaves nothing behind if it fails.
+// writeNew writes a file that must not exist yet. It removes the file if it fails.
 func writeNew(path string, b []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -140,11 +140,11 @@ func read(path string) (text []byte, private, err error) {
 	return text, private, err
 }
 
-// checkMode returns an error for the mode of a secret's file that lets others in. A group may read what root
-// owns: that is the rule of PostgreSQL.
-func checkMode(mode fs.FileMode, root bool) error {
+// checkMode returns an error if the mode of a secret's file lets others read or change it. If root owns the file, its
+// group may read it: that is the rule of PostgreSQL.
+func checkMode(mode fs.FileMode, ownedByRoot bool) error {
 	others, fix := fs.FileMode(0o077), "chmod 600"
-	if root {
+	if ownedByRoot {
 		others, fix = 0o037, "chmod 600 or 640; defaultMode: 0440 of a Kubernetes secret"
 	}
 	if mode&others == 0 {
@@ -153,16 +153,16 @@ func checkMode(mode fs.FileMode, root bool) error {
 	return fmt.Errorf("%w: others may read or change it (mode %#o): %s", ErrKey, mode, fix)
 }
 
-// ReadPrivateKey reads a private key in PEM from a file that only its owner should read: of mode 0600 or less, or of 0640
-// or less if root owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that have
-// modes. Symbolic links are followed. The other errors are those of ParsePrivateKey.
+// ReadPrivateKey reads a private key in PEM from a file that only its owner should read: of mode 0600 or less, or of
+// 0640 or less if root owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that
+// have modes. Symbolic links are followed. The other errors are those of ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
-	return parsed(path, ParsePrivateKey, true)
+	return parseFile(path, ParsePrivateKey, true)
 }
 
-// parsed reads the file at path, and clears the text once it is parsed. It looks at the mode of a secret's file
-// last: a public key in its place is no secret. Errors name the file.
-func parsed[T any](path string, parse func([]byte) (T, error), secret bool) (v T, err error) {
+// parseFile reads the file at path, parses its text and clears it. The mode of a secret's file is checked last, because
+// a public key in its place is no secret. Errors name the file.
+func parseFile[T any](path string, parse func([]byte) (T, error), secret bool) (v T, err error) {
 	text, private, err := read(path)
 	if err != nil {
 		return v, err
@@ -206,14 +206,14 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: %s does not sign", ErrKey, kind(key))
 		}
-		return signer, usable(signer.Public())
+		return signer, checkUsable(signer.Public())
 	}
 	return nil, fmt.Errorf("%w: no private key in PEM", ErrKey)
 }
 
 // ReadPublicKey reads a public key in PEM.
 func ReadPublicKey(path string) (crypto.PublicKey, error) {
-	return parsed(path, ParsePublicKey, false)
+	return parseFile(path, ParsePublicKey, false)
 }
 
 // ParsePublicKey reads the PEM text of a public key.
@@ -225,7 +225,7 @@ func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%w: damaged %q", ErrKey, block.Type)
 			}
-			return key, usable(key)
+			return key, checkUsable(key)
 		case "PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
 			return nil, fmt.Errorf("%w: a private key where the public one belongs", ErrKey)
 		case "CERTIFICATE":
@@ -235,7 +235,7 @@ func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("%w: no public key in PEM", ErrKey)
 }
 
-// kind names the type of a key in a message.
+// kind returns the name of a key's type for an error.
 func kind(key any) string {
 	switch key.(type) {
 	case *ecdsa.PublicKey:
@@ -248,8 +248,8 @@ func kind(key any) string {
 	return fmt.Sprintf("a %T", key)
 }
 
-// usable returns why no signature here has a key of this type, or nil.
-func usable(key crypto.PublicKey) error {
+// checkUsable returns an error that wraps ErrKey if no signature has a key of this type.
+func checkUsable(key crypto.PublicKey) error {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
 		return nil
@@ -287,7 +287,7 @@ func ReadCertificates(paths ...string) (list []*x509.Certificate, err error) {
 	return list, nil
 }
 
-// inFile puts the path in front of err, if there is one.
+// inFile returns err with the path in front, or nil if err is nil.
 func inFile(path string, err error) error {
 	if err == nil {
 		return nil
@@ -295,5 +295,5 @@ func inFile(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// quote shows a name from a file in an error.
+// quote returns a name from a file, quoted for an error.
 func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -23,9 +23,9 @@ type Passphrase struct {
 	argon2  func(text, salt []byte, time, memoryKiB uint32, threads uint8, size uint32) []byte
 }
 
-// derivation is a key that is being derived, or was.
+// derivation is a key that is being derived, or that has been.
 type derivation struct {
-	done chan struct{} // closed once key is there
+	done chan struct{} // closed when key is set, or when the passphrase was wiped meanwhile
 	key  []byte
 }
 
@@ -76,7 +76,7 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 // derivation returns the derivation for the parameters. It starts one if there is none, once fewer than four run.
 func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
 	p.mu.Lock()
-	d, err := p.known(a)
+	d, err := p.started(a)
 	p.mu.Unlock()
 	if err = cmp.Or(err, context.Cause(ctx)); d != nil || err != nil {
 		return d, err
@@ -88,7 +88,7 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d, err := p.known(a); d != nil || err != nil {
+	if d, err := p.started(a); d != nil || err != nil {
 		<-deriving
 		return d, err
 	}
@@ -104,15 +104,16 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 	return d, nil
 }
 
-// known returns the derivation for the parameters, if one was begun. The caller holds p.mu.
-func (p *Passphrase) known(a encrypted.Argon2) (*derivation, error) {
+// started returns the derivation for the parameters, or nil if none was started. It fails if the passphrase was wiped.
+// The caller has locked p.mu.
+func (p *Passphrase) started(a encrypted.Argon2) (*derivation, error) {
 	if p.text == nil {
 		return nil, fmt.Errorf("%w: the passphrase was wiped", ErrKey)
 	}
 	return p.derived[a], nil
 }
 
-// derive makes the key of d, unless the passphrase is wiped before it is there.
+// derive computes the key of d and closes d.done. If the passphrase was wiped meanwhile, d gets no key.
 func (p *Passphrase) derive(d *derivation, a encrypted.Argon2, text []byte) {
 	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
 	clear(text)
@@ -167,13 +168,13 @@ func withoutLineEnd(text []byte) []byte {
 
 // ReadKey reads a key file, whose mode is checked as by ReadPrivateKey. The other errors are those of ParseKey.
 func ReadKey(path string) (encrypted.Key, error) {
-	return parsed(path, ParseKey, true)
+	return parseFile(path, ParseKey, true)
 }
 
 // ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The file's
 // mode is checked as by ReadPrivateKey. The other errors are those of NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
-	return parsed(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) }, true)
+	return parseFile(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) }, true)
 }
 
 // The names of environment variables that hold secrets.
@@ -207,7 +208,7 @@ func EnvironmentSecret() (secret encrypted.Secret, name string, err error) {
 	return nil, "", nil
 }
 
-// Always returns a loader's Options.Key that knows one secret.
+// Always returns a function for a loader's Options.Key that returns s for every file.
 func Always(s encrypted.Secret) func(context.Context, string) (encrypted.Secret, error) {
 	return func(context.Context, string) (encrypted.Secret, error) { return s, nil }
 }

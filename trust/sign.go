@@ -33,13 +33,13 @@ type SignOptions struct {
 	Ignore []string
 	// AllowSymlinks follows symbolic links to files. Without it they are errors.
 	AllowSymlinks bool
-	// Warn, if set, hears of links that AllowSymlinks follows out of the directory.
+	// Warn, if set, is called for links that lead out of the directory, if AllowSymlinks follows them.
 	Warn func(error)
 	// ChunkBytes is the size of the chunks that have digests: a power of two from layout.MinChunk to
 	// layout.MaxChunk, and such that no file has more than layout.MaxChunks. 0 means 4 MiB, and more for
 	// files beyond 128 GiB. Smaller chunks make the first touch of a row cheaper, and the bundle larger.
 	ChunkBytes uint64
-	// Progress, if set, hears how many of how many bytes have been read, from one goroutine at a time.
+	// Progress, if set, is called with the number of bytes read and of all, by one goroutine at a time.
 	Progress func(done, total uint64)
 }
 
@@ -91,7 +91,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if err != nil {
 		return err
 	}
-	if _, err := ParseStatement(payload); err != nil { // what nobody could verify is not written
+	if _, err := ParseStatement(payload); err != nil { // nobody could verify the bundle
 		return inFile(root, err)
 	}
 	bundle, err := signBundle(payload, key, opts.Chain)
@@ -121,7 +121,7 @@ func dirOf(root string) string {
 	return root
 }
 
-// digestFiles computes the digests of files and of their chunks, several files at a time.
+// digestFiles returns sizes and digests of the named files below root and of their chunks. It reads several at a time.
 func digestFiles(ctx context.Context, root string, names []string, opts *SignOptions) ([]signed, error) {
 	files := make([]signed, len(names))
 	var jobs []hashJob
@@ -132,7 +132,7 @@ func digestFiles(ctx context.Context, root string, names []string, opts *SignOpt
 			return nil, err
 		}
 		f := &files[i]
-		f.size, f.known = uint64(info.Size()), true
+		f.size, f.hasSize = uint64(info.Size()), true
 		f.chunks = &chunks{size: cmp.Or(opts.ChunkBytes, layout.ChunkFor(f.size))}
 		if !layout.ChunkOK(f.chunks.size, f.size) {
 			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", pathOf(root, name), layout.ErrLimit, f.size, f.chunks.size)
@@ -144,16 +144,16 @@ func digestFiles(ctx context.Context, root string, names []string, opts *SignOpt
 	return files, runHashes(ctx, jobs, &p)
 }
 
-// hashJob is the reading of a file for digests of its chunks, or of all of it as one chunk.
+// hashJob reads a file for the digests of its chunks. A chunk of the file's size gives the digest of the file.
 type hashJob struct {
 	path  string
-	size  uint64 // that the file must have
-	chunk uint64
+	size  uint64 // which the file must have
+	chunk uint64 // bytes of each chunk but the last
 	hash  func() hash.Hash
-	sums  *[]byte
+	sums  *[]byte // receives the digests, one after the other
 }
 
-// runHashes does the jobs on all cores.
+// runHashes runs the jobs on all cores. It fails if a file cannot be read or has another size, or when ctx ends.
 func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error {
 	n := uint64(len(jobs))
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
@@ -167,6 +167,7 @@ func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error 
 	})
 }
 
+// run reads the file through buf and appends its digests to j.sums.
 func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) error {
 	f, err := os.Open(j.path)
 	if err != nil {

@@ -48,16 +48,16 @@ type Statement struct {
 
 // signed is a file that the statement lists.
 type signed struct {
-	size   uint64 // if known
-	known  bool
-	digest []byte // of the whole file, unless it is in shards
-	chunks *chunks
+	size    uint64 // if hasSize
+	hasSize bool   // the statement tells the size: of a file in shards
+	digest  []byte // of the whole file, unless it is in shards
+	chunks  *chunks
 }
 
-// chunks are digests of parts of a file.
+// chunks are the digests of the chunks of a file.
 type chunks struct {
-	size uint64 // of each but the last
-	sums []byte
+	size uint64 // bytes of each chunk but the last
+	sums []byte // their digests, one after the other
 }
 
 // Files lists the signed files by ascending name.
@@ -66,13 +66,13 @@ func (s *Statement) Files() []string { return s.names }
 // Lists reports whether the statement has a file of this name, which must then be there.
 func (s *Statement) Lists(name string) bool { return s.files[name] != nil }
 
-// serialization tells how the resources of a statement were made.
+// serialization tells what the resources of a statement are: files or shards of files, and their hash.
 type serialization struct {
 	method, hash string
 	shardSize    uint64
 }
 
-// resource is one entry of the list of what is signed.
+// resource is one entry of the list of what is signed: a file, or a shard of one.
 type resource struct {
 	name, algorithm string
 	digest          []byte
@@ -89,6 +89,7 @@ func ParseStatement(payload []byte) (*Statement, error) {
 	return s, nil
 }
 
+// parseStatement does what ParseStatement does. Its errors do not say that they are about a statement.
 func parseStatement(payload []byte) (*Statement, error) {
 	if len(payload) > payloadBytes {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", layout.ErrLimit, len(payload), payloadBytes)
@@ -107,7 +108,7 @@ func parseStatement(payload []byte) (*Statement, error) {
 		seen[string(key)] = true
 		switch string(key) {
 		case "_type":
-			err = is(js.Text(), "_type", statementType)
+			err = checkText(js.Text(), "_type", statementType)
 		case "predicateType":
 			predicate = string(js.Text())
 		case "subject":
@@ -145,15 +146,15 @@ func parseStatement(payload []byte) (*Statement, error) {
 	}
 	switch predicate {
 	case predicateType:
-		return s, s.fillSigned(form, resources, subjects)
+		return s, s.setSigned(form, resources, subjects)
 	case digestsType:
-		return s, s.fill(serialization{method: "files", hash: "sha256"}, subjects)
+		return s, s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
 	}
-	return nil, is([]byte(predicate), "predicateType", predicateType)
+	return nil, checkText([]byte(predicate), "predicateType", predicateType)
 }
 
-// is checks a string that has only one valid value.
-func is(got []byte, name, want string) error {
+// checkText returns an error unless the string called name has the one value that is valid.
+func checkText(got []byte, name, want string) error {
 	if string(got) != want {
 		return invalid("%s %s, not %s", name, layout.Quote(got), want)
 	}
@@ -201,6 +202,7 @@ func parseHex(text string, n int) ([]byte, error) {
 	return b, nil
 }
 
+// serialization reads the object of that name, and sets AllowSymlinks and IgnorePaths.
 func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serialization, err error) {
 	for key := range js.Members("an object") {
 		switch string(key) {
@@ -261,8 +263,8 @@ func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 	return list, nil
 }
 
-// parseAnnotations reads the digests of chunks. Other annotations, and other versions of this one, are
-// none of ours.
+// parseAnnotations reads the digests of chunks, or returns nil if there are none. It ignores other annotations, and
+// other versions of this one.
 func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 	for key := range js.Members("an object") {
 		if string(key) != ChunksAnnotation {
@@ -292,9 +294,9 @@ func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 	return c, nil
 }
 
-// fillSigned enters the resources as files. The one subject has the digest over all of them, which is
-// SHA-256 whatever the files' is.
-func (s *Statement) fillSigned(form serialization, resources, subjects []resource) error {
+// setSigned sets the files to the resources, after it has checked the subject: it has the SHA-256 over the digests of
+// all resources, whatever their hash is.
+func (s *Statement) setSigned(form serialization, resources, subjects []resource) error {
 	if len(subjects) != 1 {
 		return invalid("%d subjects, where exactly one is allowed", len(subjects))
 	}
@@ -306,11 +308,11 @@ func (s *Statement) fillSigned(form serialization, resources, subjects []resourc
 	if root := subjects[0].digest; len(resources) > 0 && !bytes.Equal(all.Sum(nil), root) {
 		return fmt.Errorf("%w: the subject has the digest %x, but the resources have %x", ErrSignature, root, all.Sum(nil))
 	}
-	return s.fill(form, resources)
+	return s.setResources(form, resources)
 }
 
-// fill enters the resources as files.
-func (s *Statement) fill(form serialization, resources []resource) error {
+// setResources sets the files, their hash and granularity to the resources. It fails if one is invalid.
+func (s *Statement) setResources(form serialization, resources []resource) error {
 	if len(resources) == 0 {
 		return invalid("no resources")
 	}
@@ -337,10 +339,10 @@ func (s *Statement) fill(form serialization, resources []resource) error {
 	switch form.method {
 	case "files":
 		s.granularity = layout.ByFile
-		err = s.fillFiles(form, resources)
+		err = s.setFiles(form, resources)
 	case "shards":
 		s.granularity = layout.ByShard
-		err = s.fillShards(form, resources)
+		err = s.setShards(form, resources)
 	default:
 		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, quote(form.method))
 	}
@@ -367,7 +369,8 @@ func collisions(names []string) error {
 	return nil
 }
 
-func (s *Statement) fillFiles(form serialization, resources []resource) error {
+// setFiles sets the files to resources that are files.
+func (s *Statement) setFiles(form serialization, resources []resource) error {
 	for _, r := range resources {
 		if r.algorithm != form.hash {
 			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
@@ -383,9 +386,9 @@ func (s *Statement) fillFiles(form serialization, resources []resource) error {
 	return nil
 }
 
-// fillShards puts shards together. The specification has their algorithm be that of the file; the
-// reference client writes another word, with the size in it.
-func (s *Statement) fillShards(form serialization, resources []resource) error {
+// setShards sets the files to resources that are shards of files. By the specification their algorithm is that of the
+// file, but the reference client writes another word, with the size in it.
+func (s *Statement) setShards(form serialization, resources []resource) error {
 	if form.shardSize == 0 {
 		return invalid("method shards without shard_size")
 	}
@@ -412,7 +415,7 @@ func (s *Statement) fillShards(form serialization, resources []resource) error {
 			return checkName(name, false)
 		}
 		slices.SortFunc(list, func(a, b shard) int { return cmp.Compare(a.start, b.start) })
-		f := &signed{known: true, chunks: &chunks{size: form.shardSize}}
+		f := &signed{hasSize: true, chunks: &chunks{size: form.shardSize}}
 		for i, p := range list {
 			switch {
 			case p.start < f.size:
@@ -428,7 +431,7 @@ func (s *Statement) fillShards(form serialization, resources []resource) error {
 	return nil
 }
 
-// cutShard takes a name apart at its last two colons.
+// cutShard splits NAME:START:END, the name of a shard. ok is false for other names.
 func cutShard(name string) (file string, start, end uint64, ok bool) {
 	j := strings.LastIndexByte(name, ':')
 	if j < 0 {
@@ -443,10 +446,10 @@ func cutShard(name string) (file string, start, end uint64, ok bool) {
 	return name[:i], start, end, err == nil && err2 == nil
 }
 
-// checkName refuses names that lead out of the directory, and such that no writer gives. The lone "."
-// stands for a model that is one file.
-func checkName(name string, lone bool) error {
-	if name == "." && lone {
+// checkName returns an error for names that lead out of the directory, and for names that no writer gives. "." stands
+// for a model that is one file, and is valid only if isOnly is set.
+func checkName(name string, isOnly bool) error {
+	if name == "." && isOnly {
 		return nil
 	}
 	if name == "" || name[0] == '/' || name != path.Clean(name) || name == "." || strings.HasPrefix(name, "../") || name == ".." ||
@@ -456,13 +459,12 @@ func checkName(name string, lone bool) error {
 	return nil
 }
 
-// Digests returns the digests of the file called name, whose size in tells. The lone file of
-// a statement may be called ".". A file that is not listed, or that has another size than the one
-// signed, is an error.
+// Digests returns the digests of the file called name. The only file of a statement may be called "." there. A file
+// that is not listed is ErrUnsigned. One of another size than the signed one, which in tells, is layout.ErrChecksum.
 func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, error) {
 	f := s.files[name]
-	if lone := s.files["."]; f == nil && lone != nil {
-		f = lone
+	if only := s.files["."]; f == nil && only != nil {
+		f = only
 	}
 	if f == nil && s.granularity == layout.ByShard && in.Size() == 0 { // which has no shards
 		return &layout.Digests{Chunk: 1, Granularity: s.granularity}, nil
@@ -479,7 +481,7 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 	}
 	d.Chunk, d.Sums = f.chunks.size, f.chunks.sums
 	size := uint64(d.HashSize())
-	if f.known && f.size != d.End || d.Count()*size != uint64(len(d.Sums)) {
+	if f.hasSize && f.size != d.End || d.Count()*size != uint64(len(d.Sums)) {
 		return nil, fmt.Errorf("%w: the file has %d bytes, which the signed one had not", layout.ErrChecksum, d.End)
 	}
 	return d, nil

@@ -26,7 +26,7 @@ type VerifyOptions struct {
 	Ignore []string
 	// IgnoreUnsigned lets files pass that the signature does not list.
 	IgnoreUnsigned bool
-	// Progress, if set, hears how many of how many bytes have been read, from one goroutine at a time.
+	// Progress, if set, is called with the number of bytes read and of all, by one goroutine at a time.
 	Progress func(done, total uint64)
 }
 
@@ -99,8 +99,8 @@ func (s *Statement) listsBelow(name string) bool {
 	return listed || s.Lists(name) || i < len(s.names) && strings.HasPrefix(s.names[i], name+"/")
 }
 
-// pathsOf returns the paths of the signed files, and errors about those that are missing or too many. A
-// statement about one file has it as ".", or under its name.
+// pathsOf returns the paths of the signed files by name, and an error for each that is missing and for each unsigned
+// one. found are the names of the files below root. A statement about one file has it as ".", or under its name.
 func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
 	paths = make(map[string]string)
 	if len(s.names) == 1 && len(found) == 1 {
@@ -119,15 +119,16 @@ func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (p
 	}
 	for _, name := range found {
 		info, err := os.Stat(pathOf(root, name))
-		inNoShard := s.granularity == layout.ByShard && err == nil && info.Size() == 0
-		if s.files[name] == nil && !ignoreUnsigned && !inNoShard {
+		isEmptyInShards := s.granularity == layout.ByShard && err == nil && info.Size() == 0
+		if s.files[name] == nil && !ignoreUnsigned && !isEmptyInShards {
 			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", pathOf(root, name), ErrUnsigned))
 		}
 	}
 	return paths, errs
 }
 
-// sizeOf returns the size of a signed file that is there.
+// sizeOf returns the size of the signed file at path file. It fails if the file does not exist or has another size than
+// the signed one.
 func (s *Statement) sizeOf(file string, f *signed) (uint64, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,13 +138,13 @@ func (s *Statement) sizeOf(file string, f *signed) (uint64, error) {
 		return 0, err
 	}
 	size := uint64(info.Size())
-	if f.known && size != f.size {
+	if f.hasSize && size != f.size {
 		return 0, fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", file, layout.ErrChecksum, size, f.size)
 	}
 	return size, nil
 }
 
-// mismatch says which part of a file is not the signed one.
+// mismatch returns the error of a file whose digests differ from want. It names the first chunk that differs.
 func mismatch(j hashJob, want []byte) error {
 	got, n := *j.sums, j.hash().Size()
 	for i := 0; (i+1)*n <= min(len(got), len(want)); i++ {

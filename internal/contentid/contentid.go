@@ -17,14 +17,14 @@ type ID struct {
 	new func(size uint64) hash.Hash
 }
 
-// forms are the ways to write an ID: a prefix, or the number of digits alone.
+// forms are the ways to write an ID. It has a prefix, or the number of digits tells the hash.
 var forms = []struct {
 	prefix string
 	bytes  int
 	new    func(size uint64) hash.Hash
 }{
 	{"sha256:", sha256.Size, func(uint64) hash.Hash { return sha256.New() }}, // an OCI digest
-	{"sha512:", sha512.Size, func(uint64) hash.Hash { return sha512.New() }}, // also
+	{"sha512:", sha512.Size, func(uint64) hash.Hash { return sha512.New() }}, // an OCI digest
 	{"", sha256.Size, func(uint64) hash.Hash { return sha256.New() }},        // the Hub's ETag of a large file
 	{"", sha1.Size, func(size uint64) hash.Hash { // git's id, the Hub's ETag of a small file
 		h := sha1.New()

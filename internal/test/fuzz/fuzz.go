@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Open opens b as a model and calls everything on it. Errors of the model are fine; the
-// error of Open says which promise is broken.
+// Open opens b as a model, from memory and from a reader, and reads all of it in every way. It accepts errors of the
+// model, and returns an error if the ways disagree or a promise of package loader is broken.
 func Open(b []byte) error {
 	opts := &loader.Options{TensorBytes: 256 << 20}
 	m, err := loader.OpenBytes(b, opts)
@@ -57,7 +57,7 @@ func Open(b []byte) error {
 	return nil
 }
 
-// touch reads a tensor in every way and compares it with the same one, streamed.
+// touch reads tensor x in every way and compares it with streamed, the same tensor of a model that is not mapped.
 func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	if found, err := m.Tensor(x.Name()); err != nil || found != x {
 		return fmt.Errorf("not found: %v", err)
@@ -90,8 +90,7 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	return nil
 }
 
-// touchParts reads the values of a logical tensor in every way and compares them with the same
-// one's, streamed.
+// touchParts does what touch does, for a logical tensor of several stored ones.
 func touchParts(x, streamed loader.Tensor) error {
 	if b, err := x.Bytes(); !errors.Is(err, layout.ErrUnsupported) {
 		return fmt.Errorf("%d bytes of a logical tensor, %v", len(b), err)

@@ -51,7 +51,7 @@ func FuzzScheme(b []byte) int {
 	return 1
 }
 
-// checkpoint is a source whose contents are at hand, or come later.
+// checkpoint is a source of contents in memory. It does not return them at once if later is set.
 type checkpoint struct {
 	config   *scheme.Config
 	contents [][]byte
@@ -71,7 +71,7 @@ func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	return !c.later, nil
 }
 
-// findWeights finds the weights among tensors and panics if they are not what scheme promises.
+// findWeights finds the weights among tensors, and panics if they break a promise of package scheme.
 func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source checkpoint) {
 	table, err := scheme.Find(tensors, names, lim, source)
 	if err != nil {
@@ -89,6 +89,7 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 	}
 }
 
+// taken reports whether one of tensors, which names lists, is called name.
 func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
 	for p := names.Probe(layout.HashNameBytes(name)); ; {
 		i, ok := p.Next()
@@ -98,7 +99,8 @@ func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
 	}
 }
 
-// checkWeight panics if what scheme promises of a weight is not so.
+// checkWeight panics if weight w, whose number from 1 is at, breaks a promise of package scheme. of has by tensor the
+// number of its weight.
 func checkWeight(w scheme.Weight, tensors []layout.Tensor, of []uint32, at uint32) {
 	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || of[w.Parts[0].Tensor] != at && w.Err == nil {
 		panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))

@@ -103,7 +103,7 @@ func turnLimit(length string) (time.Duration, error) {
 	return 2*d + time.Minute, err
 }
 
-// newRunner lists the targets and reads the log.
+// newRunner returns a runner of the targets that match, with what the log in folder corpus says of them.
 func newRunner(corpus, match string) (*runner, error) {
 	corpus, err := filepath.Abs(corpus)
 	if err != nil {
@@ -186,6 +186,7 @@ func (r *runner) readLog() error {
 	return nil
 }
 
+// add counts a turn of the target.
 func (t *target) add(turn turn) {
 	t.executions += turn.Executions
 	t.cpu += time.Duration(turn.CPUSeconds * float64(time.Second))
@@ -195,8 +196,8 @@ func (t *target) add(turn turn) {
 	}
 }
 
-// run gives turns to targets until the time is over. The target with the least CPU time is next. Or it gives one
-// turn to each.
+// run gives turns until the CPU time cpu or the time wall is used up, or ctx ends. The target with the least CPU time is
+// next. If once is set, it gives one turn to each target. It returns an error if a turn had a finding.
 func (r *runner) run(ctx context.Context, cpu, wall time.Duration, once bool) error {
 	start, findings := time.Now(), 0
 	var used time.Duration
@@ -220,7 +221,7 @@ func (r *runner) run(ctx context.Context, cpu, wall time.Duration, once bool) er
 	return fmt.Errorf("%d turns ended with a finding: see %s", findings, filepath.Join(r.corpus, "findings"))
 }
 
-// take gives a turn to a target and appends a line to the log.
+// take builds a target, gives it a turn and appends a line to the log.
 func (r *runner) take(ctx context.Context, next *target) error {
 	if err := r.build(ctx, next); err != nil {
 		return err
@@ -301,21 +302,22 @@ func (r *runner) turn(ctx context.Context, t *target) (turn, error) {
 		result.Result, err = "ok", os.Remove(filepath.Join(t.dir, string(m[1])))
 		return result, err
 	default:
-		result.Result, err = r.keep(t, m, out.Bytes())
+		result.Result, err = r.saveFinding(t, m, out.Bytes())
 		return result, err
 	}
 	return result, nil
 }
 
-// passes reports whether a target takes an input that lies in its testdata, time and again.
+// passes reports whether 20 executions of a target with an input in its testdata succeed.
 func (r *runner) passes(t *target, input string) bool {
 	cmd := exec.Command(r.binary(t.pkg), "-test.run", "^"+t.name+"$/^"+filepath.Base(input)+"$", "-test.count", "20", "-test.timeout", "2m")
 	cmd.Dir = t.dir
 	return cmd.Run() == nil
 }
 
-// keep moves a failing input, if there is one, and the output into the folder of findings.
-func (r *runner) keep(t *target, input [][]byte, out []byte) (string, error) {
+// saveFinding moves a failing input, if there is one, and the output of its turn to the folder of findings. It returns
+// the result for the log.
+func (r *runner) saveFinding(t *target, input [][]byte, out []byte) (string, error) {
 	dir := filepath.Join(r.corpus, "findings", t.pkg, t.name)
 	name := "failure-" + time.Now().UTC().Format("20060102T150405")
 	if err := os.MkdirAll(dir, 0o777); err != nil {

@@ -30,12 +30,12 @@ type Hub struct {
 	Repo, Commit     string
 	Token            string            // that the repository needs, if any
 	Files            map[string][]byte // by path
-	Large            int               // size from which files are LFS
+	Large            int               // size in bytes from which files are LFS
 	Expired          int64             // signed addresses up to this number are refused
 	PageSize         int               // of listings; 0 means all
 	// Fault, if set, answers in the CDN's place if it reports true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
-	// Network, if set, is asked before each answer, and of what the answer is written to.
+	// Network, if set, is called before each answer, and returns the writer of the answer.
 	Network func(w http.ResponseWriter) http.ResponseWriter
 
 	sync.Mutex
@@ -50,7 +50,8 @@ type Request struct {
 	CDN bool
 }
 
-// New starts a Hub, and makes it the one of this test's environment, with an empty cache.
+// New starts a Hub with these files. It sets the environment variables of the test so that its address and an empty
+// cache are used.
 func New(t testing.TB, files map[string][]byte) *Hub {
 	h := &Hub{Repo: "org/model", Commit: strings.Repeat("c0ffee01", 5), Files: files, Large: 1000}
 	h.Server = httptest.NewServer(h.behindNetwork(h.serve))
@@ -91,11 +92,13 @@ func (h *Hub) behindNetwork(serve http.HandlerFunc) http.Handler {
 	})
 }
 
+// refuse answers with a status, and with the code of the Hub's errors.
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("X-Error-Code", code)
 	http.Error(w, code, status)
 }
 
+// serve answers requests to the Hub's API and for its files.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	h.Lock()
 	defer h.Unlock()
@@ -163,16 +166,16 @@ func Digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// once returns what of computes of a file's content, and computes it once: nobody writes to a slice that is
+// once returns compute(content), and calls compute once for each content and kind. Nobody writes to content that is
 // served.
-func (h *Hub) once(of func([]byte) string, kind string, content []byte) string {
+func (h *Hub) once(compute func([]byte) string, kind string, content []byte) string {
 	if len(content) == 0 {
-		return of(content)
+		return compute(content)
 	}
 	key := computed{kind, &content[0]}
 	known, ok := h.digests.Load(key)
 	if !ok {
-		known, _ = h.digests.LoadOrStore(key, of(content))
+		known, _ = h.digests.LoadOrStore(key, compute(content))
 	}
 	return known.(string)
 }
@@ -185,6 +188,7 @@ type computed struct {
 func (h *Hub) digest(content []byte) string { return h.once(Digest, "digest", content) }
 func (h *Hub) blobID(content []byte) string { return h.once(BlobID, "blob", content) }
 
+// resolve answers a request for a file: with its content if that is small, else with a redirect to a signed address.
 func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
 	content, ok := h.Files[name]
 	if !ok {
@@ -205,6 +209,7 @@ func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
 	w.WriteHeader(http.StatusFound)
 }
 
+// serveSigned answers a request for a signed address, unless Fault does.
 func (h *Hub) serveSigned(w http.ResponseWriter, r *http.Request) {
 	h.Lock()
 	fault := h.Fault

@@ -1,5 +1,5 @@
-// Package kerneltest has what tests of kernels share: recorded inputs and outputs, aligned memory, memory between pages that
-// cannot be read, calls at any depth of a small stack.
+// Package kerneltest has what tests of kernels share: recorded inputs and outputs, aligned memory, memory between pages
+// that cannot be read, calls at any depth of a small stack.
 package kerneltest
 
 import (
@@ -17,12 +17,13 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// EachRecorded runs f with the input and output of every file of testdata with this extension, which are least or more. A file
-// is named after its type. It has the size of the input in four bytes, the input, and the output.
-func EachRecorded(t *testing.T, ext string, least int, f func(t *testing.T, d layout.DType, in, out []byte)) {
+// EachRecorded runs f with the input and output of every file of testdata with extension ext, and fails if there are
+// fewer than count files. A file is named after its type. It has the size of the input in four bytes, the input, and
+// the output.
+func EachRecorded(t *testing.T, ext string, count int, f func(t *testing.T, d layout.DType, in, out []byte)) {
 	files, err := filepath.Glob("testdata/*" + ext)
-	if err != nil || len(files) < least {
-		t.Fatalf("%d files %s in testdata, want %d or more (%v)", len(files), ext, least, err)
+	if err != nil || len(files) < count {
+		t.Fatalf("%d files %s in testdata, want %d or more (%v)", len(files), ext, count, err)
 	}
 	for _, name := range files {
 		d, ok := layout.ParseDType(strings.TrimSuffix(filepath.Base(name), ext))
@@ -38,7 +39,7 @@ func EachRecorded(t *testing.T, ext string, least int, f func(t *testing.T, d la
 	}
 }
 
-// Floats returns stored float32s.
+// Floats returns the little-endian float32s in b.
 func Floats(b []byte) []float32 {
 	f := make([]float32, len(b)/4)
 	for i := range f {
@@ -47,7 +48,7 @@ func Floats(b []byte) []float32 {
 	return f
 }
 
-// FirstDifference returns where x and y, which are as long, differ, or -1.
+// FirstDifference returns the first index at which x and y differ, or -1. They have the same length.
 func FirstDifference(x, y []byte) int {
 	for i := range x {
 		if x[i] != y[i] {
@@ -67,8 +68,8 @@ func Aligned(n, skip int) []float32 {
 	return buf[at : at+n : at+n]
 }
 
-// NoBoundsChecks compiles the package of the test and expects the compiler to have proved every index of the portable loops,
-// in files named *_generic.go. File checked has bounds checks, which show that the compiler reports any.
+// NoBoundsChecks compiles the package of the test and expects the compiler to have proved every index of the portable
+// loops, in files named *_generic.go. File checked has bounds checks, which show that the compiler reports any.
 func NoBoundsChecks(t *testing.T, checked string) {
 	if testmode.Brief() {
 		t.Skip("runs the go command")

@@ -13,7 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// Marked returns a document without the ¶ that marks a place in it, and that place.
+// Marked returns a document without its character ¶, and the offset of that, or 0 without one.
 func Marked(s string) (doc layout.Bytes, at uint64) {
 	before, after, ok := strings.Cut(s, "¶")
 	if !ok {
@@ -43,8 +43,8 @@ func EncodeManifest(t testing.TB, shards []manifest.Shard, places []manifest.Pla
 	return b.Bytes()
 }
 
-// CheckManifestError wants a FormatError of a manifest: its place, field, sentinel, and part of its
-// text, which is one line.
+// CheckManifestError fails the test unless err is a FormatError of a manifest at offset at, of this field, that wraps
+// want. Its text is one line that contains says.
 func CheckManifestError(t *testing.T, err error, at uint64, field string, want error, says string) {
 	t.Helper()
 	fe, ok := errors.AsType[*layout.FormatError](err)

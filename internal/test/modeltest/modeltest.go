@@ -103,7 +103,8 @@ func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
 	return b.Bytes()
 }
 
-// Opened returns what was opened, and closes it with the test. Use it on the results of an opening.
+// Opened returns m and closes it when the test ends. It fails the test if err is not nil. Call it with the results of
+// an open function.
 func Opened[M io.Closer](t testing.TB, m M, err error) M {
 	t.Helper()
 	if err != nil {
@@ -144,7 +145,7 @@ func Small(t testing.TB) (path string) {
 	return WriteSafeTensors(t, header+strings.Repeat(" ", 240-len(header)), Counting(32)...)
 }
 
-// Plain wants nothing in output that a terminal would obey: printable must change no line.
+// Plain fails the test if output has characters that a terminal would interpret: if printable changes a line.
 func Plain(t testing.TB, output string, printable func(string) string) {
 	t.Helper()
 	for line := range strings.SplitSeq(output, "\n") {
