@@ -31,7 +31,7 @@ var (
 )
 
 // encode calls encode for all blocks, s.atOnce at a time. It encodes a block with equal weights if importance leaves it
-// no usable scale, and returns the number of these blocks.
+// no usable scale, and returns how many blocks that is.
 func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	f := batches.Get().(*batch)
 	defer batches.Put(f)
