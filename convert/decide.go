@@ -33,38 +33,17 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 		dec.originals = originalsOf(p.Metadata)
 	}
 	p.findWeights()
-	count, aliases := 0, make(map[string]bool)
-	for _, f := range p.model.Files() {
-		list := f.Layout.Index().Tensors
-		count += len(list)
-		for i := range list {
-			if list[i].Alias && p.opts.NoAliases {
-				aliases[string(list[i].Name)] = true
-			}
-		}
-	}
-	if p.decodes {
-		count = p.model.Len() // without the parts of weights
-	}
-	p.Tensors = make([]Tensor, 0, count-len(aliases))
-	last, next := (*Decision)(nil), new(Decision)
+	files := p.model.Files()
 	for t, isPart := range p.sources() {
-		if aliases[t.Name()] {
+		if p.opts.NoAliases && isAlias(files, t) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
-		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{
-			Name: t.Name(), From: t.DType(), source: t, isPart: isPart, position: uint32(n), Decision: next,
-		})
-		if err := dec.decide(&p.Tensors[n]); err != nil {
+		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: isPart, position: len(p.Tensors)}
+		if err := dec.decide(&x); err != nil {
 			return err
 		}
-		if last != nil && *last == *next {
-			*next, p.Tensors[n].Decision = Decision{}, last
-		} else {
-			last, next = next, new(Decision)
-		}
+		p.Tensors = append(p.Tensors, x)
 	}
 	return nil
 }
@@ -162,7 +141,7 @@ func (p *decider) reencode(t *Tensor) error {
 	}
 	t.To, t.Reencoded, t.scale, t.hasScale, t.Fallback = d, true, scale, d == layout.I8, fallback
 	if weights := p.opts.Importance[t.Name]; weights != nil && d.Quantized() {
-		t.importance, t.Weighted = &weights, true
+		t.importance, t.Weighted = weights, true
 	}
 	return nil
 }

@@ -47,11 +47,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	if err != nil {
 		return lost, err
 	}
-	var importance []float32
-	if t.importance != nil {
-		importance = *t.importance
-	}
-	weights := newColumnWeights(importance, t.Shape)
+	weights := newColumnWeights(t.importance, t.Shape)
 	values := buf.rows(max(weights.columns, 1))
 	encode := func(values []float32) error {
 		for len(values) > 0 {

@@ -305,10 +305,10 @@ func TestZeroedValues(t *testing.T) {
 			want := map[string]convert.Tensor{}
 			switch d {
 			case layout.F16, layout.Q8_0, layout.Q4_0:
-				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
-				want["tiny"] = convert.Tensor{Name: "tiny", Shape: []int{64}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
+				want["tiny"] = convert.Tensor{Name: "tiny", Shape: []int{64}, Lost: quantize.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}
 			case layout.I8:
-				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Lost: quantize.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
 			}
 			if len(lost(r)) != len(want) {
 				t.Errorf("%v: lost %+v, want %+v", d, lost(r), want)

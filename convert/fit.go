@@ -100,17 +100,13 @@ const originalsKey = "original_tensors"
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func (p *Plan) setOriginals() {
-	setObject(&p.Metadata, originalsKey, nil)
-	all := layout.Object(func(yield func(string, any) bool) {
-		for i := range p.Tensors {
-			if t := &p.Tensors[i]; t.hasOriginal(p.target.hasScalars) && !yield(t.Name, t.describeOriginal()) {
-				return
-			}
+	var all layout.Metadata
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.hasOriginal(p.target.hasScalars) {
+			all = append(all, layout.Entry{Key: t.Name, Value: t.describeOriginal()})
 		}
-	})
-	if hasMembers(all) {
-		p.Metadata.Set(originalsKey, all)
 	}
+	setObject(&p.Metadata, originalsKey, all)
 }
 
 // hasOriginal reports whether the new file cannot say the type or shape that the tensor has in the source.

@@ -63,8 +63,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	if p.opts.DType != layout.Invalid {
 		setObject(&md, "quantization", without(object(md, "quantization"), "method", "bits_per_weight")) // general.file_type says it
 	}
-	types, _ := md.Get(ggufKey + "_types")
-	out, rest := typedMetadata(object(md, ggufKey), types, object(md, ggufKey+"_bytes"))
+	out, rest := typedMetadata(object(md, ggufKey), object(md, ggufKey+"_types"), object(md, ggufKey+"_bytes"))
 	if object(md, ggufKey) != nil {
 		md = without(md, ggufKey, ggufKey+"_types", ggufKey+"_bytes")
 	}

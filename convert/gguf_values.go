@@ -14,12 +14,8 @@ import (
 
 // typedMetadata returns the keys of a GGUF file with values of GGUF's types, from md as the file or JSON has it. types
 // and bytes are what typesOf and bytesOf say of it. rest has the keys whose values have no type of GGUF.
-func typedMetadata(md layout.Metadata, types any, bytes layout.Metadata) (typed, rest layout.Metadata) {
-	if _, ok := types.(layout.Object); ok { // typesOf made it of md, which comes from a GGUF file
-		return slices.Clip(md), nil
-	}
-	fromJSON, _ := types.(layout.Metadata)
-	typeAt, bytesAt := maps.Collect(fromJSON.All()), maps.Collect(bytes.All())
+func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadata) {
+	typeAt, bytesAt := maps.Collect(types.All()), maps.Collect(bytes.All())
 	typed = make(layout.Metadata, 0, len(md))
 	for _, e := range md {
 		name, _ := typeAt[e.Key].(string)

@@ -48,14 +48,6 @@ func merged(old, value any) any {
 	return both
 }
 
-// hasMembers reports whether o yields any member.
-func hasMembers(o layout.Object) bool {
-	for range o {
-		return true
-	}
-	return false
-}
-
 // decimal returns the shortest decimal that reads back as f, a float of 32 or 64 bits.
 func decimal(f float64, bits int) json.Number {
 	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))

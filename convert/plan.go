@@ -138,41 +138,35 @@ type Tensor struct {
 	Shape []int
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
-	From, To  layout.DType
-	standsFor layout.DType // the type whose bits integers of type To hold, or Invalid
-	Reencoded bool         // the values are encoded anew; otherwise the bytes are the same
+	From, To layout.DType
+	// Reencoded reports that the values are encoded anew. Otherwise the bytes are the same.
+	Reencoded bool
+	// Weighted reports that Options.Importance has the tensor's columns.
+	Weighted bool
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
 	Oversized bool
-	isPart    bool   // of a weight in Plan.Quantized
-	hasScale  bool   // Decision.scale is that of a tensor of integers
-	position  uint32 // among the source's tensors
 	Bytes     uint64 // of the new elements
 	Stored    uint64 // in the new file, once it is written: fewer than Bytes if compressed
-	*Decision
-
-	source loader.Tensor
-}
-
-// Decision says what sets a tensor apart from one that is copied as it is. Tensors next to each other that
-// are treated alike share one.
-type Decision struct {
-	Scheme string // of a quantized weight that is written by its values
+	Scheme    string // of a quantized weight that is written by its values
 	// NotReencoded says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
 	NotReencoded string
 	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
 	Fallback string
-	// Weighted reports that Options.Importance has the tensor's columns.
-	Weighted bool
 	// Changed says why the tensor is written as another type: the new format cannot hold it as it
 	// is stored. No value is lost, and no bit of a type without values. "" for others.
 	Changed string
-	// Lost counts the values that the new encoding does not hold. Write fills it in.
+	// Lost counts the values that the new encoding does not hold. Write sets it.
 	Lost quantize.Loss
 
-	restored   *original  // type and shape before an earlier conversion, or nil
-	importance *[]float32 // of the columns, for each matrix; nil without
-	headBytes  int        // bytes at the start of the source's tensor that are not copied
+	source     loader.Tensor
+	position   int          // among the source's tensors
+	isPart     bool         // of a weight in Plan.Quantized
+	restored   *original    // type and shape before an earlier conversion, or nil
+	standsFor  layout.DType // the type whose bits integers of type To hold, or Invalid
+	headBytes  int          // bytes at the start of the source's tensor that are not copied
+	hasScale   bool         // the tensor has integers and a scale
 	scale      layout.Quant
+	importance []float32 // of the columns, for each matrix; nil without
 }
 
 // original is the type and the shape of a tensor before a conversion to a format that cannot hold them.
@@ -208,14 +202,6 @@ func (t *Tensor) copiesBlocks() bool {
 func (t *Tensor) blockBytes() uint64 {
 	_, n := t.source.Decrypted()
 	return n
-}
-
-// setLost sets Lost. Other tensors that share t's Decision do not see it.
-func (t *Tensor) setLost(lost quantize.Loss) {
-	if t.Lost != lost {
-		own := *t.Decision
-		own.Lost, t.Decision = lost, &own
-	}
 }
 
 // Compressed returns the number of tensors that are stored compressed, and of their bytes raw and as stored.

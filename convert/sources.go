@@ -1,8 +1,7 @@
 package convert
 
 import (
-	"bufio"
-	"crypto/sha256"
+	"bytes"
 	"slices"
 	"strings"
 
@@ -34,9 +33,7 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	}
 	name := f.String()
 	md.Set(name, from)
-	if types := typesOf(from, f == layout.GGUF); hasMembers(types) {
-		md.Set(name+"_types", types)
-	}
+	setObject(md, name+"_types", typesOf(from, f == layout.GGUF))
 	setObject(md, name+"_bytes", bytesOf(from))
 }
 
@@ -140,15 +137,10 @@ func carriedAs(key string, value any) (layout.Entry, error) {
 // hasEqual reports whether md has key with a value of the same JSON.
 func hasEqual(md layout.Metadata, key string, value any) bool {
 	v, ok := md.Get(key)
-	return ok && jsonDigest(v) == jsonDigest(value)
-}
-
-// jsonDigest returns the SHA-256 of a value's JSON. The text, which may be long, is never in memory.
-func jsonDigest(v any) (sum [sha256.Size]byte) {
-	h := sha256.New()
-	w := bufio.NewWriter(h)
-	layout.WriteJSON(w, v) // carriedAs has returned its error
-	w.Flush()
-	h.Sum(sum[:0])
-	return sum
+	if !ok {
+		return false
+	}
+	a, errA := layout.EncodeJSON(v)
+	b, errB := layout.EncodeJSON(value)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

@@ -9,29 +9,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf yields the types of the values of md that JSON does not tell, in the shape of md.
+// typesOf returns the types of the values of md that JSON does not tell, in the shape of md.
 // "bytes" marks base64. If withNumbers is set, numbers have types such as "u32" and "f32", and
 // arrays such as "[i8]". Strings, bools and arrays of strings need none.
-func typesOf(md layout.Metadata, withNumbers bool) layout.Object {
-	return func(yield func(string, any) bool) {
-		for _, e := range md {
-			if t := typeOf(e.Value, withNumbers); t != nil && !yield(e.Key, t) {
-				return
-			}
-		}
-	}
+func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
+	return inShapeOf(md, func(v any) any { return typeOf(v, withNumbers) })
 }
 
-// typeOf returns the type of one value as typesOf yields it, or nil for a value that needs none.
+// typeOf returns the type of one value as typesOf has it, or nil for a value that needs none.
 func typeOf(v any, withNumbers bool) any {
 	switch v := v.(type) {
 	case layout.Blob:
 		return "bytes"
 	case layout.Metadata:
-		if types := typesOf(v, withNumbers); hasMembers(types) {
-			return types
-		}
-		return nil
+		return unlessEmpty(typesOf(v, withNumbers))
 	case []any:
 		return byPosition(v, func(v any) any { return typeOf(v, withNumbers) })
 	}
@@ -69,14 +60,24 @@ func numberType(v any) any {
 
 // bytesOf returns the bytes of the strings of md that are not UTF-8, since JSON has U+FFFD for
 // every wrong byte. The result has the shape of md, with elements of arrays by their positions.
-func bytesOf(md layout.Metadata) layout.Metadata {
-	all := layout.Metadata{}
+func bytesOf(md layout.Metadata) layout.Metadata { return inShapeOf(md, bytesIn) }
+
+// inShapeOf returns an object of the results of f for the values of md, without those that are nil.
+func inShapeOf(md layout.Metadata, f func(v any) any) (all layout.Metadata) {
 	for _, e := range md {
-		if b := bytesIn(e.Value); b != nil {
-			all = append(all, layout.Entry{Key: e.Key, Value: b})
+		if x := f(e.Value); x != nil {
+			all = append(all, layout.Entry{Key: e.Key, Value: x})
 		}
 	}
 	return all
+}
+
+// unlessEmpty returns md, or nil without a type if md is empty.
+func unlessEmpty(md layout.Metadata) any {
+	if len(md) == 0 {
+		return nil
+	}
+	return md
 }
 
 // bytesIn returns what bytesOf has of one value: a Blob, an object, or nil if all strings in it are UTF-8.
@@ -87,9 +88,7 @@ func bytesIn(v any) any {
 			return layout.Blob(v)
 		}
 	case layout.Metadata:
-		if all := bytesOf(v); len(all) > 0 {
-			return all
-		}
+		return unlessEmpty(bytesOf(v))
 	case []any:
 		return byPosition(v, bytesIn)
 	case []string:
@@ -107,8 +106,5 @@ func byPosition[T any](list []T, f func(T) any) any {
 			some = append(some, layout.Entry{Key: strconv.Itoa(i), Value: x})
 		}
 	}
-	if some == nil {
-		return nil
-	}
-	return some
+	return unlessEmpty(some)
 }

@@ -122,3 +122,10 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
+
+// isAlias reports whether the bytes of t, a tensor of a model of these files, lie inside another tensor's.
+func isAlias(files []loader.FileInfo, t loader.Tensor) bool {
+	ix := files[t.File()].Layout.Index()
+	i := ix.Find(t.Name())
+	return i >= 0 && ix.Tensors[i].Alias
+}

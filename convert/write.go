@@ -189,8 +189,7 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 				_, err := t.source.WriteDecrypted(w.monitor(dst))
 				return err
 			}
-			lost, err := t.writeTo(w.monitor(dst), &w.buf)
-			t.setLost(lost)
+			t.Lost, err = t.writeTo(w.monitor(dst), &w.buf)
 			return err
 		})
 	}
@@ -227,11 +226,11 @@ func (w *writer) compress(to blocksWriter, t *Tensor) error {
 			return err
 		}
 		w.lz4.Reset(dst)
-		lost, err := t.writeTo(w.monitor(&trialWriter{w: w.lz4}), &w.buf)
+		var err error
+		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.lz4}), &w.buf)
 		if err == nil {
 			err = w.lz4.Close()
 		}
-		t.setLost(lost)
 		t.Stored = w.lz4.Stored()
 		if err == nil && !pays(t.Bytes, t.Stored) {
 			return apr2.ErrRollback

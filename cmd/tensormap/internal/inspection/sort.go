@@ -18,13 +18,13 @@ var orders = []struct {
 	{"name", func(a, b loader.Tensor) int { return compareNatural(a.Name(), b.Name()) }},
 	{"size", func(a, b loader.Tensor) int { return cmp.Compare(b.StoredBytes(), a.StoredBytes()) }},
 	{"offset", func(a, b loader.Tensor) int {
-		return compareOffset(int32(a.File()), int32(b.File()), a.Offset(), b.Offset())
+		return compareOffset(a.File(), b.File(), a.Offset(), b.Offset())
 	}},
 	{"dtype", func(a, b loader.Tensor) int { return strings.Compare(report.Kind(a), report.Kind(b)) }},
 }
 
 // compareOffset compares positions, by file and then by offset.
-func compareOffset(file, otherFile int32, offset, otherOffset uint64) int {
+func compareOffset(file, otherFile int, offset, otherOffset uint64) int {
 	return cmp.Or(cmp.Compare(file, otherFile), cmp.Compare(offset, otherOffset))
 }
 
