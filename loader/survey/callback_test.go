@@ -146,3 +146,19 @@ func TestEach(t *testing.T) {
 		}
 	}
 }
+
+// TestLockedThread surveys from a goroutine that is locked to its thread, as that of a window or of init is.
+func TestLockedThread(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for i := range 50 {
+		tensors = append(tensors, floats(fmt.Sprint(i), make([]float32, 1000)))
+	}
+	m := openBytes(t, modeltest.SafeTensors(tensors...))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	n := 0
+	err := survey.Stats(t.Context(), m, nil, func(*survey.TensorStats) error { n++; return nil })
+	if n != len(tensors) || err != nil {
+		t.Errorf("%d of %d tensors, %v", n, len(tensors), err)
+	}
+}

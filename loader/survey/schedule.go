@@ -77,6 +77,18 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 	for _, t := range tasks {
 		s.progress.Total += t.weight()
 	}
+	// A goroutine that is locked to its thread, as the caller may be, cannot share what Pull2 returns with others.
+	var all parallel.Group
+	all.Go(func() error { s.doAll(workers, tasks); return nil })
+	all.Wait()
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return unchanged(models...)
+}
+
+// doAll does all tasks by this number of workers, and returns when they have ended.
+func (s *scheduler[R]) doAll(workers int, tasks iter.Seq2[uint64, task[R]]) {
 	following, stop := iter.Pull2(tasks)
 	defer stop()
 	before := func() {} // waits until no part of the task before is left to hand out
@@ -93,10 +105,6 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 		}
 		return nil
 	})
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	return unchanged(models...)
 }
 
 // unchanged returns an error if a model is closed, or if one of its files has changed.
