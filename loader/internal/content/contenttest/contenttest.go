@@ -1,0 +1,164 @@
+// Package contenttest has the tests that every [content.Content] passes.
+package contenttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/test/testmode"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Run holds a Content against the bytes that it must have. open returns it anew, with nothing cached; read calls its methods
+// and returns their error, under a Guard if need be.
+func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
+	size := uint64(len(want))
+	t.Run("Ranges", func(t *testing.T) {
+		c := open(t)
+		if c.Size() != size {
+			t.Fatalf("%d bytes, want %d", c.Size(), size)
+		}
+		for _, r := range Ranges(size) {
+			check(t, c, want, r)
+		}
+	})
+	t.Run("Bounds", func(t *testing.T) {
+		c := open(t)
+		for _, r := range Ranges(size) { // nothing around the destination is written
+			buf := bytes.Repeat([]byte{0xa5}, int(r.N)+16)
+			if err := c.ReadAt(t.Context(), content.Env{}, buf[8:][:r.N], r.Off); err != nil {
+				t.Fatalf("%v: %v", r, err)
+			}
+			if n := bytes.Count(buf[:8], []byte{0xa5}) + bytes.Count(buf[8+r.N:], []byte{0xa5}); n != 16 {
+				t.Fatalf("%v: wrote outside its %d bytes", r, r.N)
+			}
+			if b, _ := c.View(t.Context(), content.Env{}, r.Off, r.N); uint64(cap(b)) > r.N {
+				t.Fatalf("%v: a view of capacity %d", r, cap(b))
+			}
+		}
+	})
+	t.Run("Whole", func(t *testing.T) {
+		c := open(t)
+		if _, err := c.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b, err := content.Bytes(t.Context(), content.Env{}, c, content.Limit(size))
+		if err != nil || !bytes.Equal(b, want) {
+			t.Errorf("Bytes: %d other bytes, %v", len(b), err)
+		}
+		var out bytes.Buffer
+		if err := content.Write(t.Context(), content.Env{}, c, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
+			t.Errorf("Write: %d other bytes, %v", out.Len(), err)
+		}
+	})
+	t.Run("Cost", func(t *testing.T) {
+		c := open(t)
+		b, err := c.View(t.Context(), content.Env{}, 0, min(size, 1))
+		if cost := c.Cost(); err != nil || size > 0 && !cost.Whole && (cost.Piece == 0) != (b != nil) {
+			t.Errorf("%+v, and a view of %d bytes, %v", cost, len(b), err)
+		}
+	})
+	t.Run("Cancelled", func(t *testing.T) {
+		ended, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("enough")
+		cancel(why)
+		c := open(t)
+		few := Ranges(size)
+		few = few[:min(len(few), 10)]
+		for _, r := range few {
+			p := make([]byte, r.N)
+			if err := c.ReadAt(ended, content.Env{}, p, r.Off); err == nil && !bytes.Equal(p, want[r.Off:][:r.N]) || err != nil && !ends(err, why) {
+				t.Fatalf("ReadAt %v: %v", r, err)
+			}
+			if b, err := c.View(ended, content.Env{}, r.Off, r.N); err == nil && b != nil && !bytes.Equal(b, want[r.Off:][:r.N]) || err != nil && !ends(err, why) {
+				t.Fatalf("View %v: %v", r, err)
+			}
+		}
+		for _, r := range few { // and works again
+			check(t, c, want, r)
+		}
+	})
+	t.Run("Concurrent", func(t *testing.T) {
+		c := open(t)
+		var readers sync.WaitGroup
+		for i := range 8 {
+			readers.Go(func() {
+				rng := rand.New(rand.NewPCG(1, uint64(i)))
+				for range 50 {
+					off := rng.Uint64N(size + 1)
+					if !check(t, c, want, Range{off, rng.Uint64N(min(size-off, 100_000) + 1)}) {
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+	})
+	t.Run("Allocations", func(t *testing.T) {
+		c := open(t)
+		if size == 0 || c.Cost().Piece != 0 || testmode.Races() {
+			t.Skip("not in place")
+		}
+		ctx, p := t.Context(), make([]byte, min(size, 1000))
+		if n := testing.AllocsPerRun(100, func() {
+			c.View(ctx, content.Env{}, size-uint64(len(p)), uint64(len(p)))
+			c.ReadAt(ctx, content.Env{}, p, 0)
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// Range is N bytes, or elements, from Off on.
+type Range struct{ Off, N uint64 }
+
+// Ranges returns ranges of size bytes or elements, which begin and end at either end, at blocks and pages, beside them, and at
+// random places.
+func Ranges(size uint64) (list []Range) {
+	at := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}
+	for _, step := range []uint64{1, 32, 4096, 64 << 10} {
+		for _, place := range []uint64{step - 1, step, step + 1, size - min(size, step)} {
+			at[min(place, size)] = true
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, size))
+	for range 3 {
+		at[rng.Uint64N(size+1)] = true
+	}
+	for off := range at {
+		for end := range at {
+			if off <= end {
+				list = append(list, Range{off, end - off})
+			}
+		}
+	}
+	return list
+}
+
+// check compares what View and ReadAt have of a range with want.
+func check(t *testing.T, c content.Content, want []byte, r Range) bool {
+	t.Helper()
+	want = want[r.Off:][:r.N]
+	return mmapio.Guard(func() error {
+		if b, err := c.View(t.Context(), content.Env{}, r.Off, r.N); err != nil || b != nil && !bytes.Equal(b, want) {
+			t.Errorf("View %v: %d bytes, %v", r, len(b), err)
+			return errOther
+		}
+		p := make([]byte, r.N)
+		if err := c.ReadAt(t.Context(), content.Env{}, p, r.Off); err != nil || !bytes.Equal(p, want) {
+			t.Errorf("ReadAt %v: other bytes, %v", r, err)
+			return errOther
+		}
+		return nil
+	}) == nil
+}
+
+var errOther = errors.New("other bytes")
+
+// ends reports whether err is that of a context that ended because of why.
+func ends(err, why error) bool { return errors.Is(err, why) || errors.Is(err, context.Canceled) }

@@ -1,0 +1,156 @@
+package content_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/content/contenttest"
+	"github.com/tensormap/tensormap/loader/internal/file"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// before is what a file has in front of a tensor, which makes it misaligned.
+const before = 4099
+
+// files are ways to reach the bytes of a file.
+var files = map[string]func(t *testing.T, b []byte) *file.File{
+	"mapped": func(t *testing.T, b []byte) *file.File {
+		m, err := mmapio.Map(modeltest.Write(t, "file", b))
+		return file.New("file", modeltest.Opened(t, m, err))
+	},
+	"read": func(t *testing.T, b []byte) *file.File {
+		f, err := os.Open(modeltest.Write(t, "file", b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := mmapio.FromFile(f)
+		m = modeltest.Opened(t, m, err)
+		t.Cleanup(func() { f.Close() })
+		return file.New("file", m)
+	},
+	"memory": func(_ *testing.T, b []byte) *file.File { return file.New("file", mmapio.FromBytes(b)) },
+	"source": func(_ *testing.T, b []byte) *file.File { return file.NewRemote("file", source(b), true, nil, nil) },
+	"verified": func(t *testing.T, b []byte) *file.File {
+		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), false)
+	},
+	"private": func(t *testing.T, b []byte) *file.File {
+		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), true)
+	},
+	"source, verified": func(t *testing.T, b []byte) *file.File {
+		return trusted(t, b, file.NewRemote("file", source(b), true, nil, nil), false)
+	},
+}
+
+// source is a file.Source in memory.
+type source []byte
+
+func (s source) Size() int64  { return int64(len(s)) }
+func (s source) Close() error { return nil }
+
+func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	_, err := bytes.NewReader(s).ReadAt(p, off)
+	return err
+}
+
+// trusted has f verify chunks of 64 KiB.
+func trusted(t *testing.T, b []byte, f *file.File, private bool) *file.File {
+	t.Helper()
+	d := &layout.Digests{End: uint64(len(b)), Chunk: layout.MinChunk, Granularity: layout.ByChunk}
+	for chunk := range slices.Chunk(b, layout.MinChunk) {
+		sum := sha256.Sum256(chunk)
+		d.Sums = append(d.Sums, sum[:]...)
+	}
+	if err := f.Trust(t.Context(), private, func(layout.Input) (*layout.Digests, error) { return d, nil }); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// stored returns a tensor of these bytes, which a file has behind others.
+func stored(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte) *content.Stored {
+	return &content.Stored{File: way(t, slices.Concat(make([]byte, before), b, []byte("after"))), Off: before, N: uint64(len(b))}
+}
+
+// cached returns c with a cache of its own.
+func cached(c content.Content) *content.Cached {
+	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, Made: func(cache.Key) {}}
+	store.Cache.Init(cache.Options{Budget: 1 << 30, Intact: func(cache.Key) error { return nil }})
+	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
+}
+
+// compressed returns the blocks of b.
+func compressed(t *testing.T, b []byte) []byte {
+	var out bytes.Buffer
+	w := lz4block.NewWriter(&out, lz4block.Fast)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestContents runs the suite on every Content: over every file, in memory, compressed, packed, and with a cache that is empty
+// or filled. Sizes are none, less than a block of LZ4, and several.
+func TestContents(t *testing.T) {
+	for name, n := range map[string]int{"none": 0, "few": 1000, "many": 3*lz4block.Size + 77} {
+		want := make([]byte, n)
+		rand.NewChaCha8([32]byte{1}).Read(want)
+		clear(want[:n/2]) // one half is compressed, the other is not
+		run := func(kind string, open func(t *testing.T) content.Content) {
+			t.Run(name+"/"+kind, func(t *testing.T) { contenttest.Run(t, want, open) })
+		}
+		run("Memory", func(t *testing.T) content.Content { return content.Memory(want) })
+		large := func(t *testing.T) content.Content {
+			s := stored(t, files["memory"], want)
+			s.Large = true
+			return s
+		}
+		run("Stored/large", large)
+		run("Cached/Stored/large", func(t *testing.T) content.Content { return cached(large(t)) })
+		for kind, way := range files {
+			plain := func(t *testing.T) content.Content { return stored(t, way, want) }
+			lz4 := func(t *testing.T) content.Content {
+				blocks := stored(t, way, compressed(t, want))
+				return content.LZ4{Table: content.NewTable(layout.APR2, before, blocks.N, uint64(n)), Stored: blocks}
+			}
+			packed := func(t *testing.T) content.Content {
+				return &content.Packed{Stored: stored(t, way, want), N: uint64(n), Unpack: func(_ context.Context, stored, dst []byte) error {
+					copy(dst, stored)
+					return nil
+				}}
+			}
+			for over, open := range map[string]func(t *testing.T) content.Content{"Stored": plain, "LZ4": lz4} {
+				run(over+"/"+kind, open)
+				run("Cached/"+over+"/"+kind, func(t *testing.T) content.Content { return cached(open(t)) })
+			}
+			run("Cached/Packed/"+kind, func(t *testing.T) content.Content { return cached(packed(t)) })
+			run("Cached, filled/LZ4/"+kind, func(t *testing.T) content.Content {
+				c := cached(lz4(t))
+				if _, err := c.All(t.Context(), content.Env{}); err != nil {
+					t.Fatal(err)
+				}
+				return filled{c}
+			})
+		}
+	}
+}
+
+// filled is a Cached whose bytes are in the cache, so that it has views though its content has none.
+type filled struct{ *content.Cached }
+
+func (f filled) Cost() content.Cost { return content.Cost{} }

@@ -1,0 +1,153 @@
+// Package valuestest has the tests that all [values.Values] pass.
+package valuestest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/narrow"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/content/contenttest"
+	"github.com/tensormap/tensormap/loader/internal/values"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Run holds Values against the numbers that they must be: a matrix with rows of cols elements. open returns the Values anew,
+// with nothing cached.
+func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
+	size := uint64(len(want))
+	t.Run("Ranges", func(t *testing.T) {
+		v := open(t)
+		if err := v.Err(); err != nil || v.Elements() != size || v.Source() == nil {
+			t.Fatalf("%d values, want %d, of %v, %v", v.Elements(), size, v.Source(), err)
+		}
+		for _, r := range contenttest.Ranges(size) {
+			check(t, v, want, r)
+		}
+	})
+	t.Run("Cancelled", func(t *testing.T) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		v := open(t)
+		few := contenttest.Ranges(size)
+		few = few[:min(len(few), 10)]
+		for _, r := range few {
+			dst := make([]float32, r.N)
+			if err := v.Read(ended, content.Env{}, dst, r.Off); err == nil && !modeltest.SameFloats(dst, want[r.Off:][:r.N]) || err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatalf("%v: %v", r, err)
+			}
+		}
+		for _, r := range few { // and works again
+			check(t, v, want, r)
+		}
+	})
+	t.Run("Concurrent", func(t *testing.T) {
+		v := open(t)
+		var readers sync.WaitGroup
+		for i := range 8 {
+			readers.Go(func() {
+				rng := rand.New(rand.NewPCG(1, uint64(i)))
+				for range 50 {
+					first := rng.Uint64N(size + 1)
+					if !check(t, v, want, contenttest.Range{Off: first, N: rng.Uint64N(min(size-first, 10_000) + 1)}) {
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+	})
+	t.Run("Allocations", func(t *testing.T) {
+		v := open(t)
+		if v.Source().Cost().Piece != 0 || testmode.Races() || testmode.ChecksPointers() {
+			t.Skip("not in place")
+		}
+		ctx, dst := t.Context(), make([]float32, min(len(want), cols))
+		if n := testing.AllocsPerRun(100, func() { v.Read(ctx, content.Env{}, dst, size-uint64(len(dst))) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+	t.Run("Blocks", func(t *testing.T) { blocks(t, want, cols, open(t)) })
+	t.Run("Encoded", func(t *testing.T) { encoded(t, want, open(t)) })
+}
+
+// check compares what Read has of a range with want. Nothing around the destination is written.
+func check(t *testing.T, v values.Values, want []float32, r contenttest.Range) bool {
+	t.Helper()
+	want = want[r.Off:][:r.N]
+	buf := make([]float32, r.N+2)
+	buf[0], buf[r.N+1] = 1234, 5678
+	err := mmapio.Guard(func() error { return v.Read(t.Context(), content.Env{}, buf[1:][:r.N], r.Off) })
+	if err != nil || !modeltest.SameFloats(buf[1:][:r.N], want) || buf[0] != 1234 || buf[r.N+1] != 5678 {
+		t.Errorf("%v: other values, the first at %d, %v", r, modeltest.Differ(buf[1:][:r.N], want), err)
+		return false
+	}
+	return true
+}
+
+// blocks expands the stored rows, if there are any, and compares them with want in their order.
+func blocks(t *testing.T, want []float32, cols int, v values.Values) {
+	b, ok, err := v.Blocks(t.Context(), content.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok || cols%b.DType.BlockElems() != 0 {
+		t.Skip("rows are read first")
+	}
+	_, row := b.DType.Span(0, uint64(cols))
+	got, src := make([]float32, cols), make([]byte, row)
+	for i := range len(want) / cols {
+		at := uint64(i)
+		if b.Order != nil {
+			at = uint64(b.Order[i])
+		}
+		if err := b.Content.ReadAt(t.Context(), content.Env{}, src, b.From+at*row); err != nil {
+			t.Fatal(err)
+		}
+		if err := dequant.Expand(b.DType, got, src); err != nil {
+			t.Fatal(err)
+		}
+		for j := range got {
+			got[j] *= b.Scale
+		}
+		if !modeltest.SameFloats(got, want[i*cols:][:cols]) {
+			t.Fatalf("row %d differs", i)
+		}
+	}
+}
+
+// encoded compares what Write and ReadEncoded make of the values with want, encoded at once.
+func encoded(t *testing.T, want []float32, v values.Values) {
+	plain := make([]float32, len(want))
+	if err := v.Read(t.Context(), content.Env{}, plain, 0); err != nil {
+		t.Fatal(err)
+	}
+	halves, brains := make([]byte, 2*len(want)), make([]byte, 2*len(want))
+	narrow.F16(halves, plain)
+	narrow.BF16(brains, plain)
+	for d, want := range map[layout.DType][]byte{layout.F32: mmapio.Bytes(plain), layout.F16: halves, layout.BF16: brains} {
+		if b, ok, _ := v.Blocks(t.Context(), content.Env{}); ok && b.DType == d {
+			continue // bytes as they are, NaNs not quieted
+		}
+		var out bytes.Buffer
+		if err := values.Write(t.Context(), content.Env{}, v, d, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
+			t.Errorf("Write as %v: %d other bytes, %v", d, out.Len(), err)
+		}
+		for _, r := range contenttest.Ranges(uint64(len(plain))) {
+			if size := uint64(d.BlockBytes()); r.Off%5 == 0 {
+				dst := make([]byte, r.N*size)
+				if err := values.ReadEncoded(t.Context(), content.Env{}, v, d, dst, r.Off); err != nil || !bytes.Equal(dst, want[r.Off*size:][:r.N*size]) {
+					t.Fatalf("ReadEncoded %v as %v: %v", r, d, err)
+				}
+			}
+		}
+	}
+}
