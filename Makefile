@@ -103,7 +103,7 @@ bench: ## the benchmarks of the whole path and of every kernel as tables, with p
 		$(GO) run $(BENCHSTAT) bench/out/$$pkg.txt; done
 	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant, quantize; mem.prof for memory)'
 
-bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)
+bench-peers: ## the same work by others side by side: ggml's C (needs gcc and g++; PEERS=-quick)
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
 
 peers-values: ## hold dequant and quantize against ggml's C, 10 million random blocks a type

@@ -60,10 +60,9 @@ func main() {
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		if !*quantize {
-			r.print(os.Stdout, "expand", matches(types, slices.Concat(expanders, []peer{float16Expander}), oursExpanding))
+			r.print(os.Stdout, "expand", matches(types, expanders, oursExpanding))
 		}
-		quantizers := slices.Concat(ggmlQuantizers, ggmlRacers, []peer{float16Quantizer})
-		r.print(os.Stdout, "quantize", matches(types, quantizers, oursQuantizing))
+		r.print(os.Stdout, "quantize", matches(types, slices.Concat(ggmlQuantizers, ggmlRacers), oursQuantizing))
 		if *quantize {
 			r.print(os.Stdout, "quantize by importance", matches(types, ggmlWeighted, oursWeighing))
 		}

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"encoding/binary"
-
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/quantize"
-
-	"github.com/x448/float16"
 )
 
 // A peer does one type's work in one direction: it expands blocks to floats, or makes them
@@ -55,19 +51,3 @@ func check(err error) {
 		panic(err)
 	}
 }
-
-var float16Expander = peer{layout.F16, "x448/float16", func(floats []float32, blocks []byte, passes int) {
-	for range passes {
-		for i := range floats {
-			floats[i] = float16.Frombits(binary.LittleEndian.Uint16(blocks[2*i:])).Float32()
-		}
-	}
-}}
-
-var float16Quantizer = peer{layout.F16, "x448/float16", func(floats []float32, blocks []byte, passes int) {
-	for range passes {
-		for i, f := range floats {
-			binary.LittleEndian.PutUint16(blocks[2*i:], float16.Fromfloat32(f).Bits())
-		}
-	}
-}}

@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -110,17 +110,13 @@ func touchParts(x, streamed loader.Tensor) error {
 			if err := from.DequantizeRange(run, first); err != nil {
 				return err
 			}
-			for i, v := range run {
-				if want := values[int(first)+i]; math.Float32bits(v) != math.Float32bits(want) && v == v {
-					return fmt.Errorf("value %d is %v and %v", int(first)+i, v, want)
-				}
+			if i := modeltest.Differ(run, values[first:][:len(run)]); i >= 0 {
+				return fmt.Errorf("value %d is %v and %v", int(first)+i, run[i], values[int(first)+i])
 			}
 		}
 	}
-	for i, v := range other {
-		if math.Float32bits(v) != math.Float32bits(values[i]) && v == v {
-			return fmt.Errorf("value %d is %v, streamed %v", i, values[i], v)
-		}
+	if i := modeltest.Differ(values, other); i >= 0 {
+		return fmt.Errorf("value %d is %v, streamed %v", i, values[i], other[i])
 	}
 	x.DequantizeRange(make([]float32, 1), x.Elements()-1)
 	loader.View[uint8](x)
