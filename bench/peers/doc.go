@@ -1,6 +1,5 @@
-// Command peers runs the same buffers through dequant or quantize, and the C of ggml
-// in one process, and prints how they compare. With -gguf it opens the
-// same file through package loader and through other Go packages.
+// Command peers runs the same buffers through dequant or quantize and through the C of ggml, in one process, and prints
+// how they compare. With -gguf it opens the same file through package loader and through other Go packages.
 //
 //	make bench-peers               # speed: a table of ratios
 //	make bench-peers PEERS=-dot    # products of rows and vectors

@@ -47,11 +47,11 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// A dotPeer is ggml's product of one type, and the quantizer of its activations: nil for float32s.
+// A dotPeer multiplies rows of one type by a function of ggml.
 type dotPeer struct {
-	peer     // which runs nothing
-	f        C.dot
-	activate C.activate
+	peer                // its type and name; run is nil
+	f        C.dot      // the product of a row and an activation
+	activate C.activate // quantizes activations; nil for float32s
 }
 
 var dotPeers = func() (list []dotPeer) {
@@ -78,17 +78,19 @@ var dotPeers = func() (list []dotPeer) {
 // dotCols is the width of rows.
 const dotCols = 4096
 
-// A vector is one vector for both sides.
+// A vector is a vector with the activations that package dot and ggml make of it.
 type vector struct {
 	x      []float32
 	ours   *dot.Activation
-	theirs []byte // ggml's activation, at most 4 bytes and a bit an element
+	theirs []byte
 }
 
 var initialize = sync.OnceFunc(func() { C.ggml_cpu_init() })
 
+// vector returns a random vector of n elements.
 func (p *dotPeer) vector(rng *rand.Rand, n int) vector { return p.prepared(normal(rng, n)) }
 
+// normal returns n normally distributed numbers.
 func normal(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -97,10 +99,11 @@ func normal(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
+// prepared returns x with its activations.
 func (p *dotPeer) prepared(x []float32) vector {
 	initialize()
 	n := len(x)
-	v := vector{x: x, theirs: make([]byte, 5*n)}
+	v := vector{x: x, theirs: make([]byte, 5*n)} // ggml's activations take little more than 4 bytes an element
 	var err error
 	v.ours, err = dot.Prepare(p.d, v.x)
 	check(err)
@@ -112,14 +115,14 @@ func (p *dotPeer) prepared(x []float32) vector {
 	return v
 }
 
-// theirs multiplies rows, passes times over.
+// theirs multiplies rows with v by ggml's function, passes times over.
 func (p *dotPeer) theirs(dst []float32, rows []byte, v vector, passes int) {
 	C.dots(p.f, (*C.float)(pointer(dst)), (*C.char)(pointer(rows)), C.int64_t(len(dst)), C.int64_t(len(rows)/len(dst)),
 		C.int(len(v.x)), pointer(v.theirs), C.int64_t(passes))
 }
 
-// printDots races products of 4096-wide rows: a row a type, in cache and far beyond, and the number of rows
-// a second of one matrix.
+// printDots prints the speed of products with rows of dotCols elements, a line for each peer: in the cache on one core.
+// If beyond is set it also prints that of 256 MiB and of a matrix of 14336 rows, on all cores.
 func (r *race) printDots(w io.Writer, peers []dotPeer, beyond bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "dot, %d-wide rows, in cache, one core: billions of weights a second, best of %d rounds\n\n", dotCols, r.rounds)
@@ -158,7 +161,7 @@ func (r *race) printDots(w io.Writer, peers []dotPeer, beyond bool) {
 	tw.Flush()
 }
 
-// rows returns rows like a model's.
+// rows returns rows of cols elements like a model's.
 func (p *dotPeer) rows(rows, cols int) []byte {
 	b := make([]byte, rows*sizeOf(p.d, cols))
 	some := min(rows, 64) * sizeOf(p.d, cols)
@@ -171,8 +174,8 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 	return b
 }
 
-// compareMatrix lets MatVec of package loader compete with ggml's function on all cores, and with
-// reading alone. A pass makes units units.
+// compareMatrix prints the speed of MatVec of package loader and of ggml's function on all cores, and with read that of
+// reading the rows. A pass makes units units.
 func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) {
 	src, dst := p.rows(rows, cols), make([]float32, rows)
 	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// An opener reads the descriptions of the tensors and of the model in a GGUF file, and gives the
-// file back. It returns the number of tensors.
+// An opener reads the descriptions of the tensors and of the model in a GGUF file, and closes it. It returns the number
+// of tensors.
 type opener struct {
 	name string
 	open func(path string) (tensors int, err error)
@@ -40,6 +40,7 @@ var ggufOpeners = []opener{
 	{"ollama fs/ggml, all arrays", decodeGGML(-1)},
 }
 
+// parse returns a function that opens a file by gguf-parser-go.
 func parse(opts ...gguf_parser.GGUFReadOption) func(string) (int, error) {
 	return func(path string) (int, error) {
 		f, err := gguf_parser.ParseGGUFFile(path, opts...)
@@ -50,15 +51,16 @@ func parse(opts ...gguf_parser.GGUFReadOption) func(string) (int, error) {
 	}
 }
 
-// decodeGGML collects arrays of up to most elements; of all with -1.
-func decodeGGML(most int) func(string) (int, error) {
+// decodeGGML returns a function that opens a file by Ollama's fs/ggml, and reads arrays of up to maxArray elements; -1
+// stands for all.
+func decodeGGML(maxArray int) func(string) (int, error) {
 	return func(path string) (int, error) {
 		f, err := os.Open(path)
 		if err != nil {
 			return 0, err
 		}
 		defer f.Close()
-		g, err := ggml.Decode(f, most)
+		g, err := ggml.Decode(f, maxArray)
 		if err != nil {
 			return 0, err
 		}
@@ -69,11 +71,11 @@ func decodeGGML(most int) func(string) (int, error) {
 // A lap has the time and the memory that opening a file once takes.
 type lap struct {
 	opener
-	time          time.Duration // the best
+	time          time.Duration // of the fastest round
 	allocs, bytes uint64
 }
 
-// raceGGUF opens a file with that outline in turns, and prints what it takes whom.
+// raceGGUF opens a file with outline o by each opener in turn, and prints the time and memory that each takes.
 func raceGGUF(w io.Writer, o llama3.Outline, rounds int) error {
 	dir, err := os.MkdirTemp("", "peers")
 	if err != nil {
@@ -103,8 +105,8 @@ func raceGGUF(w io.Writer, o llama3.Outline, rounds int) error {
 	return nil
 }
 
-// openInTurns gives every opener a turn in every round, ours first, and the garbage of the
-// one before is collected outside of the time.
+// openInTurns opens the file by every opener in every round, ours first. It collects garbage before each, outside of
+// the time. It fails if an opener does not find the number of tensors.
 func openInTurns(path string, tensors, rounds int) ([]lap, error) {
 	laps := make([]lap, len(ggufOpeners))
 	for i, o := range ggufOpeners {

@@ -63,6 +63,7 @@ func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
 	}
 }
 
+// putHalf writes a number as a binary16.
 func putHalf(b []byte, f float64) {
 	binary.LittleEndian.PutUint16(b, float16.Fromfloat32(float32(f)).Bits())
 }

@@ -87,6 +87,7 @@ func printSetting(w io.Writer) {
 	fmt.Fprintf(w, "gguf-parser-go: %s %s\n\n", parserModule, versionOf(parserModule))
 }
 
+// versionOf returns the version of a module that this program is built with.
 func versionOf(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -131,6 +132,7 @@ func chosen[P interface{ of() layout.DType }](types typeSet, peers []P) []P {
 	return slices.DeleteFunc(slices.Clone(peers), func(p P) bool { return len(types) > 0 && !slices.Contains(types, p.of()) })
 }
 
+// set adds the types in a comma-separated list.
 func (s *typeSet) set(list string) error {
 	for name := range strings.SplitSeq(list, ",") {
 		d, ok := layout.ParseDType(name)
@@ -145,6 +147,7 @@ func (s *typeSet) set(list string) error {
 // A sizeList is a flag that names numbers of elements.
 type sizeList []int
 
+// set replaces the sizes by those in a comma-separated list.
 func (s *sizeList) set(list string) error {
 	*s = nil
 	for field := range strings.SplitSeq(list, ",") {

@@ -14,27 +14,28 @@ type peer struct {
 	run  func(floats []float32, blocks []byte, passes int)
 }
 
-// oursExpanding returns the functions under test, on as many cores as package dequant may take.
+// oursExpanding returns the peer that expands by package dequant on up to cores cores.
 func oursExpanding(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
 		return c.Expand(floats, blocks, 0, cores)
 	})
 }
 
+// oursQuantizing returns the peer that quantizes by package quantize without importance.
 func oursQuantizing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
 		return quantize.Encode(c, blocks, floats, nil, cores)
 	})
 }
 
-// oursWeighing quantizes rows of weightedRow elements by their importance.
+// oursWeighing returns the peer that quantizes rows of weightedRow elements by their importance.
 func oursWeighing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
 		return quantize.Encode(c, blocks, floats, importance, cores)
 	})
 }
 
-// ours makes a peer of f.
+// ours returns a peer that calls f with the codec of type d.
 func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
 	check(err)

@@ -13,14 +13,13 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A match is the work of one type in one direction: ours on one core and on all, and those
-// who compete.
+// A match is the work of one type in one direction.
 type match struct {
-	one, all peer
-	peers    []peer
+	one, all peer   // ours, on one core and on all
+	peers    []peer // the others
 }
 
-// matches gathers peers by type, in the order in which the types first appear.
+// matches returns a match for each type that peers have, in the order in which the types first appear.
 func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) peer) (ms []match) {
 	for _, p := range chosen(types, peers) {
 		i := slices.IndexFunc(ms, func(m match) bool { return m.one.d == p.d })
@@ -33,11 +32,11 @@ func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) p
 	return ms
 }
 
-// A race compares at some sizes, in elements.
+// A race measures speeds.
 type race struct {
-	sizes  []int
-	rounds int
-	wait   time.Duration // the shortest time to measure
+	sizes  []int         // of buffers, in elements
+	rounds int           // how often each contestant is measured
+	wait   time.Duration // the shortest time of a measurement
 }
 
 // print runs the matches and writes a row for every peer, size by size.
@@ -63,6 +62,7 @@ func (r *race) print(w io.Writer, title string, ms []match) {
 // parallelFrom is well above the size from which dequant starts goroutines.
 const parallelFrom = 4 << 20
 
+// sizeName returns the size of n float32s for a heading.
 func sizeName(n int) string {
 	if bytes := 4 * n; bytes < 1<<20 {
 		return fmt.Sprintf("%d KiB", bytes>>10)
@@ -70,6 +70,7 @@ func sizeName(n int) string {
 	return fmt.Sprintf("%d MiB", 4*n>>20)
 }
 
+// compete writes a row for every peer of a match at n elements.
 func (r *race) compete(w io.Writer, m match, n int, parallel bool) {
 	contestants := slices.Concat([]peer{m.one}, m.peers)
 	if parallel {
@@ -90,7 +91,7 @@ func (r *race) compete(w io.Writer, m match, n int, parallel bool) {
 	}
 }
 
-// measure gives each contestant's best speed over n elements in GB/s of floats.
+// measure returns each contestant's best speed over n elements, in GB/s of float32.
 func (r *race) measure(contestants []peer, n int) []float64 {
 	floats, blocks := buffers(contestants[0].d, n)
 	c := make(contest, len(contestants))
@@ -103,7 +104,7 @@ func (r *race) measure(contestants []peer, n int) []float64 {
 // A contest has several sides. Each repeats its work the given number of passes.
 type contest []func(passes int)
 
-// speeds gives each side's best speed in units a second. A pass makes units units.
+// speeds returns each side's best speed in units a second. A pass makes units units.
 func (r *race) speeds(c contest, units float64) []float64 {
 	passes, best := make([]int, len(c)), make([]float64, len(c))
 	for i, f := range c {
@@ -127,6 +128,7 @@ func passesFor(d time.Duration, f func(passes int)) int {
 	}
 }
 
+// timed returns the time that f takes.
 func timed(f func(passes int), passes int) time.Duration {
 	start := time.Now()
 	f(passes)
@@ -148,7 +150,7 @@ func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
 	return floats, blocks
 }
 
-// onAllCores shares p's work out evenly to as many goroutines as there are cores.
+// onAllCores returns a peer that divides p's work evenly among as many goroutines as there are cores.
 func onAllCores(p peer) peer {
 	return peer{p.d, p.name, func(floats []float32, blocks []byte, passes int) {
 		onEachCore(len(floats)/maxBlock, func(lo, hi int) {

@@ -59,7 +59,7 @@ func (b *Model) embeddings(tokens []int) ([]float32, error) {
 	return x, nil
 }
 
-// forward returns what one layer makes of n vectors.
+// forward returns the outputs of the layer for n vectors, one after the other in x.
 func (l *layer) forward(ctx context.Context, x []float32, n int, b *Model) ([]float32, error) {
 	var qkv [3][]float32
 	for i, w := range []*linear{&l.Query, &l.Key, &l.Value} {
@@ -119,6 +119,7 @@ func attention(query, key, value []float32, n, heads int) []float32 {
 	return out
 }
 
+// product returns the sum of the products of elements. b is at least as long as a.
 func product(a, b []float32) (sum float32) {
 	for i, v := range a {
 		sum += v * b[i]
@@ -126,11 +127,12 @@ func product(a, b []float32) (sum float32) {
 	return sum
 }
 
+// softmax replaces numbers by their exponentials, scaled so that the sum is 1.
 func softmax(x []float32) {
-	most := slices.Max(x)
+	highest := slices.Max(x)
 	var sum float32
 	for i, v := range x {
-		x[i] = float32(math.Exp(float64(v - most)))
+		x[i] = float32(math.Exp(float64(v - highest)))
 		sum += x[i]
 	}
 	for i := range x {
@@ -138,8 +140,10 @@ func softmax(x []float32) {
 	}
 }
 
+// gelu returns the Gaussian error linear unit of x.
 func gelu(x float32) float32 { return x * float32(0.5*(1+math.Erf(float64(x)/math.Sqrt2))) }
 
+// add adds x to the vector to.
 func add(to, x []float32) {
 	for i, v := range x {
 		to[i] += v

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Tokenizer divides text as BERT's uncased models do: into words and signs, and these into pieces.
+// Tokenizer divides text as BERT's uncased models do: into words and signs, and words into tokens of the vocabulary.
 type Tokenizer struct {
 	ids           map[string]int
 	cls, sep, unk int
@@ -41,7 +41,7 @@ func ReadVocabulary(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Encode returns the tokens of text between [CLS] and [SEP], at most limit in all.
+// Encode returns the tokens of text between [CLS] and [SEP]. More than limit, these two included, are cut off.
 func (t *Tokenizer) Encode(text string, limit int) []int {
 	ids := []int{t.cls}
 	for _, word := range words(text) {
@@ -50,7 +50,7 @@ func (t *Tokenizer) Encode(text string, limit int) []int {
 	return append(ids[:min(len(ids), limit-1)], t.sep)
 }
 
-// longestWord is the most characters of a word that is divided. A longer one is unknown.
+// longestWord is the number of characters up to which a word is divided. A longer word becomes [UNK].
 const longestWord = 100
 
 // pieces appends the longest token that word begins with, then that of the rest, and so on.
@@ -105,6 +105,7 @@ func words(text string) []string {
 	return strings.Fields(b.String())
 }
 
+// isSpace reports whether r divides words.
 func isSpace(r rune) bool { return r == '\t' || r == '\n' || r == '\r' || unicode.Is(unicode.Zs, r) }
 
 // isPunctuation reports whether r is punctuation, or a sign of ASCII that Unicode calls a symbol.

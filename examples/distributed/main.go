@@ -67,7 +67,7 @@ func start(ctx context.Context, ranks int, address string) error {
 	return errors.Join(errs...)
 }
 
-// load brings the share of one rank into memory.
+// load opens the model, expands the share of one rank to float32s in memory, and prints how many values it has.
 func load(ctx context.Context, rank, ranks int, address string) error {
 	begun := time.Now()
 	m, err := remote.Open(ctx, address, &remote.Options{HTTP: &httprange.Options{

@@ -12,8 +12,8 @@ import (
 // Megatron-LM (arXiv 1909.08053, section 3).
 var byColumns = []string{"o_proj.weight", "down_proj.weight", "attn_output.weight", "ffn_down.weight"}
 
-// share returns the region of a tensor that rank multiplies by, of ranks ranks: its rows, or its columns.
-// Vectors, and what does not divide, are whole.
+// share returns the region of a tensor that rank multiplies by, of ranks ranks: a range of its rows, or of its columns.
+// It returns nil, which stands for the whole tensor, for vectors and for dimensions that ranks does not divide.
 func share(name string, shape []int, rank, ranks int) []loader.Range {
 	if len(shape) < 2 {
 		return nil
