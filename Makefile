@@ -32,7 +32,7 @@ WINE_LACKS = TestAbandonedInPlace
 # there. Attacks run under it with FLAGS=-race.
 SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(block|crcmath|nearest|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-gguf bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,9 @@ bench: ## the benchmarks of the whole path and of every kernel as tables, with p
 
 bench-peers: ## the same work by others side by side: ggml's C (needs gcc and g++; PEERS=-quick)
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
+
+bench-gguf: ## open a GGUF file, by this module and by other Go readers
+	cd bench/peers && CGO_ENABLED=1 $(GO) test . -run '^$$' -bench GGUF
 
 peers-values: ## hold dequant and quantize against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . -v -timeout 0 -blocks 10000000 $(PEERS)

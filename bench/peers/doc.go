@@ -1,9 +1,9 @@
 // Command peers runs the same buffers through dequant or quantize and through the C of ggml, in one process, and prints
-// how they compare. With -gguf it opens the same file through package loader and through other Go packages.
+// how they compare. A benchmark opens a GGUF file by package loader and by other Go packages.
 //
 //	make bench-peers               # speed: a table of ratios
 //	make bench-peers PEERS=-dot    # products of rows and vectors
-//	make bench-peers PEERS=-gguf   # opening a GGUF file
+//	make bench-gguf                # opening a GGUF file (a benchmark of this package)
 //	make peers-values              # values: bit for bit, over 10⁷ random blocks of each type (this package's tests)
 //
 // ggml's C is the copy that github.com/ollama/ollama carries; cgo compiles it on the first
@@ -38,11 +38,9 @@
 //
 // # Opening
 //
-// The file has 2,000 tensors and the outlines of Llama 3's vocabulary: 128,256 tokens with
-// scores and types, and 280,147 merges. It is in the page cache. In every round each
-// package opens and closes it once, in each mode that might be its fastest. No garbage is
-// left from the one before. The best round counts. "times ours" is how many times as long
-// it takes. The others are github.com/gpustack/gguf-parser-go and Ollama's fs/ggml.
+// BenchmarkGGUF opens a file with 2,000 tensors and the outlines of Llama 3's vocabulary: 128,256 tokens with
+// scores and types, and 280,147 merges. It is in the page cache. Each package opens and closes it, in each
+// mode that might be its fastest. The others are github.com/gpustack/gguf-parser-go and Ollama's fs/ggml.
 //
 // # Values
 //

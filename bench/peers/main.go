@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tensormap/tensormap/bench/internal/llama3"
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -23,7 +22,6 @@ func main() {
 		sizes    = sizeList{16 << 10, 64 << 10, 64 << 20}
 		rounds   = flag.Int("rounds", 31, "how often every contestant runs")
 		quick    = flag.Bool("quick", false, "three rounds, and nothing beyond the caches")
-		gguf     = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
 		dots     = flag.Bool("dot", false, "race products of rows and vectors instead")
 		library  = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
 		quantize = flag.Bool("quantize", false, "race to quantize only, with and without importance")
@@ -49,8 +47,6 @@ func main() {
 	}
 	switch {
 	case err != nil:
-	case *gguf:
-		err = raceGGUF(os.Stdout, llama3.Full, *rounds)
 	case *dots:
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
@@ -73,18 +69,14 @@ func main() {
 	}
 }
 
-const (
-	ggmlModule   = "github.com/ollama/ollama"
-	parserModule = "github.com/gpustack/gguf-parser-go"
-)
+const ggmlModule = "github.com/ollama/ollama"
 
 // printSetting prints what runs: without it a figure means nothing.
 func printSetting(w io.Writer) {
 	fmt.Fprintf(w, "%s %s/%s, GOMAXPROCS %d, GODEBUG=%q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), os.Getenv("GODEBUG"))
 	fmt.Fprintf(w, "dequant: %s\n", strings.Join(dequant.Implementations(), ", "))
-	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n", ggmlModule, versionOf(ggmlModule), ggmlCompiler(), setting("CGO_CFLAGS"))
-	fmt.Fprintf(w, "gguf-parser-go: %s %s\n\n", parserModule, versionOf(parserModule))
+	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n\n", ggmlModule, versionOf(ggmlModule), ggmlCompiler(), setting("CGO_CFLAGS"))
 }
 
 // versionOf returns the version of a module that this program is built with.

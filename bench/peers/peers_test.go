@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/bench/internal/llama3"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -136,19 +135,6 @@ func TestRace(t *testing.T) {
 	for name, want := range map[string]int{"ggml_cpu_fp16_to_fp32": 2, "dequantize_row_q6_K": 2, "Q4_0": 0, "16 KiB": 1, "16 MiB": 1} {
 		if n := strings.Count(out.String(), name); n != want {
 			t.Errorf("%s is there %d times, want %d:\n%s", name, n, want, out.String())
-		}
-	}
-}
-
-// TestRaceGGUF: all open the file and find its tensors; how fast is not its concern.
-func TestRaceGGUF(t *testing.T) {
-	var out strings.Builder
-	if err := raceGGUF(&out, llama3.Outline{Tensors: 20, Tokens: 300, Merges: 500}, 2); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range ggufOpeners {
-		if !strings.Contains(out.String(), o.name+"\n") {
-			t.Errorf("%q is missing:\n%s", o.name, out.String())
 		}
 	}
 }
