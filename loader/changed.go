@@ -11,17 +11,17 @@ import "context"
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	_, err := holding(m, filesChanged)
+	_, err := holding(context.Background(), m, filesChanged)
 	return err
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	_, err := holding(l, filesChanged)
+	_, err := holding(context.Background(), l, filesChanged)
 	return err
 }
 
-func filesChanged(_ context.Context, m *Model) (struct{}, error) { return struct{}{}, m.changed() }
+func filesChanged(_ context.Context, m *Model) (none, error) { return none{}, m.changed() }
 
 // changed does what Changed does. Its callers have entered.
 func (m *Model) changed() error {

@@ -59,11 +59,7 @@ const configBytes = 4 << 20
 // it. A model without that file, or in memory, has what its metadata says. The first call reads;
 // ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
-	return m.configuration(ctx)
+	return holding(ctx, m, func(ctx context.Context, m *Model) (*Config, error) { return m.configuration(ctx) })
 }
 
 // ConfigFile returns the object in config.json beside the model if it has been read: by [Model.Config], or by opening a
@@ -120,21 +116,15 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 // carriedKeys are the objects that package convert keeps, and that tell how weights are stored.
 var carriedKeys = []string{"architecture", "quantization", "safetensors"}
 
-// ReadBeside reads a file of at most most bytes that lies beside the model: in its directory, or as a sibling of
+// ReadBeside reads a file of at most limit bytes that lies beside the model: in its directory, or as a sibling of
 // its reader. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are
 // verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has nothing beside it, and
 // ErrTooLarge.
-func (m *Model) ReadBeside(ctx context.Context, name string, most uint64) ([]byte, error) {
+func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]byte, error) {
 	if name == "" || name != path.Base(filepath.ToSlash(name)) || name == ".." || name == "." {
 		return nil, fmt.Errorf("%w: %q is not the plain name of a file", layout.ErrInvalid, name)
 	}
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
-	ctx, stop := m.from.until(ctx)
-	defer stop()
-	return readBeside(ctx, m.from, name, most)
+	return holding(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.from, name, limit) })
 }
 
 // addConfigFile reads config.json. Models of several kinds of input have the numbers of the language

@@ -5,15 +5,14 @@ import (
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Summary returns what the model's format tells a person first: nothing if the format has no
 // such facts. Those of a sharded model are the first file's.
-func (m *Model) Summary() ([]layout.Fact, error) { return holding(m, summary) }
+func (m *Model) Summary() ([]layout.Fact, error) { return holding(context.Background(), m, summary) }
 
 // Summary does what Model.Summary does, through the lease.
-func (l *Lease) Summary() ([]layout.Fact, error) { return holding(l, summary) }
+func (l *Lease) Summary() ([]layout.Fact, error) { return holding(context.Background(), l, summary) }
 
 func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 	f := &m.files[0]
@@ -21,19 +20,16 @@ func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 	if !ok {
 		return nil, nil
 	}
-	err = mmapio.Guard(func() error {
-		facts, err = s.Summary(f.data.Input(ctx))
-		return err
-	})
+	facts, err = s.Summary(f.data.Input(ctx))
 	return facts, f.Wrap(err)
 }
 
 // Graph returns the computation graph that the model's file holds beside its tensors. Formats
 // without graphs are ErrUnsupported.
-func (m *Model) Graph() (*layout.Graph, error) { return holding(m, graph) }
+func (m *Model) Graph() (*layout.Graph, error) { return holding(context.Background(), m, graph) }
 
 // Graph does what Model.Graph does, through the lease.
-func (l *Lease) Graph() (*layout.Graph, error) { return holding(l, graph) }
+func (l *Lease) Graph() (*layout.Graph, error) { return holding(context.Background(), l, graph) }
 
 func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
 	f := &m.files[0]
@@ -41,9 +37,6 @@ func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
 	if !ok {
 		return nil, f.Wrap(fmt.Errorf("%w: %v files hold no graph that this reads", ErrUnsupported, f.index.Format))
 	}
-	err = mmapio.Guard(func() error {
-		graph, err = g.Graph(f.data.Input(ctx))
-		return err
-	})
+	graph, err = g.Graph(f.data.Input(ctx))
 	return graph, f.Wrap(err)
 }

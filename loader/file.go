@@ -16,10 +16,9 @@ import (
 
 // file is one file of a model.
 type file struct {
-	model  *Model
-	path   string
-	data   *datafile.File
-	giveUp func() error // see stored
+	model *Model
+	path  string
+	data  *datafile.File
 	origin
 	decrypted *decrypted.File // nil unless the file is encrypted, and there is a key
 	layout    layout.File
@@ -31,21 +30,11 @@ type file struct {
 	align int
 }
 
-// decodeStored reads the index of s, whose data it closes if that fails.
+// decodeStored reads the index of s.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
-	defer func() {
-		if f.index == nil { // for an error, or a panic of the caller's reader
-			s.data.Close()
-		}
-	}()
-	f = file{path: s.data.Name(), data: s.data, giveUp: s.giveUp, origin: s.origin, metadata: newParsed(), head: s.head}
-	// Guard ends before the data is closed: afterwards no mapping claims the address of a fault.
-	err = mmapio.Guard(func() error {
-		f.layout, err = formats.Decode(s.index, lim)
-		return err
-	})
-	if err != nil {
-		return file{}, err
+	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsed(), head: s.head}
+	if f.layout, err = formats.Decode(s.index, lim); err != nil {
+		return f, err
 	}
 	f.align = 8 // the most that a dtype needs, also of a mapping yet to be made
 	for m := f.data.Mapping(); m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), f.align); {

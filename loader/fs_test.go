@@ -69,6 +69,56 @@ func TestOpenFS(t *testing.T) {
 	}
 }
 
+// TestOpenFSMaps: files of this system are mapped, whatever file system of Go's they come through, and none stays open.
+func TestOpenFSMaps(t *testing.T) {
+	dir := t.TempDir()
+	manifest := filepath.Base(put(t, dir, nil, apart(three())...))
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for kind, sys := range map[string]fs.FS{"DirFS": os.DirFS(dir), "Root": root.FS()} {
+		for _, noMap := range []bool{false, true} {
+			m, err := loader.OpenFS(sys, manifest, &loader.Options{NoMap: noMap})
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			for _, c := range three() {
+				x := tensor(t, m, c.name)
+				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) || x.ZeroCopy() != (mapsFiles && !noMap) {
+					t.Errorf("%s of %s, NoMap %t: zero copy %t, %v", c.name, kind, noMap, x.ZeroCopy(), err)
+				}
+			}
+			if s := m.Stats(); (s.UnmappedBytes == 0) != (mapsFiles && !noMap) {
+				t.Errorf("%s, NoMap %t: %+v", kind, noMap, s)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(kind, err)
+			}
+		}
+	}
+}
+
+// TestOpenFSChanged: what has the name of a mapped file is asked for, though the file came through fs.FS.
+func TestOpenFSChanged(t *testing.T) {
+	path := write(t, "m.safetensors", safeTensors([]content{random("x", layout.F32, 10)}))
+	m, err := loader.OpenFS(os.DirFS(filepath.Dir(path)), filepath.Base(path), nil)
+	m = opened(t, m, err)
+	if err := m.Changed(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path+".new", safeTensors([]content{random("x", layout.F32, 11)}), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Skip(err) // as where open files cannot be replaced
+	}
+	if err := m.Changed(); mapsFiles && !errors.Is(err, loader.ErrChanged) {
+		t.Error(err)
+	}
+}
+
 // TestOpenFSRefuses has files that cannot be opened, and leaves none open.
 func TestOpenFSRefuses(t *testing.T) {
 	dir := t.TempDir()

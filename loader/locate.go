@@ -120,7 +120,7 @@ func manifestAt(path string, o Options) (m *manifest.File) {
 		return nil
 	}
 	defer in.Close()
-	mmapio.Guard(func() error {
+	readFile(path, func() error {
 		f, _ := formats.Decode(in, o.Limits)
 		m, _ = f.(*manifest.File)
 		return nil

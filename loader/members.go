@@ -56,7 +56,7 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 				return f, err
 			}
 			if !s.data.Remote() { // or else the footer may be a journey away
-				err = mmapio.Guard(func() error { return m.CheckChecksum(i, f.layout, s.index) })
+				err = m.CheckChecksum(i, f.layout, s.index)
 			}
 			return f, err
 		})
@@ -96,13 +96,20 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 	return files, table, err
 }
 
-// member makes a file of s by read. It gives s up if that fails.
-func (s *stored) member(read func() (file, error)) (file, error) {
-	defer s.done()
-	f, err := read()
-	if err != nil {
-		s.close()
-	}
+// member makes a file of s by read. It closes s if that fails, after Guard has ended: no mapping would claim the address of a
+// fault afterwards.
+func (s *stored) member(read func() (file, error)) (f file, err error) {
+	complete := false
+	defer func() {
+		if s.done(); !complete { // for an error, or a panic of the caller's source
+			s.close()
+		}
+	}()
+	err = mmapio.Guard(func() error {
+		f, err = read()
+		return err
+	})
+	complete = err == nil
 	return f, err
 }
 
@@ -125,17 +132,10 @@ const serialTime = 500 * time.Microsecond
 // openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
 // in order too. Memory grows with the files that are really there, whatever n promises.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
-	guarded := func(i int) (f file, err error) {
-		err = mmapio.Guard(func() error {
-			f, err = open(i)
-			return err
-		})
-		return f, err
-	}
 	begun := time.Now()
 	_, near := from.(*folder)
 	for near && len(files) < n && time.Since(begun) < serialTime {
-		f, err := guarded(len(files))
+		f, err := open(len(files))
 		if err != nil {
 			return files, err
 		}
@@ -149,7 +149,7 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 	opened := make(map[int]file)
 	err = parallel.Each(min(openers, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
 		for i := range items {
-			f, err := guarded(first + int(i))
+			f, err := open(first + int(i))
 			if err != nil {
 				return err
 			}

@@ -14,10 +14,14 @@ import (
 //     has none
 //   - the first shard's metadata, and the keys of metadata of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
-func (m *Model) Metadata() (layout.Metadata, error) { return holding(m, metadataOf) }
+func (m *Model) Metadata() (layout.Metadata, error) {
+	return holding(context.Background(), m, metadataOf)
+}
 
 // Metadata does what Model.Metadata does, through the lease.
-func (l *Lease) Metadata() (layout.Metadata, error) { return holding(l, metadataOf) }
+func (l *Lease) Metadata() (layout.Metadata, error) {
+	return holding(context.Background(), l, metadataOf)
+}
 
 func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
 

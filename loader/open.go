@@ -126,9 +126,8 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		}
 	}()
 	var table *shard.Table
-	err := mmapio.Guard(func() error { // a file may shrink while its index is read
-		defer first.done()
-		f, err := decodeStored(first, o.Limits)
+	err := readFile(first.data.Name(), func() error { // a file may shrink while its index is read
+		f, err := first.member(func() (file, error) { return decodeStored(first, o.Limits) })
 		if err != nil {
 			return err
 		}
@@ -137,11 +136,11 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		return err
 	})
 	if err != nil {
-		return nil, inFile(first.data.Name(), err)
+		return nil, err
 	}
 	complete = true
 	m := newModel(first.data.Name(), files, table, from, o)
-	if err := m.findWeights(ctx); err != nil {
+	if _, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) { return none{}, m.findWeights(ctx) }); err != nil {
 		m.Close()
 		return nil, err
 	}

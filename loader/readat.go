@@ -61,17 +61,14 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 // position in Files. It copies, whether or not the file is mapped. Reading from afar ends with
 // ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.leave()
-	f, err := m.fileAt(file, off, uint64(len(p)))
-	if err != nil {
-		return err
-	}
-	ctx, stop := m.from.until(ctx)
-	defer stop()
-	return f.Wrap(f.data.ReadAt(ctx, p, off))
+	_, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) {
+		f, err := m.fileAt(file, off, uint64(len(p)))
+		if err == nil {
+			err = f.Wrap(f.data.ReadAt(ctx, p, off))
+		}
+		return none{}, err
+	})
+	return err
 }
 
 // fileAt returns the i-th of Files, which has n bytes at off. The error is ErrRange.

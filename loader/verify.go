@@ -18,7 +18,6 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/scheme"
 )
 
@@ -78,15 +77,13 @@ func (r *Report) Err() error {
 // cancelled. A file that has changed since it was opened is
 // mmapio.ErrChanged, whatever it holds now: see Model.Changed.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	ctx, stop := m.from.until(ctx)
-	defer stop()
+	return holding(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
+}
+
+func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
 		v.files = append(v.files, &m.files[i])
@@ -209,16 +206,14 @@ func (v *verifier) file(i int, f *file) error {
 		v.check(s.Name)
 	}
 	v.check("bounds", "overlaps", "alignment")
-	err := mmapio.Guard(func() error {
-		for _, finding := range f.audit(v.ctx) {
-			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
-			if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
-				continue // for they are
-			}
-			v.find(i, finding)
+	for _, finding := range f.audit(v.ctx) {
+		unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
+		if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
+			continue // for they are
 		}
-		return v.stated(i, f)
-	})
+		v.find(i, finding)
+	}
+	err := v.stated(i, f)
 	if fe := malformed(err); fe != nil {
 		v.find(i, layout.Finding{FormatError: fe})
 		return nil
@@ -270,7 +265,7 @@ func (v *verifier) decrypt() error {
 		for off := uint64(0); off < t.desc().Stored; {
 			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
-			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off) }))
+			err := cmp.Or(context.Cause(v.ctx), t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off))
 			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 				v.findIn(t, *wrong.FormatError)
 				break
@@ -353,15 +348,11 @@ func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
 	t := Tensor{model: v.model, index: v.model.schemes.Codes(weight), weight: uint32(weight + 1)}
-	err = mmapio.Guard(func() error {
-		s := t.state()
-		if err := s.values.Err(); err != nil {
-			return err
-		}
-		zeroIndex, err = s.weight.verify(v.ctx, content.Env{Pins: &own})
-		return err
-	})
-	return zeroIndex, err
+	s := t.state()
+	if err := s.values.Err(); err != nil {
+		return "", err
+	}
+	return s.weight.verify(v.ctx, content.Env{Pins: &own})
 }
 
 // stated collects the checksums that a file states, of itself or of shards.
@@ -415,14 +406,8 @@ func (v *verifier) plan() {
 func (v *verifier) read() error {
 	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
 		f := v.files[p.file]
-		err := readFile(f.path, func() error {
-			if err := context.Cause(v.ctx); err != nil {
-				return err
-			}
-			return sum(v.ctx, f)
-		})
-		if err != nil {
-			return err
+		if err := cmp.Or(context.Cause(v.ctx), sum(v.ctx, f)); err != nil {
+			return inFile(f.path, err)
 		}
 		v.progress.Add(p.end - p.off)
 		return nil
@@ -467,7 +452,7 @@ func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n
 	c := blockCheck{tensors: tensors, bad: make(map[uint32]*layout.FormatError)}
 	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
 		for r := range items {
-			err := mmapio.Guard(func() error { return blocksOf(r.t).Check(ctx, r.lo, r.hi, read) })
+			err := blocksOf(r.t).Check(ctx, r.lo, r.hi, read)
 			if err != nil && !c.malformed(r.t, err) {
 				return r.t.wrap(err)
 			}

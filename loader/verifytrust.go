@@ -42,12 +42,11 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
 func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint64)) error {
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.leave()
-	ctx, stop := m.from.until(ctx)
-	defer stop()
+	_, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) { return none{}, m.verifyTrust(ctx, progress) })
+	return err
+}
+
+func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	type chunk struct{ file, i int }
 	var chunks []chunk
 	p := parallel.Progress{Report: progress}

@@ -58,41 +58,30 @@ type WarmResult struct {
 // pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	if err := m.enter(); err != nil {
-		return WarmResult{}, err
-	}
-	defer m.leave()
-	tensors, err := m.warmed(names, nil)
-	if err != nil {
-		return WarmResult{}, err
-	}
-	return m.warm(ctx, opts, tensors)
+	return warm(ctx, m, names, opts, nil)
+}
+
+// warm does what Warm does, through h, which is the lease l unless that is nil.
+func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *Lease) (WarmResult, error) {
+	return holding(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
+		tensors, err := m.warmed(names, l)
+		if err != nil {
+			return WarmResult{}, err
+		}
+		return m.warm(ctx, opts, tensors)
+	})
 }
 
 // WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
-	if err := m.enter(); err != nil {
-		return WarmResult{}, err
-	}
-	defer m.leave()
-	return m.warm(ctx, opts, m.every())
+	return holding(ctx, m, func(ctx context.Context, m *Model) (WarmResult, error) { return m.warm(ctx, opts, m.every()) })
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
 // whatever Options.CacheBytes allows. Tensors that are read in place need no pin. One whose values Float32s
 // expands through the lease is pinned as its values from then on.
 func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	if err := l.enter(); err != nil {
-		return WarmResult{}, l.wrap(err)
-	}
-	defer l.leave()
-	tensors, err := l.model.warmed(names, l)
-	if err != nil {
-		return WarmResult{}, err
-	}
-	ctx, stop := joined(ctx, l.ctx)
-	defer stop()
-	return l.model.warm(ctx, opts, tensors)
+	return warm(ctx, l, names, opts, l)
 }
 
 // warmed returns the tensors of these names, each once, through the lease l if that is not nil. In place
@@ -151,8 +140,6 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &incoming{tensor: t, had: &had})
 		}
 	}
-	ctx, stop := m.from.until(ctx)
-	defer stop()
 	resident, err := p.Resident(ctx)
 	if err == nil {
 		err = p.Read(ctx, readers(opts, p), &parallel.Progress{Report: opts.Progress, Total: p.Total})
@@ -222,33 +209,31 @@ func (m *Model) admit(tensors []Tensor) error {
 // Pages that a tensor shares with others that are not named stay, and views stay valid. Without
 // names Evict does nothing.
 func (m *Model) Evict(names ...string) error {
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.leave()
-	for _, name := range names {
-		if t, err := m.lookup(name, nil); err == nil && t.logical() {
-			m.cache.Drop(t.index, weightKinds...)
+	_, err := holding(context.Background(), m, func(_ context.Context, m *Model) (none, error) {
+		for _, name := range names {
+			if t, err := m.lookup(name, nil); err == nil && t.logical() {
+				m.cache.Drop(t.index, weightKinds...)
+			}
 		}
-	}
-	tensors, err := m.warmed(names, nil)
-	if err != nil {
-		return err
-	}
-	return m.evict(tensors)
+		tensors, err := m.warmed(names, nil)
+		if err == nil {
+			err = m.evict(tensors)
+		}
+		return none{}, err
+	})
+	return err
 }
 
 // EvictAll gives the memory of all tensors back, as Evict does.
 func (m *Model) EvictAll() error {
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.leave()
-	every := m.every()
-	for _, t := range every {
-		m.cache.Drop(t.index, weightKinds...)
-	}
-	return m.evict(every)
+	_, err := holding(context.Background(), m, func(_ context.Context, m *Model) (none, error) {
+		every := m.every()
+		for _, t := range every {
+			m.cache.Drop(t.index, weightKinds...)
+		}
+		return none{}, m.evict(every)
+	})
+	return err
 }
 
 func (m *Model) evict(tensors []Tensor) error {

@@ -16,7 +16,6 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/scheme"
 )
 
@@ -28,11 +27,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 		return nil
 	}
 	s := checkpoint{ctx, m, m.opts.Limits.WithDefaults()}
-	var table *scheme.Table
-	err := mmapio.Guard(func() (err error) {
-		table, err = scheme.Find(m.tensors, m.names, s.lim, &s)
-		return err
-	})
+	table, err := scheme.Find(m.tensors, m.names, s.lim, &s)
 	if err != nil || table.Len() == 0 {
 		return err
 	}

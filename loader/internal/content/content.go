@@ -172,7 +172,7 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 		for job := range jobs {
 			at := job.I * parallel.PieceBytes
 			b := job.Into[:min(parallel.PieceBytes, size-at)]
-			job.Done(len(b), mmapio.Guard(func() error { return c.ReadAt(ctx, env, b, at) }))
+			job.Done(len(b), c.ReadAt(ctx, env, b, at))
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Resident returns how many bytes of mapped files are in memory. It is asked before Read, which
@@ -62,7 +61,7 @@ func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *paral
 		if len(piece.parts) == 0 {
 			read = p.populate
 		}
-		err := cmp.Or(context.Cause(ctx), mmapio.Guard(func() error { return read(ctx, piece) }))
+		err := cmp.Or(context.Cause(ctx), read(ctx, piece))
 		if err != nil {
 			return err
 		}

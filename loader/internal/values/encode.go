@@ -64,7 +64,7 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 		for job := range jobs {
 			at := job.I * parallel.PieceBytes
 			b := job.Into[:min(parallel.PieceBytes, size-at)]
-			job.Done(len(b), mmapio.Guard(func() error { return readEncoded(ctx, env, v, d, b, at/width) }))
+			job.Done(len(b), readEncoded(ctx, env, v, d, b, at/width))
 		}
 	})
 }
