@@ -5,6 +5,10 @@ import (
 	"math"
 )
 
+// MaxRecords is how many tensors, nodes or layers a file may have in formats where one takes fewer bytes than a hundredth of the memory
+// for its description. Files of these formats have thousands.
+const MaxRecords = 1 << 17
+
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
 // user allows. A nil *Limits, and every zero field, means the default named beside it.
 type Limits struct {
@@ -39,12 +43,4 @@ func (l *Limits) WithDefaults() Limits {
 	out.Depth = cmp.Or(l.Depth, d.Depth)
 	out.Argon2KiB = cmp.Or(l.Argon2KiB, d.Argon2KiB)
 	return out
-}
-
-// TooDense reports whether n records leave each of them fewer than each of a file's bytes. The
-// first 65,536 are always allowed. A decoder asks it before it makes a record. The records of a
-// hostile file then take a small multiple of its bytes. No writer comes near it.
-func TooDense(n, bytes, each uint64) bool {
-	const few = 1 << 16
-	return n > few+bytes/each
 }

@@ -30,6 +30,9 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, err
 }
 
+// maxScales bounds the memory of scales: each takes 80 bytes.
+const maxScales = 1 << 18
+
 const (
 	scalesField = "quantization.scales"
 	zerosField  = "quantization.zero_points"
@@ -38,8 +41,7 @@ const (
 // Scales reads quantization.scales and quantization.zero_points from the metadata.
 // A scale is the binary32 that is nearest to its decimal, finite and not 0. A zero point
 // is an integer, and belongs to a tensor that has a scale. Names of no tensor are
-// accepted, because the tensors may be in other shards. More scales than 65,536 and one for every 96 bytes
-// of their names are layout.ErrLimit.
+// accepted, because the tensors may be in other shards. More than 262,144 scales are layout.ErrLimit.
 func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	scales, err := f.object(md, scalesField, "scales")
 	if err != nil {
@@ -49,12 +51,8 @@ func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := 0
-	for name := range scales.All() {
-		size += len(name)
-	}
-	if n := len(scales); layout.TooDense(uint64(n), uint64(size), 96) {
-		return nil, errorf(uint64(f.Header.MetadataOffset), scalesField, layout.ErrLimit, "%d scales, whose names have %d bytes: too many for their size", n, size)
+	if n := len(scales); n > maxScales {
+		return nil, errorf(uint64(f.Header.MetadataOffset), scalesField, layout.ErrLimit, "%d scales, more than %d", n, maxScales)
 	}
 	quants := make(map[string]layout.Quant, len(scales))
 	for name, v := range scales.All() {

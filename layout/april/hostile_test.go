@@ -114,7 +114,7 @@ func TestAllocationOfSmallest(t *testing.T) {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.name, len(tc.data), func() { format.MustDecode(t, tc.data) })
 	}
 	dense := smallest(250_000) // more than are believed
-	layouttest.Bound{PerByte: 5}.Check(t, "tensors that are refused", len(dense), func() {
+	layouttest.Bound{PerByte: 8, Fixed: 16 << 20}.Check(t, "tensors that are refused", len(dense), func() {
 		if _, err := Decode(dense, nil); !errors.Is(err, layout.ErrLimit) {
 			t.Error(err)
 		}

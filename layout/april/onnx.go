@@ -4,7 +4,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // Network is one of a file's networks.
@@ -99,19 +98,13 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 	}
 }
 
-// initializerBytes is the fewest bytes of a file for each of many initializers, up to the last one.
-const initializerBytes = 64
-
 // initializer reads w's record, a TensorProto.
 func (r *reader) initializer(w *wire, role string) {
-	if most := r.lim.Tensors; uint64(len(r.found)) >= most {
-		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", most)
-	}
-	if n := uint64(len(r.found)); layout.TooDense(n, w.at, initializerBytes) {
-		w.fail(w.rec.at, "initializer", layout.ErrLimit, "%d initializers in %d bytes, fewer than %d for each", n, w.at, initializerBytes)
+	if limit := min(r.lim.Tensors, layout.MaxRecords); uint64(len(r.found)) >= limit {
+		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", limit)
 	}
 	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
-	r.names = append(doubling.Grow(r.names, len(role)+1), role...)
+	r.names = append(r.names, role...)
 	r.names = append(r.names, '/')
 	t.unnamed = len(r.names)
 	for w.next(t.end) {
@@ -124,6 +117,6 @@ func (r *reader) initializer(w *wire, role string) {
 		}
 	}
 	if init := t.initializer(); w.err() == nil {
-		r.found = doubling.Append(r.found, init)
+		r.found = append(r.found, init)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // tensorProto is a TensorProto that is being read.
@@ -70,7 +69,7 @@ func (t *tensorProto) readName(f *record) {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
 		return
 	}
-	t.r.names = append(doubling.Grow(t.r.names, int(f.size)), t.take(f.size)...)
+	t.r.names = append(t.r.names, t.take(f.size)...)
 }
 
 // readDims reads a dimension, or several that are packed.
@@ -94,7 +93,7 @@ func (t *tensorProto) addDim(at, dim uint64) {
 	case rank == min(t.r.lim.Rank, math.MaxInt32):
 		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
-		t.r.dims = doubling.Append(t.r.dims, int(dim))
+		t.r.dims = append(t.r.dims, int(dim))
 	}
 }
 

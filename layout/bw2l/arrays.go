@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // layers reads the layers of a section.
@@ -27,8 +26,8 @@ func (d *decoder) layer(c *layout.Cursor) {
 	}
 	paramsAt := c.Offset()
 	n := d.count(c, "param_count", len(d.arrays), minArray(d.file.version))
-	if all := uint64(len(d.arrays)) + n; layout.TooDense(all, d.in.Size(), arrayBytes) {
-		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays in a file of %d bytes, fewer than %d for each", all, d.in.Size(), arrayBytes)
+	if all := uint64(len(d.arrays)) + n; all > layout.MaxRecords {
+		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays, more than %d", all, layout.MaxRecords)
 	}
 	integers := false
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
@@ -38,7 +37,7 @@ func (d *decoder) layer(c *layout.Cursor) {
 		c.Fail(scaleAt, "scale", layout.ErrInvalid, "%v, but the layer has integers", l.quant.Scale)
 	}
 	l.params = int(n)
-	d.file.layers = doubling.Append(d.file.layers, l)
+	d.file.layers = append(d.file.layers, l)
 }
 
 // usable reports whether a scale is finite and not 0.
@@ -67,7 +66,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	if c.Err() != nil {
 		return layout.Invalid
 	}
-	d.arrays = doubling.Append(d.arrays, a)
+	d.arrays = append(d.arrays, a)
 	return a.dtype
 }
 
@@ -78,7 +77,7 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	}
 	if rank == 0 {
 		rank = 1
-		d.shapes = doubling.Append(d.shapes, layout.Dim(n))
+		d.shapes = append(d.shapes, layout.Dim(n))
 	}
 	return rank
 }
@@ -92,7 +91,7 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	}
 	first := len(d.shapes)
 	for range rank {
-		d.shapes = doubling.Append(d.shapes, layout.Dim(c.U64("dims")))
+		d.shapes = append(d.shapes, layout.Dim(c.U64("dims")))
 	}
 	shape := d.shapes[first:]
 	slices.Reverse(shape)

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // File is a decoded BW2L file.
@@ -93,7 +92,7 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 		return err
 	}
 	err := d.contents(&s, sizeAt)
-	d.file.Sections = doubling.Append(d.file.Sections, s)
+	d.file.Sections = append(d.file.Sections, s)
 	return err
 }
 

@@ -62,9 +62,6 @@ type layer struct {
 	params int
 }
 
-// arrayBytes is the fewest bytes of a file for each of many arrays.
-const arrayBytes = 48
-
 // array is a tensor that has no name yet.
 type array struct {
 	at         uint64 // where its header begins

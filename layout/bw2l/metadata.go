@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/doubling"
 )
 
 // Metadata returns the model's name, the descriptions of sections, and the contents of sections that
@@ -76,7 +75,7 @@ func (r *reader) keyval(data span) layout.Metadata {
 		k := key(&c, "key")
 		size := c.U64("value")
 		at := c.Offset()
-		all = doubling.Append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
+		all = append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
 	}
 	r.fail(c.Err())
 	md := make(layout.Metadata, 0, len(all))

@@ -74,7 +74,6 @@ type decoder struct {
 	kvCount     uint64
 	align       uint64
 	infosAt     uint64 // where the tensor infos begin
-	inner       uint64 // arrays in arrays
 }
 
 // limited replaces an error of a truncated file by ErrLimit if lim, not the file, ended the header.

@@ -28,9 +28,6 @@ const (
 	mostKey    = 1<<16 - 1
 	mostString = 1 << 30 // bytes
 	mostArray  = 1 << 30 // elements
-
-	// arrayBytes is how many bytes a file has for each of its arrays in arrays, beyond some. They take more memory than theirs.
-	arrayBytes = 96
 )
 
 // width is the size in bytes of counts and lengths, and the byte order of these and all other numbers.

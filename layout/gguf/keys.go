@@ -168,9 +168,6 @@ func (d *decoder) stepArray(key []byte, depth uint64) {
 	case elem == TypeString:
 		d.stepStrings(key, n)
 	case elem == TypeArray:
-		if d.inner += n; layout.TooDense(d.inner, d.size, arrayBytes) {
-			d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d arrays in arrays in a file of %d bytes, fewer than %d for each", layout.Quote(key), d.inner, d.size, arrayBytes)
-		}
 		for ; n > 0 && d.Err() == nil; n-- {
 			d.stepArray(key, depth+1)
 		}

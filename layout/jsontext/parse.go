@@ -7,8 +7,8 @@ import (
 )
 
 // MaxValues is the largest number of values that Parse makes of a text: members of objects and elements of arrays. Every value
-// takes up to 80 bytes of memory. A vocabulary of a million tokens has fewer.
-const MaxValues = 1 << 22
+// takes up to 80 bytes of memory. A vocabulary of 256,000 tokens and its merges have fewer than half of them.
+const MaxValues = 1 << 21
 
 // Parse reads an object, keeping the order of keys and every digit of numbers. at is the offset of text in its file, of format f,
 // and field its name there, both for errors. A key that occurs twice in one object is an error at its opening quote. More than

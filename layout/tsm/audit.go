@@ -21,10 +21,10 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	a.odd("#name", "have no name", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
 	a.odd("#op", "have no operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
 	a.odd("#output_count", "have a number of outputs that is not 1", func(i int) bool {
-		return a.m.nodes[i].stated.has(outputCountParam) && a.m.notes[i].outputs != 1
+		return a.m.nodes[i].stated.has(outputCountParam) && a.m.nodes[i].outputs != 1
 	})
 	if n := len(a.m.long); n > 0 {
-		a.warn(a.m.long[0], "name", "%d of %d params have names of more than %d bytes", n, len(a.m.params), maxParamName)
+		a.warn(a.m.long[0], "name", "%d of %d params have names of more than %d bytes", n, a.m.params, maxParamName)
 	}
 	if rest := in.Size() - a.m.end; rest > 0 {
 		a.warn(a.m.end, "trailing", "%d bytes behind the module", rest)
@@ -45,6 +45,6 @@ func (a *audit) warn(at uint64, field, format string, args ...any) {
 func (a *audit) odd(field, what string, is func(node int) bool) {
 	found, first := findings.Count(len(a.m.nodes), is)
 	if found > 0 {
-		a.warn(a.m.notes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
+		a.warn(a.m.nodes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
 	}
 }

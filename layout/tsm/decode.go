@@ -27,7 +27,7 @@ var (
 // ErrUnsupported means a .sta container, or a type that the format does not know or cannot store.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
-	m, err := scan(in, limits, false)
+	m, err := scan(in, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (f *File) Index() *layout.Index { return f.index }
 
 // index names the tensors and describes them.
 func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
-	const most = 4 // bytes of names for each byte of the file
+	const maxPerByte = 4 // bytes of names for each byte of the file
 	m.chooseNames()
-	if m.nameBytes() <= most*size {
+	if m.nameBytes() <= maxPerByte*size {
 		ix, err := m.build(size, lim, false)
 		if !errors.Is(err, layout.ErrDuplicate) {
 			return ix, err
@@ -57,28 +57,24 @@ func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
 	return m.build(size, lim, true)
 }
 
+// build makes the index. byPosition names all tensors by position.
 func (m *module) build(size uint64, lim layout.Limits, byPosition bool) (*layout.Index, error) {
-	b, err := layout.NewBuilder(layout.TSM, size, uint64(len(m.fields)), "memory", lim)
+	b, err := layout.NewBuilder(layout.TSM, size, uint64(m.tensors), "memory", lim)
 	if err != nil {
 		return nil, err
 	}
 	b.Section("header", 0, 0, headerSize)
-	called := names{module: m, byPosition: byPosition}
-	dims := m.dims
-	var p, f int
+	var name []byte
 	for i := range m.nodes {
-		for j := range m.nodes[i].params {
-			for k := range m.params[p].fields {
-				t, x := b.Next(), &m.fields[f]
-				t.Name = called.tensor(i, int(j), p, int(k))
-				t.DType, t.Offset, t.Stored = x.dtype, x.offset, x.stored
-				t.Shape, dims = dims[:x.rank:x.rank], dims[x.rank:]
-				if err := b.Add(x.at()); err != nil {
+		for j, p := range m.nodes[i].params {
+			for k, f := range p.fields {
+				name = m.appendName(name[:0], i, j, k, byPosition)
+				t := b.Next()
+				t.Name, t.Shape, t.DType, t.Offset, t.Stored = name, f.shape, f.dtype, f.offset, f.stored
+				if err := b.Add(f.at); err != nil {
 					return nil, err
 				}
-				f++
 			}
-			p++
 		}
 	}
 	return b.Finish()

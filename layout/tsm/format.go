@@ -15,11 +15,6 @@ const (
 	minParam  = 8 // no name, no fields
 	minTensor = 5 // no dimensions, no memory
 
-	// The fewest bytes of a file for each of many records: a node has 50 with an empty name
-	// and operator, and 76 with a tensor of one byte.
-	nodeBytes   = 48
-	tensorBytes = 76
-
 	// The specification says [0,32) for the length of a param's name. No
 	// known reader or writer enforces it.
 	maxParamName     = 31

@@ -9,10 +9,5 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(network(2, 1).b))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		format.Use(t, data)
-		fast, err1 := described(data, fastDims)
-		all, err2 := described(data, -1)
-		if fast != all || (err1 == nil) != (err2 == nil) || err1 != nil && err1.Error() != err2.Error() {
-			t.Fatalf("the fast way finds %s, %v; the other %s, %v", fast, err1, all, err2)
-		}
 	})
 }

@@ -10,6 +10,15 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// scan reads the module again from the file that was decoded.
+func (f *File) scan(in layout.Input) (*module, error) {
+	m, err := scan(in, f.lim)
+	if err == nil && m.tensors != len(f.index.Tensors) {
+		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.tensors, len(f.index.Tensors))
+	}
+	return m, err
+}
+
 // Graph returns the module's graph. A node's attributes are shape, dtype and output_count, if
 // it states them, as in Metadata.
 func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
@@ -17,26 +26,31 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &layout.Graph{Inputs: ints(m.inputs), Outputs: ints(m.outputs), Nodes: make([]layout.Node, len(m.nodes))}
-	for i, n := range m.all() {
-		g.Nodes[i] = layout.Node{Name: n.name, Op: n.op, Inputs: n.inputs, Tensors: []string{}, Attributes: n.attributes()}
+	g := &layout.Graph{Inputs: m.inputs, Outputs: m.outputs, Nodes: make([]layout.Node, len(m.nodes))}
+	left := f.index.Tensors
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		tensors := []string{}
 		for _, p := range n.params {
-			g.Nodes[i].Tensors = append(g.Nodes[i].Tensors, f.tensors(p)...)
+			tensors = append(tensors, takeNames(&left, len(p.fields))...)
 		}
+		g.Nodes[i] = layout.Node{Name: n.name, Op: n.op, Inputs: n.inputs, Tensors: tensors, Attributes: n.attributes()}
 	}
 	return g, nil
 }
 
-// tensors returns the names of a param's tensors.
-func (f *File) tensors(p packed) []string {
-	names := make([]string, p.count)
-	for k := range names {
-		names[k] = string(f.index.Tensors[p.first+k].Name)
+// takeNames removes the first n tensors from left and returns their names.
+func takeNames(left *[]layout.Tensor, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = string((*left)[i].Name)
 	}
+	*left = (*left)[n:]
 	return names
 }
 
-func (n *bubble) attributes() layout.Metadata {
+// attributes returns what a node says beside its name, operator, inputs and tensors.
+func (n *node) attributes() layout.Metadata {
 	var md layout.Metadata
 	if n.shape != nil {
 		md.Set("shape", n.shape)
@@ -74,8 +88,9 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		md.Set("data", layout.Blob(data[:]))
 	}
 	nodes := make([]any, len(m.nodes))
-	for i, n := range m.all() {
-		nodes[i] = f.describe(&n)
+	left := f.index.Tensors
+	for i := range m.nodes {
+		nodes[i] = m.nodes[i].metadata(&left)
 	}
 	md.Set("inputs", int64s(m.inputs))
 	md.Set("outputs", int64s(m.outputs))
@@ -83,7 +98,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-func (f *File) describe(n *bubble) layout.Metadata {
+// metadata describes a node. It removes the node's tensors from the front of left.
+func (n *node) metadata(left *[]layout.Tensor) layout.Metadata {
 	md := layout.Metadata{{Key: "name", Value: n.name}, {Key: "op", Value: n.op}, {Key: "inputs", Value: int64s(n.inputs)}}
 	md = append(md, n.attributes()...)
 	if len(n.params) == 0 {
@@ -91,20 +107,13 @@ func (f *File) describe(n *bubble) layout.Metadata {
 	}
 	params := make(layout.Metadata, len(n.params))
 	for i, p := range n.params {
-		params[i] = layout.Entry{Key: p.name, Value: f.tensors(p)}
+		params[i] = layout.Entry{Key: p.name, Value: takeNames(left, len(p.fields))}
 	}
 	return append(md, layout.Entry{Key: "params", Value: params})
 }
 
-// none is an empty list, the same for all nodes without inputs. Such a node can have as few as
-// 8 bytes, and its metadata should not be much longer.
-var none any = []int64{}
-
 // int64s returns positions as a []int64.
-func int64s[T int | int32](in []T) any {
-	if len(in) == 0 {
-		return none
-	}
+func int64s(in []int) []int64 {
 	out := make([]int64, len(in))
 	for i, v := range in {
 		out[i] = int64(v)
@@ -128,11 +137,11 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 }
 
 // list names nodes, one a line, with the outputs that they state.
-func (m *module) list(nodes []int32) string {
-	const most = 16
+func (m *module) list(nodes []int) string {
+	const shown = 16
 	var lines []string
-	for _, i := range nodes[:min(len(nodes), most)] {
-		n := m.node(int(i))
+	for _, i := range nodes[:min(len(nodes), shown)] {
+		n := &m.nodes[i]
 		line := short(cmp.Or(n.name, fmt.Sprintf("#%d", i)))
 		if n.dtype != layout.Invalid && n.dtype != layout.VOID {
 			line += " " + n.dtype.String()
@@ -142,7 +151,7 @@ func (m *module) list(nodes []int32) string {
 		}
 		lines = append(lines, line)
 	}
-	if more := len(nodes) - most; more > 0 {
+	if more := len(nodes) - shown; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
@@ -150,9 +159,9 @@ func (m *module) list(nodes []int32) string {
 
 // short returns s, cut if it is longer than a line should be.
 func short(s string) string {
-	const most = 80
+	const limit = 80 // bytes
 	for i := range s {
-		if i > most {
+		if i > limit {
 			return s[:i] + "…"
 		}
 	}
@@ -161,25 +170,25 @@ func short(s string) string {
 
 // operators counts the nodes of each operator, the most frequent first.
 func (m *module) operators() string {
-	const most = 32
+	const shown = 32
 	count := map[string]int{}
-	for i := range m.notes {
-		count[string(m.notes[i].op)]++
+	for i := range m.nodes {
+		count[m.nodes[i].op]++
 	}
 	ops := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
-	var parts []string
-	for _, op := range ops[:min(len(ops), most)] {
-		parts = append(parts, fmt.Sprintf("%s ×%d", short(cmp.Or(op, `""`)), count[op]))
+	var list []string
+	for _, op := range ops[:min(len(ops), shown)] {
+		list = append(list, fmt.Sprintf("%s ×%d", short(cmp.Or(op, `""`)), count[op]))
 	}
-	if more := len(ops) - most; more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more", more))
+	if more := len(ops) - shown; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(list, ", ")
 }
 
-// parameters counts the elements that take room: a VOID tensor can have any number.
+// parameters counts the elements that take bytes of the file: a VOID tensor can have any number.
 func (f *File) parameters() string {
 	var elements, size uint64
 	for i := range f.index.Tensors {

@@ -1,89 +1,73 @@
 package tsm
 
 import (
-	"bytes"
 	"strconv"
-
-	"github.com/tensormap/tensormap/layout"
 )
 
 // chooseNames finds the nodes that give their tensors their name. No other node with tensors has that
-// name, and it is no other node's index.
+// name, and it is no other node's position.
 func (m *module) chooseNames() {
-	seen := layout.NewNames(len(m.nodes))
+	first := make(map[string]*node, len(m.nodes))
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		if n.fields == 0 || n.name.n == 0 {
+		if n.name == "" || !n.hasTensors() {
 			continue
 		}
-		name := m.text(n.name)
-		other := seen.Enter(layout.HashNameBytes(name), i, func(j int) bool { return bytes.Equal(m.text(m.nodes[j].name), name) })
-		if other >= 0 {
-			m.nodes[other].named = false
+		if other := first[n.name]; other != nil {
+			other.named = false
 		} else {
-			n.named = !m.isOtherIndex(name, i)
+			first[n.name], n.named = n, !m.isOtherPosition(n.name, i)
 		}
 	}
 }
 
-// isOtherIndex reports whether name is the decimal index of a node other than i.
-func (m *module) isOtherIndex(name []byte, i int) bool {
-	if name[0] < '0' || name[0] > '9' || len(name) > 10 || name[0] == '0' && len(name) > 1 {
-		return false
+func (n *node) hasTensors() bool {
+	for i := range n.params {
+		if len(n.params[i].fields) > 0 {
+			return true
+		}
 	}
-	v, err := strconv.ParseUint(string(name), 10, 64)
-	return err == nil && v < uint64(len(m.nodes)) && v != uint64(i)
+	return false
 }
 
-// nameBytes returns how long all names together can get if they are not positions.
+// isOtherPosition reports whether name is the decimal position of a node other than i.
+func (m *module) isOtherPosition(name string, i int) bool {
+	v, err := strconv.ParseUint(name, 10, 64)
+	return err == nil && strconv.FormatUint(v, 10) == name && v < uint64(len(m.nodes)) && v != uint64(i)
+}
+
+// nameBytes returns an upper bound of the bytes of all tensors' names together, if they are not named by position.
 func (m *module) nameBytes() (total uint64) {
-	digits := len(strconv.Itoa(max(len(m.nodes), len(m.params), len(m.fields)))) // of the highest index
-	p := 0
+	digits := len(strconv.Itoa(max(len(m.nodes), m.tensors))) // of the highest position
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		prefix := digits
 		if n.named {
-			prefix = n.name.n
+			prefix = len(n.name)
 		}
-		for range n.params {
-			x := &m.params[p]
-			each := prefix + 1 + x.name.n
-			if x.fields > 1 {
-				each += 1 + digits
-			}
-			total += uint64(each) * uint64(x.fields)
-			p++
+		for _, p := range n.params {
+			total += uint64(prefix+1+len(p.name)+1+digits) * uint64(len(p.fields))
 		}
 	}
 	return total
 }
 
-// names makes the names of a module's tensors.
-type names struct {
-	*module
-	byPosition bool
-	last       []byte // memory that each name takes in turn
-}
-
-// tensor returns the name of field k of param p, the j-th of node i. It lasts until the next call.
-func (x *names) tensor(i, j, p, k int) []byte {
-	n, param := &x.nodes[i], &x.params[p]
-	b := x.last[:0]
-	if n.named && !x.byPosition {
-		b = append(b, x.text(n.name)...)
+// appendName appends to b the name of field k of the j-th param of node i.
+func (m *module) appendName(b []byte, i, j, k int, byPosition bool) []byte {
+	n := &m.nodes[i]
+	if n.named && !byPosition {
+		b = append(b, n.name...)
 	} else {
 		b = strconv.AppendInt(b, int64(i), 10)
 	}
 	b = append(b, '/')
-	if x.byPosition {
+	if byPosition {
 		b = strconv.AppendInt(b, int64(j), 10)
 	} else {
-		b = append(b, x.text(param.name)...)
+		b = append(b, n.params[j].name...)
 	}
-	if param.fields > 1 {
-		b = append(b, '/')
-		b = strconv.AppendInt(b, int64(k), 10)
+	if len(n.params[j].fields) > 1 {
+		b = strconv.AppendInt(append(b, '/'), int64(k), 10)
 	}
-	x.last = b
 	return b
 }
