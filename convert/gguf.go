@@ -13,7 +13,7 @@ import (
 
 // ggufTarget has no manifest: every shard leads to the others.
 var ggufTarget = target{
-	name: "GGUF", holds: gguf.Holds, hasScalars: true, maxDims: gguf.MostDims, onlyWeights: true,
+	name: "GGUF", holds: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, onlyWeights: true,
 	integers: map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
 	divide:   (*Plan).divideGGUF, begin: beginGGUF,
 }

@@ -140,9 +140,9 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 // textFor returns how much memory to take for a name of n bytes and for the names after it. It
 // assumes that they are as long.
 func (b *Builder) textFor(n int) int {
-	const slack, most = 8, 1 << 15
+	const slack, limit = 8, 1 << 15
 	left := cap(b.ix.Tensors) - len(b.ix.Tensors)
-	return max(n, min((n+slack)*left, most))
+	return max(n, min((n+slack)*left, limit))
 }
 
 func (b *Builder) checkSpan(t *Tensor, at uint64) error {

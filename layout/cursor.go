@@ -20,7 +20,7 @@ type Cursor struct {
 
 const (
 	firstWindow = 4 << 10
-	mostWindow  = 1 << 20
+	maxWindow   = 1 << 20
 )
 
 // NewCursor returns a cursor over the n bytes at off. The caller has made sure that they are in
@@ -144,7 +144,7 @@ func (c *Cursor) fetch(field string, n uint64) bool {
 		return false
 	}
 	c.window = b
-	c.step = min(2*c.step, mostWindow)
+	c.step = min(2*c.step, maxWindow)
 	return true
 }
 

@@ -64,9 +64,9 @@ func (e *FormatError) OfTensor(name []byte) *FormatError {
 // Quote returns a name from a file as an error message shows it: escaped, because it may hold
 // anything, and cut if it is long.
 func Quote(name []byte) string {
-	const most = 80
-	if len(name) > most {
-		return fmt.Sprintf("%q… (%d bytes)", name[:most], len(name))
+	const limit = 80
+	if len(name) > limit {
+		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))
 	}
 	return fmt.Sprintf("%q", name)
 }

@@ -72,8 +72,8 @@ func FuzzQuote(f *testing.F) {
 		if !utf8.ValidString(q) || strings.ContainsFunc(q, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("Quote(%q) = %s is not printable", name, q)
 		}
-		if most := 4*80 + 40; len(q) > most {
-			t.Errorf("Quote(%q) has %d bytes, more than %d", name, len(q), most)
+		if limit := 4*80 + 40; len(q) > limit {
+			t.Errorf("Quote(%q) has %d bytes, more than %d", name, len(q), limit)
 		}
 		if back, err := strconv.Unquote(q); len(name) <= 80 && (err != nil || back != string(name)) {
 			t.Errorf("Quote(%q) = %s, which unquotes to %q, %v", name, q, back, err)

@@ -27,7 +27,7 @@ type Grouped struct {
 }
 
 // A Code says what the code of an element stands for, before its scale. Code(1) to Code(8) are
-// unsigned integers of so many bits. They lie without gaps, the first in the lowest bits.
+// unsigned integers of 1 to 8 bits. They lie without gaps, the first in the lowest bits.
 type Code uint8
 
 // Codes other than unsigned integers. The first has the values of the tensor's own type. The next four take a

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// MaxRecords is how many tensors, nodes or layers a file may have in formats where one takes fewer bytes than a hundredth of the memory
-// for its description. Files of these formats have thousands.
+// MaxRecords is how many tensors or nodes a file may have in the formats TSM, BW2L and April. One takes as few as 5 bytes of the file,
+// and 100 to 400 bytes of memory. Real files have thousands.
 const MaxRecords = 1 << 17
 
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the

@@ -9,7 +9,7 @@ import (
 // file. Values are
 //
 //   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata and []any
-//   - from typed formats: bool, string, the sized integers and floats of Go, slices of these,
+//   - from typed formats: bool, string, the sized integers and floats of Go, slices of one such type,
 //     and [Blob]
 //
 // Metadata is memory of its own and stays valid after the model is closed.

@@ -211,12 +211,12 @@ func (d *decoder) table() error {
 // packed.
 func (d *decoder) measure(off uint64) error {
 	d.data = layout.Section{Name: "data", Offset: off}
-	most := d.end() - off
+	limit := d.end() - off
 	for i := 0; i < len(d.entries); i += entrySize {
 		size := le.Uint64(d.entries[i+inSize:])
-		if size > most-d.data.Size {
+		if size > limit-d.data.Size {
 			return errorf(d.indexAt+uint64(i)+inSize, "size", layout.ErrTruncated, "tensor %d: %d bytes, but only %d of the file are left behind %d tensors",
-				i/entrySize, size, most-d.data.Size, i/entrySize)
+				i/entrySize, size, limit-d.data.Size, i/entrySize)
 		}
 		d.data.Size += size
 	}

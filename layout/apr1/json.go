@@ -49,19 +49,19 @@ func (d *decoder) decodeJSON() error {
 func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 	at := c.Offset()
 	n := uint64(c.U32("index_len"))
-	if most := d.file.lim.HeaderBytes; n > most {
-		c.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, most)
+	if limit := d.file.lim.HeaderBytes; n > limit {
+		c.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, limit)
 	}
 	return c.Take("index_len", n)
 }
 
-// leastEntry is less than the size of any entry of the index with all its keys.
-const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
+// minEntry is less than the size of any entry of the index with all its keys.
+const minEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
 // jsonTensors makes tensors of the count entries of an index of textSize bytes.
 func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
-	// Entries that are too short for a tensor are refused below, before there is no room.
-	err := d.begin("json", min(count, textSize/leastEntry),
+	// Entries that are too short for a tensor are refused below, before the builder is full.
+	err := d.begin("json", min(count, textSize/minEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
 		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})

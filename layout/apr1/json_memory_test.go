@@ -21,8 +21,8 @@ func TestJSONIndexMemory(t *testing.T) {
 		b = le.AppendUint32(b, crc32.ChecksumIEEE(b))
 		var err error
 		taken := layouttest.Allocated(func() { _, err = Decode(layout.Bytes(b), nil) })
-		if most := uint64(4 * len(b)); err == nil || taken > most {
-			t.Errorf("%s: %d bytes taken for %d, more than %d; %v", entry, taken, len(b), most, err)
+		if limit := uint64(4 * len(b)); err == nil || taken > limit {
+			t.Errorf("%s: %d bytes taken for %d, more than %d; %v", entry, taken, len(b), limit, err)
 		}
 	}
 }

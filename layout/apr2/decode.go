@@ -80,7 +80,7 @@ func (f *File) Index() *layout.Index { return f.index }
 // check makes sure that the sections of the header are in the file.
 func (h Header) check(size uint64) error {
 	if size < headerSize+footerSize {
-		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes has no room for header and footer", size)
+		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes is too short for header and footer", size)
 	}
 	if h.Flags.Has(Encrypted) && h.Minor == 0 {
 		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v in version %d.0: the draft gives encryption no layout", h.Flags, h.Major)

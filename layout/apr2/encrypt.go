@@ -63,7 +63,7 @@ const encryptionKey = "encryption"
 type encrypt struct {
 	cipher *encrypted.Cipher
 	block  uint64
-	buf    []byte // whole blocks, each with room for its tag
+	buf    []byte // whole blocks, each with space for its tag
 }
 
 // stored returns how many bytes n bytes of content take.

@@ -76,14 +76,14 @@ func ReadEncryptedHead(in layout.Input, flag Flags, lim *layout.Limits) (*Encryp
 
 // ordered checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
 // metadata.
-func (h Header) ordered(size, most uint64) error {
+func (h Header) ordered(size, limit uint64) error {
 	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)
 	if h.MetadataOffset != headerSize || uint64(h.IndexOffset) != headerSize+uint64(h.MetadataSize) || data < end || data-end >= 64 ||
 		size < footerSize || data > size-footerSize {
 		return errorf(atMetadataOffset, "metadata_offset", layout.ErrInvalid, "the sections of a file with the flags %v lie in another order, or apart", h.Flags&(Signed|Encrypted))
 	}
-	if uint64(h.MetadataSize) > most || data > 2*most {
-		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", h.MetadataSize, most)
+	if uint64(h.MetadataSize) > limit || data > 2*limit {
+		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", h.MetadataSize, limit)
 	}
 	return nil
 }
@@ -138,9 +138,9 @@ func HeadDigest(in layout.Input) (sum [sha256.Size]byte, err error) {
 	if err != nil {
 		return sum, err
 	}
-	data, most := uint64(readHeader(b).DataOffset), 2*(*layout.Limits)(nil).WithDefaults().HeaderBytes
-	if data > most {
-		return sum, errorf(atDataOffset, "data_offset", layout.ErrLimit, "%d, more than %d", data, most)
+	data, limit := uint64(readHeader(b).DataOffset), 2*(*layout.Limits)(nil).WithDefaults().HeaderBytes
+	if data > limit {
+		return sum, errorf(atDataOffset, "data_offset", layout.ErrLimit, "%d, more than %d", data, limit)
 	}
 	b, err = layout.Region(in, layout.APR2, atDataOffset, "data_offset", 0, data)
 	return sha256.Sum256(b), err
@@ -159,7 +159,7 @@ type signable interface {
 	io.WriterAt
 }
 
-// placeholder adds room for a signature to the metadata of a file with these tensors.
+// placeholder adds a signature of zeros to the metadata of a file with these tensors.
 func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, encrypt *encrypt) (layout.Metadata, error) {
 	n := uint64(0)
 	for i := range tensors {

@@ -14,8 +14,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if n == 0 {
 		return layout.Metadata{}, nil
 	}
-	if most := min(f.lim.HeaderBytes, maxMetadata); n > most {
-		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
+	if limit := min(f.lim.HeaderBytes, maxMetadata); n > limit {
+		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, limit)
 	}
 	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
 // Audit fails networks that are no ONNX models, metadata that cannot be read, and
-// initializers with too few or too many numbers. It reads all of these. It
+// initializers with too few or too many numbers. It reads all three. It
 // warns of whatever other readers trip over or leave out: a wrong header_size,
 // parameters that are not behind the last network, sparse initializers, and
 // bytes that belong to nothing.

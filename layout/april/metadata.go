@@ -158,7 +158,7 @@ func (p *params) check(c *layout.Cursor, at uint64) {
 }
 
 // readTokens reads the tokens. Their texts are parts of one string.
-func (p *params) readTokens(c *layout.Cursor, most uint64) {
+func (p *params) readTokens(c *layout.Cursor, limit uint64) {
 	count := p.numbers[tokenCount]
 	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
 		return
@@ -170,8 +170,8 @@ func (p *params) readTokens(c *layout.Cursor, most uint64) {
 		n := c.I32("token_length")
 		if n < 0 {
 			c.Fail(at, "token_length", layout.ErrInvalid, "token %d: %d bytes", i, n)
-		} else if uint64(len(all))+uint64(n) > most {
-			c.Fail(at, "token_length", layout.ErrLimit, "tokens of more than %d bytes", most)
+		} else if uint64(len(all))+uint64(n) > limit {
+			c.Fail(at, "token_length", layout.ErrLimit, "tokens of more than %d bytes", limit)
 		}
 		token := c.Take("token", uint64(n))
 		if c.Err() == nil && !utf8.Valid(token) {

@@ -24,9 +24,9 @@ type tensorProto struct {
 	dataType int32
 	location int32
 	rawData  Entry
-	// The fields of numbers hold least to most numbers: varints have one byte or more. The two are
+	// The fields of numbers hold minNumbers to maxNumbers numbers: varints have 1 to 10 bytes. The two are
 	// equal for numbers of fixed size.
-	least, most uint64
+	minNumbers, maxNumbers uint64
 }
 
 // field reads the field f, which tensorFields has.
@@ -65,8 +65,8 @@ func (t *tensorProto) field(f *record) {
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
 func (t *tensorProto) readName(f *record) {
-	if most := min(t.r.lim.NameBytes, math.MaxInt32); f.size > most {
-		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
+	if limit := min(t.r.lim.NameBytes, math.MaxInt32); f.size > limit {
+		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, limit)
 		return
 	}
 	t.r.names = append(t.r.names, t.take(f.size)...)
@@ -103,13 +103,13 @@ func (t *tensorProto) count(f *record) {
 	width := numberSize(kind.wire)
 	switch {
 	case f.typ != protowire.BytesType:
-		t.least, t.most = t.least+1, t.most+1
+		t.minNumbers, t.maxNumbers = t.minNumbers+1, t.maxNumbers+1
 	case width == 0:
-		t.least, t.most = t.least+(f.size+maxVarint-1)/maxVarint, t.most+f.size
+		t.minNumbers, t.maxNumbers = t.minNumbers+(f.size+maxVarint-1)/maxVarint, t.maxNumbers+f.size
 	case f.size%width != 0:
 		t.bad(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
 	default:
-		t.least, t.most = t.least+f.size/width, t.most+f.size/width
+		t.minNumbers, t.maxNumbers = t.minNumbers+f.size/width, t.maxNumbers+f.size/width
 	}
 }
 
@@ -170,8 +170,8 @@ func (t *tensorProto) placeNumbers(init *initializer, raw uint64, field protowir
 		return
 	}
 	want := numbersOf(init.dtype, raw)
-	if want < t.least || want > t.most {
-		t.bad(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.least, t.most, init.dtype, t.shape(), want)
+	if want < t.minNumbers || want > t.maxNumbers {
+		t.bad(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.minNumbers, t.maxNumbers, init.dtype, t.shape(), want)
 		return
 	}
 	init.offset = t.start

@@ -85,8 +85,8 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	at := c.Offset()
 	rank := c.U8("ndim")
-	if most := d.file.lim.Rank; uint64(rank) > most {
-		c.Fail(at, "ndim", layout.ErrLimit, "%d dimensions, more than %d", rank, most)
+	if limit := d.file.lim.Rank; uint64(rank) > limit {
+		c.Fail(at, "ndim", layout.ErrLimit, "%d dimensions, more than %d", rank, limit)
 		return rank
 	}
 	first := len(d.shapes)

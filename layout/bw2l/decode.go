@@ -126,9 +126,9 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	if left := c.Left(); left > 0 {
 		c.Fail(sizeAt, "data_length", layout.ErrInvalid, "%d of %d bytes are left behind the last array", left, s.Size)
 	}
-	if most := namesPerByte * d.in.Size(); d.prefix > most {
+	if limit := namesPerByte * d.in.Size(); d.prefix > limit {
 		c.Fail(s.Offset, "layer_count", layout.ErrLimit, "tensors named after section %s would have more than %d bytes of names",
-			layout.Quote([]byte(s.Name)), most)
+			layout.Quote([]byte(s.Name)), limit)
 	}
 	return c.Err()
 }
@@ -137,10 +137,10 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 // section, which the file has only once.
 const namesPerByte = 4
 
-// count reads the number of records of at least size bytes that follow. The file has had so
-// many before. Records are limited because a file may be far longer than it is on disk: its holes
-// read as zeros, and 16 of these are a layer.
-func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) uint64 {
+// count reads the number of records of at least size bytes that follow, and checks it against the limits. The file has
+// had earlier records of the kind before. A file may be far longer than it is on disk: its holes read as zeros, and 16
+// zeros are a layer.
+func (d *decoder) count(c *layout.Cursor, field string, earlier int, size uint64) uint64 {
 	at := c.Offset()
 	n := c.U64(field)
 	if !c.Fits(at, field, n, size) {
@@ -148,8 +148,8 @@ func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) ui
 	}
 	d.records += n * size // Fits has compared the product with the file
 	switch lim := &d.file.lim; {
-	case uint64(had)+n > lim.Tensors:
-		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(had)+n, lim.Tensors)
+	case uint64(earlier)+n > lim.Tensors:
+		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(earlier)+n, lim.Tensors)
 	case d.records > lim.HeaderBytes:
 		c.Fail(at, field, layout.ErrLimit, "with these %d, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
 	default:

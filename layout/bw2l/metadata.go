@@ -153,19 +153,19 @@ func countTokens(text string) (n int) {
 // arch returns the text of the section arch or, without one, of the layers. It is cut if it is
 // long.
 func (r *reader) arch() string {
-	const most = 16
+	const limit = 16
 	var lines []string
 	n := len(r.file.layers)
 	if text, ok := r.named("arch", typeUTF8).(string); ok {
 		lines = strings.Split(strings.TrimRight(text, "\n"), "\n")
 		n = len(lines)
 	} else {
-		for _, l := range r.file.layers[:min(n, most)] {
+		for _, l := range r.file.layers[:min(n, limit)] {
 			lines = append(lines, asText(r.text("arch", l.arch)))
 		}
 	}
-	if n > most {
-		lines = append(lines[:most-1], fmt.Sprintf("… (%d lines)", n))
+	if n > limit {
+		lines = append(lines[:limit-1], fmt.Sprintf("… (%d lines)", n))
 	}
 	return strings.Join(lines, "\n")
 }

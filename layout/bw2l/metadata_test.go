@@ -89,13 +89,13 @@ func TestMetadataLimit(t *testing.T) {
 	data := file(1, section("arch", "utf8", strings.Repeat("1", 204)), section("flags", "keyval", pairs("a", "b")),
 		section("layers", "layers", layers(layer1("567", 1, 0))), section("spm", "data", "89"))
 	const size = 1 + 204 + 11 + 3 + 2 // name, texts and data; sections and the layer take 100 bytes
-	for most, sentinel := range map[uint64]error{size: nil, size - 1: layout.ErrLimit, 204: layout.ErrLimit, 100: layout.ErrLimit} {
-		f, err := bw2l.Decode(data, &layout.Limits{HeaderBytes: most})
+	for limit, sentinel := range map[uint64]error{size: nil, size - 1: layout.ErrLimit, 204: layout.ErrLimit, 100: layout.ErrLimit} {
+		f, err := bw2l.Decode(data, &layout.Limits{HeaderBytes: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Metadata(data); !errors.Is(err, sentinel) {
-			t.Errorf("%d bytes: %v", most, err)
+			t.Errorf("%d bytes: %v", limit, err)
 		}
 	}
 }

@@ -72,18 +72,18 @@ func NewArgon2() *Argon2 {
 	return a
 }
 
-// mostPasses is the most time and threads of Argon2id.
-const mostPasses = 16
+// maxPasses is the highest time and number of threads of Argon2id.
+const maxPasses = 16
 
-// mostWork is how many times a derivation may pass over as much memory as the reader's limit allows. So
+// maxWork is how many times a derivation may pass over as much memory as the reader's limit allows. So
 // the default limit, 256 MiB, allows 4 passes over all of it, and 16 over 64 MiB.
-const mostWork = 4
+const maxWork = 4
 
 // Check returns an error for parameters that no file may have.
 func (a *Argon2) Check() error {
-	if a.Time < 1 || a.Time > mostPasses || a.Threads < 1 || a.Threads > mostPasses || a.MemoryKiB < 8*uint32(a.Threads) {
+	if a.Time < 1 || a.Time > maxPasses || a.Threads < 1 || a.Threads > maxPasses || a.MemoryKiB < 8*uint32(a.Threads) {
 		return fmt.Errorf("%w: argon2 with time %d, %d KiB and %d threads: time and threads are 1 to %d, and a thread has 8 KiB or more",
-			layout.ErrLimit, a.Time, a.MemoryKiB, a.Threads, mostPasses)
+			layout.ErrLimit, a.Time, a.MemoryKiB, a.Threads, maxPasses)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (e *Encryption) SameSecret(o *Encryption) bool {
 	return same && e.KDF == o.KDF && e.KeyID == o.KeyID
 }
 
-// Metadata returns the object, with room for the check.
+// Metadata returns the object, with a placeholder of zeros for the check.
 func (e *Encryption) Metadata() layout.Metadata {
 	encode := base64.StdEncoding.EncodeToString
 	md := layout.Metadata{{Key: "algorithm", Value: Algorithm}}
@@ -180,18 +180,18 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 	var memoryAt, memory uint64
 	members(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
-		few := func() uint64 {
+		upTo16 := func() uint64 {
 			n := js.Uint()
-			if n < 1 || n > mostPasses {
-				js.Fail(place, layout.ErrLimit, "argon2.%s is %d, not 1 to %d", key, n, mostPasses)
+			if n < 1 || n > maxPasses {
+				js.Fail(place, layout.ErrLimit, "argon2.%s is %d, not 1 to %d", key, n, maxPasses)
 			}
 			return n
 		}
 		switch key {
 		case "time":
-			a.Time = uint32(few())
+			a.Time = uint32(upTo16())
 		case "threads":
-			a.Threads = uint8(few())
+			a.Threads = uint8(upTo16())
 		case "memory_kib":
 			memory, memoryAt = js.Uint(), place
 		case "salt":
@@ -202,8 +202,8 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 		js.Fail(memoryAt, layout.ErrLimit, "argon2.memory_kib is %d, not %d to %d", memory, least, lim.Argon2KiB)
 	}
 	a.MemoryKiB = uint32(memory)
-	if work := uint64(a.Time) * memory; (work+mostWork-1)/mostWork > lim.Argon2KiB {
-		js.Fail(memoryAt, layout.ErrLimit, "argon2.time %d times memory_kib %d is more than %d times %d", a.Time, memory, mostWork, lim.Argon2KiB)
+	if work := uint64(a.Time) * memory; (work+maxWork-1)/maxWork > lim.Argon2KiB {
+		js.Fail(memoryAt, layout.ErrLimit, "argon2.time %d times memory_kib %d is more than %d times %d", a.Time, memory, maxWork, lim.Argon2KiB)
 	}
 }
 

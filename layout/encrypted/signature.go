@@ -15,7 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// A signed message starts with one of these.
+// The texts that signed messages start with.
 const (
 	fileContext     = "APR2-SIGNED-v1\x00"
 	manifestContext = "APR2-MANIFEST-v1\x00"
@@ -120,15 +120,15 @@ func (s *Signature) message(b []byte, at int) []byte {
 	return m
 }
 
-// putDigests writes the digests to the room for them in head.
+// putDigests writes the digests over their placeholder in head. It fails if they are longer.
 func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
 	text := base64.StdEncoding.EncodeToString(digests) + `"`
-	room := head[at+s.digests : at+s.digestsEnd+1]
-	if len(text) > len(room) {
-		return layout.Errorf(layout.APR2, uint64(at+s.digests), "signature", layout.ErrLimit, "%d bytes of digests, where there is room for %d", len(text), len(room))
+	space := head[at+s.digests : at+s.digestsEnd+1]
+	if len(text) > len(space) {
+		return layout.Errorf(layout.APR2, uint64(at+s.digests), "signature", layout.ErrLimit, "%d bytes of digests, where %d fit", len(text), len(space))
 	}
-	for i := range room[copy(room, text):] {
-		room[len(text)+i] = ' '
+	for i := range space[copy(space, text):] {
+		space[len(text)+i] = ' '
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func fill(b []byte) {
 	}
 }
 
-// Placeholder returns the object "signature" for a file whose data will have at most n bytes, with room for
+// Placeholder returns the object "signature" for a file whose data will have at most n bytes, with placeholders for
 // the digests and the value. A chunk of 0 bytes means layout.ChunkFor.
 func Placeholder(key ed25519.PublicKey, n, chunk uint64) layout.Metadata {
 	chunk = cmp.Or(chunk, layout.ChunkFor(n))

@@ -9,9 +9,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// most is how many findings about one field are listed. A file of a few megabytes can have
+// limit is how many findings about one field are listed. A file of a few megabytes can have
 // a hundred thousand things wrong with it, all alike.
-const most = 100
+const limit = 100
 
 // List collects the findings of an audit.
 type List struct {
@@ -35,7 +35,7 @@ func New(f layout.Format) List { return List{format: f} }
 
 // Add adds a finding.
 func (l *List) Add(e *layout.FormatError, warning bool) {
-	if l.room(e.Field, warning, e.Offset, e.Err) {
+	if l.count(e.Field, warning, e.Offset, e.Err) {
 		l.all = append(l.all, layout.Finding{FormatError: e, Warning: warning})
 	}
 }
@@ -51,24 +51,24 @@ func (l *List) Fail(err error) {
 // Warn adds a warning of something odd that breaks no promise. It words the reason only if the
 // warning is listed.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
-	if l.room(field, true, at, sentinel) {
+	if l.count(field, true, at, sentinel) {
 		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
 		l.all = append(l.all, layout.Finding{FormatError: e, Warning: true})
 	}
 }
 
-// room counts a finding at offset at, and reports whether it is to be listed.
-func (l *List) room(name string, warning bool, at uint64, err error) bool {
+// count counts a finding at offset at, and reports whether it is to be listed.
+func (l *List) count(name string, warning bool, at uint64, err error) bool {
 	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.warning == warning })
 	if i < 0 {
 		i = len(l.fields)
 		l.fields = append(l.fields, field{name: name, warning: warning})
 	}
 	f := &l.fields[i]
-	if f.n++; f.n == most+1 {
+	if f.n++; f.n == limit+1 {
 		f.at, f.err = at, err
 	}
-	return f.n <= most
+	return f.n <= limit
 }
 
 // All returns the findings in the order in which they were added. A field's findings past the
@@ -76,8 +76,8 @@ func (l *List) room(name string, warning bool, at uint64, err error) bool {
 func (l *List) All() []layout.Finding {
 	all := l.all
 	for _, f := range l.fields {
-		if f.n > most {
-			e := layout.Errorf(l.format, f.at, f.name, f.err, "%d more like the %d listed", f.n-most, most)
+		if f.n > limit {
+			e := layout.Errorf(l.format, f.at, f.name, f.err, "%d more like the %d listed", f.n-limit, limit)
 			all = append(all, layout.Finding{FormatError: e, Warning: f.warning})
 		}
 	}

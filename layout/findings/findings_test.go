@@ -43,19 +43,19 @@ func TestList(t *testing.T) {
 // Past a hundred of a kind they are counted.
 func TestMost(t *testing.T) {
 	l := New(layout.TSM)
-	for i := range uint64(most) {
+	for i := range uint64(limit) {
 		l.Warn(i, "name", layout.ErrInvalid, "odd")
 		l.Fail(layout.Errorf(layout.TSM, i, "name", layout.ErrInvalid, "bad"))
 	}
 	l.Warn(7, "size", layout.ErrInvalid, "odd")
-	if got := l.All(); len(got) != 2*most+1 {
+	if got := l.All(); len(got) != 2*limit+1 {
 		t.Fatalf("%d findings", len(got))
 	}
 	l.Warn(1000, "name", layout.ErrUnsupported, "odd")
 	l.Warn(1001, "name", layout.ErrInvalid, "odd")
 	for range 2 { // to ask is not to add
 		got := l.All()
-		if rest := shown(got[2*most:]); rest != "size@7 name@1000" {
+		if rest := shown(got[2*limit:]); rest != "size@7 name@1000" {
 			t.Fatalf("at the end: %s", rest)
 		}
 		if last := got[len(got)-1]; last.Reason != "2 more like the 100 listed" || last.Err != layout.ErrUnsupported || !last.Warning {
@@ -63,7 +63,7 @@ func TestMost(t *testing.T) {
 		}
 	}
 	l.Fail(layout.Errorf(layout.TSM, 2000, "name", layout.ErrInvalid, "bad"))
-	if rest := shown(l.All()[2*most:]); rest != "size@7 name@1000 !name@2000" {
+	if rest := shown(l.All()[2*limit:]); rest != "size@7 name@1000 !name@2000" {
 		t.Errorf("at the end: %s", rest)
 	}
 }

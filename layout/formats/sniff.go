@@ -117,7 +117,7 @@ func unknown(head []byte) error {
 }
 
 // looksLikeONNX recognises a format without a magic by its protobuf fields: ir_version, at least 3 and
-// yet one byte, then producer_name, graph or opset_import. Writers have one of these next.
+// yet one byte, then producer_name, graph or opset_import. Writers have one of the three next.
 func looksLikeONNX(head []byte) bool {
 	return len(head) > 2 && head[0] == 1<<3 && 3 <= head[1] && head[1] < 32 && strings.IndexByte("\x12\x3a\x42", head[2]) >= 0
 }

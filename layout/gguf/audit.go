@@ -72,18 +72,18 @@ func badText(v any) (n, bad int) {
 // tensors warns of names and ranks that ggml refuses, and of shapes in the metadata that no tensor can have.
 func (a *audit) tensors() {
 	align := a.file.index.Align
-	if align < leastAlign || align > maxAlign {
-		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, leastAlign, maxAlign)
+	if align < minAlign || align > maxAlign {
+		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, minAlign, maxAlign)
 	}
 	for i := range a.file.index.Tensors {
 		t := &a.file.index.Tensors[i]
-		if len(t.Name) >= mostName {
-			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), mostName)
+		if len(t.Name) > MaxName {
+			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), MaxName+1)
 		}
 		original := a.file.originals.shapeOf(&a.file.keys, t.Name)
 		switch {
-		case original == nil && len(t.Shape) > mostDims:
-			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), mostDims)
+		case original == nil && len(t.Shape) > MaxDims:
+			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), MaxDims)
 		case original != nil && !slices.Equal(original, t.Shape):
 			a.warn(t.Offset, "dimensions", "tensor %s: stored as %v, and %s says %v, which has other elements or no whole blocks of %v in a row",
 				layout.Quote(t.Name), t.Shape, layout.Quote(append([]byte(keyOriginal), t.Name...)), original, t.DType)

@@ -118,11 +118,11 @@ func (d *decoder) count(field string) uint64 {
 	return w.uint(d.Number(field, w.bytes))
 }
 
-// step passes n bytes of the header. It reads them if they are few, so that the windows of the
-// cursor go on growing. It does not fetch the long arrays of a remote file.
+// step passes n bytes of the header. It reads up to 64 KiB, so that the windows of the cursor go on growing.
+// It skips more, so that the long arrays of a remote file are not fetched.
 func (d *decoder) step(field string, n uint64) {
-	const few = 64 << 10
-	if n <= few {
+	const maxRead = 64 << 10
+	if n <= maxRead {
 		d.Take(field, n)
 	} else {
 		d.Skip(field, n)
@@ -176,7 +176,7 @@ func (d *decoder) info() info {
 		return info{}
 	}
 	dimsAt := w.bytes + name
-	if name > mostName {
+	if name > MaxName {
 		b = d.Peek("name", dimsAt+4)
 	}
 	if uint64(len(b)) < dimsAt+4 {

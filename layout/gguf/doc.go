@@ -14,7 +14,7 @@
 //
 //	0 u8   1 i8   2 u16   3 i16   4 u32   5 i32   6 f32   7 bool, a byte   8 string
 //	10 u64   11 i64   12 f64
-//	9 an array: u32 type, u64 length, and so many values
+//	9 an array: u32 type, u64 length, and that many values
 //
 // Version 1 has u32 where this has u64, save for a tensor's offset. A big-endian file has every number
 // of several bytes turned round, those in blocks too: its version tells it, and [File.Unpack] turns its tensors back.

@@ -12,12 +12,11 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
 )
 
-// MostName is the most bytes that the name of a tensor may have for ggml to read it. Decode takes
-// more.
-const MostName = mostName - 1
-
-// MostDims is the most dimensions of a tensor for ggml to read it. Decode takes more.
-const MostDims = mostDims
+// ggml reads tensors whose names have up to MaxName bytes, and up to MaxDims dimensions. Decode takes more.
+const (
+	MaxName = 63
+	MaxDims = 4
+)
 
 // Holds reports whether tensors may have type d: whether ggml numbers it.
 func Holds(d layout.DType) bool {
@@ -41,12 +40,12 @@ type Options struct {
 // their Name, Shape and DType. Their bytes follow in the same order, by one call of WriteTensor
 // or WriteTensorFunc each.
 //
-// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, and [layout.JSONText]. All
+// Values of metadata are numbers of Go's sized types, bools, strings, slices of one such type, and [layout.JSONText]. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
-// It refuses what Decode would refuse, and dtypes that ggml does not number. Names have up to MostName bytes, shapes
-// MostDims dimensions, and alignments are from 8 to 4096.
+// It refuses what Decode would refuse, and dtypes that ggml does not number. Names have up to MaxName bytes, shapes
+// MaxDims dimensions, and alignments are from 8 to 4096.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
 	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
 	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"}}
@@ -95,7 +94,7 @@ func InfoSize(t *layout.Tensor, align uint64) uint64 {
 
 // Aligns reports whether files may be written with this alignment.
 func Aligns(align uint64) bool {
-	return align >= leastAlign && align <= maxAlign && align&(align-1) == 0
+	return align >= minAlign && align <= maxAlign && align&(align-1) == 0
 }
 
 // alignmentOf returns the alignment that metadata asks for. Decode checks the value.
@@ -121,7 +120,7 @@ type encoder struct {
 // head appends everything before the tensors, with the padding.
 func (e *encoder) head(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) error {
 	if !Aligns(e.align) {
-		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", e.align, leastAlign, maxAlign)
+		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", e.align, minAlign, maxAlign)
 	}
 	e.b = e.order.AppendUint32(append(e.b, magic...), 3)
 	e.u64(0) // tensor_count, once it is known
@@ -211,10 +210,10 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	id, ok := t.DType.GGML()
 	size, err := t.DType.Size(t.Shape)
 	switch {
-	case len(t.Name) > MostName:
-		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", layout.Quote(t.Name), len(t.Name), MostName)
-	case len(t.Shape) > mostDims:
-		return e.errorf("n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(t.Name), len(t.Shape), mostDims)
+	case len(t.Name) > MaxName:
+		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", layout.Quote(t.Name), len(t.Name), MaxName)
+	case len(t.Shape) > MaxDims:
+		return e.errorf("n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(t.Name), len(t.Shape), MaxDims)
 	case !ok:
 		return e.errorf("type", layout.ErrUnsupported, "tensor %s: ggml has no type for %v", layout.Quote(t.Name), t.DType)
 	case e.order == binary.BigEndian && swapOf(t.DType) == noSwap:

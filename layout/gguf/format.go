@@ -20,17 +20,15 @@ const (
 	defaultAlign = 32
 
 	// ggml and docs/gguf.md both take these. More is read, with a finding, and not written.
-	leastAlign = 8
-	maxAlign   = 4096
-	mostDims   = 4
-	mostName   = 64 // ggml takes fewer
+	minAlign = 8
+	maxAlign = 4096
 
-	mostKey    = 1<<16 - 1
-	mostString = 1 << 30 // bytes
-	mostArray  = 1 << 30 // elements
+	maxKey    = 1<<16 - 1
+	maxString = 1 << 30 // bytes
+	maxArray  = 1 << 30 // elements
 )
 
-// width is the size in bytes of counts and lengths, and the byte order of these and all other numbers.
+// width is the size in bytes of counts and lengths, and the byte order of all numbers.
 type width struct {
 	bytes uint64
 	big   bool // big-endian
@@ -80,7 +78,7 @@ func (w width) smallestKV() uint64 { return w.bytes + 4 + 1 }
 func (w width) smallestInfo() uint64 { return w.bytes + 4 + 4 + 8 }
 
 // largestInfo returns the most bytes of a tensor info that ggml reads.
-func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*w.bytes }
+func (w width) largestInfo() uint64 { return w.smallestInfo() + MaxName + MaxDims*w.bytes }
 
 // Type is the type of a metadata value, numbered as in the file.
 type Type uint32

@@ -230,15 +230,15 @@ func TestLimits(t *testing.T) {
 // TestLongNames: a name may have what Limits.NameBytes says, in bytes.
 func TestLongNames(t *testing.T) {
 	for _, tt := range []struct {
-		size, most uint64
-		fine       bool
+		size, limit uint64
+		fine        bool
 	}{{64, 0, true}, {65, 0, true}, {65_535, 0, true}, {65_536, 0, false}, {100, 100, true}, {101, 100, false}, {70_000, 80_000, true}} {
 		var a assembler
 		a.header(1, 0)
 		a.tensor(strings.Repeat("n", int(tt.size)), 0, 0, 2)
-		_, err := Decode(layout.Bytes(a.data(8)), &layout.Limits{NameBytes: tt.most})
+		_, err := Decode(layout.Bytes(a.data(8)), &layout.Limits{NameBytes: tt.limit})
 		if tt.fine != (err == nil) || err != nil && !errors.Is(err, layout.ErrLimit) {
-			t.Errorf("%d bytes of %d: %v", tt.size, tt.most, err)
+			t.Errorf("%d bytes of %d: %v", tt.size, tt.limit, err)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (d *decoder) metadata() {
 			d.Fail(typeAt, "key", layout.ErrLimit, "keys of more than 4 GiB")
 		}
 		if need := uint64(len(k.text) + len(key)); need > uint64(cap(k.text)) {
-			// Room for the keys to come if they are as long, so that memory is not copied many times.
+			// Capacity for the keys to come if they are as long, so that memory is not copied many times.
 			k.text = slices.Grow(k.text, len(key)+int(min(need/(i+1)*(d.kvCount-i), d.Left())))
 		}
 		k.text = append(k.text, key...)
@@ -93,8 +93,8 @@ func (d *decoder) metadata() {
 func (d *decoder) key() []byte {
 	at := d.Offset()
 	n := d.count("key")
-	if n > mostKey {
-		d.Fail(at, "key", layout.ErrLimit, "%d bytes, more than %d", n, mostKey)
+	if n > maxKey {
+		d.Fail(at, "key", layout.ErrLimit, "%d bytes, more than %d", n, maxKey)
 	}
 	key := d.Take("key", n)
 	switch {
@@ -140,8 +140,8 @@ func (d *decoder) stepString(key []byte) {
 	case d.Err() != nil:
 	case n > d.Left():
 		d.Fail(at, "value", layout.ErrTruncated, "key %s: a string of %d bytes, but only %d are left", layout.Quote(key), n, d.Left())
-	case n > mostString:
-		d.Fail(at, "value", layout.ErrLimit, "key %s: a string of %d bytes, more than %d", layout.Quote(key), n, mostString)
+	case n > maxString:
+		d.Fail(at, "value", layout.ErrLimit, "key %s: a string of %d bytes, more than %d", layout.Quote(key), n, maxString)
 	default:
 		d.step("value", n)
 	}
@@ -163,8 +163,8 @@ func (d *decoder) stepArray(key []byte, depth uint64) {
 	case n > d.Left()/size:
 		d.Fail(countAt, "value", layout.ErrTruncated, "key %s: %d elements of at least %d bytes do not fit the %d bytes left",
 			layout.Quote(key), n, size, d.Left())
-	case n > mostArray:
-		d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d elements, more than %d", layout.Quote(key), n, mostArray)
+	case n > maxArray:
+		d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d elements, more than %d", layout.Quote(key), n, maxArray)
 	case elem == TypeString:
 		d.stepStrings(key, n)
 	case elem == TypeArray:

@@ -76,7 +76,7 @@ func (f *File) array(i int, b []byte) (any, error) {
 	w := f.width
 	head := 4 + w.bytes
 	if Type(w.u32(b)) == TypeArray {
-		list, rest, ok := w.nested(b, mostDepth)
+		list, rest, ok := w.nested(b, maxDepth)
 		if !ok || len(rest) > 0 {
 			return nil, f.changed(i)
 		}
@@ -104,8 +104,8 @@ func (f *File) array(i int, b []byte) (any, error) {
 	return a, nil
 }
 
-// mostDepth bounds arrays in arrays, whatever the limits of opening were.
-const mostDepth = 1 << 10
+// maxDepth bounds arrays in arrays, whatever the limits of opening were.
+const maxDepth = 1 << 10
 
 // nested makes values of the array of arrays that b begins with. It reports false for what Decode would not have passed, and for a
 // bool that is none.

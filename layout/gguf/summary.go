@@ -70,14 +70,14 @@ func spanOf[T uint32 | int32](v []T) string {
 	if len(v) == 0 {
 		return ""
 	}
-	least, most := v[0], v[0]
+	lowest, highest := v[0], v[0]
 	for _, x := range v {
-		least, most = min(least, x), max(most, x)
+		lowest, highest = min(lowest, x), max(highest, x)
 	}
-	if least == most {
-		return fmt.Sprint(least)
+	if lowest == highest {
+		return fmt.Sprint(lowest)
 	}
-	return fmt.Sprintf("%d to %d", least, most)
+	return fmt.Sprintf("%d to %d", lowest, highest)
 }
 
 // fileTypes are llama.cpp's names for general.file_type (llama.h, enum llama_ftype).

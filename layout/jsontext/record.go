@@ -32,8 +32,8 @@ func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 // Record reads an object that must have all of fields, and may have other keys. read reads the
 // value of field i, under whose name errors are then. A missing field is an error at offset at.
 func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i int)) {
-	const most = 16
-	var seen [most]bool
+	const limit = 16
+	var seen [limit]bool
 	outer := s.Field
 	for key := range s.Members(want) {
 		i := slices.Index(fields, string(key))
@@ -52,11 +52,11 @@ func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i
 }
 
 // Shape reads an array of dimensions into the memory of dst. More than most are an error.
-func (s *Scanner[T]) Shape(dst []int, most uint64) []int {
+func (s *Scanner[T]) Shape(dst []int, limit uint64) []int {
 	dst = dst[:0]
 	for s.Open('[', "an array"); s.More(']'); {
-		if uint64(len(dst)) == most {
-			s.Fail(s.Offset(), layout.ErrLimit, "more than %d dimensions", most)
+		if uint64(len(dst)) == limit {
+			s.Fail(s.Offset(), layout.ErrLimit, "more than %d dimensions", limit)
 		}
 		s.Next()
 		at := s.Offset()

@@ -52,8 +52,8 @@ const escaped = 1 << 31
 func New[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) Scanner[T] {
 	s := Scanner[T]{Field: field, text: text, base: at, format: f, maxDepth: lim.Depth}
 	// Positions have 32 bits, which also makes every count one that layout.Names can hold.
-	if most := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > most {
-		s.Fail(at, layout.ErrHeader, "%d bytes of JSON, more than %d", len(text), most)
+	if limit := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > limit {
+		s.Fail(at, layout.ErrHeader, "%d bytes of JSON, more than %d", len(text), limit)
 	}
 	return s
 }

@@ -155,12 +155,12 @@ func isInteger(text string) bool { return !strings.ContainsAny(text, ".eE") }
 
 // list names the first of n things.
 func list(n int, name func(i int) string) string {
-	const few = 3
+	const shown = 3
 	var names []string
-	for i := range min(n, few) {
+	for i := range min(n, shown) {
 		names = append(names, name(i))
 	}
-	if n > few {
+	if n > shown {
 		names = append(names, fmt.Sprintf("… (%d in all)", n))
 	}
 	return strings.Join(names, ", ")

@@ -118,9 +118,9 @@ func (m *File) CheckEncrypted(i int, shard layout.File) error {
 }
 
 // TooMany returns the error of shards that hold n tensors, more than most.
-func (m *File) TooMany(n, most uint64) error {
+func (m *File) TooMany(n, limit uint64) error {
 	key := m.mapKey()
-	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, most)
+	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, limit)
 }
 
 // Twice returns the error of two tensors that have the same name.

@@ -217,7 +217,7 @@ func TestManyTensors(t *testing.T) {
 		if err != nil || len(m.Shards) != shards {
 			t.Fatal(err)
 		}
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(4*len(doc)); took > most {
+		if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(4*len(doc)); took > limit {
 			t.Errorf("%s: %d bytes taken for %d", name, took, len(doc))
 		}
 	}

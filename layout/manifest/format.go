@@ -104,7 +104,7 @@ func (s *Shard) sha256() (sum [sha256.Size]byte, ok bool) {
 	return sum, ok
 }
 
-// digits reads so many bytes of two lower-case hexadecimal digits each.
+// digits reads the given number of bytes, each of two lower-case hexadecimal digits.
 func digits(text string, bytes int) (b []byte, ok bool) {
 	b, err := hex.DecodeString(text)
 	return b, err == nil && len(b) == bytes && text == strings.ToLower(text)

@@ -68,11 +68,11 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
 func (w *Writer) Close() error { return w.tensors.Close() }
 
-// EntrySize returns how many bytes t takes in the header of a file of at most so many bytes. NewWriter
+// EntrySize returns how many bytes t takes in the header of a file of at most limit bytes. NewWriter
 // refuses a tensor for which it returns 0.
-func EntrySize(t *layout.Tensor, most uint64) uint64 {
+func EntrySize(t *layout.Tensor, limit uint64) uint64 {
 	size, _ := t.DType.Size(t.Shape)
-	e := encoder{data: most - min(most, size)} // no offset has more digits
+	e := encoder{data: limit - min(limit, size)} // no offset has more digits
 	if e.tensor(t) != nil {
 		return 0
 	}

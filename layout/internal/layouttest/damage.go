@@ -11,8 +11,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Prefixes yields data cut short at every length, each with its length and without room behind
-// it.
+// Prefixes yields data cut short at every length, each with its length and without capacity beyond it.
 func Prefixes(data layout.Bytes) iter.Seq2[int, layout.Bytes] {
 	return func(yield func(int, layout.Bytes) bool) {
 		for n := range data {
@@ -45,7 +44,7 @@ func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
 	return damaged(data, 1, len(masks), func(field []byte, i int) { field[0] ^= masks[i] })
 }
 
-// damaged yields copies of data in which one field of width bytes is damaged, in so many ways each. Under the race detector,
+// damaged yields copies of data in which one field of width bytes is damaged, in the given number of ways each. Under the race detector,
 // which finds nothing in decoders, it damages the fields at every 13th offset.
 func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way int)) iter.Seq2[int, layout.Bytes] {
 	return func(yield func(int, layout.Bytes) bool) {
@@ -68,11 +67,11 @@ func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way i
 // Extremes returns the numbers of width bytes, 1, 2, 4 or 8, at which counts, sizes and offsets go
 // wrong: 0, and the ends of signs and words.
 func Extremes(width int) []uint64 {
-	least, most := []uint64{0, 1}, uint64(math.MaxUint64)>>(64-8*width)
+	list, largest := []uint64{0, 1}, uint64(math.MaxUint64)>>(64-8*width)
 	if width == 8 {
-		least = append(Extremes(4), 1<<32)
+		list = append(Extremes(4), 1<<32)
 	}
-	return append(least, most>>1, most>>1+1, most)
+	return append(list, largest>>1, largest>>1+1, largest)
 }
 
 // Patched returns data with other bytes. patches are pairs of an offset and a string.

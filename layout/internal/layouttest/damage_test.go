@@ -61,8 +61,8 @@ func TestDamage(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	for _, width := range []int{1, 2, 4, 8} {
 		all := Extremes(width)
-		most := uint64(1)<<(8*width-1)<<1 - 1
-		if !slices.IsSorted(all) || all[0] != 0 || all[len(all)-1] != most || !slices.Contains(all, most/2) || !slices.Contains(all, most/2+1) {
+		limit := uint64(1)<<(8*width-1)<<1 - 1
+		if !slices.IsSorted(all) || all[0] != 0 || all[len(all)-1] != limit || !slices.Contains(all, limit/2) || !slices.Contains(all, limit/2+1) {
 			t.Errorf("%d bytes: %x", width, all)
 		}
 	}

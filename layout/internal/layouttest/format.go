@@ -101,14 +101,14 @@ func (x *Format[F]) Description(t testing.TB, name string, want any) {
 }
 
 // Seed adds the fixtures of fewer than most bytes to a fuzz target.
-func (x *Format[F]) Seed(f *testing.F, most int) {
+func (x *Format[F]) Seed(f *testing.F, limit int) {
 	f.Helper()
 	paths, err := filepath.Glob(filepath.Join(x.Dir, "*"+x.Ext))
 	if err != nil || len(paths) < x.Least {
 		f.Fatalf("%d fixtures; %v", len(paths), err)
 	}
 	for _, path := range paths {
-		if b := x.Read(f, strings.TrimSuffix(filepath.Base(path), x.Ext)); len(b) < most {
+		if b := x.Read(f, strings.TrimSuffix(filepath.Base(path), x.Ext)); len(b) < limit {
 			f.Add([]byte(b))
 		}
 	}

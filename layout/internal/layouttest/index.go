@@ -14,7 +14,7 @@ type span struct {
 	what      string
 }
 
-// CheckIndex checks the promises of the index of a file of these bytes. Every tensor is
+// CheckIndex checks the promises of the index of a file with the bytes data. Every tensor is
 // found by its name. No other has that name. It takes as many bytes as its type and shape say, lies
 // in the file, and nothing overlaps.
 func CheckIndex(t testing.TB, ix *layout.Index, data layout.Bytes) {

@@ -13,15 +13,15 @@ type Bound struct {
 }
 
 // Check makes sure that do keeps to b. It works on a file or an index of size bytes. The race detector has slices.Grow
-// take its room twice, so twice as much is allowed then.
+// take its memory twice, so twice as much is allowed then.
 func (b Bound) Check(t testing.TB, what string, size int, do func()) {
 	t.Helper()
-	got, most := Allocated(do), b.PerByte*uint64(size)+b.Fixed
+	got, limit := Allocated(do), b.PerByte*uint64(size)+b.Fixed
 	if testmode.Races() {
-		most *= 2
+		limit *= 2
 	}
-	if got > most {
-		t.Errorf("%s: %d bytes made it allocate %d, more than %d", what, size, got, most)
+	if got > limit {
+		t.Errorf("%s: %d bytes made it allocate %d, more than %d", what, size, got, limit)
 	}
 }
 

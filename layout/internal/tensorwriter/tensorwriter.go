@@ -109,17 +109,17 @@ func (f *File) begin() (*layout.Tensor, error) {
 // the tensor and its size. An error of write alone does not end the work: the caller may go back to a
 // Mark, or Fail.
 func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, size uint64, err error) {
-	const room = math.MaxInt64 - maxAlign // for what follows the tensors
+	const limit = math.MaxInt64 - maxAlign // for what follows the tensors
 	if t, err = f.begin(); err != nil {
 		return nil, 0, err
 	}
-	size, err = f.write(t, room-t.Offset, write)
+	size, err = f.write(t, limit-t.Offset, write)
 	return t, size, err
 }
 
-// write gives write a destination for at most so many bytes of t.
-func (f *File) write(t *layout.Tensor, most uint64, write func(dst io.Writer) error) (size uint64, err error) {
-	dst := bounded{file: f, tensor: t, most: most}
+// write gives write a destination for at most limit bytes of t.
+func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
+	dst := bounded{file: f, tensor: t, limit: limit}
 	if f.Plan.Filter != nil {
 		write = f.Plan.Filter(t, f.Begun-1, write)
 	}
@@ -134,7 +134,7 @@ func (f *File) write(t *layout.Tensor, most uint64, write func(dst io.Writer) er
 type bounded struct {
 	file   *File
 	tensor *layout.Tensor
-	most   uint64
+	limit  uint64
 	n      uint64
 }
 
@@ -143,8 +143,8 @@ func (d *bounded) Write(b []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
-	if uint64(len(b)) > d.most-d.n {
-		return 0, f.Failf(d.tensor.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
+	if uint64(len(b)) > d.limit-d.n {
+		return 0, f.Failf(d.tensor.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.limit)
 	}
 	n, err := f.Write(b)
 	d.n += uint64(n)
