@@ -42,7 +42,7 @@ func BenchmarkMetadataGGUF(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			n := 0
-			for token := range get(b, f, in, "tokenizer.ggml.tokens").(*gguf.Array).Strings() {
+			for _, token := range get(b, f, in, "tokenizer.ggml.tokens").([]string) {
 				n += len(token)
 			}
 			if n < llama3.Full.Tokens {

@@ -39,9 +39,6 @@ func As[T any](v any) (x T, ok bool) {
 
 // convert sets dst to v, as As says. It reports false if v is of another type, and dst may have changed then.
 func convert(dst reflect.Value, v any) bool {
-	if array, ok := v.(interface{ Values() any }); ok { // as package gguf has it
-		v = array.Values()
-	}
 	src := reflect.ValueOf(v)
 	if !src.IsValid() { // null
 		return dst.Kind() == reflect.Interface

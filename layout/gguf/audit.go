@@ -42,7 +42,7 @@ func (a *audit) keys(in layout.Input) {
 		}
 		v, _, err := a.file.Get(in, string(key))
 		a.Fail(err)
-		if list, ok := v.(*Array); ok && list.Type() == TypeArray {
+		if _, ok := v.([]any); ok {
 			a.warn(at, "value", "key %s: an array of arrays, which ggml refuses", layout.Quote(key))
 		}
 		if n, bad := badText(v); bad > 0 {
@@ -53,20 +53,16 @@ func (a *audit) keys(in layout.Input) {
 
 // badText counts the strings of a value and those that are not UTF-8.
 func badText(v any) (n, bad int) {
-	count := func(s string) {
-		if n++; !utf8.ValidString(s) {
+	list, _ := v.([]string)
+	if text, ok := v.(string); ok {
+		list = []string{text}
+	}
+	for _, s := range list {
+		if !utf8.ValidString(s) {
 			bad++
 		}
 	}
-	switch v := v.(type) {
-	case string:
-		count(v)
-	case *Array:
-		for s := range v.Strings() {
-			count(s)
-		}
-	}
-	return n, bad
+	return len(list), bad
 }
 
 // tensors warns of names and ranks that ggml refuses, and of shapes in the metadata that no tensor can have.

@@ -45,10 +45,8 @@ func ExampleFile_Get() {
 	if err != nil || !ok {
 		log.Fatal(err)
 	}
-	id := 0
-	for token := range tokens.(*gguf.Array).Strings() {
+	for id, token := range tokens.([]string) {
 		fmt.Println(id, token)
-		id++
 	}
 	// Output:
 	// 0 <unk>

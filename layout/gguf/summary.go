@@ -3,6 +3,7 @@ package gguf
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
@@ -43,29 +44,27 @@ func (s *summary) get(key string) any {
 	return v
 }
 
-// text returns the value of key; of an array, its smallest and greatest number. Models whose
-// layers differ have an array in place of a number.
+// text returns the value of key. Of an array of numbers it returns the smallest and the greatest: models whose layers differ have an
+// array in place of a number.
 func (s *summary) text(key string) string {
 	switch v := s.get(key).(type) {
 	case nil:
 		return ""
-	case *Array:
-		return span(v)
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-func span(a *Array) string {
-	switch v := a.Values().(type) {
 	case []uint32:
 		return spanOf(v)
 	case []int32:
 		return spanOf(v)
+	case []any:
+		return fmt.Sprintf("%d of %v", len(v), TypeArray)
+	default:
+		if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
+			return fmt.Sprintf("%d of %v", list.Len(), list.Type().Elem())
+		}
+		return fmt.Sprint(v)
 	}
-	return fmt.Sprintf("%d of %v", a.Len(), a.Type())
 }
 
+// spanOf returns the smallest and the greatest of some numbers, as text.
 func spanOf[T uint32 | int32](v []T) string {
 	if len(v) == 0 {
 		return ""
