@@ -145,6 +145,8 @@ func (b *Builder) textFor(n int) int {
 	return max(n, min((n+slack)*left, limit))
 }
 
+// checkSpan makes sure that the bytes of t lie in the file and in its data section. It keeps track of the order of
+// offsets.
 func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 	if !Within(t.Offset, t.Stored, b.ix.Size) {
 		return b.errorf(at, b.span, ErrTruncated, t.Name, "%d bytes at %d leave the file of %d bytes", t.Stored, t.Offset, b.ix.Size)
@@ -191,6 +193,7 @@ type claim struct {
 	i        int
 }
 
+// checkOverlap fails if two sections or tensors have a byte in common. Aliases may lie anywhere.
 func (b *Builder) checkOverlap() error {
 	claims := make([]claim, 0, len(b.ix.Sections)+1)
 	for i, s := range b.ix.Sections {
@@ -222,6 +225,7 @@ func (b *Builder) sectionAmongTensors(sections []claim) bool {
 	return slices.ContainsFunc(sections, func(s claim) bool { return s.off < b.end && first < s.end })
 }
 
+// overlapping sorts claims and fails at the first two that have a byte in common.
 func (b *Builder) overlapping(claims []claim) error {
 	slices.SortFunc(claims, func(x, y claim) int {
 		return cmp.Or(cmp.Compare(x.off, y.off), cmp.Compare(x.end, y.end), cmp.Compare(x.i, y.i))
@@ -235,6 +239,7 @@ func (b *Builder) overlapping(claims []claim) error {
 	return nil
 }
 
+// claimant names the tensor or section of c in errors.
 func (b *Builder) claimant(c claim) string {
 	if c.i < 0 {
 		return "section " + b.ix.Sections[-1-c.i].Name

@@ -79,6 +79,7 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 	return appendStandard(b, v)
 }
 
+// appendObject appends an object with these members.
 func appendObject(b []byte, members iter.Seq2[string, any]) (_ []byte, err error) {
 	b = append(b, '{')
 	start := len(b)

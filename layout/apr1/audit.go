@@ -26,6 +26,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	return found.All()
 }
 
+// auditNames warns of names that their writer has cut inside a character.
 func (f *File) auditNames(found *findings.List) {
 	for _, i := range f.cut {
 		at := f.index.Sections[0].Size + entrySize*uint64(i) // behind the header

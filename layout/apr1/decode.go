@@ -152,6 +152,7 @@ func (h *Header) check(head []byte, c Container) error {
 	return nil
 }
 
+// decodeBinary reads the containers Binary and Binary2, whose first bytes are head.
 func (d *decoder) decodeBinary(head []byte) error {
 	h := &d.file.Header
 	*h = readHeader(head)
@@ -275,6 +276,8 @@ func uncut(name []byte) int {
 	return n
 }
 
+// shape reads the shape of t from its entry b, which starts at offset at. It fails if the shape has another number of
+// elements than the entry states.
 func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	rank := int(b[inDims])
 	if rank > maxDims {

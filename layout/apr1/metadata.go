@@ -49,6 +49,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
+// jsonMetadata parses the metadata of the container JSON.
 func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
 	if f.metadata.Size == 0 {
 		return layout.Metadata{}, nil
@@ -60,6 +61,7 @@ func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
 	return jsontext.Parse(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
 }
 
+// metadata returns the fields of the header under the names of the specification.
 func (h *Header) metadata() layout.Metadata {
 	md := layout.Metadata{
 		{Key: "version", Value: h.Version},
@@ -76,6 +78,7 @@ func (h *Header) metadata() layout.Metadata {
 	return md
 }
 
+// addVocabulary adds tokens and merges to md, if the file has a vocabulary.
 func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 	if f.vocabulary.Size == 0 {
 		return nil
@@ -137,6 +140,7 @@ type stringParser struct {
 	err     error
 }
 
+// next returns the next string. It is empty after an error.
 func (p *stringParser) next(field string) string {
 	if p.err != nil {
 		return ""
@@ -156,6 +160,7 @@ func (p *stringParser) next(field string) string {
 	return s
 }
 
+// fail sets the parser's error about the next byte, unless there is one already.
 func (p *stringParser) fail(field string, sentinel error, format string, args ...any) {
 	if p.err == nil {
 		p.err = errorf(p.at+uint64(p.i), field, sentinel, format, args...)
@@ -207,6 +212,7 @@ type summary struct {
 	row0          []float32
 }
 
+// facts returns the summary of a file of size bytes as lines.
 func (s *summary) facts(size uint64) []layout.Fact {
 	vocabulary, filterbank, row0 := "false", "false", ""
 	if s.hasVocabulary {
@@ -237,6 +243,7 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
+// summarize reads the facts about the containers Binary and Binary2.
 func (f *File) summarize(in layout.Input) (s summary, err error) {
 	s.model, s.tensors = f.Header.ModelType.String(), int(f.Header.Tensors)
 	if v := f.vocabulary; v.Size > 0 {
@@ -253,6 +260,7 @@ func (f *File) summarize(in layout.Input) (s summary, err error) {
 	return s, err
 }
 
+// summarizeJSON reads the facts about the container JSON from its metadata.
 func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	md, err := f.Metadata(in)
 	if err != nil {

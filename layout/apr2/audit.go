@@ -17,6 +17,7 @@ func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
 }
 
+// footer reads the last 16 bytes of the file.
 func (f *File) footer(in layout.Input) ([]byte, error) {
 	at := f.index.Size - footerSize
 	return layout.Region(in, layout.APR2, at, "footer", at, footerSize)
@@ -34,6 +35,7 @@ func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding
 	return f.audit(in, md, nil)
 }
 
+// audit does what Audit does. Metadata has returned md and err.
 func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Finding {
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
@@ -44,6 +46,7 @@ func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Fi
 	return found.All()
 }
 
+// auditFooter compares the footer's magic and size with those of the file.
 func (f *File) auditFooter(found *findings.List, in layout.Input) {
 	b, err := f.footer(in)
 	if err != nil {
@@ -60,6 +63,7 @@ func (f *File) auditFooter(found *findings.List, in layout.Input) {
 	}
 }
 
+// auditFlags warns of a flag COMPRESSED that disagrees with the tensors, and of what is not checked without a key.
 func (f *File) auditFlags(found *findings.List) {
 	flags := f.Header.Flags
 	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Decrypted() == layout.LZ4 })
@@ -74,6 +78,7 @@ func (f *File) auditFlags(found *findings.List) {
 	}
 }
 
+// auditMetadata fails metadata that cannot be read, and warns of missing keys.
 func (f *File) auditMetadata(found *findings.List, md layout.Metadata, err error) {
 	if err != nil {
 		found.Fail(err)

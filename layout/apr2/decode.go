@@ -144,6 +144,7 @@ func (d *decoder) open(in layout.Input) error {
 	return nil
 }
 
+// advance passes n bytes of the index.
 func (d *decoder) advance(n int) {
 	d.rest = d.rest[n:]
 	d.at += uint64(n)
@@ -223,6 +224,7 @@ func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
 	return nil
 }
 
+// finish returns the file. It fails if bytes of the index are left, or tensors overlap.
 func (d *decoder) finish() (*File, error) {
 	if len(d.rest) > 0 {
 		return nil, errorf(d.at, "index_size", layout.ErrInvalid, "%d bytes are left behind the last of %d entries", len(d.rest), d.count)

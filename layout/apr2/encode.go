@@ -60,6 +60,7 @@ type summed struct {
 	sum crcmath.Sum
 }
 
+// Write writes b and adds it to the sum.
 func (s *summed) Write(b []byte) (int, error) {
 	before := s.sum.Size
 	err := s.sum.Write(s.w, b)

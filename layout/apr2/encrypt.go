@@ -103,6 +103,7 @@ func (s *encrypt) encrypted(t *layout.Tensor, ordinal int, write func(dst io.Wri
 	}
 }
 
+// Write collects b, and encrypts and writes what has been collected whenever the memory for it is full.
 func (w *encrypting) Write(b []byte) (written int, err error) {
 	for written < len(b) {
 		i, off := w.content/w.block, w.content%w.block

@@ -53,11 +53,13 @@ type Header struct {
 	DataOffset     uint32 // tensor offsets count from here
 }
 
+// readHeader reads the header that b begins with.
 func readHeader(b []byte) (h Header) {
 	binary.Decode(b[len(magic):headerSize], le, &h) // which has that size
 	return h
 }
 
+// appendHeader appends the magic and h to b.
 func appendHeader(b []byte, h Header) []byte {
 	b, _ = binary.Append(append(b, magic...), le, h) // it is of fixed size
 	return b

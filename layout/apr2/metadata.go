@@ -97,18 +97,22 @@ func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, e
 	return obj, nil
 }
 
+// parseScale returns the scale that v is. It reports false for anything but a number that is finite and not 0 in
+// binary32.
 func parseScale(v any) (float32, bool) {
 	n, _ := v.(json.Number)
 	x, err := strconv.ParseFloat(string(n), 32)
 	return float32(x), err == nil && x != 0 && !math.IsInf(x, 0)
 }
 
+// parseZero returns the zero point that v is. It reports false for anything but an integer of 64 bits.
 func parseZero(v any) (int64, bool) {
 	n, _ := v.(json.Number)
 	z, err := strconv.ParseInt(string(n), 10, 64)
 	return z, err == nil
 }
 
+// mdError returns the error that the value v of a tensor, in the object field of the metadata, is not as wanted.
 func (f *File) mdError(field, tensor string, v any, want string) error {
 	return errorf(uint64(f.Header.MetadataOffset), field, layout.ErrInvalid, "tensor %s: %s is not %s",
 		layout.Quote([]byte(tensor)), layout.Quote(asJSON(v)), want)

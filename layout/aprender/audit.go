@@ -21,6 +21,7 @@ func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
 }
 
+// hasFooter reports whether the file ends with a checksum.
 func (f *File) hasFooter() bool {
 	s := f.index.Sections
 	return s[len(s)-1].Name == "footer"
@@ -42,6 +43,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	return found.All()
 }
 
+// auditHeader warns of flags that mean nothing and of a missing checksum of the header.
 func (f *File) auditHeader(found *findings.List) {
 	h := &f.Header
 	if h.Flags&Signed != 0 {

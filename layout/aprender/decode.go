@@ -108,6 +108,7 @@ func (h *Header) checkBounds(size uint64) error {
 	return nil
 }
 
+// decode reads the index of a file with this header.
 func (h *Header) decode(in layout.Input, lim layout.Limits) (*File, error) {
 	size := in.Size()
 	if err := h.checkBounds(size); err != nil {
@@ -190,6 +191,7 @@ func (d *decoder) entry(i int) error {
 	return nil
 }
 
+// finish returns the index of the file of size bytes, once all entries are read.
 func (d *decoder) finish(size uint64) (*layout.Index, error) {
 	h, ix := d.header, d.builder.Index()
 	if err := d.enums.finish(ix.Tensors, h.Checksum == 0); err != nil {

@@ -70,6 +70,7 @@ func (s enumSet) readings(id uint8) []layout.DType {
 	return all
 }
 
+// String names the enums, such as "aprender's or realizar 0.8's".
 func (s enumSet) String() string {
 	var names []string
 	for i := range enums {

@@ -56,6 +56,7 @@ type Header struct {
 	Checksum uint32
 }
 
+// readHeader reads the header of 64 bytes that b begins with.
 func readHeader(b []byte) (h Header) {
 	binary.Decode(b[atMajor:atReserved], le, &h) // which has that size
 	return h

@@ -51,6 +51,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file's tensors: the networks' bytes, and their initializers.
 func (f *File) Index() *layout.Index { return f.index }
 
+// buildIndex makes the index: the networks as tensors of bytes, then the initializers that r has found.
 func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 	count := uint64(len(f.Networks) + len(r.found))
 	b, err := layout.NewBuilder(layout.April, size, count, "networks", f.lim)
@@ -76,6 +77,7 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 	return b.Finish()
 }
 
+// addInitializers adds the initializers to the index.
 func (r *reader) addInitializers(b *layout.Builder) error {
 	names, dims := r.names, r.dims
 	for i := range r.found {

@@ -190,6 +190,7 @@ func (p *params) readTokens(c *layout.Cursor, limit uint64) {
 	}
 }
 
+// metadata returns the parameters and tokens under the specification's names.
 func (p *params) metadata() layout.Metadata {
 	md := make(layout.Metadata, 0, numParams+1)
 	for i, v := range p.numbers {

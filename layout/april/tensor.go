@@ -64,6 +64,7 @@ func (t *tensorProto) field(f *record) {
 // has reports whether one of the fields in a set of bits has been read.
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
+// readName appends the tensor's name to those of all initializers.
 func (t *tensorProto) readName(f *record) {
 	if limit := min(t.r.lim.NameBytes, math.MaxInt32); f.size > limit {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, limit)
@@ -84,6 +85,8 @@ func (t *tensorProto) readDims(f *record) {
 	}
 }
 
+// addDim appends a dimension to those of all initializers. It fails if dim is no valid one, or the rank is over the
+// limit.
 func (t *tensorProto) addDim(at, dim uint64) {
 	switch rank := uint64(len(t.r.dims) - t.dims); {
 	case int64(dim) < 0:
@@ -214,6 +217,7 @@ func (t *tensorProto) checkFields() {
 	}
 }
 
+// dtype returns the type of the elements. It fails, and returns Invalid, if no DType stands for it.
 func (t *tensorProto) dtype() layout.DType {
 	name, d := "not a type of ONNX", layout.Invalid
 	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {

@@ -80,6 +80,7 @@ type unpacker struct {
 // piece is how many bytes of packed numbers are read at a time.
 const piece = 1 << 10
 
+// read passes on all numbers of the message that ends at end.
 func (u *unpacker) read(end uint64) {
 	for u.next(end) {
 		switch r := u.rec; {
@@ -111,6 +112,7 @@ func (u *unpacker) fixed(r record) {
 	}
 }
 
+// packedVarints passes on the packed varints that end at end.
 func (u *unpacker) packedVarints(end uint64) {
 	for u.more(end) {
 		n := u.varints(u.at, u.peek(min(end-u.at, piece)))

@@ -27,6 +27,7 @@ const (
 	maxVarint  = 10  // bytes of the longest varint
 )
 
+// newWire returns a wire that reads the message at e. Errors call it by the name message.
 func newWire(in layout.Input, message string, e Entry, lim layout.Limits) wire {
 	return wire{
 		cursor:  layout.NewCursor(in, layout.April, e.Offset, e.Size),

@@ -18,6 +18,7 @@ func (d *decoder) layers(c *layout.Cursor, s *Section) {
 	s.layers = len(d.file.layers) - s.firstLayer
 }
 
+// layer reads a layer and the headers of its arrays.
 func (d *decoder) layer(c *layout.Cursor) {
 	l := layer{arch: skip(c, "arch", c.U64("arch"))}
 	scaleAt := c.Offset()
@@ -82,6 +83,7 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	return rank
 }
 
+// dims stores the dimensions of an array of n elements and returns their number. It fails if their product is not n.
 func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	at := c.Offset()
 	rank := c.U8("ndim")

@@ -55,6 +55,7 @@ type decoder struct {
 	builder *layout.Builder
 }
 
+// walk reads the headers of the file, its sections, layers and arrays.
 func (d *decoder) walk() error {
 	c := layout.NewCursor(d.in, layout.BW2L, 0, d.in.Size())
 	if m := c.Take("magic", uint64(len(magic))); m != nil && string(m) != magic {
@@ -266,6 +267,7 @@ func (d *decoder) enter(s *Section) error {
 	return nil
 }
 
+// enterLayers names the arrays of a section of layers, and adds them to the index.
 func (d *decoder) enterLayers(s *Section) error {
 	const digits = 20 // the longest text of an int
 	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)

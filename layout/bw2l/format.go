@@ -23,6 +23,7 @@ var types = []string{typeUTF8, typeKeyval, typeData, typeArray, typeLayers}
 // is 1 or 2.
 const minSection = 1 + 1 + 8 + 8
 
+// minLayer returns the fewest bytes of a layer.
 func minLayer(version uint8) uint64 {
 	if version == 1 {
 		return 8 + 4 + 8 + 8

@@ -23,6 +23,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 // ownKeys are the keys of Metadata that are not names of sections.
 var ownKeys = []string{"name", "descriptions", "sections"}
 
+// metadata returns what [File.Metadata] does. Errors are in r.
 func (r *reader) metadata() layout.Metadata {
 	md := layout.Metadata{{Key: "name", Value: r.text("name", r.file.name)}}
 	var descriptions layout.Metadata

@@ -139,6 +139,8 @@ func (e *Encryption) Metadata() layout.Metadata {
 	return md
 }
 
+// parse reads the object that comes next in js. text starts at offset at. A file must have block_size, and a manifest
+// must not.
 func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool, lim layout.Limits) {
 	start, wanted := js.Offset(), []string{"algorithm", "salt", "kdf", "check"}
 	if file {
@@ -177,6 +179,8 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 	}
 }
 
+// parse reads the object that comes next in js. It fails for parameters that take more memory or time than lim
+// allows.
 func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 	var memoryAt, memory uint64
 	members(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
@@ -274,6 +278,7 @@ func (e *Encryption) Cipher(ctx context.Context, secret Secret) (*Cipher, error)
 // Nonce is memory for the nonce of a block. A goroutine uses one again and again, so that none is allocated.
 type Nonce [12]byte
 
+// set makes n the nonce of a block of a tensor, and returns its bytes.
 func (n *Nonce) set(ordinal uint32, block uint64) []byte {
 	binary.BigEndian.PutUint32(n[:], ordinal)
 	binary.BigEndian.PutUint64(n[4:], block)

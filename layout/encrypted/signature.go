@@ -37,6 +37,7 @@ type Signature struct {
 	value, digests, digestsEnd int // where the texts between quotes start, and the second ends
 }
 
+// parse reads the object that comes next in js. text starts at offset at. A file must have chunk_size and digests.
 func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool) {
 	wanted := []string{"algorithm", "public_key", "value"}
 	if file {

@@ -72,6 +72,7 @@ func Suffixes() (list []string) {
 	return slices.Compact(list)
 }
 
+// knownNames lists the names of formats for errors.
 func knownNames() string {
 	var names []string
 	for _, f := range Names() {

@@ -76,6 +76,7 @@ func Sniff(in layout.Input) (layout.Format, error) {
 	return f.Name, nil
 }
 
+// find returns the first format that a file matches.
 func find(in layout.Input) (*layout.FileFormat, error) {
 	head, err := in.Slice(0, min(layout.HeadBytes, in.Size()))
 	if err != nil {

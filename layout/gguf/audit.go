@@ -32,6 +32,8 @@ func (a *audit) warn(at uint64, field string, format string, args ...any) {
 	a.Warn(at, field, layout.ErrInvalid, format, args...)
 }
 
+// keys fails values that cannot be read. It warns of keys and values that ggml refuses, and of text that is not
+// UTF-8.
 func (a *audit) keys(in layout.Input) {
 	k := &a.file.keys
 	for i := range k.kvs {

@@ -85,6 +85,7 @@ func (d *decoder) limited(err error) error {
 	return err
 }
 
+// header reads the header. It fails if more tensors or keys are stated than fit the file.
 func (d *decoder) header() {
 	if b := d.Take("magic", 4); b != nil && string(b) != magic {
 		d.Fail(0, "magic", layout.ErrInvalid, "% x, not % x", b, magic)

@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Get reads one value: a sized integer or float of Go, a bool or a string. An array is a slice of one of these types, or an []any
+// Get reads one value: a sized integer or float of Go, a bool or a string. An array is a slice of one such type, or an []any
 // of slices. ok is false if the file does not have the key. The value is memory of its own. An error is a *[layout.FormatError]:
 // the file may have changed since it was decoded, or a bool is neither 0 nor 1.
 func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) {
@@ -118,7 +118,7 @@ func (w width) array(b []byte, depth int) (list any, rest []byte, ok bool) {
 	return types[elem].all(b[:size], int(n), w.order()), b[size:], true
 }
 
-// strings returns the n strings of text, each of which follows its length. They are substrings of text, a copy of bytes that may have
+// strings returns the n strings of text, each behind its length. They are substrings of text, a copy of bytes that may have
 // changed since they were measured. It reports false if the lengths leave the text.
 func (w width) strings(text string, n int) (list []string, ok bool) {
 	list = make([]string, n)
@@ -163,6 +163,7 @@ type goTypeOf[T any] struct{}
 
 func (d goTypeOf[T]) one(b []byte, order binary.ByteOrder) any { return d.all(b, 1, order).([]T)[0] }
 
+// all returns the n values in b as a []T.
 func (goTypeOf[T]) all(b []byte, n int, order binary.ByteOrder) any {
 	list := make([]T, n)
 	if _, err := binary.Decode(b, order, list); err != nil {

@@ -44,8 +44,8 @@ func (s *summary) get(key string) any {
 	return v
 }
 
-// text returns the value of key. Of an array of numbers it returns the smallest and the greatest: models whose layers differ have an
-// array in place of a number.
+// text returns the value of key. If that is an array of numbers, as in models whose layers differ, it returns the smallest and the
+// greatest.
 func (s *summary) text(key string) string {
 	switch v := s.get(key).(type) {
 	case nil:
@@ -93,6 +93,7 @@ var fileTypes = map[uint32]string{
 // quantized. It is empty for a value without one.
 func FileType(value uint32) string { return fileTypes[value] }
 
+// fileType returns the name of general.file_type, or its number if it has none.
 func (s *summary) fileType() string {
 	const key = "general.file_type"
 	v, ok := s.get(key).(uint32)
@@ -122,6 +123,7 @@ func (s *summary) parameters() string {
 	return strconv.FormatUint(n, 10)
 }
 
+// heads returns the number of attention heads, and that of keys and values if it differs.
 func (s *summary) heads(arch string) string {
 	heads, kv := s.text(arch+".attention.head_count"), s.text(arch+".attention.head_count_kv")
 	if kv == "" || kv == heads {
@@ -130,6 +132,7 @@ func (s *summary) heads(arch string) string {
 	return heads + ", " + kv + " for keys and values"
 }
 
+// tokenizer returns the kind of tokenizer and the number of tokens.
 func (s *summary) tokenizer() string {
 	model := s.text("tokenizer.ggml.model")
 	tokens, ok := s.count("tokenizer.ggml.tokens")

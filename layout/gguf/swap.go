@@ -105,6 +105,7 @@ type swapWriter struct {
 	buf   []byte // not written yet
 }
 
+// Write collects b, and writes what has been collected whenever the memory for it is full.
 func (w *swapWriter) Write(b []byte) (written int, err error) {
 	const piece = 256 << 10
 	if w.buf == nil {

@@ -114,6 +114,7 @@ func (p *parser) any() any {
 	return p.number()
 }
 
+// object reads the object that comes next.
 func (p *parser) object() layout.Metadata {
 	md := make(layout.Metadata, 0, p.count())
 	for p.Open('{', "an object"); p.More('}'); {
@@ -128,6 +129,7 @@ func (p *parser) object() layout.Metadata {
 	return md
 }
 
+// array reads the array that comes next.
 func (p *parser) array() []any {
 	list := make([]any, 0, p.count())
 	for p.Open('[', "an array"); p.More(']'); {
@@ -142,6 +144,7 @@ var digits = [...]any{
 	json.Number("5"), json.Number("6"), json.Number("7"), json.Number("8"), json.Number("9"),
 }
 
+// number reads the number that comes next, as a json.Number.
 func (p *parser) number() any {
 	text := p.Number()
 	if len(text) == 1 {

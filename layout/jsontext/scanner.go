@@ -107,6 +107,7 @@ func (s *Scanner[T]) Next() byte {
 	return s.nextAfterSpace()
 }
 
+// nextAfterSpace does what Next does for text that may begin with white space.
 func (s *Scanner[T]) nextAfterSpace() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -168,6 +169,7 @@ func (s *Scanner[T]) Key() (name T, at uint64) {
 	return s.value(k), s.base + uint64(k.at) - 1
 }
 
+// key reads a key and its colon, and returns where the key stands.
 func (s *Scanner[T]) key() span {
 	if s.Next() != '"' {
 		s.Unexpected("a key")
@@ -225,6 +227,7 @@ func (s *Scanner[T]) Number() T {
 	return text[start:end]
 }
 
+// skipDigits returns the position of the first byte of text, from i on, that is no digit.
 func skipDigits[T string | []byte](text T, i int) int {
 	for i < len(text) && text[i]-'0' <= 9 {
 		i++
@@ -289,6 +292,7 @@ func (s *Scanner[T]) notFinite() (text string, ok bool) {
 	return "", false
 }
 
+// skipNotFinite does what notFinite does without returning the text.
 func (s *Scanner[T]) skipNotFinite() bool {
 	_, ok := s.notFinite()
 	return ok

@@ -94,6 +94,7 @@ func (s *Scanner[T]) notUTF8(from, end int) {
 	s.Fail(s.base+uint64(bad), layout.ErrInvalid, "string that is not valid UTF-8: %#02x", s.text[bad])
 }
 
+// valid reports whether text is valid UTF-8.
 func valid[T string | []byte](text T) bool {
 	switch text := any(text).(type) {
 	case []byte:

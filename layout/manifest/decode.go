@@ -62,6 +62,7 @@ type value struct {
 // known are the keys that one of the two kinds of manifests has.
 var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version", "signature", "encryption"}
 
+// decode tells the kind of the manifest by its keys, and reads the values of that kind.
 func (d *decoder) decode() error {
 	if err := d.survey(); err != nil {
 		return err
@@ -128,6 +129,7 @@ func (d *decoder) scan(at uint64) jsontext.Scanner[[]byte] {
 	return jsontext.New(d.text[at:], layout.Manifest, at, "manifest", d.lim)
 }
 
+// has reports whether the manifest has a key.
 func (d *decoder) has(key string) bool {
 	_, ok := d.values[key]
 	return ok
@@ -304,6 +306,7 @@ func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64,
 	return x, file.at, nil
 }
 
+// count compares shard_count with the list of shards (APR2).
 func (d *decoder) count() error {
 	const key = "shard_count"
 	v := d.root(key)
@@ -395,6 +398,7 @@ func (d *decoder) weightMap() error {
 	return nil
 }
 
+// metadata notes where the model's metadata is, if the manifest has any.
 func (d *decoder) metadata() error {
 	v := d.root("metadata")
 	switch v.kind {
@@ -407,6 +411,7 @@ func (d *decoder) metadata() error {
 	return nil
 }
 
+// totalSize reads total_size, if the metadata has it as a number (SafeTensors).
 func (d *decoder) totalSize() error {
 	if d.m.metadata == nil {
 		return nil

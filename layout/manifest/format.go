@@ -15,6 +15,7 @@ import (
 // Format describes manifests and indexes.
 var Format = layout.FileFormat{Name: layout.Manifest, Matches: matches, Decode: layout.AsDecoder(Decode)}
 
+// matches recognises a JSON object, with white space before it or not.
 func matches(_ layout.Input, head []byte) bool {
 	text := bytes.TrimLeft(head, " \t\r\n")
 	return len(text) > 0 && text[0] == '{'

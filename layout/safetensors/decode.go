@@ -60,6 +60,8 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	return &File{index: index, header: uint64(len(header)), indented: uint64(indented), metadata: d.metadata, lim: limits}, nil
 }
 
+// readHeader reads the header, without the 8 bytes of its size. It fails if that leaves the file or is over the
+// limit.
 func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
 	b, err := layout.Region(in, layout.SafeTensors, 0, "header_size", 0, sizeBytes)
 	if err != nil {
@@ -88,6 +90,7 @@ type decoder struct {
 	touching bool
 }
 
+// begin starts the index with memory for as many tensors as the header can have.
 func (d *decoder) begin(fileSize uint64, header []byte) error {
 	// One brace is the header's own, and in real headers the others are the tensors'.
 	braces := uint64(bytes.Count(header, []byte{'{'}))
@@ -116,6 +119,7 @@ func (d *decoder) tensors() error {
 	return d.Err()
 }
 
+// readMetadata notes where __metadata__ is, whose key stands at offset at. It fails if a value is no string.
 func (d *decoder) readMetadata(at uint64) {
 	d.Field = metadataKey
 	if d.metadata.size > 0 {

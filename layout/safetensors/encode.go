@@ -104,6 +104,7 @@ func (e *encoder) header(tensors iter.Seq[layout.Tensor], metadata layout.Metada
 	return nil
 }
 
+// metadata appends __metadata__.
 func (e *encoder) metadata(md layout.Metadata) (err error) {
 	if err := e.key(metadataKey, metadataKey); err != nil {
 		return err

@@ -64,6 +64,7 @@ func (w *walk) from(start int) error {
 	return nil
 }
 
+// enter puts a node at the end of the path.
 func (w *walk) enter(node int) {
 	w.state[node] = onPath
 	w.path = append(w.path, step{node, 0})

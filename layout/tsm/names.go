@@ -21,6 +21,7 @@ func (m *module) chooseNames() {
 	}
 }
 
+// hasTensors reports whether a param of the node that is not special has a field.
 func (n *node) hasTensors() bool {
 	for i := range n.params {
 		if len(n.params[i].fields) > 0 {

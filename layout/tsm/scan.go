@@ -95,6 +95,7 @@ func (s *scanner) located() error {
 	return s.Err()
 }
 
+// header reads the 128 bytes before the module.
 func (s *scanner) header() {
 	s.m.fake = s.I32("fake")
 	code := s.U32("code")
@@ -133,6 +134,7 @@ type indexes struct {
 	b  []byte
 }
 
+// indexes reads a number of positions and the positions. inRange checks them once the number of nodes is known.
 func (s *scanner) indexes(name string) indexes {
 	n := uint64(s.count(name, minIndex))
 	return indexes{s.Offset(), s.Take(name, minIndex*n)}
@@ -152,6 +154,7 @@ func (s *scanner) inRange(name string, x indexes) []int {
 	return list
 }
 
+// graph reads the nodes.
 func (s *scanner) graph() {
 	at := s.Offset()
 	if s.nodes = s.count("graph", minNode); s.nodes > layout.MaxRecords {
@@ -168,6 +171,7 @@ func (s *scanner) graph() {
 	}
 }
 
+// readNode reads the next node.
 func (s *scanner) readNode() node {
 	n := node{at: s.Offset()}
 	count := s.count("bubble", minParam)
@@ -184,6 +188,7 @@ func (s *scanner) readNode() node {
 	return n
 }
 
+// readParam reads the next param and enters it in n. It fails if n has one of the same name.
 func (s *scanner) readParam(n *node) {
 	at := s.Offset()
 	s.param = s.name()
@@ -287,6 +292,7 @@ func (s *scanner) prototype() field {
 	return f
 }
 
+// unknownDType says in errors what number id of a type is.
 func unknownDType(id uint32) string {
 	if id == ptr {
 		return "12 is PTR, an address, which says nothing in a file"

@@ -29,6 +29,7 @@ func plainWord(w uint64) bool {
 	return (w|(w-lows))&highs == 0
 }
 
+// plainBytes does what Plain does, byte by byte.
 func plainBytes(b []byte) bool {
 	for _, c := range b {
 		if c == 0 || c >= utf8.RuneSelf {

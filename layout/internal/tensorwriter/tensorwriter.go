@@ -138,6 +138,7 @@ type bounded struct {
 	n      uint64
 }
 
+// Write writes b. It fails if the tensor would have more bytes than its limit.
 func (d *bounded) Write(b []byte) (int, error) {
 	f := d.file
 	if f.err != nil {
