@@ -21,7 +21,7 @@ type Names struct {
 
 var nameSeed = maphash.MakeSeed()
 
-// HashName returns the hash under which Names files name.
+// HashName returns the hash by which Names finds name.
 func HashName(name string) uint64 { return maphash.String(nameSeed, name) }
 
 // HashNameBytes returns the hash of string(name) without making one.
@@ -46,13 +46,13 @@ func NewNames(n int) *Names {
 	return &Names{slots: make([]uint32, size), mask: uint64(size - 1), index: 1<<bits.Len32(uint32(n)) - 1}
 }
 
-// Add files record i under hash. The caller has made sure by Probe that it is new. It adds no
+// Add enters record i with a hash. The caller has made sure by Probe that it is new. It adds no
 // more records than it asked NewNames for.
 func (n *Names) Add(hash uint64, i int) {
 	n.Enter(hash, i, func(int) bool { return false })
 }
 
-// Find returns the record under hash for which named is true: it has the name searched for. It returns -1 if there is none.
+// Find returns the record with a hash for which named is true: it has the name searched for. It returns -1 if there is none.
 func (n *Names) Find(hash uint64, named func(i int) bool) int {
 	for p := n.Probe(hash); ; {
 		if i, ok := p.Next(); !ok {
@@ -63,7 +63,7 @@ func (n *Names) Find(hash uint64, named func(i int) bool) int {
 	}
 }
 
-// Enter files record i under hash and returns -1. If another has the name already, as Find finds it, Enter returns that.
+// Enter enters record i with a hash and returns -1. If another has the name already, as Find finds it, Enter returns that.
 func (n *Names) Enter(hash uint64, i int, named func(i int) bool) (other int) {
 	for p := n.Probe(hash); ; {
 		if other, ok := p.Next(); !ok {
@@ -75,7 +75,7 @@ func (n *Names) Enter(hash uint64, i int, named func(i int) bool) (other int) {
 	}
 }
 
-// Probe starts a search for records filed under hash.
+// Probe starts a search for records with a hash.
 func (n *Names) Probe(hash uint64) Probe {
 	return Probe{n: n, at: hash & n.mask, tag: uint32(hash>>32) << bits.Len32(n.index)}
 }
@@ -101,6 +101,6 @@ func (p *Probe) Next() (i int, ok bool) {
 	}
 }
 
-// Add files record i as [Names.Add] does, under the hash that p searched for. The caller calls it
+// Add enters record i as [Names.Add] does, with the hash that p searches for. The caller calls it
 // when Next has found that no candidate is left.
 func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }

@@ -35,12 +35,12 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, m.Shards[i].Name, m.FollowLinks)
 		if err != nil {
-			return file{}, m.Unusable(i, err)
+			return file{}, m.UnusableError(i, err)
 		}
 		return s.member(func() (f file, err error) {
 			if number, ok := s.opened.Number(); ok {
 				if j, twice := opened.LoadOrStore(number, i); twice {
-					return f, m.Same(i, j.(int))
+					return f, m.SameFileError(i, j.(int))
 				}
 			}
 			if err := m.CheckSize(i, s.data.Size()); err != nil {

@@ -67,11 +67,11 @@ func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table
 	}
 	n, limit := countTensors(parts, lim)
 	if n > limit {
-		return nil, m.TooMany(n, limit)
+		return nil, m.TooManyError(n, limit)
 	}
 	t := &Table{Tensors: join(parts, n)}
 	if a, b := t.enterNames(); a != nil {
-		return nil, m.Twice(a, b)
+		return nil, m.DuplicateError(a, b)
 	}
 	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ func TestStitchErrors(t *testing.T) {
 	list[1] = index(t, layout.APR2, "y", "z")
 	_, err = shard.Stitch(m, list, nil)
 	modeltest.CheckManifestError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
-	modeltest.CheckManifestError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
+	modeltest.CheckManifestError(t, m.UnusableError(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
 	if err := m.CheckSize(1, 5); err != nil {
 		t.Errorf("an index knows no sizes: %v", err)
 	}

@@ -182,7 +182,7 @@ func (d *decoder) decodeBinary(head []byte) error {
 			return err
 		}
 	}
-	return d.tail()
+	return d.trailingSections()
 }
 
 // table reads index and scales, and finds where the data is.
@@ -205,12 +205,12 @@ func (d *decoder) table() error {
 		return err
 	}
 	d.entries, d.scales = b[:n], b[n:]
-	return d.measure(d.indexAt + all)
+	return d.locateData(d.indexAt + all)
 }
 
-// measure finds the end of the data that starts at off. Only the sizes of the tensors tell it: they are
+// locateData finds the end of the data that starts at off. Only the sizes of the tensors tell it: they are
 // packed.
-func (d *decoder) measure(off uint64) error {
+func (d *decoder) locateData(off uint64) error {
 	d.data = layout.Section{Name: "data", Offset: off}
 	limit := d.end() - off
 	for i := 0; i < len(d.entries); i += entrySize {
@@ -255,7 +255,7 @@ func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 		return nil, errorf(at, "name", layout.ErrInvalid, "tensor %d: %s does not end with a NUL", i, layout.Quote(b))
 	}
 	name := b[:n:n]
-	whole := uncut(name)
+	whole := completeLength(name)
 	if whole < n {
 		d.file.cut = append(d.file.cut, i)
 		name = append(slices.Clone(name[:whole]), string(utf8.RuneError)...)
@@ -263,8 +263,8 @@ func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 	return name, nil
 }
 
-// uncut returns the length of name without the first bytes of a character that goes on behind it.
-func uncut(name []byte) int {
+// completeLength returns the length of name without the first bytes of a character that goes on behind it.
+func completeLength(name []byte) int {
 	n := len(name)
 	last := n - 1
 	for last > max(0, n-utf8.UTFMax) && !utf8.RuneStart(name[last]) {
@@ -281,7 +281,7 @@ func uncut(name []byte) int {
 func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	rank := int(b[inDims])
 	if rank > maxDims {
-		return refuse(t, at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims)
+		return tensorErrorf(t, at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims)
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
@@ -289,7 +289,7 @@ func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	n := le.Uint64(b[inElements:])
 	if product, ok := layout.Elements(t.Shape); !ok || product != n {
-		return refuse(t, at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape)
+		return tensorErrorf(t, at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	offset := le.Uint64(b[inOffset:])
 	if offset > d.data.Size {
 		// Also keeps the sum below from wrapping.
-		return refuse(t, at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size)
+		return tensorErrorf(t, at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size)
 	}
 	t.DType = quantizations[d.file.Header.Quantization].dtype
 	t.Offset, t.Stored = d.data.Offset+offset, le.Uint64(b[inSize:])
@@ -309,7 +309,7 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	t.Encoding, t.Raw = layout.LZ4, raw
 	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
-		return refuse(t, at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw)
+		return tensorErrorf(t, at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw)
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 	}
 	scale := math.Float32frombits(le.Uint32(d.scales[4*i:]))
 	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
-		return refuse(t, d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale)
+		return tensorErrorf(t, d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale)
 	}
 	if d.quants == nil {
 		d.quants = make([]layout.Quant, len(d.scales)/4)
@@ -342,8 +342,8 @@ type filterbankSpan struct {
 
 func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
 
-// tail finds the sections behind the data. Audit reports bytes between them and the checksum.
-func (d *decoder) tail() error {
+// trailingSections finds the sections behind the data. Audit reports bytes between them and the checksum.
+func (d *decoder) trailingSections() error {
 	at := d.data.Offset + d.data.Size
 	c := layout.NewCursor(d.in, layout.APR1, at, d.end()-at)
 	if d.file.Header.Flags.Has(HasVocab) {
@@ -357,8 +357,8 @@ func (d *decoder) tail() error {
 	return nil
 }
 
-// section reads the size of a section, and makes sure that it fits.
-func section(c *layout.Cursor, field string) (size uint64) {
+// sectionSize reads the size of a section, and makes sure that it fits.
+func sectionSize(c *layout.Cursor, field string) (size uint64) {
 	at := c.Offset()
 	size = uint64(c.U32(field))
 	switch {
@@ -374,7 +374,7 @@ func section(c *layout.Cursor, field string) (size uint64) {
 // vocabulary finds the vocabulary section. It does not read the strings.
 func (d *decoder) vocabulary(c *layout.Cursor) error {
 	at := c.Offset()
-	size := section(c, "vocabulary_size")
+	size := sectionSize(c, "vocabulary_size")
 	begin := c.Offset()
 	tokens, merges := uint64(c.U32("n_tokens")), uint64(c.U32("n_merges"))
 	if c.Err() == nil && 2*tokens+4*merges > size-countsSize {
@@ -393,7 +393,7 @@ func (d *decoder) vocabulary(c *layout.Cursor) error {
 // file's own has the name.
 func (d *decoder) filterbank(c *layout.Cursor) error {
 	at := c.Offset()
-	size := section(c, "filterbank_size")
+	size := sectionSize(c, "filterbank_size")
 	span := filterbankSpan{mels: c.U32("n_mels"), freqs: c.U32("n_freqs"), offset: c.Offset()}
 	// The product of two u32s does not wrap, but four times it may.
 	if values := uint64(span.mels) * uint64(span.freqs); c.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {

@@ -227,7 +227,7 @@ func TestUncut(t *testing.T) {
 		{"", 0}, {"abc", 3}, {"é", 2}, {"a\xc3", 1}, {"a\xe3\x81", 1}, {"a\xf0\x9f\x98", 1}, {"\xf0\x9f\x98\x80", 4},
 		{"a\x81", 2}, {"\x81\x81\x81\x81\x81", 5}, {"a\xff", 2}, {"a\xed\xa0", 3}, {"\xc3", 0}, {"é\xe3", 2},
 	} {
-		if got := uncut([]byte(tc.name)); got != tc.want {
+		if got := completeLength([]byte(tc.name)); got != tc.want {
 			t.Errorf("%q: %d, want %d", tc.name, got, tc.want)
 		}
 	}

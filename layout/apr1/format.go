@@ -151,7 +151,7 @@ func errorf(at uint64, field string, sentinel error, format string, args ...any)
 	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)
 }
 
-// refuse returns errorf about t.
-func refuse(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
+// tensorErrorf returns errorf about t.
+func tensorErrorf(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
 	return errorf(at, field, sentinel, format, args...).OfTensor(t.Name)
 }

@@ -32,7 +32,7 @@ var (
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	f, err := decode(in, lim)
 	if err == nil && f.Encryption == nil {
-		err = f.Header.plain(in, &f.lim)
+		err = f.Header.checkNotEncrypted(in, &f.lim)
 	}
 	if err != nil {
 		return nil, err

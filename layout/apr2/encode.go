@@ -99,7 +99,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	opts = &own
 	var encrypts *encrypt
 	if opts.Encrypter != nil {
-		e, c, err := opts.Encrypter.begin(opts.Encrypter.block())
+		e, c, err := opts.Encrypter.newCipher(opts.Encrypter.block())
 		if err != nil {
 			return nil, err
 		}

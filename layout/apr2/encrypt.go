@@ -27,8 +27,8 @@ func (s *Encrypter) block() uint64 {
 	return cmp.Or(uint64(max(0, s.BlockSize)), encrypted.DefaultBlock)
 }
 
-// begin returns the object for a new file with blocks of this size, or for a manifest if that is 0, and its cipher.
-func (s *Encrypter) begin(block uint64) (*encrypted.Encryption, *encrypted.Cipher, error) {
+// newCipher returns the object for a new file with blocks of this size, or for a manifest if that is 0, and its cipher.
+func (s *Encrypter) newCipher(block uint64) (*encrypted.Encryption, *encrypted.Cipher, error) {
 	e, err := encrypted.NewEncryption(block, s.Argon2, s.KeyID)
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +39,7 @@ func (s *Encrypter) begin(block uint64) (*encrypted.Encryption, *encrypted.Ciphe
 
 // Manifest returns the object "encryption" for the manifest of encrypted shards, and its cipher.
 func (s *Encrypter) Manifest() (layout.Metadata, *encrypted.Cipher, error) {
-	e, c, err := s.begin(0)
+	e, c, err := s.newCipher(0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -212,7 +212,7 @@ func NewSizer(align int, metadata uint64) Sizer {
 
 // WithMetadata returns s with n bytes more of metadata.
 func (s Sizer) WithMetadata(n uint64) Sizer {
-	s.head = add(s.head, n)
+	s.head = addSaturated(s.head, n)
 	return s
 }
 
@@ -231,19 +231,21 @@ func (s Sizer) With(t *layout.Tensor) Sizer {
 	if !compressed(t) {
 		n, _ = t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
 	}
-	s.head = add(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
-	s.data = add(up(s.data, s.align), s.encrypt.stored(n))
+	s.head = addSaturated(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
+	s.data = addSaturated(alignUpSaturated(s.data, s.align), s.encrypt.stored(n))
 	return s
 }
 
 // Size returns the size of the whole file in bytes. It is 2^64-1 if the file would be larger.
-func (s Sizer) Size() uint64 { return add(add(up(s.head, defaultAlign), s.data), footerSize) }
+func (s Sizer) Size() uint64 {
+	return addSaturated(addSaturated(alignUpSaturated(s.head, defaultAlign), s.data), footerSize)
+}
 
-// up returns alignUp for sums of any size.
-func up(n, align uint64) uint64 { return add(n, -n%align) }
+// alignUpSaturated returns n rounded up to a multiple of align, or 2^64-1 if that is larger.
+func alignUpSaturated(n, align uint64) uint64 { return addSaturated(n, -n%align) }
 
-// add stops at the largest number.
-func add(a, b uint64) uint64 {
+// addSaturated returns a+b, or 2^64-1 if the sum is larger.
+func addSaturated(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	return sum | -carry
 }

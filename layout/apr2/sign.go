@@ -49,7 +49,7 @@ func ReadEncryptedHead(in layout.Input, flag Flags, lim *layout.Limits) (*Encryp
 		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "%v in version %d.%d: not %v", h.Flags, h.Major, h.Minor, flag)
 	}
 	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)
-	if err := h.ordered(size, lim.WithDefaults().HeaderBytes); err != nil {
+	if err := h.checkOrder(size, lim.WithDefaults().HeaderBytes); err != nil {
 		return nil, err
 	}
 	if b, err = layout.Region(in, layout.APR2, atDataOffset, "data_offset", 0, data); err != nil {
@@ -74,9 +74,9 @@ func ReadEncryptedHead(in layout.Input, flag Flags, lim *layout.Limits) (*Encryp
 	return &EncryptedHead{Bytes: b, End: size - footerSize, Keys: keys}, nil
 }
 
-// ordered checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
+// checkOrder checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
 // metadata.
-func (h Header) ordered(size, limit uint64) error {
+func (h Header) checkOrder(size, limit uint64) error {
 	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)
 	if h.MetadataOffset != headerSize || uint64(h.IndexOffset) != headerSize+uint64(h.MetadataSize) || data < end || data-end >= 64 ||
 		size < footerSize || data > size-footerSize {
@@ -90,7 +90,7 @@ func (h Header) ordered(size, limit uint64) error {
 
 // encryption reads how a file with the flag Encrypted was encrypted.
 func (h Header) encryption(in layout.Input, lim *layout.Limits) (*encrypted.Encryption, error) {
-	if err := h.ordered(in.Size(), lim.HeaderBytes); err != nil {
+	if err := h.checkOrder(in.Size(), lim.HeaderBytes); err != nil {
 		return nil, err
 	}
 	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", headerSize, uint64(h.MetadataSize))
@@ -104,9 +104,9 @@ func (h Header) encryption(in layout.Input, lim *layout.Limits) (*encrypted.Encr
 	return keys.Encryption, err
 }
 
-// plain makes sure that a file without the flag ENCRYPTED does not say how it is encrypted. Metadata that are
+// checkNotEncrypted makes sure that a file without the flag ENCRYPTED does not say how it is encrypted. Metadata that are
 // malformed pass: they are an error when they are read.
-func (h Header) plain(in layout.Input, lim *layout.Limits) error {
+func (h Header) checkNotEncrypted(in layout.Input, lim *layout.Limits) error {
 	off, n := uint64(h.MetadataOffset), uint64(h.MetadataSize)
 	if h.Minor == 0 || n > lim.HeaderBytes {
 		return nil
@@ -165,7 +165,7 @@ func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, encryp
 	for i := range tensors {
 		t := &tensors[i]
 		raw, _ := t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
-		n = add(up(n, defaultAlign), encrypt.stored(max(raw, t.Stored)))
+		n = addSaturated(alignUpSaturated(n, defaultAlign), encrypt.stored(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
 		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)

@@ -29,7 +29,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := identify(head); err != nil {
+	if err := checkLayout(head); err != nil {
 		return nil, err
 	}
 	h := readHeader(head)
@@ -53,9 +53,9 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	return f, nil
 }
 
-// identify names the layout that head starts if it is no 64-byte header. realizar 0.6 wrote
+// checkLayout returns an error that names the layout which head starts, unless that is a header of 64 bytes. realizar 0.6 wrote
 // headers without a checksum.
-func identify(head []byte) error {
+func checkLayout(head []byte) error {
 	is, other := string(head[:min(4, len(head))]), container(head)
 	switch {
 	case is != magicAPR2 && is != magicZero:

@@ -146,16 +146,16 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 	if file {
 		wanted = append(wanted, "block_size")
 	}
-	members(js, wanted, func(key string, place uint64) {
+	readMembers(js, wanted, func(key string, place uint64) {
 		switch key {
 		case "algorithm":
-			algorithmIs(js, Algorithm)
+			checkAlgorithm(js, Algorithm)
 		case "block_size":
 			if e.BlockSize = js.Uint(); !blockOK(e.BlockSize) || !file {
 				js.Fail(place, layout.ErrInvalid, "block_size is %d, not a power of two from %d to %d in a file", e.BlockSize, MinBlock, MaxBlock)
 			}
 		case "salt":
-			e.Salt = base64Of(js, "salt", 32)
+			e.Salt = readBase64(js, "salt", 32)
 		case "kdf":
 			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
 				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote([]byte(e.KDF)), HKDF, Argon2id)
@@ -169,7 +169,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 			}
 		case "check":
 			e.check = int(place-at) + 1
-			if e.Check = base64Of(js, "check", TagSize); e.check+checkChars >= len(text) || text[e.check+checkChars] != '"' {
+			if e.Check = readBase64(js, "check", TagSize); e.check+checkChars >= len(text) || text[e.check+checkChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the check has escapes")
 			}
 		}
@@ -183,7 +183,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 // allows.
 func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 	var memoryAt, memory uint64
-	members(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
+	readMembers(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
 		upTo16 := func() uint64 {
 			n := js.Uint()
 			if n < 1 || n > maxPasses {
@@ -199,7 +199,7 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 		case "memory_kib":
 			memory, memoryAt = js.Uint(), place
 		case "salt":
-			copy(a.Salt[:], base64Of(js, "argon2.salt", len(a.Salt)))
+			copy(a.Salt[:], readBase64(js, "argon2.salt", len(a.Salt)))
 		}
 	})
 	if least := 8 * uint64(a.Threads); memory < least || memory > lim.Argon2KiB || memory > 1<<32-1 {
@@ -306,11 +306,11 @@ func (k Keys) Check(c *Cipher, head []byte, at int) bool {
 
 // tag returns the check of a head.
 func (k Keys) tag(c *Cipher, head []byte, at int) []byte {
-	blank := append([]byte(nil), head...)
-	fill(blank[at+k.Encryption.check:][:checkChars])
+	masked := append([]byte(nil), head...)
+	blank(masked[at+k.Encryption.check:][:checkChars])
 	if k.Signature != nil {
-		fill(blank[at+k.Signature.value:][:valueChars])
+		blank(masked[at+k.Signature.value:][:valueChars])
 	}
-	sum := sha256.Sum256(blank)
+	sum := sha256.Sum256(masked)
 	return c.Seal(new(Nonce), nil, nil, sum[:], 0, checkBlock)
 }

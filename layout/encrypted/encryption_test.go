@@ -159,7 +159,7 @@ func FuzzEncryption(f *testing.F) {
 				t.Fatal("nobody encrypted it so")
 			}
 			own := bytes.Clone(text)
-			Finisher{Cipher: c}.put(k, own, 0)
+			Finisher{Cipher: c}.putCheckAndSignature(k, own, 0)
 			if again, err := Parse(own, format, 0, nil); err != nil || !again.Check(c, own, 0) {
 				t.Fatalf("%v after its check was written", err)
 			}

@@ -85,7 +85,7 @@ func (s Finisher) Complete(head []byte, at, n int, digests []byte) error {
 			return err
 		}
 	}
-	return s.put(k, head, at)
+	return s.putCheckAndSignature(k, head, at)
 }
 
 // Manifest adds the objects of its keys to the text of a manifest, and completes them. Those that are nil
@@ -109,11 +109,11 @@ func (s Finisher) Manifest(text []byte, signature, encryption layout.Metadata) (
 	if err != nil {
 		return nil, err
 	}
-	return text, s.put(k, text, 0)
+	return text, s.putCheckAndSignature(k, text, 0)
 }
 
-// put writes the check, and then the signature, which covers it.
-func (s Finisher) put(k Keys, b []byte, at int) error {
+// putCheckAndSignature writes the check, and then the signature, which covers it.
+func (s Finisher) putCheckAndSignature(k Keys, b []byte, at int) error {
 	if s.Cipher != nil {
 		base64.StdEncoding.Encode(b[at+k.Encryption.check:][:checkChars], k.tag(s.Cipher, b, at))
 	}

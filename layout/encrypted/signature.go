@@ -43,15 +43,15 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 	if file {
 		wanted = append(wanted, "chunk_size", "digests")
 	}
-	members(js, wanted, func(key string, place uint64) {
+	readMembers(js, wanted, func(key string, place uint64) {
 		in := int(place-at) + 1 // of what is between quotes
 		switch key {
 		case "algorithm":
-			algorithmIs(js, algorithm)
+			checkAlgorithm(js, algorithm)
 		case "public_key":
-			s.PublicKey = base64Of(js, "public_key", ed25519.PublicKeySize)
+			s.PublicKey = readBase64(js, "public_key", ed25519.PublicKeySize)
 		case "value":
-			s.Value, s.value = base64Of(js, "value", ed25519.SignatureSize), in
+			s.Value, s.value = readBase64(js, "value", ed25519.SignatureSize), in
 			if in+valueChars >= len(text) || text[in+valueChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the value has escapes")
 			}
@@ -60,14 +60,14 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 				js.Fail(place, layout.ErrInvalid, "chunk_size is %d, not a power of two from %d to %d", s.ChunkSize, layout.MinChunk, layout.MaxChunk)
 			}
 		case "digests":
-			s.Digests, s.digests = base64Of(js, "digests", -1), in
+			s.Digests, s.digests = readBase64(js, "digests", -1), in
 			s.digestsEnd = int(js.Offset()-at) - 1
 		}
 	})
 }
 
-// members reads an object. read gets the key and the place of each value. It fails if one of wanted is missing.
-func members(js *jsontext.Scanner[[]byte], wanted []string, read func(key string, place uint64)) {
+// readMembers reads an object. read gets the key and the place of each value. It fails if one of wanted is missing.
+func readMembers(js *jsontext.Scanner[[]byte], wanted []string, read func(key string, place uint64)) {
 	seen, start := make(map[string]bool), js.Offset()
 	for key := range js.Members("an object") {
 		seen[string(key)] = true
@@ -80,16 +80,16 @@ func members(js *jsontext.Scanner[[]byte], wanted []string, read func(key string
 	}
 }
 
-// algorithmIs reads the name of an algorithm, and fails if it is not the one that is known.
-func algorithmIs(js *jsontext.Scanner[[]byte], known string) {
+// checkAlgorithm reads the name of an algorithm, and fails if it is not the one that is known.
+func checkAlgorithm(js *jsontext.Scanner[[]byte], known string) {
 	at := js.Offset()
 	if got := js.Text(); string(got) != known {
 		js.Fail(at, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote(got), known)
 	}
 }
 
-// base64Of reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
-func base64Of(js *jsontext.Scanner[[]byte], name string, n int) []byte {
+// readBase64 reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
+func readBase64(js *jsontext.Scanner[[]byte], name string, n int) []byte {
 	at := js.Offset()
 	text := string(js.Text())
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
@@ -117,7 +117,7 @@ func (s *Signature) message(b []byte, at int) []byte {
 		context = manifestContext
 	}
 	m := append([]byte(context), b...)
-	fill(m[len(context)+at+s.value:][:valueChars])
+	blank(m[len(context)+at+s.value:][:valueChars])
 	return m
 }
 
@@ -134,8 +134,8 @@ func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
 	return nil
 }
 
-// fill replaces characters by those that stand for them in what is signed and checked.
-func fill(b []byte) {
+// blank replaces characters by those that stand for them in what is signed and checked.
+func blank(b []byte) {
 	for i := range b {
 		b[i] = 'A'
 	}

@@ -246,7 +246,7 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 		return tensorErrorf(typeAt, "type", layout.ErrUnsupported, t.Name, "%s", unknownType(id))
 	}
 	t.DType = dtype
-	if original := d.file.originals.of(&d.file.keys, t); original != nil {
+	if original := d.file.originals.fittingShape(&d.file.keys, t); original != nil {
 		t.Shape = b.Dims(len(original))
 		copy(t.Shape, original)
 	}

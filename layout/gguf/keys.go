@@ -69,7 +69,7 @@ func (d *decoder) metadata() {
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
-		d.original(key, typ)
+		d.noteOriginal(key, typ)
 		value := d.value(key, typ, typeAt)
 		if d.Err() != nil {
 			return

@@ -23,9 +23,9 @@ type original struct {
 	from, to int // in dims
 }
 
-// original notes the shape that an array holds, which comes next, if key says that it is one. A value of another kind
+// noteOriginal notes the shape that an array holds, which comes next, if key says that it is one. A value of another kind
 // gives no shape.
-func (d *decoder) original(key []byte, typ Type) {
+func (d *decoder) noteOriginal(key []byte, typ Type) {
 	w, all := d.file.width, &d.file.originals
 	if d.Err() != nil || typ != TypeArray || !bytes.HasPrefix(key, []byte(keyOriginal)) {
 		return
@@ -67,8 +67,8 @@ func (o *originals) shapeOf(k *keys, name []byte) []int {
 	return o.dims[o.list[i].from:o.list[i].to]
 }
 
-// of returns the shape that a key gives t, if t has as many elements and its blocks fill rows of that shape. Else it is nil.
-func (o *originals) of(k *keys, t *layout.Tensor) []int {
+// fittingShape returns the shape that a key gives t, if t has as many elements and its blocks fill rows of that shape. Else it is nil.
+func (o *originals) fittingShape(k *keys, t *layout.Tensor) []int {
 	shape := o.shapeOf(k, t.Name)
 	if shape == nil || !fits(shape, t) {
 		return nil

@@ -61,14 +61,14 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 		}
 		part := dst[off : off+n]
 		copy(part, b)
-		s.apply(part, block)
+		s.reverse(part, block)
 		off += n
 	}
 	return nil
 }
 
-// apply reverses the bytes of the numbers in whole blocks.
-func (s *swap) apply(b []byte, block uint64) {
+// reverse reverses the bytes of the numbers in whole blocks.
+func (s *swap) reverse(b []byte, block uint64) {
 	at := s.at
 	if at == nil {
 		at, block = []uint64{0}, s.bytes
@@ -127,7 +127,7 @@ func (w *swapWriter) Write(b []byte) (written int, err error) {
 // flush writes what has come. A part of a block at the end is written as it is, for the file to refuse.
 func (w *swapWriter) flush() error {
 	whole := len(w.buf) / w.block * w.block
-	w.swap.apply(w.buf[:whole], uint64(w.block))
+	w.swap.reverse(w.buf[:whole], uint64(w.block))
 	_, err := w.dst.Write(w.buf)
 	w.buf = w.buf[:0]
 	return err

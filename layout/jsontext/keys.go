@@ -13,8 +13,8 @@ func (s *Scanner[T]) checkDistinct(first int) {
 		names = layout.NewNames(len(keys))
 	}
 	for i := 0; i < len(keys) && s.err == nil; i++ {
-		name, repeated := s.value(keys[i]), false
-		equals := func(j int) bool { return string(s.value(keys[j])) == string(name) }
+		name, repeated := s.stringAt(keys[i]), false
+		equals := func(j int) bool { return string(s.stringAt(keys[j])) == string(name) }
 		if names != nil {
 			repeated = names.Enter(hash(name), i, equals) >= 0
 		}

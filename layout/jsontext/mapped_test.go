@@ -25,9 +25,9 @@ func TestChanged(t *testing.T) {
 	for _, to := range []string{`\u00zz"`, `\\\\\\\`, `"""""""`, "\x00\x00\x00\x00\x00\x00\x00"} {
 		text := []byte(`"\u00e9b"`)
 		s := Scanner[[]byte]{text: text}
-		k := s.raw()
+		k := s.scanString()
 		copy(text[1:], to)
-		if got := s.value(k); len(got) == 0 || len(got) > 3*len(text) {
+		if got := s.stringAt(k); len(got) == 0 || len(got) > 3*len(text) {
 			t.Errorf("%q: %q", to, got)
 		}
 	}

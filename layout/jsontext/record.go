@@ -18,7 +18,7 @@ func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 			s.keys = append(s.keys, k)
 			s.Next()
 			at := s.at
-			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
+			if s.err != nil || !yield(s.stringAt(k), s.base+uint64(k.at)-1) {
 				return
 			}
 			if s.at == at && s.err == nil {

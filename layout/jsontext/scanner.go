@@ -166,7 +166,7 @@ func (s *Scanner[T]) More(end byte) bool {
 // Key reads a key and its colon. It returns the key's offset too.
 func (s *Scanner[T]) Key() (name T, at uint64) {
 	k := s.key()
-	return s.value(k), s.base + uint64(k.at) - 1
+	return s.stringAt(k), s.base + uint64(k.at) - 1
 }
 
 // key reads a key and its colon, and returns where the key stands.
@@ -175,7 +175,7 @@ func (s *Scanner[T]) key() span {
 		s.Unexpected("a key")
 		return span{}
 	}
-	k := s.raw()
+	k := s.scanString()
 	if s.Next() != ':' {
 		s.Unexpected("':'")
 		return span{}
@@ -190,7 +190,7 @@ func (s *Scanner[T]) Text() T {
 	if s.Next() != '"' {
 		s.Unexpected("a string")
 	}
-	return s.value(s.raw())
+	return s.stringAt(s.scanString())
 }
 
 // Number reads a number and returns it as it is written.
@@ -302,7 +302,7 @@ func (s *Scanner[T]) skipNotFinite() bool {
 func (s *Scanner[T]) Skip() (n int) {
 	switch c := s.Next(); {
 	case c == '"':
-		s.raw()
+		s.scanString()
 	case s.skipNotFinite():
 	case c == '-' || c-'0' <= 9:
 		s.Number()

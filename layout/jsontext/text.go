@@ -10,20 +10,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// raw checks the string whose opening quote stands next, and reads it.
-func (s *Scanner[T]) raw() span {
+// scanString checks the string whose opening quote stands next, and reads it.
+func (s *Scanner[T]) scanString() span {
 	start := s.at + 1
 	end, ascii := plainText(s.text, start)
 	if !ascii || end >= len(s.text) || s.text[end] != '"' {
-		return s.rawOther(start, end, ascii)
+		return s.scanOtherString(start, end, ascii)
 	}
 	s.at = end + 1
 	return span{uint32(start), uint32(end)}
 }
 
-// rawOther reads a string with escapes or characters beyond ASCII from start on, behind its
+// scanOtherString reads a string with escapes or characters beyond ASCII from start on, behind its
 // opening quote, or says why there is none. end and ascii are of the plain text at start.
-func (s *Scanner[T]) rawOther(start, end int, ascii bool) span {
+func (s *Scanner[T]) scanOtherString(start, end int, ascii bool) span {
 	var escapes uint32
 	for i := start; s.err == nil; {
 		if !ascii && !valid(s.text[i:end]) {
@@ -51,8 +51,8 @@ func (s *Scanner[T]) rawOther(start, end int, ascii bool) span {
 	return span{}
 }
 
-// value returns the characters of a string that raw has read.
-func (s *Scanner[T]) value(k span) T {
+// stringAt returns the characters of a string that scanString has read.
+func (s *Scanner[T]) stringAt(k span) T {
 	if k.end >= escaped {
 		return s.unescaped(k)
 	}
@@ -60,7 +60,7 @@ func (s *Scanner[T]) value(k span) T {
 }
 
 // unescaped returns a copy of a string without its escapes. The text may be mapped and have
-// changed since raw read it: what is no escape any more becomes U+FFFD.
+// changed since scanString read it: what is no escape any more becomes U+FFFD.
 func (s *Scanner[T]) unescaped(k span) T {
 	raw := s.text[k.at : k.end&^escaped]
 	s.buf = s.buf[:0]

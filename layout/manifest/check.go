@@ -27,13 +27,13 @@ func (m *File) errorAt(i int, sentinel error, format string, args ...any) error 
 	return m.errorf(path, field, sentinel, format, args...)
 }
 
-// Unusable returns the error of shard i being of no use, because of err.
-func (m *File) Unusable(i int, err error) error {
+// UnusableError returns the error of shard i being of no use, because of err.
+func (m *File) UnusableError(i int, err error) error {
 	return m.errorAt(i, err, "shard %s cannot be used", quote(m.Shards[i].Name))
 }
 
-// Same returns the error of shards i and j being one file, under two names: its index would take memory for each.
-func (m *File) Same(i, j int) error {
+// SameFileError returns the error of shards i and j being one file, under two names: its index would take memory for each.
+func (m *File) SameFileError(i, j int) error {
 	return m.errorAt(max(i, j), layout.ErrDuplicate, "shards %s and %s are one file", quote(m.Shards[min(i, j)].Name), quote(m.Shards[max(i, j)].Name))
 }
 
@@ -117,14 +117,14 @@ func (m *File) CheckEncrypted(i int, shard layout.File) error {
 	return nil
 }
 
-// TooMany returns the error of shards that hold n tensors, more than most.
-func (m *File) TooMany(n, limit uint64) error {
+// TooManyError returns the error of shards that hold n tensors, more than most.
+func (m *File) TooManyError(n, limit uint64) error {
 	key := m.mapKey()
 	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, limit)
 }
 
-// Twice returns the error of two tensors that have the same name.
-func (m *File) Twice(a, b *layout.Tensor) error {
+// DuplicateError returns the error of two tensors that have the same name.
+func (m *File) DuplicateError(a, b *layout.Tensor) error {
 	key := m.mapKey()
 	return m.errorf([]any{key, string(a.Name)}, key, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
 		layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))

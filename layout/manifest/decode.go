@@ -64,7 +64,7 @@ var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", 
 
 // decode tells the kind of the manifest by its keys, and reads the values of that kind.
 func (d *decoder) decode() error {
-	if err := d.survey(); err != nil {
+	if err := d.locateValues(); err != nil {
 		return err
 	}
 	apr2 := d.has("shards") || d.has("shard_count") || d.has("tensor_shard_map")
@@ -94,8 +94,8 @@ func inOrder(stages ...func() error) error {
 // shownKeys is how many keys an error names of an object that is something else.
 const shownKeys = 4
 
-// survey checks the text and notes where the known values are.
-func (d *decoder) survey() error {
+// locateValues checks the text and notes where the known values are.
+func (d *decoder) locateValues() error {
 	d.values = make(map[string]value)
 	s := d.scan(0)
 	for key := range s.Members("an object") {
@@ -175,9 +175,9 @@ func readLeaf(s *jsontext.Scanner[[]byte]) leaf {
 	return v
 }
 
-// root reads the value of a key of the manifest. If it is not there, the value is at the
+// valueOf reads the value of a key of the manifest. If it is not there, the value is at the
 // manifest's start.
-func (d *decoder) root(key string) leaf {
+func (d *decoder) valueOf(key string) leaf {
 	v, ok := d.values[key]
 	if !ok {
 		return leaf{at: d.start()}
@@ -225,7 +225,7 @@ func (d *decoder) mistyped(v leaf, field, which, want string) *layout.FormatErro
 // shards reads the list of files (APR2).
 func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
-	d.m.sharded, d.m.signed, d.m.versioned = d.root("sharded").kind == 't', d.has("signature"), d.has("apr_version")
+	d.m.sharded, d.m.signed, d.m.versioned = d.valueOf("sharded").kind == 't', d.has("signature"), d.has("apr_version")
 	if d.has("encryption") {
 		keys, err := encrypted.Parse(d.text, layout.Manifest, 0, &d.lim)
 		if err != nil {
@@ -233,7 +233,7 @@ func (d *decoder) shards() error {
 		}
 		d.m.Encryption = keys.Encryption
 	}
-	list := d.root("shards")
+	list := d.valueOf("shards")
 	if list.kind != '[' {
 		return d.mistyped(list, "shards", "", "a list of objects")
 	}
@@ -309,7 +309,7 @@ func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64,
 // count compares shard_count with the list of shards (APR2).
 func (d *decoder) count() error {
 	const key = "shard_count"
-	v := d.root(key)
+	v := d.valueOf(key)
 	n, ok := v.whole()
 	if !ok {
 		return d.mistyped(v, key, "", "a number of shards")
@@ -338,7 +338,7 @@ func (d *decoder) shardMap() error {
 
 // readMap reads the map of tensors. read reads the value of a tensor's name.
 func (d *decoder) readMap(key string, read func(s *jsontext.Scanner[[]byte], name []byte) (shard uint32, err error)) error {
-	object := d.root(key)
+	object := d.valueOf(key)
 	if object.kind != '{' {
 		return d.mistyped(object, key, "", "an object")
 	}
@@ -400,7 +400,7 @@ func (d *decoder) weightMap() error {
 
 // metadata notes where the model's metadata is, if the manifest has any.
 func (d *decoder) metadata() error {
-	v := d.root("metadata")
+	v := d.valueOf("metadata")
 	switch v.kind {
 	case 0:
 	case '{':

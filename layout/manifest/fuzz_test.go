@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 			if filepath.Base(s.Name) != s.Name || strings.ContainsAny(s.Name, "/\\\x00") || s.Name == ".." || s.Name == "." {
 				t.Errorf("shard %d is %q", i, s.Name)
 			}
-			checkPlace(t, doc, m.Unusable(i, layout.ErrClosed))
+			checkPlace(t, doc, m.UnusableError(i, layout.ErrClosed))
 			if err := m.CheckSize(i, s.Size+1); err != nil {
 				checkPlace(t, doc, err)
 			}
