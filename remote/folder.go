@@ -46,7 +46,8 @@ type folder struct {
 	taken    names    // by what layers and archives list
 
 	mu    sync.Mutex
-	begun []*file // incomplete files whose beginning was in the cache
+	begun []*file  // incomplete files whose beginning was in the cache
+	found []string // names of files that lookup has found
 }
 
 // path returns where the file called name is, once it is complete.
@@ -66,7 +67,13 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 		return o, nil
 	}
 	if d.lookup != nil {
-		return d.lookup(ctx, name)
+		o, err := d.lookup(ctx, name)
+		if err == nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.found = append(d.found, name)
+		}
+		return o, err
 	}
 	return object{}, &fs.PathError{Op: "open", Path: d.name(name), Err: fs.ErrNotExist}
 }
@@ -307,19 +314,19 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// members lists the files of the model that the file called name leads to. A file that the address
-// names, and that is a model by itself, comes alone.
-func (d *folder) members(ctx context.Context, name string) ([]string, error) {
+// members lists the files of the model that the file called name leads to. single reports that this file is the model. If the
+// address names it, no others are listed but those that opening it has looked for and found, such as config.json.
+func (d *folder) members(ctx context.Context, name string) (names []string, single bool, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	m, err := d.load(ctx, f)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer m.Close()
-	names := []string{name}
+	names = append(slices.Clone(d.found), name)
 	for _, file := range m.Files() {
 		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
 	}
@@ -329,16 +336,16 @@ func (d *folder) members(ctx context.Context, name string) ([]string, error) {
 		names = append(names, d.siblings(name)...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), len(m.Files()) == 1, nil
 }
 
 // alone reports whether a pulled model is opened by the file called name rather than by its folder: the address
 // names that file, or the choice leaves no other.
-func (d *folder) alone(name string, names []string) bool {
+func (d *folder) alone(name string, names []string, single bool) bool {
 	if d.choice != nil {
 		return len(d.choice) == 1 && (d.all || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
 	}
-	return d.file == name && len(names) == 1
+	return d.file == name && single
 }
 
 // siblings lists the files beside the model that belong to it and are no weights: configuration,

@@ -201,7 +201,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := d.members(ctx, name)
+	names, single, err := d.members(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 		pulled.Files = append(pulled.Files, d.path(member))
 		pulled.Names = append(pulled.Names, besideModel(name, member))
 	}
-	if pulled.Path = d.path(name); !d.alone(name, names) {
+	if pulled.Path = d.path(name); !d.alone(name, names, single) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil

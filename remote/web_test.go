@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,34 @@ func TestWebNotKept(t *testing.T) {
 				t.Errorf("kept %v", left)
 			}
 		})
+	}
+}
+
+// A file is pulled with those beside it that say what its tensors mean.
+func TestWebPullQuantized(t *testing.T) {
+	files := make(map[string][]byte)
+	for _, name := range []string{"model.safetensors", "config.json"} {
+		text, err := os.ReadFile("../testdata/quantized/gptq-4bit/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/a/"+name] = text
+	}
+	s := newSite(t, files)
+	pulled, err := remote.Pull(t.Context(), s.URL+"/a/model.safetensors", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(pulled.Names, []string{"config.json", "model.safetensors"}) || filepath.Base(pulled.Path) != "model.safetensors" {
+		t.Error(pulled)
+	}
+	m, err := loader.Open(pulled.Path, nil)
+	w, err := modeltest.Opened(t, m, err).Tensor("model.layers.0.mlp.gate.weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Float32s(); err != nil {
+		t.Error(err)
 	}
 }
 
