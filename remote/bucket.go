@@ -112,7 +112,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 			}
 			return nil
 		}
-		for range mostPages {
+		for range maxPages {
 			page := &listed{Contents: func(c listedElement) error {
 				name, ok := strings.CutPrefix(c.Key, prefix)
 				switch {
@@ -140,14 +140,14 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 			}
 			query.Set("continuation-token", page.NextContinuationToken)
 		}
-		yield(StoredObject{}, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages))
+		yield(StoredObject{}, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages))
 	}
 }
 
 // page asks for one page, and hands on what it lists. If the bucket turns out to be in another region, it asks there.
 func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error {
 	ask := func() ([]byte, error) {
-		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
+		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxAnswer, &b.http)
 		return body, err
 	}
 	body, err := ask()

@@ -3,5 +3,5 @@ package remote
 // MostAtClose is mostAtClose, for tests to lower.
 var MostAtClose = &mostAtClose
 
-// MostNames is mostNames, for tests to lower.
-var MostNames = &mostNames
+// MaxNames is maxNames, for tests to lower.
+var MaxNames = &maxNames

@@ -285,8 +285,8 @@ func TestOneContent(t *testing.T) {
 
 // TestEndlessListing: names of files are a server's word too. Those of all pages of a listing have one bound, whatever lists them.
 func TestEndlessListing(t *testing.T) {
-	defer func(most int) { *remote.MostNames = most }(*remote.MostNames)
-	*remote.MostNames = 1 << 20
+	defer func(most int) { *remote.MaxNames = most }(*remote.MaxNames)
+	*remote.MaxNames = 1 << 20
 	long := strings.Repeat("x", 10_000)
 	var sent atomic.Int64
 	serve := func(text func(page, file int) string, before, between string, after func(page int) string) *httptest.Server {

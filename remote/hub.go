@@ -25,7 +25,7 @@ type hub struct {
 	cache    rooted.Path // the folder of the repositories
 	token    string
 	offline  bool
-	forgets  bool              // does not keep what the Hub tells
+	noCache  bool              // does not keep what the Hub tells
 	logger   *slog.Logger      // of a snapshot
 	http     httprange.Options // without the token
 }
@@ -104,15 +104,15 @@ func withHeader(o httprange.Options, name, value string) *httprange.Options {
 	return &o
 }
 
-// mostAnswer bounds one answer of the API: a page of a listing has 1,000 files.
-const mostAnswer = 16 << 20
+// maxAnswer bounds one answer of the API: a page of a listing has 1,000 files.
+const maxAnswer = 16 << 20
 
 // ask returns what the API says at address, and where the next page is.
 func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
 	if h.offline {
 		return "", errOffline
 	}
-	body, head, err := httprange.Get(ctx, address, mostAnswer, h.options())
+	body, head, err := httprange.Get(ctx, address, maxAnswer, h.options())
 	if err != nil {
 		return "", h.explain(err)
 	}
@@ -195,15 +195,15 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	if err := h.keep(ref, []byte(answer.SHA)); err != nil { // as of v1/x, where v1 is a file
+	if err := h.write(ref, []byte(answer.SHA)); err != nil { // as of v1/x, where v1 is a file
 		h.logger.Warn("what a revision stands for is not kept", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
 }
 
-// keep writes what the Hub has told to its cache.
-func (h *hub) keep(path rooted.Path, text []byte) error {
-	if h.forgets {
+// write writes what the Hub has told to its cache, unless nothing is cached.
+func (h *hub) write(path rooted.Path, text []byte) error {
+	if h.noCache {
 		return nil
 	}
 	return writeWhole(path, text)
@@ -246,8 +246,8 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	var taken names
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
-		if pages == mostPages {
-			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
+		if pages == maxPages {
+			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages)
 		}
 		var err error
 		if address, err = h.ask(ctx, address, &page{kept.Files, &taken}); err != nil {
@@ -258,29 +258,29 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	if err != nil {
 		return nil, err
 	}
-	return kept.Files, h.keep(listing, text)
+	return kept.Files, h.write(listing, text)
 }
 
-// mostPages bounds a listing.
-const mostPages = 1000
+// maxPages bounds a listing.
+const maxPages = 1000
 
-// mostNames bounds what the names in a listing take, in bytes: of all its pages, whatever its source.
-var mostNames = 64 << 20
+// maxNames bounds what the names in a listing take, in bytes: of all its pages, whatever its source.
+var maxNames = 64 << 20
 
-// leastName is what a file counts for beside its texts: what is made of it takes more than that.
-const leastName = 256
+// minName is what a file counts for beside its texts: what is made of it takes more than that.
+const minName = 256
 
-// names counts what the files of a listing have taken of mostNames.
+// names counts what the files of a listing have taken of maxNames.
 type names int
 
 // take counts a file.
 func (n *names) take(texts ...string) error {
-	*n += leastName
+	*n += minName
 	for _, text := range texts {
 		*n += names(len(text))
 	}
-	if int(*n) > mostNames {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, mostNames, leastName)
+	if int(*n) > maxNames {
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, maxNames, minName)
 	}
 	return nil
 }

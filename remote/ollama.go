@@ -95,7 +95,7 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 		b.sign = signAsOllama
 	}
 	kept := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
-	m, err := keptManifest(kept.String())
+	m, err := storedManifest(kept.String())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
 		m, err = r.manifest(ctx, a.tag)
 	}
@@ -151,8 +151,8 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
 }
 
-// keptManifest reads a manifest in Ollama's store.
-func keptManifest(path string) (*registryManifest, error) {
+// storedManifest reads a manifest in Ollama's store.
+func storedManifest(path string) (*registryManifest, error) {
 	text, err := rooted.Read(path)
 	if err != nil {
 		return nil, err
@@ -324,8 +324,8 @@ func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 	return nil
 }
 
-// mostHead bounds the header of a file with one tensor and its scales.
-const mostHead = 1 << 20
+// maxHead bounds the header of a file with one tensor and its scales.
+const maxHead = 1 << 20
 
 // renamed returns the SafeTensors file called file with tensor in place of data in its names.
 func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
@@ -340,7 +340,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		return object{}, err
 	}
 	n := binary.LittleEndian.Uint64(length[:])
-	if n > mostHead || int64(n) > o.size-8 {
+	if n > maxHead || int64(n) > o.size-8 {
 		return object{}, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
 	}
 	head := make([]byte, n)
@@ -351,7 +351,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	if err := json.Unmarshal(head, &entries); err != nil {
 		return object{}, err
 	}
-	if uint64(len(tensor))*uint64(len(entries)) > mostHead {
+	if uint64(len(tensor))*uint64(len(entries)) > maxHead {
 		return object{}, fmt.Errorf("%w: a name of %d bytes for %d tensors", layout.ErrLimit, len(tensor), len(entries))
 	}
 	named := make(map[string]json.RawMessage, len(entries))

@@ -179,7 +179,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 		return nil, errOffline
 	}
 	address := r.address("manifests", reference)
-	body, head, err := httprange.Get(ctx, address, mostAnswer, withHeader(r.http, "Accept", manifestTypes))
+	body, head, err := httprange.Get(ctx, address, maxAnswer, withHeader(r.http, "Accept", manifestTypes))
 	if err != nil {
 		return nil, r.explain(err)
 	}

@@ -17,14 +17,14 @@ import (
 
 // snapshot returns the files of a model at the commit that its revision stands for now.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
-	h.forgets, h.logger = o.NoCache, o.logger()
+	h.noCache, h.logger = o.NoCache, o.logger()
 	commit, err := h.commit(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	own, err := o.cache()
 	if err != nil { // as without a home
-		own, h.forgets = h.cache.Join(besideName), true
+		own, h.noCache = h.cache.Join(besideName), true
 	}
 	repository := h.repository(a.repo)
 	files, err := h.tree(ctx, a.repo, commit, own)

@@ -121,7 +121,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		f.Close()
 	}
 	if !w.opts.NoCache && now != before {
-		if err := keepKnown(record, now); err != nil {
+		if err := writeKnown(record, now); err != nil {
 			r.Close()
 			return object{}, err
 		}
@@ -129,8 +129,8 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	return o, nil
 }
 
-// keepKnown writes what was seen, if its version is known.
-func keepKnown(record rooted.Path, now known) error {
+// writeKnown writes what was seen, if its version is known.
+func writeKnown(record rooted.Path, now known) error {
 	if now.Version == "" {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 		digest.Reset()
 		now.Size = size
 		_, err := f.Seek(0, io.SeekStart)
-		return io.MultiWriter(f, digest, &told{w.opts.Progress, 0, size}), errors.Join(err, f.Truncate(0))
+		return io.MultiWriter(f, digest, &progressWriter{w.opts.Progress, 0, size}), errors.Join(err, f.Truncate(0))
 	}, w.opts.HTTP)
 	if err == nil {
 		err = f.Sync()
@@ -184,22 +184,22 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 		return o, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), err)
 	}
 	if o = w.at(name, u, now, nil); o.id == "" {
-		w.keepAs(&o, hex.EncodeToString(digest.Sum(nil)), name)
+		w.cacheAs(&o, hex.EncodeToString(digest.Sum(nil)), name)
 	}
 	err = o.put(ctx, true, part.Remove, func() error { return part.Rename(o.place.path) })
 	if err == nil {
-		err = keepKnown(record, now)
+		err = writeKnown(record, now)
 	}
 	return o, err
 }
 
-// told tells somebody how much was written to it.
-type told struct {
+// progressWriter tells somebody how much was written to it.
+type progressWriter struct {
 	progress   func(have, total int64)
 	have, size int64
 }
 
-func (t *told) Write(b []byte) (int, error) {
+func (t *progressWriter) Write(b []byte) (int, error) {
 	if t.have += int64(len(b)); t.progress != nil {
 		t.progress(t.have, t.size)
 	}
@@ -240,12 +240,12 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 	if now.Version == "" {
 		return o
 	}
-	w.keepAs(&o, identity(keyOf(u), now.Version), name)
+	w.cacheAs(&o, identity(keyOf(u), now.Version), name)
 	return o
 }
 
-// keepAs gives content its place, which name leads to.
-func (w *web) keepAs(o *object, id, name string) {
+// cacheAs gives content its place, which name leads to.
+func (w *web) cacheAs(o *object, id, name string) {
 	o.id = id
 	o.place, _ = w.opts.ownPlace(id)
 	at := o.place.path

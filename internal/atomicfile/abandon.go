@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// Abandon removes the temporary file of every File that is being written. It serves a process
-// that is about to end and cannot wait for its writers. From then on nothing is created or
-// committed. It may be called at any time, from any goroutine. Temporary files stay on systems
-// that remove no open files, as Windows may not.
+// Abandon removes the temporary files and locks of this process, which is about to end and cannot wait for its writers. Create
+// and Commit fail from then on. It may be called at any time, from any goroutine. Windows removes no open files: they stay.
 func Abandon() { temporaries.abandon() }
 
-// temporaries are the files that Abandon has to remove: temporary ones and locks.
+// temporaries has the temporary files and locks of this process, which Abandon removes.
 var temporaries = registry{names: make(map[string]bool)}
 
+// registry is a set of files by name.
 type registry struct {
-	mu        sync.Mutex
-	names     map[string]bool
-	abandoned bool
+	mu          sync.Mutex
+	names       map[string]bool
+	isAbandoned bool // Abandon was called
 }
 
-// create makes a temporary file and remembers it, in one step for abandon.
+// create makes the temporary file of target and enters it: abandon happens before or after both. It first removes temporary
+// files with the prefix that ended processes have left.
 func (r *registry) create(target, prefix string, old os.FileInfo) (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.abandoned {
+	if r.isAbandoned {
 		return nil, fs.ErrClosed
 	}
 	r.sweep(prefix)
@@ -43,16 +43,18 @@ func (r *registry) clean(prefix string) {
 	r.sweep(prefix)
 }
 
+// forget takes a file that was removed or renamed out of the registry.
 func (r *registry) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.names, name)
 }
 
+// abandon does what Abandon does.
 func (r *registry) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.abandoned = true
+	r.isAbandoned = true
 	for name := range r.names {
 		sys.remove(name)
 	}

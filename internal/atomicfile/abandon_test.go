@@ -13,7 +13,7 @@ func TestAbandon(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("open files cannot be removed")
 	}
-	defer func() { temporaries.abandoned = false }()
+	defer func() { temporaries.isAbandoned = false }()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	commit(t, write(t, path("committed"), "text"))
@@ -48,7 +48,7 @@ func TestAbandonedInPlace(t *testing.T) {
 
 // TestAbandonedCommit: also what could not be removed does not get its name.
 func TestAbandonedCommit(t *testing.T) {
-	defer func(real operations) { sys, temporaries.abandoned = real, false }(sys)
+	defer func(real operations) { sys, temporaries.isAbandoned = real, false }(sys)
 	sys.remove = func(name string) error { return &fs.PathError{Op: "remove", Path: name, Err: errFault} }
 	dir := t.TempDir()
 	f, prepared := write(t, filepath.Join(dir, "f"), "text"), write(t, filepath.Join(dir, "prepared"), "text")

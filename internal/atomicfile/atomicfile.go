@@ -4,12 +4,11 @@
 // Until then, and if anything fails, the old file of that name is untouched. [CommitAll]
 // does the same for several files, whose last one leads to the others.
 //
-// Processes do not get in each other's way. While one gives files their names it holds a lock
-// on their directory, the file .atomicfile.lock, which it removes afterwards. A process that
-// is killed leaves temporary files; the next that writes the same file removes them, but none
-// whose writer is alive. The kernel keeps both kinds of locks and ends them with the process.
-// On file systems and platforms without locks, such as WASI, one process knows nothing of
-// another.
+// Several processes may write the same files. While one renames files it locks their directory by
+// the file .atomicfile.lock, which it removes afterwards. A process that is killed leaves temporary
+// files; the next process that writes the same file removes them, but none whose writer is alive.
+// The kernel ends both kinds of locks with their process. On file systems and platforms without
+// locks, such as WASI, processes do not notice each other.
 package atomicfile
 
 import (
@@ -27,16 +26,16 @@ import (
 // methods are of type *fs.PathError and name the path that Create was given, not the
 // temporary file.
 type File struct {
-	f      *os.File // held until it has its name; nil for a file of Remove
+	f      *os.File // locked until it has its name; nil for a file of Remove
 	path   string   // as given
-	target string   // the name to come; empty if f is written in place
+	target string   // what f is renamed to; empty if f is written in place
 	prefix string   // of the temporary names beside target
 
-	written  int64 // by Write
-	flushing int64 // what of that the disk has been told to take
-	prepared bool  // f is written
-	released bool  // f is closed
-	closed   bool  // nothing is left to do
+	written    int64 // bytes, by Write
+	flushing   int64 // bytes of them that startFlush has begun to write to the disk
+	isPrepared bool  // f is on disk, and takes no more bytes
+	isReleased bool  // f is closed
+	isDone     bool  // committed or aborted
 }
 
 // Create starts to write the file called path.
@@ -44,7 +43,7 @@ type File struct {
 // A file that is there already gives the new one its permissions, but not its owner; a
 // new file has those of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
-// be replaced and is written in place: Abort then takes nothing back.
+// be replaced and is written in place: Abort then undoes nothing.
 func Create(path string) (*File, error) { return CreateMember(path, "") }
 
 // CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set are
@@ -57,6 +56,7 @@ func CreateMember(path, set string) (*File, error) {
 	return f, nil
 }
 
+// create does what CreateMember does. Its errors may name the temporary file.
 func create(path, set string) (*File, error) {
 	old, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func CreateUnlinked(path string) (*File, error) {
 	case err == nil && old.Mode()&fs.ModeSymlink != 0:
 		err = errors.New("it is a symbolic link, which is not followed here: remove it, or write elsewhere")
 	case err == nil && !old.Mode().IsRegular():
-		err = fmt.Errorf("it is there and no regular file, but %v", old.Mode().Type())
+		err = fmt.Errorf("it exists and is no regular file, but %v", old.Mode().Type())
 	}
 	if err != nil {
 		return nil, about(path, err)
@@ -101,15 +101,15 @@ func CreateUnlinked(path string) (*File, error) {
 	return &File{f: f, path: path, target: path, prefix: prefix}, nil
 }
 
-// Remove returns a file without content: once it is committed along with others, path stands
-// for nothing. A symbolic link goes, and its target stays.
+// Remove returns a file that removes path when it is committed along with others. If path is a symbolic link, the link is
+// removed, and its target stays.
 func Remove(path string) *File {
 	prefix := temporaryPrefix(path, "")
 	temporaries.clean(prefix)
-	return &File{path: path, target: path, prefix: prefix, prepared: true, released: true}
+	return &File{path: path, target: path, prefix: prefix, isPrepared: true, isReleased: true}
 }
 
-// about makes path the one that err, an error of package os, speaks of.
+// about returns err, an error of package os, as a *fs.PathError with the given path. It returns nil for nil.
 func about(path string, err error) error {
 	if err == nil {
 		return nil
@@ -123,8 +123,8 @@ func about(path string, err error) error {
 	return &fs.PathError{Op: "write", Path: path, Err: err}
 }
 
-// replaceable reports whether a rename to target replaces old. Links in /proc and
-// /dev/fd read as names that need not lead to the file they open.
+// replaceable reports whether old is a regular file that a rename to target replaces. Links in /proc and /dev/fd read as names
+// that need not lead to the file they open.
 func replaceable(old os.FileInfo, target string) bool {
 	now, err := os.Lstat(target)
 	return err == nil && old.Mode().IsRegular() && os.SameFile(old, now)
@@ -132,7 +132,7 @@ func replaceable(old os.FileInfo, target string) bool {
 
 const maxLinks = 40 // as Linux follows
 
-// resolve follows symbolic links at the end of path, also to where nothing is yet.
+// resolve follows symbolic links at the end of path. The file that the last one leads to need not exist.
 func resolve(path string) (string, error) {
 	at := path
 	for range maxLinks {
@@ -178,8 +178,7 @@ func temp(target, prefix string, old os.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
-// createTemp does what os.CreateTemp does, with permissions of choice: new files get those that
-// the umask leaves.
+// createTemp creates a file with an unused temporary name, in the directory of prefix. The umask applies to perm.
 func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
 	if target == dirOf(target) {
 		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
@@ -195,7 +194,7 @@ func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
 
 // Write appends b to the file.
 func (f *File) Write(b []byte) (int, error) {
-	if f.prepared {
+	if f.isPrepared {
 		return 0, about(f.path, fs.ErrClosed)
 	}
 	n, err := sys.write(f.f, b)
@@ -206,21 +205,20 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, about(f.path, err)
 }
 
-// flushBytes is how much is written before the disk is told to take it, which it does while more is
-// written: Prepare then finds little left.
+// flushBytes is the number of bytes after which Write tells the system to write them to the disk. It does so while more bytes
+// arrive, so Prepare waits for few.
 const flushBytes = 16 << 20
 
-// Prepare makes sure that the file is on disk, so that nothing is left for Commit or CommitAll
-// but to give it its name. Nothing can be written any more. Where it fails, it has done what
-// Abort does.
+// Prepare syncs the file to disk, so that Commit or CommitAll only renames it. Later writes fail. If Prepare fails, the file is
+// aborted.
 func (f *File) Prepare() error {
-	if f.closed {
+	if f.isDone {
 		return about(f.path, fs.ErrClosed)
 	}
-	if f.prepared {
+	if f.isPrepared {
 		return nil
 	}
-	f.prepared = true
+	f.isPrepared = true
 	var err error
 	if f.target != "" {
 		err = sys.sync(f.f)
@@ -233,26 +231,25 @@ func (f *File) Prepare() error {
 	return about(f.path, err)
 }
 
-// release closes the file, which others may then take for stale.
+// release closes the file, which also unlocks it: other processes may then remove a temporary file.
 func (f *File) release() error {
-	if f.released {
+	if f.isReleased {
 		return nil
 	}
-	f.released = true
+	f.isReleased = true
 	return f.f.Close()
 }
 
-// Commit makes sure that the file is on disk and gives it its name. Where it fails, it
-// has done what Abort does. Only if the directory could not be made durable after the
-// rename, an error comes with the new file in place.
+// Commit syncs the file to disk and renames it to its path. If it fails, the file is aborted, with one exception: the new file
+// stays if only syncing the directory after the rename failed.
 func (f *File) Commit() error { return CommitAll(f) }
 
-// Abort removes what has been written. After Commit or Abort it does nothing.
+// Abort removes the temporary file. After Commit or Abort it does nothing.
 func (f *File) Abort() error {
-	if f.closed {
+	if f.isDone {
 		return nil
 	}
-	f.closed = true
+	f.isDone = true
 	err := f.release()
 	if f.target != "" && f.f != nil {
 		defer temporaries.forget(f.f.Name())
@@ -263,23 +260,22 @@ func (f *File) Abort() error {
 	return about(f.path, err)
 }
 
+// dirOf returns the directory of path with its separator, or "".
 func dirOf(path string) string {
 	dir, _ := filepath.Split(path)
 	return dir
 }
 
-// WriteAt overwrites bytes at offset off with b. It does not move the place where Write goes on.
-// Devices and pipes may refuse it.
+// WriteAt overwrites bytes at offset off with b. It does not move the offset of the next Write. Devices and pipes may refuse it.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
-	if f.prepared {
+	if f.isPrepared {
 		return 0, about(f.path, fs.ErrClosed)
 	}
 	n, err := f.f.WriteAt(b, off)
 	return n, about(f.path, err)
 }
 
-// ReadAt reads bytes that have been written, until the file has its name. A file written in
-// place may refuse it.
+// ReadAt reads bytes that have been written. It fails after Commit or Abort. A file written in place may refuse it.
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	n, err := f.f.ReadAt(b, off)
 	if err == io.EOF {
@@ -288,17 +284,17 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, about(f.path, err)
 }
 
-// Truncate changes the size of the file. It does not move the place where Write goes on.
+// Truncate changes the size of the file. It does not move the offset of the next Write.
 func (f *File) Truncate(size int64) error {
-	if f.prepared {
+	if f.isPrepared {
 		return about(f.path, fs.ErrClosed)
 	}
 	return about(f.path, f.f.Truncate(size))
 }
 
-// Seek sets where Write goes on.
+// Seek sets the offset of the next Write, as io.Seeker says.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
-	if f.prepared {
+	if f.isPrepared {
 		return 0, about(f.path, fs.ErrClosed)
 	}
 	at, err := f.f.Seek(offset, whence)

@@ -21,11 +21,12 @@ import (
 func CommitAll(files ...*File) error {
 	err := commitAll(files)
 	for _, f := range files {
-		f.Abort() // does nothing to those that are committed
+		f.Abort() // does nothing to files that are committed
 	}
 	return err
 }
 
+// commitAll does what CommitAll does, but for aborting the files.
 func commitAll(files []*File) error {
 	if len(files) == 0 {
 		return nil
@@ -43,12 +44,11 @@ func commitAll(files []*File) error {
 	return temporaries.commit(files)
 }
 
-// commit gives all files their names. Abandon waits for it: it takes a moment, and what it
-// leaves halfway is no model.
+// commit renames all files, whose directories are locked. Abandon waits for it: a commit that ends halfway leaves no model.
 func (r *registry) commit(files []*File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.abandoned {
+	if r.isAbandoned {
 		return about(files[len(files)-1].path, fs.ErrClosed)
 	}
 	var n naming
@@ -59,27 +59,29 @@ func (r *registry) commit(files []*File) error {
 		return err
 	}
 	for _, f := range files {
-		f.closed = true
+		f.isDone = true
 		if f.f != nil {
 			delete(r.names, f.f.Name())
 		}
 	}
 	err := about(files[len(files)-1].path, n.sync())
 	for _, name := range n.asides {
-		sys.remove(name) // a file too many is no reason to fail
+		sys.remove(name) // a temporary file that stays is no reason to fail
 	}
 	return err
 }
 
-// naming are the renames that give files their names.
+// naming is the renames of a commit.
 type naming struct {
 	done   []move
-	asides []string // what old files are called meanwhile
-	dirs   []string // with a rename that may not be on disk yet
+	asides []string // temporary names of old files
+	dirs   []string // directories with a rename that may not be on disk yet
 }
 
 type move struct{ from, to string }
 
+// all renames files so that the last one never leads to a mixture of old files and new ones: see CommitAll. After an error
+// the caller undoes the renames.
 func (n *naming) all(files []*File) error {
 	others, last := files[:len(files)-1], files[len(files)-1]
 	if slices.ContainsFunc(others, replaces) {
@@ -104,17 +106,18 @@ func (n *naming) all(files []*File) error {
 	return n.name(last)
 }
 
+// replaces reports whether a file exists that f is renamed to, or removes.
 func replaces(f *File) bool {
 	_, err := os.Lstat(f.target)
 	return f.target != "" && err == nil
 }
 
-// setAside gives the old file, if there is one, a temporary name.
+// setAside renames the old file that f replaces, if there is one, to a temporary name.
 func (n *naming) setAside(f *File) error {
 	if !replaces(f) {
 		return nil
 	}
-	to, err := createTemp(f.target, f.prefix, 0o600) // to have a name that is nobody's
+	to, err := createTemp(f.target, f.prefix, 0o600) // to reserve its name
 	if err != nil {
 		return about(f.path, err)
 	}
@@ -127,6 +130,7 @@ func (n *naming) setAside(f *File) error {
 	return nil
 }
 
+// name renames the temporary file of f to its target. It does nothing for a file that is written in place, or of Remove.
 func (n *naming) name(f *File) error {
 	if f.target == "" || f.f == nil {
 		return nil
@@ -137,6 +141,7 @@ func (n *naming) name(f *File) error {
 	return about(f.path, n.rename(f.f.Name(), f.target))
 }
 
+// rename renames a file, and enters the rename in done.
 func (n *naming) rename(from, to string) error {
 	if err := sys.rename(from, to); err != nil {
 		return err
@@ -146,13 +151,14 @@ func (n *naming) rename(from, to string) error {
 	return nil
 }
 
+// changed enters a directory that sync has to make durable.
 func (n *naming) changed(dir string) {
 	if !slices.Contains(n.dirs, dir) {
 		n.dirs = append(n.dirs, dir)
 	}
 }
 
-// sync makes the renames so far durable.
+// sync syncs the directories with renames to disk.
 func (n *naming) sync() error {
 	for _, dir := range n.dirs {
 		if err := sys.syncDir(dir); err != nil {
@@ -163,8 +169,8 @@ func (n *naming) sync() error {
 	return nil
 }
 
-// undo takes the renames back, the last first, so that the name that leads to the others
-// stands for something only once these are there. It stops if it cannot.
+// undo reverts the renames, the last one first. The first rename is that of the file which leads to the others: its name
+// exists again only once they are in place. It stops at the first error.
 func (n *naming) undo() error {
 	for i, m := range slices.Backward(n.done) {
 		if i == 0 {

@@ -345,7 +345,7 @@ func TestAbandonBeforeCommitAll(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("open files cannot be removed")
 	}
-	defer func() { temporaries.abandoned = false }()
+	defer func() { temporaries.isAbandoned = false }()
 	dir := t.TempDir()
 	a, m := write(t, filepath.Join(dir, "a"), "new"), write(t, filepath.Join(dir, "m"), "new")
 	if err := a.Prepare(); err != nil {

@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// lockName is what the lock of a directory is called. It is there only while files get their
-// names, or after a process was killed at that; the next one takes it over.
+// lockName is the file that locks a directory. It exists while files are renamed, and after a process was killed at that: the
+// next process then takes it over.
 const lockName = ".atomicfile.lock"
 
-// patience is how long a commit waits for another process. Renames take milliseconds, but the
-// disk may be busy.
-var patience = 30 * time.Second
+// waitLimit is how long a commit waits for another process's lock. Renames take milliseconds, but the disk may be busy.
+var waitLimit = 30 * time.Second
 
-const pause = 5 * time.Millisecond
+const pollInterval = 5 * time.Millisecond
 
 var (
-	errHeld = errors.New("held by another")
-	errBusy = errors.New("another process is giving files in the same directory their names, and does not finish")
+	errLocked = errors.New("another process has the lock")
+	errBusy   = errors.New("another process is renaming files in the same directory, and does not finish")
 )
 
-// lockAll makes sure that nobody else gives files their names in the directories of these.
+// lockAll locks the directories of files against renames by other processes. It waits for their locks up to waitLimit each.
 func (r *registry) lockAll(files []*File) (unlock func(), err error) {
 	dirs, err := directories(files)
 	if err != nil {
@@ -49,13 +48,13 @@ func (r *registry) lockAll(files []*File) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// lock waits for the lock of a directory.
+// lock locks a directory. It waits for another process's lock up to waitLimit, and then fails.
 func (r *registry) lock(dir string) (f *os.File, err error) {
-	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+	for end := time.Now().Add(waitLimit); ; time.Sleep(pollInterval) {
 		r.mu.Lock()
 		f, err = r.tryLock(dir)
 		r.mu.Unlock()
-		if !errors.Is(err, errHeld) {
+		if !errors.Is(err, errLocked) {
 			return f, err
 		}
 		if time.Now().After(end) {
@@ -64,9 +63,9 @@ func (r *registry) lock(dir string) (f *os.File, err error) {
 	}
 }
 
-// tryLock locks a directory unless another has. Its callers hold mu, as those of unlock do.
+// tryLock locks a directory, or returns errLocked if another process has. The caller has locked r.mu.
 func (r *registry) tryLock(dir string) (*os.File, error) {
-	if r.abandoned {
+	if r.isAbandoned {
 		return nil, fs.ErrClosed
 	}
 	f, err := sys.lock(dir + lockName)
@@ -76,19 +75,20 @@ func (r *registry) tryLock(dir string) (*os.File, error) {
 	return f, err
 }
 
+// unlock removes the lock f of tryLock, or does nothing if f is nil. The caller has locked r.mu.
 func (r *registry) unlock(f *os.File) {
 	switch {
 	case f == nil:
 	case r.names[f.Name()]:
 		delete(r.names, f.Name())
 		unlock(f)
-	default: // Abandon has removed it, and its name may be another's by now
+	default: // abandon has removed it, and another process may have a lock of that name by now
 		f.Close()
 	}
 }
 
-// directories lists where files get their names, each once and in the order in which every
-// process locks them.
+// directories lists the directories that files are renamed in, each once. If there are several, they have absolute paths and
+// are sorted: every process locks them in that order.
 func directories(files []*File) (dirs []string, err error) {
 	for _, f := range files {
 		if dir := dirOf(f.target); f.target != "" && !slices.Contains(dirs, dir) {
@@ -111,6 +111,7 @@ func directories(files []*File) (dirs []string, err error) {
 	return slices.Compact(dirs), nil
 }
 
+// orDot returns dir, or "." for the empty name of the current directory.
 func orDot(dir string) string {
 	if dir == "" {
 		return "."

@@ -205,8 +205,8 @@ func TestLockLeft(t *testing.T) {
 	p := start(t, filepath.Join(dir, lockName))
 	p.tell(t, "lock")
 	p.hear(t, "done")
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 0
+	defer func(d time.Duration) { waitLimit = d }(waitLimit)
+	waitLimit = 0
 	path := filepath.Join(dir, "f")
 	err := write(t, path, "text").Commit()
 	if pe, ok := err.(*fs.PathError); !ok || pe.Path != path || !errors.Is(err, errBusy) {

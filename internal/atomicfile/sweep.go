@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxBase   = 100 // bytes of the name to come that a temporary name repeats
+	maxBase   = 100 // bytes of the set's or the file's name that a temporary name repeats
 	hexDigits = 8   // at the end of a temporary name
 )
 
@@ -52,7 +52,7 @@ func (r *registry) sweep(prefix string) {
 		if lock == nil {
 			var err error
 			if lock, err = r.tryLock(dirOf(prefix)); err != nil && !errors.Is(err, errFull) {
-				return // old files that another has set aside look stale
+				return // it may be renaming old files to temporary names, which look stale
 			}
 		}
 		removeStale(name)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// syncDir makes a rename in dir durable. Some file systems cannot, and a directory that
-// may be written to need not be readable; then the rename is as safe as it gets.
+// syncDir syncs the renames in dir to disk. It does nothing if the file system cannot, or if the directory may be written to but
+// not read.
 func syncDir(dir string) error {
 	d, err := os.Open(orDot(dir))
 	if err != nil {

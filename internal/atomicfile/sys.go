@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// sys is what the file system is asked to do. Tests let it fail.
+// sys has the calls to the file system that tests let fail.
 var sys = operations{
-	create:  createHeld,
+	create:  createLocked,
 	lock:    tryLock,
 	write:   (*os.File).Write,
 	sync:    (*os.File).Sync,

@@ -131,8 +131,8 @@ type nesting struct {
 	prefix  string
 }
 
-// mostHints bounds the searches for near names.
-const mostHints = 8
+// maxHints bounds the searches for near names.
+const maxHints = 8
 
 // unread notes an error of a tensor, which names it and its file.
 func (b *binder) unread(field, tensor string, err error) {
@@ -278,7 +278,7 @@ func (b *binder) list(v reflect.Value, r request) {
 func (b *binder) count(pattern string, whole bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
-	most := -1
+	highest := -1
 	from, _ := slices.BinarySearch(b.names, before)
 	for _, name := range b.names[from:] {
 		rest, ok := strings.CutPrefix(name, before)
@@ -292,11 +292,11 @@ func (b *binder) count(pattern string, whole bool) (int, error) {
 			continue
 		}
 		numbers[n] = true
-		most = max(most, n)
+		highest = max(highest, n)
 	}
 	for n := range len(numbers) {
 		if !numbers[n] {
-			return 0, fmt.Errorf("%w: numbers up to %d, but none is %d", ErrMismatch, most, n)
+			return 0, fmt.Errorf("%w: numbers up to %d, but none is %d", ErrMismatch, highest, n)
 		}
 	}
 	return len(numbers), nil
@@ -351,7 +351,7 @@ func read[T any](v reflect.Value, values func() ([]T, error)) error {
 
 func (b *binder) missing(field, name string) {
 	err := loader.ErrNotFound
-	if b.hints < mostHints {
+	if b.hints < maxHints {
 		b.hints++
 		if near := nearest.Names(slices.Values(b.names), name); len(near) > 0 {
 			err = fmt.Errorf("%w; the model has %q", err, near)

@@ -134,8 +134,8 @@ type Reader struct {
 	cancel context.CancelCauseFunc
 
 	size   int64
-	known  atomic.Pointer[version] // nil until an answer has told
-	landed atomic.Pointer[landing] // where redirects have led, nil if nowhere
+	known  atomic.Pointer[version]        // nil until an answer has told
+	target atomic.Pointer[redirectTarget] // where redirects have led, nil if nowhere
 	prefix []byte
 
 	requests, received atomic.Int64
@@ -245,7 +245,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	u.RawQuery = r.url.RawQuery
 	s := &Reader{url: u, opts: r.opts, client: r.client, queue: r.queue}
 	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4)
-	ctx, cancel := r.during(ctx)
+	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	if err := s.open(ctx, r.ctx); err != nil {
 		return nil, 0, err

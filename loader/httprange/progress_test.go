@@ -159,7 +159,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestOpenTimeout: opening has the same patience.
+// TestOpenTimeout: opening has the same progress.
 func TestOpenTimeout(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol string) {
 		s := inBubble(t, noise(800_000), protocol)
@@ -172,7 +172,7 @@ func TestOpenTimeout(t *testing.T) {
 	})
 }
 
-// TestSilent: whoever waits hears of a silent server after 3 s, or half of a shorter patience, once until it
+// TestSilent: whoever waits hears of a silent server after 3 s, or half of a shorter progress, once until it
 // makes progress again, and of no other server.
 func TestSilent(t *testing.T) {
 	for _, test := range []struct {
@@ -182,7 +182,7 @@ func TestSilent(t *testing.T) {
 		want    []time.Duration
 	}{
 		{"silence", 0, func(*server) fault { return silence }, []time.Duration{3 * time.Second}},
-		{"short patience", 4 * time.Second, func(*server) fault { return silence }, []time.Duration{2 * time.Second}},
+		{"short progress", 4 * time.Second, func(*server) fault { return silence }, []time.Duration{2 * time.Second}},
 		{"busy", 0, func(*server) fault { return busy("20") }, []time.Duration{3 * time.Second}},
 		{"fits", 0, func(s *server) fault { return drips(s, 20_000, 10*time.Second) }, []time.Duration{3 * time.Second, 13 * time.Second}},
 		{"too little", 0, func(s *server) fault { return drips(s, 1, time.Second) }, []time.Duration{3 * time.Second}},

@@ -37,7 +37,7 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	if off < 0 || off > r.size || rest.n > r.size-off {
 		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", rest.n, r.size, io.ErrUnexpectedEOF))
 	}
-	ctx, cancel := r.during(ctx)
+	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	start := off
 	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
@@ -78,7 +78,7 @@ func (r *Reader) pieceBytes(n int64) int64 {
 }
 
 // during returns ctx, ended by Close too.
-func (r *Reader) during(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+func (r *Reader) untilClose(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if r.ctx.Err() != nil {
 		cancel(context.Cause(r.ctx)) // at once, which AfterFunc would not be

@@ -17,14 +17,14 @@ import (
 // Later requests go where the first was led. Such an address may be signed, and expire, even before it is used: if it is
 // refused, the file's own address is asked again, once.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
-	home := &landing{r.url, true}
-	if at := r.landed.Load(); at != nil {
+	home := &redirectTarget{r.url, true}
+	if at := r.target.Load(); at != nil {
 		resp, err := r.followFrom(ctx, at, ask)
 		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
 			return resp, err
 		}
 		discard(resp)
-		r.landed.CompareAndSwap(at, nil)
+		r.target.CompareAndSwap(at, nil)
 		return r.followFrom(ctx, home, ask)
 	}
 	resp, err := r.followFrom(ctx, home, ask)
@@ -35,9 +35,9 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 	return resp, err
 }
 
-// landing is an address that redirects have led to. home means that all were on the server of
+// redirectTarget is an address that redirects have led to. home means that all were on the server of
 // the file's own address.
-type landing struct {
+type redirectTarget struct {
 	url  *url.URL
 	home bool
 }
@@ -48,7 +48,7 @@ var refusesAddress = []int{
 }
 
 // followFrom does what follow does, from one address on.
-func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.Request)) (*http.Response, error) {
+func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request
 	var resp *http.Response
 	home, renewed := start.home, false
@@ -98,7 +98,7 @@ func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.
 		next, err := redirection(resp, len(via))
 		if next == nil && err == nil {
 			if len(via) > 0 && hasRange(resp) {
-				r.landed.Store(&landing{to, home})
+				r.target.Store(&redirectTarget{to, home})
 			}
 			return resp, nil
 		}
@@ -116,8 +116,8 @@ func discard(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// mostRedirects is the limit that net/http has.
-const mostRedirects = 10
+// maxRedirects is the limit that net/http has.
+const maxRedirects = 10
 
 // redirection returns the address that resp sends to after so many others, nil if none.
 func redirection(resp *http.Response, after int) (*url.URL, error) {
@@ -133,7 +133,7 @@ func redirection(resp *http.Response, after int) (*url.URL, error) {
 	switch {
 	case err != nil || to.Host == "":
 		return nil, fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
-	case after >= mostRedirects-1:
+	case after >= maxRedirects-1:
 		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, after+1)
 	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // the file would be open to change
 		return nil, fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))

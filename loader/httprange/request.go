@@ -17,13 +17,13 @@ import (
 func (r *Reader) readPrefix(ctx context.Context) error {
 	most := r.opts.PrefixBytes
 	var missing *vector // of the prefix, once some of it has come that may stay
-	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
+	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
 		if missing != nil {
 			return r.complete(ctx, p, missing, int64(len(r.prefix)))
 		}
 		r.known.Store(nil) // of an attempt that failed
 		return r.exchange(ctx, p, 0, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
-			rng, whole := whole(resp, most)
+			rng, whole := wholeFile(resp, most)
 			if !whole {
 				var err error
 				if rng, err = partial(resp); err != nil {
@@ -48,7 +48,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 
 // peek asks for the size and the version, and for no byte.
 func (r *Reader) peek(ctx context.Context) error {
-	return r.insist(ctx, r.wrapFirst, func(ctx context.Context, p *patience) error {
+	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
 		return r.exchange(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
@@ -79,7 +79,7 @@ func (r *Reader) learn(v version, rng byteRange) error {
 }
 
 // complete fills v, which ends at end, by as many requests as it takes.
-func (r *Reader) complete(ctx context.Context, p *patience, v *vector, end int64) error {
+func (r *Reader) complete(ctx context.Context, p *progress, v *vector, end int64) error {
 	for v.n > 0 {
 		if err := r.request(ctx, p, v, end-v.n); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (r *Reader) complete(ctx context.Context, p *patience, v *vector, end int64
 
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
 // which may be less. A small file may come whole.
-func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
+func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64) error {
 	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusPreconditionFailed:
@@ -101,7 +101,7 @@ func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64)
 		case http.StatusRequestedRangeNotSatisfiable:
 			return fmt.Errorf("%w: it has become shorter", ErrChanged)
 		}
-		rng, small := whole(resp, r.opts.PrefixBytes)
+		rng, small := wholeFile(resp, r.opts.PrefixBytes)
 		if !small {
 			var err error
 			if rng, err = partial(resp); err != nil {
@@ -137,7 +137,7 @@ func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
 }
 
 // exchange sends a request that ask completes, for what begins at off. answer looks at the response's head, and reads body.
-func (r *Reader) exchange(ctx context.Context, p *patience, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
+func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,7 +149,7 @@ func (r *Reader) exchange(ctx context.Context, p *patience, off int64, ask func(
 	})
 	if err == nil {
 		defer resp.Body.Close()
-		err = answer(resp, &arriving{resp.Body, off, r, p, watch})
+		err = answer(resp, &countedBody{resp.Body, off, r, p, watch})
 		if status := new(StatusError); errors.As(err, &status) {
 			r.addText(status, resp, watch)
 			return err
@@ -165,16 +165,16 @@ func (r *Reader) exchange(ctx context.Context, p *patience, off int64, ask func(
 	return err
 }
 
-// arriving is a body that is counted. Its watch begins anew with every progress.
-type arriving struct {
+// countedBody is a body that is counted. Its watch begins anew with every progress.
+type countedBody struct {
 	body  io.Reader
 	at    int64 // offset of the next byte
 	r     *Reader
-	p     *patience
+	p     *progress
 	watch *time.Timer
 }
 
-func (a *arriving) Read(b []byte) (int, error) {
+func (a *countedBody) Read(b []byte) (int, error) {
 	n, err := a.body.Read(b)
 	a.r.received.Add(int64(n))
 	a.at += int64(n)
@@ -212,9 +212,9 @@ func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte
 	}
 	var body []byte
 	var head http.Header
-	err = newReader(u, opts).get(ctx, func(resp *http.Response, arriving io.Reader) (err error) {
+	err = newReader(u, opts).get(ctx, func(resp *http.Response, countedBody io.Reader) (err error) {
 		head = resp.Header
-		body, err = io.ReadAll(io.LimitReader(arriving, most+1))
+		body, err = io.ReadAll(io.LimitReader(countedBody, most+1))
 		if int64(len(body)) > most {
 			return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
 		}
@@ -228,7 +228,7 @@ func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body 
 	r.begin(ctx)
 	defer r.Close()
 	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
-	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error {
+	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error {
 		return r.exchange(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:

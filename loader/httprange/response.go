@@ -78,7 +78,7 @@ func (b byteRange) check(off, n int64) error {
 
 // whole reports whether resp is all of a file of at most so many bytes, and returns its range.
 // Servers that know no ranges answer so, and others for an empty file, which has none.
-func whole(resp *http.Response, most int64) (byteRange, bool) {
+func wholeFile(resp *http.Response, most int64) (byteRange, bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:
 		return byteRange{0, n, n}, 0 <= n && n <= most && encoding(resp) == "" && !hasRange(resp)

@@ -11,26 +11,26 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// leastProgress is how many bytes count as progress. A server that sends fewer, in an answer
+// minProgress is how many bytes count as progress. A server that sends fewer, in an answer
 // that drips or in many that are tiny, is as good as silent.
-const leastProgress = 4 << 10
+const minProgress = 4 << 10
 
 // fetch fills v from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
 	wrap := func(err error) error { return r.wrap(end-v.n, err) }
-	return r.insist(ctx, wrap, func(ctx context.Context, p *patience) error { return r.complete(ctx, p, v, end) })
+	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.complete(ctx, p, v, end) })
 }
 
-// insist calls try, when it is its turn, until it succeeds, fails for good, or patience ends.
+// retry calls try, when it is its turn, until it succeeds, fails for good, or progress ends.
 // wrap adds to the error what has failed.
-func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(context.Context, *patience) error) error {
+func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
 		return err
 	}
 	defer r.queue.leave()
-	p := &patience{reader: r, since: since}
+	p := &progress{reader: r, since: since}
 	if r.opts.Silent != nil {
 		var end func()
 		ctx, end = p.listen(ctx)
@@ -57,8 +57,8 @@ func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(co
 	}
 }
 
-// patience bounds how long one read bears a server without progress. Progress renews it.
-type patience struct {
+// progress bounds how long one read bears a server without progress. Progress renews it.
+type progress struct {
 	reader   *Reader
 	since    time.Time // of the last progress
 	requests int       // begun since then
@@ -70,7 +70,7 @@ type patience struct {
 
 // listen calls Options.Silent from another goroutine, whenever there was no progress for long. A panic of it ends the
 // context, and reaches who calls end.
-func (p *patience) listen(ctx context.Context) (_ context.Context, end func()) {
+func (p *progress) listen(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.silence = time.NewTimer(p.reader.silence())
 	calls := parallel.Group{Stop: cancel}
@@ -94,19 +94,19 @@ func (p *patience) listen(ctx context.Context) (_ context.Context, end func()) {
 func (r *Reader) silence() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
 // left returns how long the read may yet go without progress.
-func (p *patience) left() time.Duration {
+func (p *progress) left() time.Duration {
 	return time.Until(p.since.Add(p.reader.opts.Timeout))
 }
 
 // limit returns how long the request under way may go without progress.
-func (p *patience) limit() time.Duration { return min(p.reader.opts.Stall, p.left()) }
+func (p *progress) limit() time.Duration { return min(p.reader.opts.Stall, p.left()) }
 
 // received reports whether n bytes more, which end at an offset, are progress. Those that have come before are none: an
 // answer that begins anew repeats them.
-func (p *patience) received(end int64, n int) bool {
+func (p *progress) received(end int64, n int) bool {
 	fresh := min(int64(n), max(end-p.reached, 0))
 	p.reached = max(p.reached, end)
-	if p.bytes += int(fresh); p.bytes < leastProgress {
+	if p.bytes += int(fresh); p.bytes < minProgress {
 		return false
 	}
 	p.since, p.requests, p.bytes = time.Now(), 0, 0

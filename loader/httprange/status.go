@@ -62,9 +62,9 @@ func (e *StatusError) Is(target error) bool {
 }
 
 const (
-	mostText   = 300         // characters of a server's text that are shown
-	mostToRead = 4 << 10     // bytes of it that are read
-	mostToWait = time.Second // that it takes
+	maxText      = 300         // characters of a server's text that are shown
+	maxTextBytes = 4 << 10     // bytes of it that are read
+	maxTextWait  = time.Second // that it takes
 )
 
 // addText adds what the server says in resp.
@@ -73,8 +73,8 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 		status.Elsewhere = origin(resp.Request.URL)
 	}
 	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
-		watch.Reset(mostToWait)
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, mostToRead))
+		watch.Reset(maxTextWait)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxTextBytes))
 		status.Text = excerpt(r.redact(string(text), resp.Request))
 		if strings.Contains(strings.ToLower(status.status()), strings.ToLower(status.Text)) {
 			status.Text = ""
@@ -87,7 +87,7 @@ func excerpt(text string) string {
 	var b strings.Builder
 	n := 0
 	for _, c := range strings.Join(strings.Fields(text), " ") {
-		if n++; n > mostText {
+		if n++; n > maxText {
 			b.WriteString("…")
 			break
 		}
@@ -102,7 +102,7 @@ func excerpt(text string) string {
 }
 
 // quoted returns the beginning of what a server says, in quotes.
-func quoted(text string) string { return strconv.Quote(text[:min(len(text), mostText)]) }
+func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
 // redact cuts out of text what the requests for the file have said that may be secret: an
 // answer may repeat it. asked is the last one.

@@ -213,7 +213,7 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 }
 
 func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
-	for first, n := range pieces(p, t.a.Elements()) {
+	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
 		if t.a.wide || t.b.wide {
 			err = comparison(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)

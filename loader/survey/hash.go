@@ -169,8 +169,8 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
-	for first := uint64(0); first < s.Elements(); first += piece {
-		n := min(piece, s.Elements()-first)
+	for first := uint64(0); first < s.Elements(); first += chunk {
+		n := min(chunk, s.Elements()-first)
 		v, exact, err := w.a.exactly(s, first, n)
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	v = r.room(n)
+	v = r.floatBuffer(n)
 	return v, narrow(s.DType(), v, b), nil
 }
 
@@ -368,7 +368,7 @@ func (t *fileTask) begin(context.Context) (parts uint64) {
 func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
-		b := w.a.byteRoom(min(pieceBytes, size-off))
+		b := w.a.byteBuffer(min(chunkBytes, size-off))
 		if err := t.model.ReadFileAt(w.ctx, t.file, b, off); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 // with each value once it is expanded.
 func BenchmarkKernels(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	x, y := make([]float32, piece), make([]float32, piece)
+	x, y := make([]float32, chunk), make([]float32, chunk)
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 		y[i] = x[i] + float32(rng.NormFloat64()/100)
@@ -27,7 +27,7 @@ func BenchmarkKernels(b *testing.B) {
 		{"compare", func() { compare(&d, x, y, 0) }},
 	} {
 		b.Run(k.name, func(b *testing.B) {
-			b.SetBytes(4 * piece)
+			b.SetBytes(4 * chunk)
 			for b.Loop() {
 				k.run()
 			}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// piece is the number of elements that a worker reads at a time. So few stay in its cache,
+	// chunk is the number of elements that a worker reads at a time. So few stay in its cache,
 	// and do not make package dequant take more cores than Workers.
-	piece = 1 << 16
+	chunk = 1 << 16
 	// part is the number of elements in one part of a phase. It is fixed, so results do not
 	// depend on the number of workers.
 	part = 1 << 20
@@ -103,13 +103,13 @@ type reader struct {
 
 // values32 returns n values of s from element first on.
 func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
-	v := r.room(n)
+	v := r.floatBuffer(n)
 	return v, s.DequantizeRange(v, first)
 }
 
-func (r *reader) room(n uint64) []float32 {
+func (r *reader) floatBuffer(n uint64) []float32 {
 	if r.floats == nil {
-		r.floats = mmapio.Aligned[float32](piece)
+		r.floats = mmapio.Aligned[float32](chunk)
 	}
 	return r.floats[:n]
 }
@@ -117,7 +117,7 @@ func (r *reader) room(n uint64) []float32 {
 // values64 returns n values of s from element first on, wide or not.
 func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
-		r.doubles = mmapio.Aligned[float64](piece)
+		r.doubles = mmapio.Aligned[float64](chunk)
 	}
 	v := r.doubles[:n]
 	if !s.wide {
@@ -135,9 +135,9 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// elements returns n bytes of s from byte off on, pieceBytes at most.
+// elements returns n bytes of s from byte off on, chunkBytes at most.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
-	b := r.byteRoom(n)
+	b := r.byteBuffer(n)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))
 		return b, err
@@ -157,12 +157,12 @@ func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-const pieceBytes = 8 * piece
+const chunkBytes = 8 * chunk
 
-// byteRoom returns memory for n bytes, pieceBytes at most.
-func (r *reader) byteRoom(n uint64) []byte {
+// byteBuffer returns memory for n bytes, chunkBytes at most.
+func (r *reader) byteBuffer(n uint64) []byte {
 	if r.bytes == nil {
-		r.bytes = mmapio.AlignedBytes(pieceBytes)
+		r.bytes = mmapio.AlignedBytes(chunkBytes)
 	}
 	return r.bytes[:n]
 }

@@ -143,7 +143,7 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 // eachChunk passes all values of a part to one of the functions.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide func([]float64)) error {
 	s := &t.subject
-	for first, n := range pieces(p, s.Elements()) {
+	for first, n := range chunks(p, s.Elements()) {
 		var err error
 		if s.wide {
 			var v []float64
@@ -166,12 +166,12 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 	return nil
 }
 
-// pieces yields first element and length of every piece of part p.
-func pieces(p, elements uint64) iter.Seq2[uint64, uint64] {
+// chunks yields first element and length of every chunk of part p.
+func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
 		end := min((p+1)*part, elements)
-		for first := p * part; first < end; first += piece {
-			if !yield(first, min(piece, end-first)) {
+		for first := p * part; first < end; first += chunk {
+			if !yield(first, min(chunk, end-first)) {
 				return
 			}
 		}

@@ -13,34 +13,34 @@ const (
 	errFull    = syscall.Errno(112) // ERROR_DISK_FULL
 )
 
-// createHeld creates a file that this process holds until it is closed: Windows removes no
-// file that is open without FILE_SHARE_DELETE, which package os does not ask for.
-func createHeld(name string, perm fs.FileMode) (*os.File, error) {
+// createLocked creates a file that no process can remove until this one closes it or ends: Windows removes no file that is open
+// without FILE_SHARE_DELETE, which package os does not ask for.
+func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 }
 
-// removeStale removes a file of createHeld that no process holds any more.
+// removeStale removes a file of createLocked unless a process has it open. Errors are ignored.
 func removeStale(name string) { sys.remove(name) }
 
-// tryLock makes the file called name, and holds it. The error is errHeld if another has it.
+// tryLock creates the file called name as a lock. The error is errLocked if another process has it open.
 func tryLock(name string) (*os.File, error) {
-	f, err := createHeld(name, 0o666)
-	if errors.Is(err, fs.ErrExist) && os.Remove(name) == nil { // left by a process that is no more
-		f, err = createHeld(name, 0o666)
+	f, err := createLocked(name, 0o666)
+	if errors.Is(err, fs.ErrExist) && os.Remove(name) == nil { // left by a process that has ended
+		f, err = createLocked(name, 0o666)
 	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) { // or about to be removed
-		return nil, errHeld
+		return nil, errLocked
 	}
 	return f, err
 }
 
-// unlock removes the file of tryLock, unless another has locked that name by then.
+// unlock removes the file of tryLock, unless another process has locked that name meanwhile.
 func unlock(f *os.File) {
 	f.Close()
 	sys.remove(f.Name())
 }
 
-// rename does what os.Rename does, and says what the likely reason is that Windows does not replace a file.
+// rename does what os.Rename does. If Windows refuses to replace a file, the error says the likely reason.
 func rename(from, to string) error {
 	err := os.Rename(from, to)
 	link, ok := errors.AsType[*os.LinkError](err)

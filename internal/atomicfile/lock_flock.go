@@ -11,21 +11,20 @@ import (
 
 const errFull = syscall.ENOSPC
 
-// createHeld creates a file that this process holds until it is closed. The kernel keeps that
-// in mind, so that it ends with the process however that ends.
-func createHeld(name string, perm fs.FileMode) (*os.File, error) {
+// createLocked creates a file that is locked until this process closes it or ends, however it ends. The file must not exist.
+func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
-	if err := hold(f); errors.Is(err, errHeld) || err == nil && !named(f, name) {
+	if err := flock(f); errors.Is(err, errLocked) || err == nil && !named(f, name) {
 		f.Close()
-		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist} // taken for stale in between
+		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist} // another process took it for stale and removed it
 	}
-	return f, nil // held, unless the file system knows no locks: then nobody can take it for stale
+	return f, nil // on a file system without locks it is not locked, and no process can take it for stale
 }
 
-// removeStale removes a file of createHeld that no process holds any more.
+// removeStale removes a file of createLocked unless a process has it locked. Errors are ignored.
 func removeStale(name string) {
 	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrPermission) {
@@ -35,13 +34,12 @@ func removeStale(name string) {
 		return
 	}
 	defer f.Close()
-	if hold(f) == nil && named(f, name) {
+	if flock(f) == nil && named(f, name) {
 		sys.remove(name)
 	}
 }
 
-// tryLock opens the file called name, makes it if need be, and holds it. The error is errHeld
-// if another has it.
+// tryLock creates the file called name, or opens it, and locks it. The error is errLocked if another process has the lock.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
 	if errors.Is(err, fs.ErrPermission) {
@@ -50,18 +48,18 @@ func tryLock(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = hold(f)
+	err = flock(f)
 	if err == nil && !named(f, name) {
-		err = errHeld // and let go since, along with its name
+		err = errLocked // the other process has removed it meanwhile
 	}
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, errLocked) {
 		f.Close()
-		return nil, errHeld
+		return nil, errLocked
 	}
-	return f, nil // without a lock, if the file system knows none
+	return f, nil // not locked on a file system without locks
 }
 
-// unlock removes the file of tryLock. Another process's lock under that name stays.
+// unlock removes the file of tryLock and its lock. Another process's lock file of that name stays.
 func unlock(f *os.File) {
 	if named(f, f.Name()) {
 		sys.remove(f.Name())
@@ -69,20 +67,21 @@ func unlock(f *os.File) {
 	f.Close()
 }
 
-func hold(f *os.File) error {
+// flock locks f, or returns errLocked if another process has. Other errors mean that the file system has no locks.
+func flock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == syscall.EINTR:
 		case err == syscall.EWOULDBLOCK:
-			return errHeld
+			return errLocked
 		default:
 			return err
 		}
 	}
 }
 
-// named reports whether name leads to f.
+// named reports whether name is that of the regular file f.
 func named(f *os.File, name string) bool {
 	open, err := f.Stat()
 	if err != nil || !open.Mode().IsRegular() {
@@ -92,4 +91,5 @@ func named(f *os.File, name string) bool {
 	return err == nil && os.SameFile(open, there)
 }
 
+// rename does what os.Rename does.
 func rename(from, to string) error { return os.Rename(from, to) }
