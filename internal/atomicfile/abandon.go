@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Abandon removes the temporary files and locks of this process, which is about to end and cannot wait for its writers. Create
-// and Commit fail from then on. It may be called at any time, from any goroutine. Windows removes no open files: they stay.
+// Abandon removes the temporary files and locks of this process, which is about to end and cannot wait for its
+// writers. Create and Commit fail from then on. It may be called at any time, from any goroutine. Windows removes no
+// open files: they stay.
 func Abandon() { temporaries.abandon() }
 
 // temporaries has the temporary files and locks of this process, which Abandon removes.
@@ -20,8 +21,8 @@ type registry struct {
 	isAbandoned bool // Abandon was called
 }
 
-// create makes the temporary file of target and enters it: abandon happens before or after both. It first removes temporary
-// files with the prefix that ended processes have left.
+// create makes the temporary file of target and enters it: abandon happens before or after both. It first removes
+// temporary files with the prefix that ended processes have left.
 func (r *registry) create(target, prefix string, old os.FileInfo) (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,8 +46,8 @@ type File struct {
 // be replaced and is written in place: Abort then undoes nothing.
 func Create(path string) (*File, error) { return CreateMember(path, "") }
 
-// CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set are
-// named after it: whoever writes the set again removes what is left of all its files, however many they were.
+// CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set
+// are named after it: whoever writes the set again removes what is left of all its files, however many they were.
 func CreateMember(path, set string) (*File, error) {
 	f, err := create(path, set)
 	if err != nil {
@@ -101,8 +101,8 @@ func CreateUnlinked(path string) (*File, error) {
 	return &File{f: f, path: path, target: path, prefix: prefix}, nil
 }
 
-// Remove returns a file that removes path when it is committed along with others. If path is a symbolic link, the link is
-// removed, and its target stays.
+// Remove returns a file that removes path when it is committed along with others. If path is a symbolic link, the
+// link is removed, and its target stays.
 func Remove(path string) *File {
 	prefix := temporaryPrefix(path, "")
 	temporaries.clean(prefix)
@@ -123,8 +123,8 @@ func about(path string, err error) error {
 	return &fs.PathError{Op: "write", Path: path, Err: err}
 }
 
-// replaceable reports whether old is a regular file that a rename to target replaces. Links in /proc and /dev/fd read as names
-// that need not lead to the file they open.
+// replaceable reports whether old is a regular file that a rename to target replaces. Links in /proc and /dev/fd read
+// as names that need not lead to the file they open.
 func replaceable(old os.FileInfo, target string) bool {
 	now, err := os.Lstat(target)
 	return err == nil && old.Mode().IsRegular() && os.SameFile(old, now)
@@ -205,12 +205,12 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, about(f.path, err)
 }
 
-// flushBytes is the number of bytes after which Write tells the system to write them to the disk. It does so while more bytes
-// arrive, so Prepare waits for few.
+// flushBytes is the number of bytes after which Write tells the system to write them to the disk. It does so while
+// more bytes arrive, so Prepare waits for few.
 const flushBytes = 16 << 20
 
-// Prepare syncs the file to disk, so that Commit or CommitAll only renames it. Later writes fail. If Prepare fails, the file is
-// aborted.
+// Prepare syncs the file to disk, so that Commit or CommitAll only renames it. Later writes fail. If Prepare fails,
+// the file is aborted.
 func (f *File) Prepare() error {
 	if f.isDone {
 		return about(f.path, fs.ErrClosed)
@@ -240,8 +240,8 @@ func (f *File) release() error {
 	return f.f.Close()
 }
 
-// Commit syncs the file to disk and renames it to its path. If it fails, the file is aborted, with one exception: the new file
-// stays if only syncing the directory after the rename failed.
+// Commit syncs the file to disk and renames it to its path. If it fails, the file is aborted, with one exception: the
+// new file stays if only syncing the directory after the rename failed.
 func (f *File) Commit() error { return CommitAll(f) }
 
 // Abort removes the temporary file. After Commit or Abort it does nothing.
@@ -266,7 +266,8 @@ func dirOf(path string) string {
 	return dir
 }
 
-// WriteAt overwrites bytes at offset off with b. It does not move the offset of the next Write. Devices and pipes may refuse it.
+// WriteAt overwrites bytes at offset off with b. It does not move the offset of the next Write. Devices and pipes may
+// refuse it.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	if f.isPrepared {
 		return 0, about(f.path, fs.ErrClosed)

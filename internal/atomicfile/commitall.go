@@ -44,7 +44,8 @@ func commitAll(files []*File) error {
 	return temporaries.commit(files)
 }
 
-// commit renames all files, whose directories are locked. Abandon waits for it: a commit that ends halfway leaves no model.
+// commit renames all files, whose directories are locked. Abandon waits for it: a commit that ends halfway leaves no
+// model.
 func (r *registry) commit(files []*File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +81,8 @@ type naming struct {
 
 type move struct{ from, to string }
 
-// all renames files so that the last one never leads to a mixture of old files and new ones: see CommitAll. After an error
-// the caller undoes the renames.
+// all renames files so that the last one never leads to a mixture of old files and new ones: see CommitAll. After an
+// error the caller undoes the renames.
 func (n *naming) all(files []*File) error {
 	others, last := files[:len(files)-1], files[len(files)-1]
 	if slices.ContainsFunc(others, replaces) {
@@ -130,7 +131,8 @@ func (n *naming) setAside(f *File) error {
 	return nil
 }
 
-// name renames the temporary file of f to its target. It does nothing for a file that is written in place, or of Remove.
+// name renames the temporary file of f to its target. It does nothing for a file that is written in place, or of
+// Remove.
 func (n *naming) name(f *File) error {
 	if f.target == "" || f.f == nil {
 		return nil
@@ -169,8 +171,8 @@ func (n *naming) sync() error {
 	return nil
 }
 
-// undo reverts the renames, the last one first. The first rename is that of the file which leads to the others: its name
-// exists again only once they are in place. It stops at the first error.
+// undo reverts the renames, the last one first. The first rename is that of the file which leads to the others: its
+// name exists again only once they are in place. It stops at the first error.
 func (n *naming) undo() error {
 	for i, m := range slices.Backward(n.done) {
 		if i == 0 {

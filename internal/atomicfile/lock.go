@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// lockName is the file that locks a directory. It exists while files are renamed, and after a process was killed at that: the
-// next process then takes it over.
+// lockName is the file that locks a directory. It exists while files are renamed, and after a process was killed at
+// that: the next process then takes it over.
 const lockName = ".atomicfile.lock"
 
 // waitLimit is how long a commit waits for another process's lock. Renames take milliseconds, but the disk may be busy.
@@ -23,7 +23,8 @@ var (
 	errBusy   = errors.New("another process is renaming files in the same directory, and does not finish")
 )
 
-// lockAll locks the directories of files against renames by other processes. It waits for their locks up to waitLimit each.
+// lockAll locks the directories of files against renames by other processes. It waits for their locks up to waitLimit
+// each.
 func (r *registry) lockAll(files []*File) (unlock func(), err error) {
 	dirs, err := directories(files)
 	if err != nil {
@@ -87,8 +88,8 @@ func (r *registry) unlock(f *os.File) {
 	}
 }
 
-// directories lists the directories that files are renamed in, each once. If there are several, they have absolute paths and
-// are sorted: every process locks them in that order.
+// directories lists the directories that files are renamed in, each once. If there are several, they have absolute
+// paths and are sorted: every process locks them in that order.
 func directories(files []*File) (dirs []string, err error) {
 	for _, f := range files {
 		if dir := dirOf(f.target); f.target != "" && !slices.Contains(dirs, dir) {

@@ -11,7 +11,8 @@ import (
 
 const errFull = syscall.ENOSPC
 
-// createLocked creates a file that is locked until this process closes it or ends, however it ends. The file must not exist.
+// createLocked creates a file that is locked until this process closes it or ends, however it ends. The file must not
+// exist.
 func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -39,7 +40,8 @@ func removeStale(name string) {
 	}
 }
 
-// tryLock creates the file called name, or opens it, and locks it. The error is errLocked if another process has the lock.
+// tryLock creates the file called name, or opens it, and locks it. The error is errLocked if another process has the
+// lock.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
 	if errors.Is(err, fs.ErrPermission) {

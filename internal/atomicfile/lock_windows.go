@@ -13,8 +13,8 @@ const (
 	errFull    = syscall.Errno(112) // ERROR_DISK_FULL
 )
 
-// createLocked creates a file that no process can remove until this one closes it or ends: Windows removes no file that is open
-// without FILE_SHARE_DELETE, which package os does not ask for.
+// createLocked creates a file that no process can remove until this one closes it or ends: Windows removes no file
+// that is open without FILE_SHARE_DELETE, which package os does not ask for.
 func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 }

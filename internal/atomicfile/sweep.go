@@ -14,8 +14,8 @@ const (
 	hexDigits = 8   // at the end of a temporary name
 )
 
-// temporaryPrefix returns how the temporary names beside target begin. They repeat the name of the set that target belongs
-// to, or without one its own name.
+// temporaryPrefix returns how the temporary names beside target begin. They repeat the name of the set that target
+// belongs to, or without one its own name.
 func temporaryPrefix(target, set string) string {
 	dir, base := filepath.Split(target)
 	base = cmp.Or(set, base)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// syncDir syncs the renames in dir to disk. It does nothing if the file system cannot, or if the directory may be written to but
-// not read.
+// syncDir syncs the renames in dir to disk. It does nothing if the file system cannot, or if the directory may be
+// written to but not read.
 func syncDir(dir string) error {
 	d, err := os.Open(orDot(dir))
 	if err != nil {
