@@ -46,9 +46,8 @@ type Pair struct {
 	// and NaN if one tensor is all zeros, or has squares that are no float64s.
 	Cosine float64
 
-	// rounded means that the values were rounded to float64, so equal values do not prove
-	// equality.
-	rounded bool
+	// isRounded means that the values were rounded to float64: equal results do not prove equal elements.
+	isRounded bool
 }
 
 // Identical reports whether nothing differs: type, scale, shape, and every bit.
@@ -59,7 +58,7 @@ func (p *Pair) Identical() bool {
 // Within reports whether no value differs by more than tolerance, whatever types they are
 // stored in, in tensors of the same shape.
 func (p *Pair) Within(tolerance float64) bool {
-	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.rounded
+	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.isRounded
 }
 
 // Compare compares the tensors of two models by name, and hands the results to each: in the order
@@ -108,7 +107,7 @@ type compareTask struct {
 	pair   *Pair
 	a, b   subject
 	phase  int
-	differ atomic.Bool // some bytes do
+	differ atomic.Bool // some bytes differ
 
 	parts    sequence[distance]
 	distance distance
@@ -148,7 +147,7 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 			p.SameElements, p.Compared, p.Cosine = true, true, 1
 			return 0
 		}
-		if p.Compared = valued(*p.A) == nil && valued(*p.B) == nil; p.Compared {
+		if p.Compared = checkValues(*p.A) == nil && checkValues(*p.B) == nil; p.Compared {
 			return parts(t.a.Elements())
 		}
 	}
@@ -157,10 +156,11 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 
 // alike reports whether equal elements are stored as equal bytes.
 func (t *compareTask) alike() bool {
-	return t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
+	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
 }
 
-// sameParts reports whether two tensors are stored as the same parts, which mean the same.
+// sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes.
+// It also reports true if neither is logical.
 func sameParts(a, b *subject) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts)
@@ -170,8 +170,7 @@ func sameParts(a, b *subject) bool {
 	})
 }
 
-// inBytes returns U8 for F8_E8M0, which formats without that type store so. A form has the type of its
-// scales.
+// inBytes returns the type as which a part is stored: U8 for F8_E8M0, which some formats do not have, else d.
 func inBytes(d layout.DType) layout.DType {
 	if d == layout.F8_E8M0 {
 		return layout.U8
@@ -189,10 +188,10 @@ func (t *compareTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// compareBytes compares part bytes of the elements, or none if some are known to differ.
+// compareBytes compares the stored bytes of part p, and sets t.differ if some differ. It stops once t.differ is set.
 func (t *compareTask) compareBytes(w *worker, p uint64) error {
-	end := min((p+1)*part, t.a.RawBytes())
-	for off := p * part; off < end && !t.differ.Load(); off += hashStep {
+	end := min((p+1)*partElements, t.a.RawBytes())
+	for off := p * partElements; off < end && !t.differ.Load(); off += hashStep {
 		n := min(hashStep, end-off)
 		a, err := w.a.elements(&t.a, off, n)
 		if err != nil {
@@ -212,10 +211,11 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	return nil
 }
 
+// compareValues adds the distances of the values of part p to d.
 func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
-		if t.a.wide || t.b.wide {
+		if t.a.isWide || t.b.isWide {
 			err = comparison(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)
 		} else {
 			err = comparison(d, first, n, &t.a, &t.b, w.a.values32, w.b.values32)
@@ -230,6 +230,7 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	return nil
 }
 
+// comparison adds the distances of n values of a and b from element first on to d.
 func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, readB func(s *subject, first, n uint64) ([]T, error)) error {
 	va, err := readA(a, first, n)
 	if err != nil {
@@ -257,6 +258,6 @@ func (t *compareTask) end(err error) (*Pair, error) {
 	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
 	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
 	p.RMSE, p.Cosine = d.rmse(), d.cosine()
-	p.rounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.wide
+	p.isRounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide
 	return p, nil
 }

@@ -2,12 +2,12 @@ package survey
 
 import "math"
 
-// distance holds the results of one pass over the values of two tensors. A NaN equals a NaN, and
-// an infinity equals itself; they have no part in the sums.
+// distance has the results of one pass over the values of two tensors. A NaN equals a NaN, and an infinity equals
+// itself; neither is part of the sums.
 type distance struct {
 	differing      uint64
-	unmatched      uint64 // values, one of them NaN, or different infinities
-	unmatchedAt    uint64 // the first of them
+	unmatched      uint64 // pairs of a NaN and another value, or of different infinities
+	unmatchedAt    uint64 // the first such pair
 	finite         uint64 // pairs of finite values
 	abs, rel       float64
 	absAt, relAt   uint64
@@ -27,8 +27,8 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences returns the distance of a and b, and reports whether all values are finite. It does
-// what pair does, with variables that stay in registers.
+// differences returns the distance of a and b, and reports whether all values are finite: only then the distance is
+// right. It does what pair does, with variables that stay in registers.
 func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
 	b = b[:len(a)]
 	var dd, aa, bb, ab, abs, rel float64
@@ -59,7 +59,7 @@ func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
 	}, sum-sum == 0
 }
 
-// pair adds one pair of finite values. Products are rounded on their own, as in sums.
+// pair adds one pair of finite values, those of element at. Products are converted to float64, as in sums.
 func (m *distance) pair(x, y float64, at uint64) {
 	d := math.Abs(x - y)
 	m.differing += one(x != y)
@@ -75,7 +75,7 @@ func (m *distance) pair(x, y float64, at uint64) {
 	}
 }
 
-// oddDifferences returns the distance of any a and b.
+// oddDifferences does what differences does, also for values that are not finite.
 func oddDifferences[T float](a, b []T, first uint64) (m distance) {
 	for i := range a {
 		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
@@ -95,7 +95,7 @@ func oddDifferences[T float](a, b []T, first uint64) (m distance) {
 	return m
 }
 
-// merge adds the distances of values that come later.
+// merge adds the distance of later elements.
 func (m *distance) merge(o distance) {
 	m.differing += o.differing
 	m.finite += o.finite
@@ -115,6 +115,7 @@ func (m *distance) merge(o distance) {
 	m.ab += o.ab
 }
 
+// rmse returns the root of the mean of the squared differences, of pairs of finite values.
 func (m *distance) rmse() float64 {
 	if m.finite == 0 {
 		return 0

@@ -2,9 +2,9 @@
 // values, digests ([Hash]) that do not depend on how a model is stored, and what differs
 // between two models ([Compare]).
 //
-// All of it streams. Tensors are read in chunks, on all cores, large tensors by several at once,
-// and results are handed over one by one: memory grows with the index of a model at most. A
-// damaged tensor has an error of its own, and does not keep the others from being looked at.
+// Tensors are read in chunks, on all cores, large tensors by several at once, and results are handed over one by one:
+// memory grows with the index of a model at most. A damaged tensor has an error of its own; the others are read all
+// the same.
 //
 // # Values
 //

@@ -49,7 +49,8 @@ func (l *Findings) Add(s *TensorStats) error {
 	return nil
 }
 
-// All returns the findings in the order of the files and their tensors, and behind each file's the number of the others.
+// All returns the findings in the order of the files and their tensors, and behind each file's the number of the
+// others.
 func (l *Findings) All() (all []loader.Finding) {
 	for i := range l.lists {
 		for _, f := range l.lists[i].All() {

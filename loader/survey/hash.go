@@ -53,8 +53,8 @@ type TensorDigest struct {
 	// values that was asked for and does not exist.
 	Stored *Digest
 
-	quant  layout.Quant
-	scaled bool
+	quant    layout.Quant // if hasScale
+	hasScale bool
 }
 
 // Hash makes digests of m's tensors, and hands them to each by ascending name (bytewise).
@@ -102,8 +102,8 @@ func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
 	}
 }
 
-// hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there
-// the digest of the values mostly is that of the stored elements.
+// hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there the digest of the
+// values is also that of the stored elements, unless a NaN is stored with other bits.
 type hashTask struct {
 	model          *loader.Model
 	subject        subject
@@ -111,7 +111,7 @@ type hashTask struct {
 	values, stored bool
 	phase          int
 	work           []func(w *worker) error
-	oddNaN         bool // some NaN is not stored as it is hashed
+	hasOddNaN      bool // some NaN is not stored as it is hashed
 }
 
 func (t *hashTask) weight() uint64 {
@@ -132,19 +132,19 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 		if t.subject, d.Err = newSubject(ctx, t.model, d.Tensor); d.Err != nil {
 			return 0
 		}
-		d.quant, d.scaled = t.subject.quant, t.subject.scaled
-		valued := t.values && valued(d.Tensor) == nil
-		if valued {
+		d.quant, d.hasScale = t.subject.quant, t.subject.hasScale
+		hasValues := t.values && checkValues(d.Tensor) == nil
+		if hasValues {
 			t.work = append(t.work, t.hashValues)
 		}
-		if t.stored && !(valued && f32) || t.values && !valued {
+		if t.stored && !(hasValues && f32) || t.values && !hasValues {
 			t.work = append(t.work, t.hashStored)
 		}
 	case 2:
 		switch {
 		case t.values && d.Values == nil && d.Stored == nil:
 			t.work = append(t.work, t.hashStored)
-		case t.stored && d.Stored == nil && t.oddNaN:
+		case t.stored && d.Stored == nil && t.hasOddNaN:
 			t.work = append(t.work, t.hashStored)
 		case t.stored && d.Stored == nil:
 			same := *d.Values
@@ -165,7 +165,7 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 	return d, nil
 }
 
-// hashValues makes the digest of the values, but none if one of them is no float32.
+// hashValues makes the digest of the values. It makes none, and returns nil, if one of them is no float32.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
@@ -179,7 +179,7 @@ func (t *hashTask) hashValues(w *worker) error {
 			return nil
 		}
 		if canonical(v) {
-			t.oddNaN = true
+			t.hasOddNaN = true
 		}
 		h.Write(mmapio.Bytes(v))
 		if err := w.progress(s.bytesOf(n)); err != nil {
@@ -190,9 +190,9 @@ func (t *hashTask) hashValues(w *worker) error {
 	return nil
 }
 
-// exactly returns n values of s from element first on, and reports whether all are float32s.
+// exactly returns n values of s from element first on, at most chunk, and reports whether all of them are float32s.
 func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, err error) {
-	if !s.wide {
+	if !s.isWide {
 		v, err = r.values32(s, first, n)
 		return v, true, err
 	}
@@ -219,10 +219,10 @@ func canonical(v []float32) (changed bool) {
 	return changed
 }
 
-// hashStep is the size of four blocks of a compressed tensor. The loader expands so many on one
-// core.
+// hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.
 const hashStep = 1 << 18
 
+// hashStored makes the digest of the stored elements.
 func (t *hashTask) hashStored(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
@@ -280,6 +280,7 @@ func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest(
 // dimensions of their shapes.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 
+// add hashes the line of the next tensor, unless it or one before has no digest.
 func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	if l.hash == nil {
 		l.hash = sha256.New()
@@ -290,6 +291,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 }
 
+// digest returns the digest of all lines. ok is false if a tensor had none.
 func (l *lines) digest() (total Digest, ok bool) {
 	switch {
 	case l.missing:
@@ -300,11 +302,12 @@ func (l *lines) digest() (total Digest, ok bool) {
 	return *digestOf(l.hash), true
 }
 
+// kind returns the KIND of a line for stored elements: see ModelDigest.Values.
 func (d *TensorDigest) kind() string {
 	if w := d.Tensor.Scheme(); w != nil {
 		return w.Scheme
 	}
-	if !d.scaled {
+	if !d.hasScale {
 		return d.Tensor.DType().String()
 	}
 	return fmt.Sprintf("%v,scale=%08x,zero=%d", d.Tensor.DType(), math.Float32bits(d.quant.Scale), d.quant.Zero)
@@ -330,10 +333,9 @@ type FileDigest struct {
 	Digest Digest
 }
 
-// HashFiles makes digests of m's files, and hands them to each in the order of Model.Files. It
-// reads files into memory of their own, however m was opened, and several at once.
-// Options.Filter has no part in it. Errors and calls of each are as for [Stats], but a file that
-// cannot be read ends the work.
+// HashFiles makes digests of m's files, and hands them to each in the order of Model.Files. It reads files, several
+// at once, into buffers and not by way of their mapping. Options.Filter is ignored. Errors and calls of each are as
+// for [Stats], but a file that cannot be read ends the work.
 func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*FileDigest) error) error {
 	if opts == nil {
 		opts = &Options{}
@@ -349,19 +351,19 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 
 // fileTask makes the digest of one file.
 type fileTask struct {
-	model  *loader.Model
-	file   int
-	digest *FileDigest
-	begun  bool
+	model    *loader.Model
+	file     int
+	digest   *FileDigest
+	hasBegun bool
 }
 
 func (t *fileTask) weight() uint64 { return t.digest.File.Size }
 
 func (t *fileTask) begin(context.Context) (parts uint64) {
-	if t.begun {
+	if t.hasBegun {
 		return 0
 	}
-	t.begun = true
+	t.hasBegun = true
 	return 1
 }
 

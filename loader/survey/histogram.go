@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxBins bounds StatsOptions.Bins. slots is a power of two, so that an index needs no check. It
-// leaves room for values that belong to no bin.
+// maxBins is the maximum of StatsOptions.Bins. slots is a power of two, so that an index needs no check, and larger
+// than maxBins: some slots are for values that belong to no bin.
 const (
 	maxBins = 255
 	slots   = 512
@@ -26,7 +26,7 @@ type histogram struct {
 	edges [slots + 1]float64
 }
 
-// histograms recycles histograms, which are larger than many a tensor.
+// histograms recycles histograms, which take more memory than many tensors.
 var histograms = sync.Pool{New: func() any { return new(histogram) }}
 
 // newHistogram takes a histogram from histograms. It has a single bin if lo equals hi.
@@ -74,7 +74,7 @@ func tally[T float](h *histogram, counts *[2]counters, v []T) {
 	}
 }
 
-// slot returns the slot of x. The guess is hardly ever wrong, and then by one.
+// slot returns the slot of x. Its first guess is rarely wrong, and then by one.
 func (h *histogram) slot(x float64) uint {
 	i := uint(int64((x-h.lo)*h.scale) + 1)
 	for x < h.edges[i%slots] {
@@ -86,7 +86,7 @@ func (h *histogram) slot(x float64) uint {
 	return i % slots
 }
 
-// addTo adds the counts to those of each bin.
+// addTo adds the counts to bins. The greatest value belongs to the last bin.
 func (h *histogram) addTo(bins []uint64, counts *[2]counters) {
 	for i := range h.bins + 1 {
 		bins[min(i, h.bins-1)] += counts[0][i+1] + counts[1][i+1]

@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// chunk is the number of elements that a worker reads at a time. So few stay in its cache,
-	// and do not make package dequant take more cores than Workers.
+	// chunk is the number of elements that a worker reads at a time. They stay in its core's cache, and are too few
+	// for package dequant to use more cores.
 	chunk = 1 << 16
-	// part is the number of elements in one part of a phase. It is fixed, so results do not
-	// depend on the number of workers.
-	part = 1 << 20
+	// partElements is the number of elements in one part of a phase. It is fixed, so results do not depend on the
+	// number of workers.
+	partElements = 1 << 20
 )
 
-func parts(elements uint64) uint64 { return (elements + part - 1) / part }
+// parts returns the number of parts that n elements, or bytes, make.
+func parts(n uint64) uint64 { return (n + partElements - 1) / partElements }
 
-// subject is a tensor under work, in a lease of its own. If it can only be unpacked as a whole,
-// it stays in the model's cache that long, and no longer.
+// subject is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
+// in the model's cache until the subject is released.
 type subject struct {
 	loader.Tensor
-	lease *loader.Lease
-	quant layout.Quant // if scaled
-	// scaled says that the file gives the tensor's integers a scale.
-	scaled bool
-	// wide says that float32 would round the values.
-	wide bool
-	// parts are those of a logical tensor, by name. One after the other they are its stored bytes.
+	lease    *loader.Lease
+	quant    layout.Quant // if hasScale
+	hasScale bool         // the file gives the tensor's integers a scale
+	isWide   bool         // float32 would round the values
+	// parts are the stored tensors of a logical one, by ascending name, or nil. Their bytes, one after the other, are
+	// its stored bytes.
 	parts []loader.Tensor
 }
 
-// valued returns an error if t has no values: its type has none, or it holds codes that are not decoded.
-func valued(t loader.Tensor) error {
+// checkValues returns an error if t has no values: its type has none, or its scheme cannot be decoded.
+func checkValues(t loader.Tensor) error {
 	switch err := t.Problem(); {
 	case err != nil:
 		return err
@@ -49,20 +49,21 @@ func valued(t loader.Tensor) error {
 	return noValues{t.DType()}
 }
 
-// noValues is ErrUnsupported, worded for people.
+// noValues is the error that a type has no values in float32. It is loader.ErrUnsupported for errors.Is.
 type noValues struct{ dtype layout.DType }
 
 func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
-// newSubject leases t. The caller releases the subject, also after an error.
+// newSubject takes a lease of m for t, which keeps t readable after m.Close. The caller releases the subject, also
+// after an error.
 func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subject, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
 	}
 	s.Tensor = s.lease.Of(t)
-	s.quant, s.scaled, err = s.Scale()
-	s.wide = !s.scaled && wide(t.DType())
+	s.quant, s.hasScale, err = s.Scale()
+	s.isWide = !s.hasScale && isWide(t.DType())
 	for _, p := range s.Parts() {
 		s.parts = append(s.parts, p.Tensor)
 	}
@@ -70,13 +71,14 @@ func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subjec
 	return s, err
 }
 
+// release releases the lease, if there is one.
 func (s *subject) release() {
 	if s.lease != nil {
 		s.lease.Release()
 	}
 }
 
-// bytesOf returns the bytes of n elements. A logical tensor has a share of those of its parts.
+// bytesOf returns the number of stored bytes of n elements. For a logical tensor it is their share of all stored bytes.
 func (s *subject) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
@@ -85,8 +87,8 @@ func (s *subject) bytesOf(n uint64) uint64 {
 	return size
 }
 
-// wide reports whether d has elements that float32 would round.
-func wide(d layout.DType) bool {
+// isWide reports whether d has elements that float32 would round.
+func isWide(d layout.DType) bool {
 	switch d {
 	case layout.F64, layout.I32, layout.U32, layout.I64, layout.U64:
 		return true
@@ -94,19 +96,20 @@ func wide(d layout.DType) bool {
 	return false
 }
 
-// reader is the memory that a worker reads into, made as it is needed.
+// reader is the buffers that a worker reads into. They are allocated at first use.
 type reader struct {
 	floats  []float32
 	doubles []float64
 	bytes   []byte
 }
 
-// values32 returns n values of s from element first on.
+// values32 returns n values of s from element first on, at most chunk. They are valid until the next call.
 func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
 	v := r.floatBuffer(n)
 	return v, s.DequantizeRange(v, first)
 }
 
+// floatBuffer returns memory for n values, at most chunk.
 func (r *reader) floatBuffer(n uint64) []float32 {
 	if r.floats == nil {
 		r.floats = mmapio.Aligned[float32](chunk)
@@ -114,13 +117,14 @@ func (r *reader) floatBuffer(n uint64) []float32 {
 	return r.floats[:n]
 }
 
-// values64 returns n values of s from element first on, wide or not.
+// values64 does what values32 does, in float64: values that float32 would round are exact, or 64-bit integers rounded
+// once.
 func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
 		r.doubles = mmapio.Aligned[float64](chunk)
 	}
 	v := r.doubles[:n]
-	if !s.wide {
+	if !s.isWide {
 		floats, err := r.values32(s, first, n)
 		for i, x := range floats {
 			v[i] = float64(x)
@@ -135,7 +139,8 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// elements returns n bytes of s from byte off on, chunkBytes at most.
+// elements returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. They are valid until the
+// next call.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	b := r.byteBuffer(n)
 	if s.parts == nil {
@@ -157,9 +162,10 @@ func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	return b, nil
 }
 
+// chunkBytes is the size of a chunk of the largest elements.
 const chunkBytes = 8 * chunk
 
-// byteBuffer returns memory for n bytes, chunkBytes at most.
+// byteBuffer returns memory for n bytes, at most chunkBytes.
 func (r *reader) byteBuffer(n uint64) []byte {
 	if r.bytes == nil {
 		r.bytes = mmapio.AlignedBytes(chunkBytes)

@@ -21,7 +21,7 @@ type Options struct {
 	Progress func(done, total uint64)
 }
 
-// tensors yields the tensors of m that Filter selects, in the order of the file.
+// tensors yields the tensors of m that o.Filter selects, in the order of the file.
 func (o *Options) tensors(m *loader.Model) iter.Seq[loader.Tensor] {
 	return func(yield func(loader.Tensor) bool) {
 		for t := range m.Tensors() {
@@ -46,20 +46,21 @@ type task[R any] interface {
 	weight() uint64
 }
 
-// scheduler does tasks in their order: while the last parts of one are under way, the next one begins. So files are read about
-// in order, and all workers share a large tensor. Results go to the caller's function in the order of their numbers.
+// scheduler does tasks in their order: while workers do the last parts of one task, the next task begins. So files
+// are read about in order, and all workers share a large tensor. Results go to the caller's function in the order of
+// their numbers.
 type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	progress parallel.Progress // in bytes of the tasks' weights
 	each     func(*R) error
 	results  sequence[*R]
-	workers  chan *worker // that do nothing
+	workers  chan *worker // idle ones
 }
 
-// run does all tasks, each with the number of its result, which read models. It hands the results to each. The sequence
-// is gone through twice: the first time for the weights alone. The error is that of the context or of each. A file
-// that has changed, or a model that was closed, before or meanwhile, is an error too.
+// run does all tasks, which read models, and hands their results to each in the order of their numbers. It goes
+// through the sequence twice: the first time for the weights alone. It fails if ctx ends, if each or a task's end
+// fails, or if a model was closed or one of its files changed.
 func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq2[uint64, task[R]], models ...*loader.Model) error {
 	if err := unchanged(models...); err != nil {
 		return err
@@ -91,7 +92,7 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 func (s *scheduler[R]) doAll(workers int, tasks iter.Seq2[uint64, task[R]]) {
 	following, stop := iter.Pull2(tasks)
 	defer stop()
-	before := func() {} // waits until no part of the task before is left to hand out
+	before := func() {} // waits until all parts of the previous task's phase are handed out
 	parallel.Each(workers, func() (r running[R], ok bool) {
 		before()
 		last := make(chan struct{})
@@ -121,10 +122,11 @@ func unchanged(models ...*loader.Model) error {
 type running[R any] struct {
 	task      task[R]
 	number    uint64 // of the result
-	handedOut func() // lets the next task begin
+	handedOut func() // says that all parts of a phase are handed out: the next task may begin
 }
 
-// do does the phases of a task, and hands on its result.
+// do does a task, and hands its result to the caller's function when it is its turn. An error of the task's end
+// cancels all.
 func (s *scheduler[R]) do(r running[R]) {
 	defer r.handedOut() // if it has no parts, or one has failed
 	var mu sync.Mutex
@@ -140,7 +142,7 @@ func (s *scheduler[R]) do(r running[R]) {
 	}
 	result, err := s.phases(r, count)
 	switch {
-	case s.ctx.Err() != nil: // the result of a task that did not end is nobody's
+	case s.ctx.Err() != nil: // the task did not get to its end, and has no result
 		return
 	case err != nil:
 		s.cancel(err)
@@ -150,7 +152,8 @@ func (s *scheduler[R]) do(r running[R]) {
 	count(r.task.weight())
 }
 
-// phases does one phase of a task after the other, until one fails. count hears of the bytes that were read.
+// phases does one phase of a task after the other, and returns the result of its end. The first part that fails ends
+// them. It calls count with the number of bytes that each part has read.
 func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, err error) {
 	defer func() { result, err = r.task.end(err) }() // also if a part panics
 	for s.ctx.Err() == nil {
@@ -180,7 +183,7 @@ func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, er
 	return nil, context.Cause(s.ctx)
 }
 
-// part waits for a worker, and does one part of t with it.
+// part waits for an idle worker, and does one part of t with it.
 func (s *scheduler[R]) part(t task[R], part uint64, count func(n uint64)) error {
 	w := <-s.workers
 	defer func() { s.workers <- w }()
@@ -198,28 +201,30 @@ func (s *scheduler[R]) deliver(result *R) {
 	}
 }
 
-// worker is the memory with which one goroutine at a time does a part.
+// worker is the buffers with which one goroutine at a time does a part.
 type worker struct {
 	ctx    context.Context
-	add    func(n uint64) // counts bytes of the task that is worked on
+	add    func(n uint64) // adds to the task's progress, in bytes
 	a, b   reader
 	counts [2]counters
 }
 
-// progress reports that n bytes have been read. The error is the cause of the ended context.
+// progress adds n bytes to the task's progress. It returns the context's cause if that has ended.
 func (w *worker) progress(n uint64) error {
 	w.add(n)
 	return context.Cause(w.ctx)
 }
 
-// sequence folds results in their order, in whatever order they arrive. Work begins in that
+// sequence passes results on in the order of their numbers, in whatever order they arrive. Work begins in that
 // order, so few results have to wait.
 type sequence[T any] struct {
 	mu    sync.Mutex
-	next  uint64
-	early map[uint64]T
+	next  uint64       // the number of the result to pass on next
+	early map[uint64]T // results that arrived before their turn
 }
 
+// add calls fold with the result, and with all that follow it and have arrived. If it is not the result's turn, add
+// stores it. One goroutine at a time calls fold.
 func (s *sequence[T]) add(number uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 		number := uint64(0)
 		for x := range opts.tensors(m) {
 			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
-			t.stats = &TensorStats{Tensor: x, Err: valued(x)}
+			t.stats = &TensorStats{Tensor: x, Err: checkValues(x)}
 			if !yield(number, t) {
 				return
 			}
@@ -89,7 +89,7 @@ type statsTask struct {
 func (t *statsTask) weight() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	switch {
-	case valued(t.stats.Tensor) != nil:
+	case checkValues(t.stats.Tensor) != nil:
 		return 0
 	case t.bins > 0: // a second pass
 		return 2 * n
@@ -128,6 +128,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 	return err
 }
 
+// tally counts the values of a part in the histogram.
 func (t *statsTask) tally(w *worker, part uint64) error {
 	counts := &w.counts
 	*counts = [2]counters{}
@@ -140,12 +141,12 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 	return err
 }
 
-// eachChunk passes all values of a part to one of the functions.
+// eachChunk passes the values of part p, chunk by chunk, to narrow, or to wide if float32 would round them.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide func([]float64)) error {
 	s := &t.subject
 	for first, n := range chunks(p, s.Elements()) {
 		var err error
-		if s.wide {
+		if s.isWide {
 			var v []float64
 			if v, err = w.a.values64(s, first, n); err == nil {
 				wide(v)
@@ -169,8 +170,8 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 // chunks yields first element and length of every chunk of part p.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
-		end := min((p+1)*part, elements)
-		for first := p * part; first < end; first += chunk {
+		end := min((p+1)*partElements, elements)
+		for first := p * partElements; first < end; first += chunk {
 			if !yield(first, min(chunk, end-first)) {
 				return
 			}
@@ -178,8 +179,8 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// changed returns an error if the second pass met values that the first did not.
-func (t *statsTask) changed() error {
+// checkUnchanged returns an error if the histogram has another number of values than the first pass counted.
+func (t *statsTask) checkUnchanged() error {
 	n := uint64(0)
 	for _, count := range t.stats.Histogram {
 		n += count
@@ -198,18 +199,18 @@ func (t *statsTask) end(err error) (*TensorStats, error) {
 	}
 	s := t.stats
 	if s.Err = cmp.Or(s.Err, err); s.Err == nil && t.histogram != nil {
-		s.Err = t.changed()
+		s.Err = t.checkUnchanged()
 	}
 	if s.Err != nil {
 		return &TensorStats{Tensor: s.Tensor, Err: s.Err}, nil
 	}
-	t.sum.fill(s)
+	t.sum.copyTo(s)
 	return s, nil
 }
 
-// fill writes the summary to s. A zero extreme becomes +0: its sign would depend on the order
-// of the sums.
-func (m *summary) fill(s *TensorStats) {
+// copyTo writes the summary to s. A minimum or maximum of -0 becomes +0: its sign would depend on the order of the
+// sums.
+func (m *summary) copyTo(s *TensorStats) {
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	if m.n > 0 {

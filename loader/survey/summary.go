@@ -2,6 +2,7 @@ package survey
 
 import "math"
 
+// float is a type of values.
 type float interface{ float32 | float64 }
 
 // summary holds the results of one pass over values. Values that are not finite are counted,
@@ -15,10 +16,11 @@ type summary struct {
 	m2                  float64 // sum of the squares of the distances from mean
 }
 
+// newSummary returns the summary of no values.
 func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} }
 
-// batch is the number of values summed before sums are merged. So few do not build up errors of
-// rounding, and are still in the cache if some turn out not to be finite.
+// batch is the number of values summed before sums are merged: few enough that errors of rounding stay small, and
+// that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
 // measure adds the values of v. It may reorder v.
@@ -44,9 +46,8 @@ func summarize[T float](v []T) summary {
 
 // sums returns the summary of v, and reports whether all of v is finite.
 //
-// It sums distances from one of the values. Such a value is no further from the mean than the
-// deviation allows, so a large mean with a small deviation loses no digits. Products are
-// rounded on their own: machines that fuse them give the same.
+// It sums distances from one of the values, so a large mean with a small deviation loses no digits. Products are
+// converted to float64, which keeps machines from fusing them with a sum: all get the same results.
 func sums[T float](v []T) (m summary, finite bool) {
 	m = newSummary()
 	if len(v) == 0 {
@@ -113,8 +114,10 @@ func sums[T float](v []T) (m summary, finite bool) {
 	return m, sum-sum == 0
 }
 
+// median returns the middle one of three values.
 func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
+// one returns 1 for true and 0 for false.
 func one(b bool) uint64 {
 	if b {
 		return 1
@@ -140,7 +143,7 @@ func sift[T float](v []T) (finite []T, odd summary) {
 	return finite, odd
 }
 
-// finite returns the finite values of v. The values of v are part of m.
+// finite returns the finite values of v, which it may reorder. m is a summary that covers v.
 func finite[T float](m *summary, v []T) []T {
 	if m.nan+m.posInf+m.negInf > 0 {
 		v, _ = sift(v)
