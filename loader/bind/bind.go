@@ -21,8 +21,8 @@
 //   - loader.Tensor
 //   - []float32, filled by Tensor.Float32s
 //   - []byte, filled by Tensor.Bytes
-//   - structs of such fields, and pointers to these. A pointer stays nil if no tensor has the prefix
-//   - slices and arrays of all of these, with %d in the name: one element for each number from 0 on.
+//   - structs of such fields, and pointers to such structs. A pointer stays nil if no tensor has the prefix
+//   - slices and arrays of all these types, with %d in the name: one element for each number from 0 on.
 //     A slice gets as many elements as the model has; numbers that it skips are a mismatch
 //
 // The tag shape lists the dimensions, outermost first: a number, a name, a multiple of a name
@@ -113,6 +113,7 @@ func Struct(dst any, from Source, dims Dims) error {
 	return nil
 }
 
+// binder fills one struct. It notes what does not fit, and reads values once everything does.
 type binder struct {
 	from  Source
 	names []string // of all tensors, sorted
@@ -120,9 +121,9 @@ type binder struct {
 	setBy map[string]string // the tensor that has set a dimension
 	reads []func()          // of values, once everything fits
 	errs  []error
-	hints int // that have been looked for
+	hints int // searches for near names so far
 
-	filling map[nesting]bool // pointers around the field that is filled
+	filling map[nesting]bool // the pointers that lead to the field that is filled
 }
 
 // nesting is a pointer's type and the prefix of its fields.
@@ -131,19 +132,21 @@ type nesting struct {
 	prefix  string
 }
 
-// maxHints bounds the searches for near names.
+// maxHints is the number of missing tensors for which near names are searched.
 const maxHints = 8
 
-// unread notes an error of a tensor, which names it and its file.
+// unread notes that a tensor cannot be read. err names the tensor and its file.
 func (b *binder) unread(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{"", field, tensor, err})
 }
 
+// fail notes that a tensor does not fit a field, or that the field cannot be filled.
 func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
 
-// structure fills the fields of v. path is v's place in the outermost struct.
+// structure fills the fields of the struct v from tensors whose names begin with prefix. path leads to v in the
+// outermost struct, with a dot at its end.
 func (b *binder) structure(v reflect.Value, path, prefix string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -170,6 +173,7 @@ type request struct {
 	tag      reflect.StructTag
 }
 
+// parse returns the names, after prefix, that a tag tensor lists.
 func parse(prefix, tag string) (names []string, optional bool) {
 	tag, optional = strings.CutSuffix(tag, ",optional")
 	for name := range strings.SplitSeq(tag, "|") {
@@ -199,6 +203,7 @@ func fillable(t reflect.Type) bool {
 	return single(t) || t.Kind() == reflect.Struct
 }
 
+// field fills v, whose type is fillable, or notes why it cannot be filled.
 func (b *binder) field(v reflect.Value, r request) {
 	t := v.Type()
 	switch {
@@ -228,6 +233,7 @@ func (b *binder) first(prefixes []string) int {
 	return max(0, slices.IndexFunc(prefixes, b.has))
 }
 
+// has reports whether a tensor's name begins with prefix.
 func (b *binder) has(prefix string) bool {
 	i, _ := slices.BinarySearch(b.names, prefix)
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
@@ -273,9 +279,9 @@ func (b *binder) list(v reflect.Value, r request) {
 	}
 }
 
-// count counts the numbers that names have in place of %d. They must be those from 0 on. whole says
-// that nothing may follow the pattern.
-func (b *binder) count(pattern string, whole bool) (int, error) {
+// count counts the numbers that names of tensors have in place of %d in pattern, and fails unless they are 0, 1 and
+// so on. isName means that the pattern is a whole name, not the beginning of one.
+func (b *binder) count(pattern string, isName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
 	highest := -1
@@ -288,7 +294,7 @@ func (b *binder) count(pattern string, whole bool) (int, error) {
 		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 		rest = rest[len(digits):]
 		n, err := strconv.Atoi(digits)
-		if err != nil || strconv.Itoa(n) != digits || !strings.HasPrefix(rest, after) || whole && rest != after {
+		if err != nil || strconv.Itoa(n) != digits || !strings.HasPrefix(rest, after) || isName && rest != after {
 			continue
 		}
 		numbers[n] = true
@@ -302,6 +308,7 @@ func (b *binder) count(pattern string, whole bool) (int, error) {
 	return len(numbers), nil
 }
 
+// tensor sets v to the first tensor of r.names that exists, or notes that its values are to be read into v.
 func (b *binder) tensor(v reflect.Value, r request) {
 	var t loader.Tensor
 	err := loader.ErrNotFound
@@ -341,6 +348,7 @@ func (b *binder) tensor(v reflect.Value, r request) {
 	})
 }
 
+// read sets v to the values.
 func read[T any](v reflect.Value, values func() ([]T, error)) error {
 	list, err := values()
 	if err == nil {
@@ -349,6 +357,7 @@ func read[T any](v reflect.Value, values func() ([]T, error)) error {
 	return err
 }
 
+// missing notes that no tensor is called name, with the names of up to maxHints fields that are near.
 func (b *binder) missing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {

@@ -11,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
+// checkDType returns an error if the tag dtype does not list the type of t.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
 	if !ok {
@@ -31,6 +32,7 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
+// checkShape returns an error if the shape of t is not the one that the tag shape lists.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")
 	if !ok {
@@ -52,7 +54,8 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	return nil
 }
 
-// checkDim returns the reason why n is not the dimension that want describes, or "".
+// checkDim returns the reason why n is not the dimension that want describes, or "". A name in want that has no
+// number yet gets it from n; tensor is remembered for messages.
 func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
 		return ""

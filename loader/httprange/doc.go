@@ -34,13 +34,13 @@
 // is refused. In a browser, whose fetch follows redirects by rules of its own, every redirect
 // is refused if there are headers.
 //
-// Later requests go where the first was led, until that address is refused: signed ones expire. The
+// Later requests go to the target of the first one's redirects, until a server refuses it: signed addresses expire. The
 // file's own address is then asked once more, after the first request too.
 //
 // Errors name the file by its [Reader.Name], without user, password and query. They quote a
-// server in short and printable words, without what the request may have kept secret.
+// server in short and printable words, without what may be secret in the request.
 //
-// # Patience
+// # Retries
 //
 // A request that fails for a reason that may pass is repeated from the byte where it ended,
 // with growing pauses. Such reasons are a connection cut or silent, an answer cut short, 408,

@@ -14,12 +14,12 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// The reasons that a read fails for, beside those of the network.
+// The reasons for which a read fails, beside errors of the network.
 var (
 	ErrNoRanges    = errors.New("the server does not answer range requests")
 	ErrChanged     = mmapio.ErrChanged
 	ErrUnversioned = errors.New("the server does not tell versions of the file apart") // see Options.RequireValidator
-	ErrStatus      = errors.New("the server refuses")                                  // in a StatusError
+	ErrStatus      = errors.New("the server refuses")                                  // of every StatusError
 	ErrResponse    = errors.New("the server's answer makes no sense")
 	ErrStalled     = errors.New("the server makes no progress")
 )
@@ -43,8 +43,8 @@ func (r *Reader) wrap(off int64, err error) error {
 // wrapFirst does what wrap does, for the beginning of the file.
 func (r *Reader) wrapFirst(err error) error { return r.wrap(0, err) }
 
-// withoutAddress leaves out of err what a *url.Error says beside its reason: the address, with
-// all the secrets that may be in it.
+// withoutAddress returns the reason of a *url.Error in err, else err. The rest of a *url.Error is the address, which
+// may have secrets.
 func withoutAddress(err error) error {
 	if client, ok := errors.AsType[*url.Error](err); ok {
 		return client.Err
@@ -71,8 +71,8 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// passing reports whether trying again may help.
-func passing(err error) bool {
+// isTemporary reports whether the same request may succeed later.
+func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||
 			status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout

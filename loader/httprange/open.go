@@ -17,9 +17,8 @@ import (
 
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Client sends the requests; nil means one of this package, which keeps connections
-	// for the requests to come. Its CheckRedirect is asked of redirects that lead neither
-	// from https to http nor in circles.
+	// Client sends the requests; nil means one of this package, which reuses connections. Its CheckRedirect is asked
+	// of redirects that lead neither from https to http nor in circles.
 	Client *http.Client
 	// Header is sent with every request to the address's own server (scheme, host and
 	// port), for example Authorization. A request that a redirect has led elsewhere goes
@@ -101,6 +100,7 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
+// setDefault sets *v to def unless it is positive.
 func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	if *v <= 0 {
 		*v = def
@@ -134,7 +134,7 @@ type Reader struct {
 	cancel context.CancelCauseFunc
 
 	size   int64
-	known  atomic.Pointer[version]        // nil until an answer has told
+	known  atomic.Pointer[version]        // nil until a response has told it
 	target atomic.Pointer[redirectTarget] // where redirects have led, nil if nowhere
 	prefix []byte
 
@@ -202,13 +202,13 @@ type lent struct{ source }
 
 func (lent) Close() error { return nil }
 
-// begin makes r ready for requests, until its Close or the end of life.
+// begin makes r ready for requests, until Close or the end of life.
 func (r *Reader) begin(life context.Context) {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
 }
 
-// open makes r ready and asks for the file's beginning.
+// open begins r, and sends the first request. It closes r if that fails.
 func (r *Reader) open(ctx, life context.Context) error {
 	r.begin(life)
 	err := r.first(ctx)
@@ -222,7 +222,8 @@ func (r *Reader) open(ctx, life context.Context) error {
 	return err
 }
 
-// first sends the first request.
+// first asks for the file's size, version and beginning, or with Options.Peek for size and version if the server
+// answers that.
 func (r *Reader) first(ctx context.Context) error {
 	if r.opts.Peek {
 		err := r.peek(ctx)
@@ -263,8 +264,8 @@ func (r *Reader) Size() int64 { return r.size }
 // bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
 
-// Version returns what tells this version of the file from all others: its strong ETag, or else its date, with the weak one.
-// It is empty if the server's validator is not a StrongValidator.
+// Version returns what tells this version of the file from all others: its strong ETag, or else its date, with the
+// weak one. It is empty if the server's validator is not a StrongValidator.
 func (r *Reader) Version() string { return r.version().text() }
 
 // Validator returns how well the server tells this version of the file from others. A file
@@ -277,7 +278,7 @@ func (r *Reader) Validator() Validator {
 	return r.version().strength
 }
 
-// version returns what the server has said of the file's version: nothing, before the first answer.
+// version returns what the server has told of the file's version. It is empty before the first response.
 func (r *Reader) version() version {
 	if v := r.known.Load(); v != nil {
 		return *v

@@ -30,8 +30,8 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on. All of them
-// must be in the file. One request serves several buffers; long runs are asked for in several
-// pieces at once. After an error the buffers hold anything.
+// must be in the file. One request serves several buffers; several requests at once serve a long range.
+// After an error the content of the buffers is undefined.
 func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	rest := newVector(bufs)
 	if off < 0 || off > r.size || rest.n > r.size-off {
@@ -41,23 +41,23 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	defer cancel(nil)
 	start := off
 	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
-	pieces := parallel.Group{Stop: func() { cancel(nil) }}
+	requests := parallel.Group{Stop: func() { cancel(nil) }}
 	fetch := func(piece *vector, off int64) func() error {
 		return func() error {
 			err := r.fetch(ctx, piece, off)
 			if err != nil {
-				cancel(err) // the other pieces are of no use any more
+				cancel(err) // the read has failed: the other requests are of no use
 			}
 			return nil
 		}
 	}
-	for most := r.pieceBytes(rest.n); rest.n > most; off += most {
-		pieces.Go(fetch(rest.split(most), off))
+	for n := r.pieceBytes(rest.n); rest.n > n; off += n {
+		requests.Go(fetch(rest.split(n), off))
 	}
 	if rest.n > 0 {
-		pieces.Here(fetch(rest, off))
+		requests.Here(fetch(rest, off))
 	}
-	pieces.Wait() // and end as a client's transport has, if that has panicked
+	requests.Wait() // panics if a client's transport has panicked
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -68,8 +68,8 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	return r.wrap(start, err)
 }
 
-// pieceBytes returns the most that one request asks for in a read of n bytes. A server's delay costs less
-// of a long piece.
+// pieceBytes returns the maximum of bytes that one request asks for in a read of n bytes. It is larger in a longer
+// read: fewer requests wait for the server.
 func (r *Reader) pieceBytes(n int64) int64 {
 	if r.opts.PieceBytes > 0 {
 		return r.opts.PieceBytes
@@ -77,7 +77,7 @@ func (r *Reader) pieceBytes(n int64) int64 {
 	return min(max(n/int64(r.opts.Parallel), 8<<20), 32<<20)
 }
 
-// during returns ctx, ended by Close too.
+// untilClose returns a context that ends with ctx and with Close. The caller calls the function to release it.
 func (r *Reader) untilClose(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if r.ctx.Err() != nil {
@@ -96,6 +96,7 @@ type vector struct {
 	n    int64 // bytes in bufs
 }
 
+// newVector returns a vector of the buffers, without empty ones.
 func newVector(bufs [][]byte) *vector {
 	v := &vector{}
 	for _, b := range bufs {
@@ -107,7 +108,7 @@ func newVector(bufs [][]byte) *vector {
 	return v
 }
 
-// advance says that the first n bytes of the first buffer are filled.
+// advance takes the first n bytes, which are filled, off the first buffer.
 func (v *vector) advance(n int) {
 	v.n -= int64(n)
 	if v.bufs[0] = v.bufs[0][n:]; len(v.bufs[0]) == 0 {
@@ -115,7 +116,7 @@ func (v *vector) advance(n int) {
 	}
 }
 
-// take fills as much as b has.
+// take fills v with the beginning of b, as far as both go, and returns the number of bytes.
 func (v *vector) take(b []byte) (taken int64) {
 	for v.n > 0 && len(b) > 0 {
 		n := copy(v.bufs[0], b)
@@ -126,7 +127,7 @@ func (v *vector) take(b []byte) (taken int64) {
 	return taken
 }
 
-// split takes up to n bytes off the front of v.
+// split takes up to n bytes off the front of v, and returns them as a vector.
 func (v *vector) split(n int64) *vector {
 	front := &vector{}
 	for v.n > 0 && front.n < n {

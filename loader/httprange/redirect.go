@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// follow asks for the file by a request that ask completes, and follows redirects. Each
-// request is made anew: no header goes from one to the next, nor an address as Referer.
-// Options.Header and Authorizer serve the address's own server, until a redirect leaves it.
+// follow sends a request that ask completes, and follows redirects. Each request is made anew: no header goes from
+// one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until a
+// redirect leaves it.
 //
-// Later requests go where the first was led. Such an address may be signed, and expire, even before it is used: if it is
-// refused, the file's own address is asked again, once.
+// Later requests go to the target of the first one's redirects. That address may be signed, and expire: if it is
+// refused, even at once, the file's own address is asked again, once.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
-	home := &redirectTarget{r.url, true}
+	own := &redirectTarget{r.url, true}
 	if at := r.target.Load(); at != nil {
 		resp, err := r.followFrom(ctx, at, ask)
 		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
@@ -25,47 +25,48 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 		}
 		discard(resp)
 		r.target.CompareAndSwap(at, nil)
-		return r.followFrom(ctx, home, ask)
+		return r.followFrom(ctx, own, ask)
 	}
-	resp, err := r.followFrom(ctx, home, ask)
+	resp, err := r.followFrom(ctx, own, ask)
 	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusesAddress, resp.StatusCode) {
 		discard(resp)
-		return r.followFrom(ctx, home, ask)
+		return r.followFrom(ctx, own, ask)
 	}
 	return resp, err
 }
 
-// redirectTarget is an address that redirects have led to. home means that all were on the server of
+// redirectTarget is an address that redirects have led to. onOwnServer means that no redirect has left the server of
 // the file's own address.
 type redirectTarget struct {
-	url  *url.URL
-	home bool
+	url         *url.URL
+	onOwnServer bool
 }
 
-// refusesAddress lists how servers answer to an address that they do not know, or no more.
+// refusesAddress lists the statuses with which servers refuse an address that is unknown or has expired.
 var refusesAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom does what follow does, from one address on.
+// followFrom follows redirects from start on. It stores the target of the last one in r.target. A refusal with status
+// 401 lets Options.Authorizer try other credentials, once.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request
 	var resp *http.Response
-	home, renewed := start.home, false
+	onOwnServer, renewed := start.onOwnServer, false
 	for to := start.url; ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 		if err != nil {
 			return nil, err
 		}
-		home = home && origin(to) == origin(r.url)
-		if home {
+		onOwnServer = onOwnServer && origin(to) == origin(r.url)
+		if onOwnServer {
 			req.Header = r.opts.Header.Clone()
 		}
 		if (len(r.opts.Header) > 0 || r.opts.Authorizer != nil) && fetches() { // a browser would send it everywhere
 			req.Header.Set("js.fetch:redirect", "manual")
 		}
 		ask(req)
-		if auth := r.opts.Authorizer; home && auth != nil {
+		if auth := r.opts.Authorizer; onOwnServer && auth != nil {
 			if err := auth.Authorize(req); err != nil {
 				return nil, err
 			}
@@ -82,7 +83,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 		if resp, err = r.client.Do(req); err != nil {
 			return nil, err
 		}
-		if home && !renewed && resp.StatusCode == http.StatusUnauthorized && r.opts.Authorizer != nil {
+		if onOwnServer && !renewed && resp.StatusCode == http.StatusUnauthorized && r.opts.Authorizer != nil {
 			renewed = true
 			again, err := r.opts.Authorizer.Refused(resp)
 			if again || err != nil {
@@ -98,7 +99,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 		next, err := redirection(resp, len(via))
 		if next == nil && err == nil {
 			if len(via) > 0 && hasRange(resp) {
-				r.target.Store(&redirectTarget{to, home})
+				r.target.Store(&redirectTarget{to, onOwnServer})
 			}
 			return resp, nil
 		}
@@ -119,11 +120,12 @@ func discard(resp *http.Response) {
 // maxRedirects is the limit that net/http has.
 const maxRedirects = 10
 
-// redirection returns the address that resp sends to after so many others, nil if none.
-func redirection(resp *http.Response, after int) (*url.URL, error) {
+// redirection returns the address that resp redirects to, or nil if it does not. count is the number of redirects
+// before it. It fails if there are too many, or if a redirect leads from https to http, or to no address.
+func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
 	if resp.StatusCode == 0 {
-		return nil, fmt.Errorf("%w: a redirect, which a browser does not show; Options.Header could not be kept from where it leads", ErrResponse)
+		return nil, fmt.Errorf("%w: a redirect, whose target a browser does not show: Options.Header might be sent to another server", ErrResponse)
 	}
 	if location == "" {
 		return nil, nil
@@ -133,21 +135,22 @@ func redirection(resp *http.Response, after int) (*url.URL, error) {
 	switch {
 	case err != nil || to.Host == "":
 		return nil, fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
-	case after >= maxRedirects-1:
-		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, after+1)
-	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // the file would be open to change
+	case count >= maxRedirects-1:
+		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, count+1)
+	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // others could change the file on its way
 		return nil, fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))
 	}
 	return to, nil
 }
 
-// locationHeader is the Location of a redirect, out of http.Client's sight: it would follow,
-// and quote in an error what it cannot parse. A server cannot send a header of this name.
+// locationHeader has the Location of a redirect instead: http.Client would follow that one, and quote in an error
+// what it cannot parse. A server cannot send a header of this name.
 const locationHeader = "\x00location"
 
-// oneHop is a transport whose redirects http.Client does not know for such.
+// oneHop is a transport that hides redirects from http.Client.
 type oneHop struct{ http.RoundTripper }
 
+// RoundTrip implements http.RoundTripper. It moves the Location of a redirect to locationHeader.
 func (t oneHop) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err != nil {
@@ -164,7 +167,7 @@ func (t oneHop) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// withoutRedirects returns a client that answers with the first response, whatever it is.
+// withoutRedirects returns a copy of c that follows no redirects.
 func withoutRedirects(c *http.Client) *http.Client {
 	own := *c
 	if own.Transport == nil {
@@ -174,8 +177,8 @@ func withoutRedirects(c *http.Client) *http.Client {
 	return &own
 }
 
-// ownHeader returns what goes to the address's own server: header, and the user that the
-// address names.
+// ownHeader returns the header of requests to the address's own server: header, and the credentials of user if it has
+// no Authorization.
 func ownHeader(header http.Header, user *url.Userinfo) http.Header {
 	own := make(http.Header, len(header)+1)
 	for name, values := range header {
@@ -198,8 +201,8 @@ func origin(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()
 }
 
-// withheld reports whether req goes without Options.Header, or what Authorizer would add.
-func (r *Reader) withheld(req *http.Request) bool {
+// lacksCredentials reports whether req was sent without a header of Options.Header, or without what Authorizer adds.
+func (r *Reader) lacksCredentials(req *http.Request) bool {
 	if r.opts.Authorizer != nil && origin(req.URL) != origin(r.url) {
 		return true
 	}

@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// readPrefix sends the first request, which learns all there is to know of the file. If its answer is cut off, others
-// bring the rest of the prefix.
+// readPrefix reads the file's beginning, and learns its size and version. If the first response is cut off, other
+// requests get the rest.
 func (r *Reader) readPrefix(ctx context.Context) error {
-	most := r.opts.PrefixBytes
-	var missing *vector // of the prefix, once some of it has come that may stay
+	limit := r.opts.PrefixBytes
+	var missing *vector // the rest of the prefix, once a beginning of it is received and stays valid
 	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
 		if missing != nil {
 			return r.complete(ctx, p, missing, int64(len(r.prefix)))
 		}
 		r.known.Store(nil) // of an attempt that failed
-		return r.exchange(ctx, p, 0, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
-			rng, whole := wholeFile(resp, most)
-			if !whole {
+		return r.exchange(ctx, p, 0, r.rangeOf(0, limit), func(resp *http.Response, body io.Reader) error {
+			rng, isWhole := wholeFile(resp, limit)
+			if !isWhole {
 				var err error
-				if rng, err = partial(resp); err != nil {
+				if rng, err = partialRange(resp); err != nil {
 					return err
 				}
 			}
 			r.size = rng.total
-			if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(0, most)); err != nil {
+			if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(0, limit)); err != nil {
 				return err
 			}
-			r.prefix = make([]byte, min(rng.n, most))
+			r.prefix = make([]byte, min(rng.n, limit))
 			v := newVector([][]byte{r.prefix})
 			err := receive(body, v, rng.n)
-			// A file that is all here is of one version, whatever the server says of that: see Validator.
-			if one := rng.n == rng.total && r.version().strength < StrongValidator; !whole && !one && v.n < rng.n {
+			// A file that one response has whole is of one version, whatever the server says of it: see Validator.
+			if one := rng.n == rng.total && r.version().strength < StrongValidator; !isWhole && !one && v.n < rng.n {
 				missing = v
 			}
 			return err
@@ -46,7 +46,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	})
 }
 
-// peek asks for the size and the version, and for no byte.
+// peek asks for the file's size and version by HEAD. It fails with ErrResponse if the response does not tell the size.
 func (r *Reader) peek(ctx context.Context) error {
 	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
 		r.known.Store(nil)
@@ -64,7 +64,8 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// learn takes the version that the first answer tells for the file's. Later answers must agree.
+// learn stores the version that the first response tells. It fails with ErrChanged if a later one tells another, and
+// with ErrUnversioned if the first one tells less than Options.RequireValidator. rng is the range of the response.
 func (r *Reader) learn(v version, rng byteRange) error {
 	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
 		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
@@ -78,7 +79,7 @@ func (r *Reader) learn(v version, rng byteRange) error {
 	return r.version().check(v)
 }
 
-// complete fills v, which ends at end, by as many requests as it takes.
+// complete fills v, which ends at offset end, by as many requests as it takes. It fails if a request makes no progress.
 func (r *Reader) complete(ctx context.Context, p *progress, v *vector, end int64) error {
 	for v.n > 0 {
 		if err := r.request(ctx, p, v, end-v.n); err != nil {
@@ -91,8 +92,8 @@ func (r *Reader) complete(ctx context.Context, p *progress, v *vector, end int64
 	return nil
 }
 
-// request asks once for what v lacks, from off on, and fills v as far as the server offers,
-// which may be less. A small file may come whole.
+// request asks once for the bytes of v, which begin at off, and fills as many as the server sends. The server may
+// send a small file whole instead.
 func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64) error {
 	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
@@ -101,10 +102,10 @@ func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64)
 		case http.StatusRequestedRangeNotSatisfiable:
 			return fmt.Errorf("%w: it has become shorter", ErrChanged)
 		}
-		rng, small := wholeFile(resp, r.opts.PrefixBytes)
-		if !small {
+		rng, isWhole := wholeFile(resp, r.opts.PrefixBytes)
+		if !isWhole {
 			var err error
-			if rng, err = partial(resp); err != nil {
+			if rng, err = partialRange(resp); err != nil {
 				return err
 			}
 		}
@@ -112,13 +113,13 @@ func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64)
 			return fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
 		err := r.learn(versionOf(resp), rng)
-		if !small {
+		if !isWhole {
 			err = cmp.Or(err, rng.check(off, v.n))
 		}
 		if err != nil {
 			return err
 		}
-		if small {
+		if isWhole {
 			if _, err := io.CopyN(io.Discard, body, off); err != nil {
 				return err
 			}
@@ -128,7 +129,7 @@ func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64)
 	})
 }
 
-// rangeOf makes a request one for n bytes at off of the version that is known.
+// rangeOf returns a function that makes a request one for n bytes at off, of the known version.
 func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
 	return func(req *http.Request) {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
@@ -136,12 +137,13 @@ func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
 	}
 }
 
-// exchange sends a request that ask completes, for what begins at off. answer looks at the response's head, and reads body.
+// exchange sends one request that ask completes, and passes the response to answer. Its body is that of the file from
+// off on: what answer reads counts as progress. It fails with ErrStalled if there is none for long.
 func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(p.limit(), func() { cancel(ErrStalled) })
+	watch := time.AfterFunc(p.requestLimit(), func() { cancel(ErrStalled) })
 	defer watch.Stop()
 	resp, err := r.follow(ctx, func(req *http.Request) {
 		req.Header.Set("Accept-Encoding", "identity")
@@ -158,14 +160,14 @@ func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
 	}
-	if err == nil && resp.ContentLength < 0 { // only behind the body's end can the connection be used again
+	if err == nil && resp.ContentLength < 0 { // the connection can be used again only after the end of the body
 		watch.Reset(100 * time.Millisecond)
 		resp.Body.Read(make([]byte, 1))
 	}
 	return err
 }
 
-// countedBody is a body that is counted. Its watch begins anew with every progress.
+// countedBody is a body that counts what is read. Progress resets the watch, which ends the request.
 type countedBody struct {
 	body  io.Reader
 	at    int64 // offset of the next byte
@@ -174,17 +176,18 @@ type countedBody struct {
 	watch *time.Timer
 }
 
+// Read implements io.Reader.
 func (a *countedBody) Read(b []byte) (int, error) {
 	n, err := a.body.Read(b)
 	a.r.received.Add(int64(n))
 	a.at += int64(n)
 	if a.p.received(a.at, n) {
-		a.watch.Reset(a.p.limit())
+		a.watch.Reset(a.p.requestLimit())
 	}
 	return n, err
 }
 
-// receive reads n bytes into v.
+// receive reads n bytes of body into v. It fails with io.ErrUnexpectedEOF if body has fewer.
 func receive(body io.Reader, v *vector, n int64) error {
 	for n > 0 {
 		got, err := body.Read(v.bufs[0][:min(int64(len(v.bufs[0])), n)])
@@ -202,28 +205,28 @@ func receive(body io.Reader, v *vector, n int64) error {
 	return nil
 }
 
-// Get returns all of what an address answers with, and the head of that answer: what an API says,
-// not a file that may change. It is patient as a Reader is. An answer of more than most bytes is
-// ErrResponse, a status other than 200 a *StatusError.
-func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte, http.Header, error) {
+// Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. A
+// body of more than limit bytes is ErrResponse, a status other than 200 a *StatusError.
+func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byte, http.Header, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("not an address: %w", withoutAddress(err))
 	}
 	var body []byte
 	var head http.Header
-	err = newReader(u, opts).get(ctx, func(resp *http.Response, countedBody io.Reader) (err error) {
+	err = newReader(u, opts).get(ctx, func(resp *http.Response, r io.Reader) (err error) {
 		head = resp.Header
-		body, err = io.ReadAll(io.LimitReader(countedBody, most+1))
-		if int64(len(body)) > most {
-			return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
+		body, err = io.ReadAll(io.LimitReader(r, limit+1))
+		if int64(len(body)) > limit {
+			return fmt.Errorf("%w: more than %d bytes", ErrResponse, limit)
 		}
 		return err
 	})
 	return body, head, err
 }
 
-// get asks for all of what the address answers with. answer reads the body, of each answer from its beginning.
+// get asks for the address without a range. answer reads the body; after a failure it is called again, with another
+// response from its beginning.
 func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body io.Reader) error) error {
 	r.begin(ctx)
 	defer r.Close()
@@ -241,15 +244,16 @@ func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body 
 	})
 }
 
-// Download brings a file whole, from a server that answers no ranges. It calls begin with the file's size, and writes what
-// comes to its result. It does both again after an answer that was cut off. version is what Reader.Version returns.
+// Download copies a file whole, from a server that answers no ranges. It calls begin with the file's size, and writes
+// the file to the result. It does both again after a response that was cut off. version is what Reader.Version
+// returns.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", fmt.Errorf("not an address: %w", withoutAddress(err))
 	}
 	err = newReader(u, opts).get(ctx, func(resp *http.Response, body io.Reader) error {
-		if resp.ContentLength < 0 { // the end of the connection may be that of the file, or not
+		if resp.ContentLength < 0 { // the connection's end need not be that of the file
 			return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 		}
 		version = versionOf(resp).text()
@@ -263,9 +267,10 @@ func Download(ctx context.Context, address string, begin func(size int64) (io.Wr
 	return version, err
 }
 
-// writing is a writer whose errors are no server's: no other answer mends them.
+// writing is a writer whose errors are not retried: they are not the server's.
 type writing struct{ io.Writer }
 
+// Write implements io.Writer.
 func (w writing) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
 	if err != nil {
@@ -274,6 +279,7 @@ func (w writing) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// writeError is an error of the caller's writer.
 type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }

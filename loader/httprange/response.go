@@ -12,9 +12,8 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// partial makes sure that resp is a part of the file, as it is on the server, and says
-// which.
-func partial(resp *http.Response) (byteRange, error) {
+// partialRange returns the range of the file that resp has. It fails if resp is no range, or one that is encoded.
+func partialRange(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 	case http.StatusOK:
@@ -41,21 +40,24 @@ func partial(resp *http.Response) (byteRange, error) {
 	return rng, nil
 }
 
-// hasRange reports whether resp says that it is a range: by its status or, as some servers and proxies do, beside status 200.
+// hasRange reports whether resp says that it is a range: by its status or, as some servers and proxies do, beside
+// status 200.
 func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
+// refusal returns the error of a status that is no answer to the request. addText adds the server's text.
 func refusal(resp *http.Response) *StatusError {
 	return &StatusError{Code: resp.StatusCode, Header: resp.Header, after: afterHeader(resp)}
 }
 
-// parseContentRange reads "bytes FIRST-LAST/TOTAL".
-func parseContentRange(text string) (byteRange, bool) {
-	unit, span, ok := strings.Cut(text, " ")
-	span, totalText, ok2 := strings.Cut(span, "/")
-	firstText, lastText, ok3 := strings.Cut(span, "-")
-	if !ok || !ok2 || !ok3 || !strings.EqualFold(unit, "bytes") {
+// parseContentRange parses "bytes FIRST-LAST/TOTAL". ok is false if text is something else, or LAST is not within
+// TOTAL.
+func parseContentRange(text string) (_ byteRange, ok bool) {
+	unit, rest, ok1 := strings.Cut(text, " ")
+	bounds, totalText, ok2 := strings.Cut(rest, "/")
+	firstText, lastText, ok3 := strings.Cut(bounds, "-")
+	if !ok1 || !ok2 || !ok3 || !strings.EqualFold(unit, "bytes") {
 		return byteRange{}, false
 	}
 	first, err1 := strconv.ParseUint(firstText, 10, 63)
@@ -67,8 +69,7 @@ func parseContentRange(text string) (byteRange, bool) {
 	return byteRange{int64(first), int64(last - first + 1), int64(total)}, true
 }
 
-// check makes sure that the range begins where n bytes at off do, and is no longer. It may
-// be shorter.
+// check returns an error unless the range begins at off and has at most n bytes.
 func (b byteRange) check(off, n int64) error {
 	if b.first != off || b.n > n {
 		return fmt.Errorf("%w: bytes %d to %d where %d to %d were asked for", ErrResponse, b.first, b.first+b.n, off, off+n)
@@ -76,20 +77,20 @@ func (b byteRange) check(off, n int64) error {
 	return nil
 }
 
-// whole reports whether resp is all of a file of at most so many bytes, and returns its range.
-// Servers that know no ranges answer so, and others for an empty file, which has none.
-func wholeFile(resp *http.Response, most int64) (byteRange, bool) {
+// wholeFile returns the range of a response that is all of a file of at most limit bytes. ok is false for other
+// responses. Servers without ranges answer so, and others for an empty file, which has no range.
+func wholeFile(resp *http.Response, limit int64) (_ byteRange, ok bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:
-		return byteRange{0, n, n}, 0 <= n && n <= most && encoding(resp) == "" && !hasRange(resp)
+		return byteRange{0, n, n}, 0 <= n && n <= limit && encoding(resp) == "" && !hasRange(resp)
 	case http.StatusRequestedRangeNotSatisfiable:
 		return byteRange{}, resp.Header.Get("Content-Range") == "bytes */0"
 	}
 	return byteRange{}, false
 }
 
-// encoding returns how the body is compressed, "" if it is not. Servers that speak S3's protocol may
-// repeat aws-chunked, which is about the request that has stored the object (S3's API, PutObject).
+// encoding returns the Content-Encoding of resp, "" if it has none. Servers that speak S3's protocol may repeat
+// aws-chunked, which describes the request that stored the object (S3's API, PutObject).
 func encoding(resp *http.Response) string {
 	var all []string
 	for e := range strings.SplitSeq(strings.Join(resp.Header["Content-Encoding"], ","), ",") {
@@ -100,7 +101,7 @@ func encoding(resp *http.Response) string {
 	return strings.Join(all, ", ")
 }
 
-// afterHeader reads Retry-After, which is seconds or a date.
+// afterHeader returns the time from now that Retry-After names, in seconds or as a date, or 0.
 func afterHeader(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// minProgress is how many bytes count as progress. A server that sends fewer, in an answer
-// that drips or in many that are tiny, is as good as silent.
+// minProgress is the number of bytes that count as progress. A server that sends fewer within the limits of time and
+// attempts counts as silent.
 const minProgress = 4 << 10
 
-// fetch fills v from off on, by as many requests as it takes.
+// fetch fills v with the file's bytes from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
 	wrap := func(err error) error { return r.wrap(end-v.n, err) }
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.complete(ctx, p, v, end) })
 }
 
-// retry calls try, when it is its turn, until it succeeds, fails for good, or progress ends.
-// wrap adds to the error what has failed.
+// retry waits for its turn in the queue, and calls try until it succeeds, fails for a reason that does not pass, or
+// makes no progress within Options.Timeout and Attempts. wrap adds to the error what has failed.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 	p := &progress{reader: r, since: since}
 	if r.opts.Silent != nil {
 		var end func()
-		ctx, end = p.listen(ctx)
+		ctx, end = p.watchSilence(ctx)
 		defer end()
 	}
 	for {
@@ -45,8 +45,8 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		pause := r.pause(p.requests, err)
-		if !passing(err) || p.requests >= r.opts.Attempts || pause >= p.left() {
+		pause := r.backoff(p.requests, err)
+		if !isTemporary(err) || p.requests >= r.opts.Attempts || pause >= p.remaining() {
 			return wrap(err)
 		}
 		select {
@@ -57,20 +57,20 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 	}
 }
 
-// progress bounds how long one read bears a server without progress. Progress renews it.
+// progress is what one read has received, and when. It tells how long the read may go on.
 type progress struct {
 	reader   *Reader
 	since    time.Time // of the last progress
-	requests int       // begun since then
+	requests int       // sent since then
 	bytes    int       // received since then
-	reached  int64     // the end of what has come, of all requests
+	reached  int64     // the largest offset in the file that was received, of all requests
 
-	silence *time.Timer // until Options.Silent is called, nil if nobody listens
+	silence *time.Timer // until Options.Silent is called, nil without one
 }
 
-// listen calls Options.Silent from another goroutine, whenever there was no progress for long. A panic of it ends the
-// context, and reaches who calls end.
-func (p *progress) listen(ctx context.Context) (_ context.Context, end func()) {
+// watchSilence calls Options.Silent from another goroutine when there was no progress for a while: see silence. If
+// Silent panics, the context ends, and end panics.
+func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.silence = time.NewTimer(p.reader.silence())
 	calls := parallel.Group{Stop: cancel}
@@ -90,23 +90,23 @@ func (p *progress) listen(ctx context.Context) (_ context.Context, end func()) {
 	}
 }
 
-// silence returns how long a read may go without progress before somebody hears of it.
+// silence returns how long a read may go without progress before Options.Silent is called.
 func (r *Reader) silence() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
-// left returns how long the read may yet go without progress.
-func (p *progress) left() time.Duration {
+// remaining returns how long the read may still go without progress.
+func (p *progress) remaining() time.Duration {
 	return time.Until(p.since.Add(p.reader.opts.Timeout))
 }
 
-// limit returns how long the request under way may go without progress.
-func (p *progress) limit() time.Duration { return min(p.reader.opts.Stall, p.left()) }
+// requestLimit returns how long the request that runs may go without progress.
+func (p *progress) requestLimit() time.Duration { return min(p.reader.opts.Stall, p.remaining()) }
 
-// received reports whether n bytes more, which end at an offset, are progress. Those that have come before are none: an
-// answer that begins anew repeats them.
+// received counts n bytes of the file that end at offset end, and reports whether they are progress. Bytes that were
+// received before do not count: a response that begins anew repeats them.
 func (p *progress) received(end int64, n int) bool {
-	fresh := min(int64(n), max(end-p.reached, 0))
+	added := min(int64(n), max(end-p.reached, 0))
 	p.reached = max(p.reached, end)
-	if p.bytes += int(fresh); p.bytes < minProgress {
+	if p.bytes += int(added); p.bytes < minProgress {
 		return false
 	}
 	p.since, p.requests, p.bytes = time.Now(), 0, 0
@@ -117,28 +117,29 @@ func (p *progress) received(end int64, n int) bool {
 	return true
 }
 
-// pause returns how long to wait after so many requests without progress. err is the last one's
-// error.
-func (r *Reader) pause(requests int, err error) time.Duration {
+// backoff returns how long to wait before the next request, after a number of requests without progress. err is the
+// last one's error, which may ask for a longer pause.
+func (r *Reader) backoff(requests int, err error) time.Duration {
 	pause := r.opts.Pause << min(max(requests-1, 0), 6)
-	pause = pause/2 + rand.N(pause/2+1) // so that many readers do not come back together
+	pause = pause/2 + rand.N(pause/2+1) // so that readers do not all try again at once
 	if status := new(StatusError); errors.As(err, &status) {
 		pause = max(pause, status.after)
 	}
 	return pause
 }
 
-// queue lets so many requests run at once, of a reader and its siblings.
+// queue bounds the requests that a reader and its siblings send at once.
 type queue struct {
 	turns chan struct{}
 	born  time.Time
-	last  atomic.Int64 // progress of anybody, as nanoseconds after born
+	last  atomic.Int64 // the last progress of any read, in nanoseconds after born
 }
 
+// progress notes that a read has made progress now.
 func (q *queue) progress() { q.last.Store(int64(time.Since(q.born))) }
 
-// enter waits for a place, for as long as those who have one make progress. since is the last
-// progress, or the time of the call.
+// enter waits for a turn, for as long as reads that have one make progress. It fails if none does for timeout, or if
+// ctx ends. since is the time of the last progress, or of the call.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {
@@ -165,4 +166,5 @@ func (q *queue) later(since time.Time) time.Time {
 	return since
 }
 
+// leave ends the turn of enter.
 func (q *queue) leave() { <-q.turns }

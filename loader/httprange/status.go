@@ -14,17 +14,17 @@ import (
 	"unicode"
 )
 
-// StatusError is an answer that is no part of the file. It is [ErrStatus] for errors.Is, and
-// by its code fs.ErrPermission or fs.ErrNotExist.
+// StatusError is a response with a status that refuses the request. For errors.Is it is [ErrStatus], fs.ErrPermission
+// with status 401 or 403, and fs.ErrNotExist with 404 or 410.
 type StatusError struct {
 	Code   int         // such as 404
 	Header http.Header // of the answer
-	// Text is the beginning of the answer's text, in one line, with everything escaped that
-	// does not print. It leaves out what the request's address and Options.Header may keep
-	// secret. It is empty of a page for browsers, and if it says no more than the code.
+	// Text is the beginning of the response's text, in one line, with characters escaped that do not print. It leaves
+	// out what may be secret in the request's address and Options.Header. It is empty for HTML, and if it says no
+	// more than the code.
 	Text string
-	// Elsewhere is the server that refused, if redirects had led to it from another one:
-	// Options.Header was not sent to it.
+	// Elsewhere is the server that refused, if it is the target of a redirect from another server: Options.Header was
+	// not sent to it.
 	Elsewhere string
 
 	after time.Duration // that the server asks to wait
@@ -50,7 +50,7 @@ func (e *StatusError) status() string {
 	return strings.TrimSpace(fmt.Sprint(e.Code, " ", http.StatusText(e.Code)))
 }
 
-// Is reports whether target says the same, as errors.Is asks.
+// Is implements the interface of errors.Is: see StatusError.
 func (e *StatusError) Is(target error) bool {
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -67,9 +67,10 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText adds what the server says in resp.
+// addText adds the text of resp to status, and the server's name if it is a redirect's target. It waits at most
+// maxTextWait for the text.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
-	if r.withheld(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
+	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
 	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
@@ -101,35 +102,35 @@ func excerpt(text string) string {
 	return b.String()
 }
 
-// quoted returns the beginning of what a server says, in quotes.
+// quoted returns the beginning of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact cuts out of text what the requests for the file have said that may be secret: an
-// answer may repeat it. asked is the last one.
-func (r *Reader) redact(text string, asked *http.Request) string {
-	var said []string
-	for _, u := range []*url.URL{r.url, asked.URL} {
-		said = append(said, u.RawQuery)
+// redact returns a server's text without what may be secret in the requests, which a response may repeat: queries,
+// passwords, headers. last is the request that the text answers.
+func (r *Reader) redact(text string, last *http.Request) string {
+	var secrets []string
+	for _, u := range []*url.URL{r.url, last.URL} {
+		secrets = append(secrets, u.RawQuery)
 		for pair := range strings.SplitSeq(u.RawQuery, "&") {
 			_, value, _ := strings.Cut(pair, "=")
 			plain, _ := url.QueryUnescape(value)
-			said = append(said, value, plain)
+			secrets = append(secrets, value, plain)
 		}
 		if password, ok := u.User.Password(); ok {
-			said = append(said, password)
+			secrets = append(secrets, password)
 		}
 	}
-	for _, values := range append(slices.Collect(maps.Values(r.opts.Header)), asked.Header["Authorization"], asked.Header["X-Amz-Security-Token"]) {
+	for _, values := range append(slices.Collect(maps.Values(r.opts.Header)), last.Header["Authorization"], last.Header["X-Amz-Security-Token"]) {
 		for _, value := range values {
-			said = append(append(said, value), strings.Fields(value)...) // "Bearer …"
+			secrets = append(append(secrets, value), strings.Fields(value)...) // "Bearer …"
 		}
 	}
 	if _, password, ok := (&http.Request{Header: r.opts.Header}).BasicAuth(); ok {
-		said = append(said, password)
+		secrets = append(secrets, password)
 	}
-	slices.SortFunc(said, func(a, b string) int { return len(b) - len(a) }) // what has another in it goes first
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // what has another in it goes first
 	var pairs []string
-	for _, s := range said {
+	for _, s := range secrets {
 		if len(s) >= 4 { // else it is no secret, and may be in any word
 			pairs = append(pairs, s, "…")
 		}

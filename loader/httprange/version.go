@@ -40,6 +40,7 @@ type version struct {
 	strength Validator
 }
 
+// versionOf returns what the headers of resp tell of the file's version.
 func versionOf(resp *http.Response) version {
 	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.modified)
@@ -57,7 +58,7 @@ func versionOf(resp *http.Response) version {
 // as a weak one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
-// text returns what Reader.Version does.
+// text returns what Reader.Version does: a text that parseVersion reads.
 func (v version) text() string {
 	switch {
 	case v.strongETag():
@@ -68,7 +69,7 @@ func (v version) text() string {
 	return ""
 }
 
-// parseVersion reads what text has returned.
+// parseVersion returns the version of which text is the text. Its strength is NoValidator if text is none.
 func parseVersion(text string) version {
 	v := version{etag: text, strength: StrongValidator}
 	if !v.strongETag() {
@@ -80,8 +81,8 @@ func parseVersion(text string) version {
 	return v
 }
 
-// condition makes the server refuse req if the file is not of this version. A weak ETag
-// must not be used for that (RFC 9110, section 13.1.1); it is only compared.
+// condition adds to req that the server must refuse it if the file is not of this version. A weak ETag must not be a
+// condition (RFC 9110, section 13.1.1); it is only compared.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():
@@ -91,7 +92,7 @@ func (v version) condition(req *http.Request) {
 	}
 }
 
-// check compares with what a later answer says, which must say as much.
+// check returns ErrChanged if a later answer tells another version, or less of it.
 func (v version) check(now version) error {
 	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
 		return nil
@@ -99,6 +100,7 @@ func (v version) check(now version) error {
 	return fmt.Errorf("%w: it has %v now, and had %v", ErrChanged, now, v)
 }
 
+// String describes the version for messages.
 func (v version) String() string {
 	var said []string
 	if v.etag != "" {
