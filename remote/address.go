@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -57,16 +56,6 @@ func parseHub(rest string) (a hubAddress, err error) {
 		}
 	}
 	return a, nil
-}
-
-// withoutUser returns what follows a scheme as messages show it: without user and password before the host.
-func withoutUser(rest string) string {
-	host, path, ok := strings.Cut(rest, "/")
-	host = host[strings.LastIndexByte(host, '@')+1:]
-	if ok {
-		return host + "/" + path
-	}
-	return host
 }
 
 // repoPart matches an organization and a model's name.
@@ -125,5 +114,3 @@ func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	a, err := parseHub(text)
 	return a, err == nil
 }
-
-var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")

@@ -174,30 +174,3 @@ func isSparse(h *tar.Header) bool {
 	}
 	return false
 }
-
-// part is a range of another source.
-type part struct {
-	Source
-	off, size int64
-}
-
-// Version returns that of the other source.
-func (p part) Version() string { return versionOf(p.Source) }
-
-// ReadAt implements io.ReaderAt.
-func (p part) ReadAt(b []byte, off int64) (int, error) {
-	return p.ReadAtContext(context.Background(), b, off)
-}
-
-// ReadAtContext does what ReadAt does, and ends with ctx.
-func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
-	return sparse.ReadAt(ctx, p, p.size, b, off)
-}
-
-// ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
-func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	if off < 0 || off > p.size || sparse.TotalBytes(bufs) > p.size-off {
-		return io.ErrUnexpectedEOF
-	}
-	return p.Source.ReadVector(ctx, bufs, p.off+off)
-}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -170,3 +171,5 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 
 // Refused implements httprange.Authorizer. Every request has a signature of its own.
 func (s *awsSigner) Refused(*http.Response) (again bool, err error) { return false, nil }
+
+var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)

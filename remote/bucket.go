@@ -164,8 +164,6 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error
 	return nil
 }
 
-var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
-
 // otherRegion returns the region that Amazon's answer names, or "" if it is none or known.
 func (b *bucket) otherRegion(err error) string {
 	status, ok := errors.AsType[*httprange.StatusError](err)

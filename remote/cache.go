@@ -102,17 +102,6 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// repositories lists the folders of models in the Hub's cache.
-func (h *hub) repositories() (dirs []rooted.Path) {
-	entries, _ := os.ReadDir(h.cache.String())
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "models--") {
-			dirs = append(dirs, h.cache.Join(e.Name()))
-		}
-	}
-	return dirs
-}
-
 // linksIn returns the names of links under dir, by the file that they lead to.
 func linksIn(dir string) map[string][]string {
 	names := make(map[string][]string)

@@ -428,3 +428,15 @@ func besideModel(model, name string) string {
 	}
 	return path.Base(name)
 }
+
+// chosen returns those of names that may be the model.
+func (d *folder) chosen(names []string) []string {
+	if d.choice == nil {
+		return names
+	}
+	may := make(map[string]bool)
+	for _, name := range d.choice {
+		may[path.Base(name)] = true
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !may[name] && !strings.Contains(name, manifest.IndexSuffix) })
+}

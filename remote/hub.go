@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,34 +58,6 @@ func newHub(o *httprange.Options) (*hub, error) {
 	return h, nil
 }
 
-// isOffline reports whether the environment forbids requests, as huggingface_hub reads it.
-func isOffline() bool {
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
-		switch strings.ToLower(os.Getenv(name)) {
-		case "1", "on", "yes", "true":
-			return true
-		}
-	}
-	return false
-}
-
-func env(name, otherwise string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return otherwise
-}
-
-// cacheHome returns the folder of caches that Linux programs use on every system, as
-// huggingface_hub does.
-func cacheHome() (string, error) {
-	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".cache"), err
-}
-
 // options returns the options of requests to the Hub.
 func (h *hub) options() *httprange.Options {
 	if h.token != "" && h.http.Header.Get("Authorization") == "" {
@@ -94,18 +65,6 @@ func (h *hub) options() *httprange.Options {
 	}
 	return &h.http
 }
-
-// withHeader returns o with one more header.
-func withHeader(o httprange.Options, name, value string) *httprange.Options {
-	if o.Header = o.Header.Clone(); o.Header == nil {
-		o.Header = make(http.Header)
-	}
-	o.Header.Set(name, value)
-	return &o
-}
-
-// maxAnswer bounds one answer of the API: a page of a listing has 1,000 files.
-const maxAnswer = 16 << 20
 
 // ask returns what the API says at address, and where the next page is.
 func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
@@ -261,30 +220,6 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	return kept.Files, h.write(listing, text)
 }
 
-// maxPages bounds a listing.
-const maxPages = 1000
-
-// maxNames bounds what the names in a listing take, in bytes: of all its pages, whatever its source.
-var maxNames = 64 << 20
-
-// minName is what a file counts for beside its texts: what is made of it takes more than that.
-const minName = 256
-
-// names counts what the files of a listing have taken of maxNames.
-type names int
-
-// take counts a file.
-func (n *names) take(texts ...string) error {
-	*n += minName
-	for _, text := range texts {
-		*n += names(len(text))
-	}
-	if int(*n) > maxNames {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, maxNames, minName)
-	}
-	return nil
-}
-
 // page is one of a listing as the API sends it.
 type page struct {
 	files map[string]entry
@@ -341,28 +276,18 @@ func checkTree(files map[string]entry) error {
 	return nil
 }
 
-// eachElement calls use with the elements of a JSON array, one by one: an answer of many that say nothing takes no more memory
-// than its text.
-func eachElement[T any](text []byte, use func(T) error) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open == nil { // null
-		return err
-	} else if open != json.Delim('[') {
-		return fmt.Errorf("%v, not a list", open)
-	}
-	var element, none T
-	for ; d.More(); element = none {
-		if err := d.Decode(&element); err != nil {
-			return err
-		}
-		if err := use(element); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // repository returns the folder of a repository in the cache.
 func (h *hub) repository(repo string) rooted.Path {
 	return h.cache.Join("models--" + strings.ReplaceAll(repo, "/", "--"))
+}
+
+// repositories lists the folders of models in the Hub's cache.
+func (h *hub) repositories() (dirs []rooted.Path) {
+	entries, _ := os.ReadDir(h.cache.String())
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "models--") {
+			dirs = append(dirs, h.cache.Join(e.Name()))
+		}
+	}
+	return dirs
 }

@@ -5,15 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/formats"
-	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
@@ -35,7 +31,6 @@ func (a ociAddress) String() string {
 var (
 	repoName = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-	hostName = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?$`)
 )
 
 // parseOCI reads what follows oci://.
@@ -100,56 +95,6 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	return d, nil
 }
 
-// newFolder returns a folder without files, whose revision names a snapshot in our own cache.
-func newFolder(o *Options, address, revision string) (*folder, error) {
-	cache, err := o.cache()
-	return &folder{
-		opts: o, address: address, objects: make(map[string]object),
-		dir: cache.Join("snapshots", revision),
-		name: func(file string) string {
-			if file == "" {
-				return address
-			}
-			return strings.TrimSuffix(address, "/") + "/" + file
-		},
-	}, err
-}
-
-// add adds a file whose content has a place of our own, but for a path that it has already.
-func (d *folder) add(name string, o object) error {
-	o, err := d.placed(name, o)
-	if err == nil {
-		err = d.taken.take(name)
-	}
-	if err != nil {
-		return err
-	}
-	if old, ok := d.objects[name]; ok && old.id != o.id {
-		return fmt.Errorf("two files called %s", name)
-	}
-	d.objects[name] = o
-	return nil
-}
-
-// placed returns content as the file called name, with the place that add gives it.
-func (d *folder) placed(name string, o object) (object, error) {
-	if err := checkName(name); err != nil {
-		return o, err
-	}
-	o.name = d.name(name)
-	if o.id == "" { // nothing of it is kept
-		return o, nil
-	}
-	at, err := d.opts.ownPlace(o.id)
-	if err != nil {
-		return o, err
-	}
-	at.path = cmp.Or(o.place.path, at.path)
-	at.link = func() error { return point(d.below(name), at.path) }
-	o.place = at
-	return o, nil
-}
-
 // choosePlatform returns the manifest of a model in an index: the only one, or the one for this
 // system. Attestations and what belongs to another manifest are none.
 func choosePlatform(all []descriptor) (descriptor, error) {
@@ -171,58 +116,6 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 	}
 	return descriptor{}, fmt.Errorf("an index of %d manifests, none for %s/%s: name one of them: %s",
 		len(all), runtime.GOOS, runtime.GOARCH, strings.Join(digests[:min(4, len(digests))], ", "))
-}
-
-// role is what a layer is to a model.
-type role int
-
-const (
-	otherFile role = iota // if it has a name, it may be the model all the same
-	weights
-	settings // configuration, tokenizer, templates
-	ignored  // documents, code, data sets
-)
-
-// layerType is what a media type says: ModelPack's model-spec 1, Docker's model-spec, KitOps.
-type layerType struct {
-	role        role
-	suffix      string // of the name that a file without one gets
-	tar         bool
-	compression string
-}
-
-// fileTypes are media types of single files, and of Docker's archives.
-var fileTypes = map[string]layerType{
-	"application/vnd.docker.ai.gguf.v3":             {role: weights, suffix: formats.Suffix(layout.GGUF)},
-	"application/vnd.docker.ai.safetensors":         {role: weights, suffix: formats.Suffix(layout.SafeTensors)},
-	"application/vnd.docker.ai.dduf":                {role: weights, suffix: ".dduf"},
-	"application/vnd.docker.ai.mmproj":              {role: otherFile, suffix: ".mmproj"},
-	"application/vnd.docker.ai.vllm.config.tar":     {role: settings, tar: true},
-	"application/vnd.docker.ai.dir.tar":             {role: settings, tar: true},
-	"application/vnd.docker.ai.chat.template.jinja": {role: settings, suffix: ".jinja"},
-	"application/vnd.docker.ai.license":             {role: ignored},
-}
-
-// typeOf returns what a layer's media type says.
-func typeOf(mediaType string) layerType {
-	if t, ok := fileTypes[mediaType]; ok {
-		return t
-	}
-	t := layerType{}
-	base, compression, _ := strings.Cut(mediaType, "+")
-	if strings.HasSuffix(base, ".tar") || strings.HasSuffix(base, ".tar.gzip") {
-		t.tar, t.compression = true, compression
-	}
-	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
-	case kind == base:
-	case strings.HasPrefix(kind, "weight.config."):
-		t.role = settings
-	case strings.HasPrefix(kind, "weight."), strings.HasPrefix(kind, "model."), strings.HasPrefix(kind, "modelpart."):
-		t.role = weights
-	default:
-		t.role = ignored
-	}
-	return t
 }
 
 // fileName returns the name that a layer's annotations give it, or "".
@@ -267,46 +160,4 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 		}
 	}
 	return nil
-}
-
-// addIndex adds an index of the weights if they are several SafeTensors files without one: the
-// format lets a model's shards go by their order only in registries.
-func (d *folder) addIndex(ctx context.Context) error {
-	var shards []string
-	for _, name := range d.choice {
-		if path.Ext(name) == formats.Suffix(layout.SafeTensors) {
-			shards = append(shards, name)
-		}
-	}
-	if len(shards) < 2 || len(shards) < len(d.choice) {
-		return nil
-	}
-	dir := path.Dir(shards[0])
-	index := path.Join(dir, "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix)
-	if slices.ContainsFunc(shards, func(name string) bool { return path.Dir(name) != dir }) {
-		return nil
-	}
-	for name := range d.objects {
-		if path.Dir(name) == dir && strings.Contains(name, ".safetensors.index.") {
-			return nil
-		}
-	}
-	text, err := d.indexOf(ctx, shards)
-	if err != nil {
-		return err
-	}
-	d.choice = []string{index}
-	return d.add(index, textObject(text))
-}
-
-// chosen returns those of names that may be the model.
-func (d *folder) chosen(names []string) []string {
-	if d.choice == nil {
-		return names
-	}
-	may := make(map[string]bool)
-	for _, name := range d.choice {
-		may[path.Base(name)] = true
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !may[name] && !strings.Contains(name, manifest.IndexSuffix) })
 }

@@ -71,15 +71,6 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 	return a, nil
 }
 
-// ollamaStore returns the folder of Ollama's models.
-func ollamaStore() (rooted.Path, error) {
-	if dir := os.Getenv("OLLAMA_MODELS"); dir != "" {
-		return rooted.Path{Dir: dir}, nil
-	}
-	home, err := os.UserHomeDir()
-	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
-}
-
 const ollamaType = "application/vnd.ollama.image."
 
 // model returns the files of the model: its layers. It asks for nothing that Ollama's store has.
@@ -387,28 +378,3 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		},
 	}, nil
 }
-
-// joined is a source of text and what follows it.
-type joined struct {
-	head text
-	rest part
-}
-
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
-func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	bufs = slices.Clone(bufs)
-	for i, b := range bufs {
-		n := copy(b, j.head[min(off, int64(len(j.head))):])
-		off += int64(n)
-		if bufs[i] = b[n:]; n < len(b) {
-			return j.rest.ReadVector(ctx, bufs[i:], off-int64(len(j.head)))
-		}
-	}
-	return nil
-}
-
-// Version returns that of what follows the text.
-func (j joined) Version() string { return versionOf(j.rest) }
-
-// Close closes what follows the text.
-func (j joined) Close() error { return j.rest.Close() }

@@ -3,67 +3,12 @@ package remote
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"path/filepath"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/httprange"
 )
-
-// Options tune Open and Pull. A nil *Options and every zero field mean the defaults.
-type Options struct {
-	// Loader are the options of the model.
-	Loader *loader.Options
-	// HTTP are the options of requests. Header goes to the address's own server, beside the credentials
-	// that the environment has.
-	HTTP *httprange.Options
-	// NoCache keeps nothing of what comes. Files that the cache has are read from there all the same.
-	NoCache bool
-	// CacheDir is the folder of incomplete files. "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir, or a
-	// folder beside the final place if that is on another file system.
-	CacheDir string
-	// Fill lets Open bring the rest of the model's files in the background, until the model is closed. It
-	// gives way to reads. A file that is complete is checked, and moves to its final place.
-	Fill bool
-	// Progress, if set, hears of Pull and Fill how many of how many bytes are there. It is called from
-	// one goroutine at a time.
-	Progress func(have, total int64)
-
-	fresh bool // asks a server for what a tag stands for, even if another program's store knows
-}
-
-func (o *Options) withDefaults() *Options {
-	out := *clone(o)
-	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
-	return &out
-}
-
-// clone returns a copy of options, of zeros for nil.
-func clone[T any](o *T) *T {
-	if o == nil {
-		return new(T)
-	}
-	c := *o
-	return &c
-}
-
-// full returns a function that warns that the disk has no room for more of the file. Pull fails of that, and says so once.
-func (o *Options) full(name string) func(error) {
-	return func(err error) {
-		if !o.fresh {
-			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
-		}
-	}
-}
-
-func (o *Options) logger() *slog.Logger {
-	if o.Loader.Logger != nil {
-		return o.Loader.Logger
-	}
-	return slog.Default()
-}
 
 // Open opens the model at an address: see the package's documentation. ctx bounds what opening
 // reads. The model's Close also ends what it still reads.
@@ -222,4 +167,24 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil
+}
+
+// OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
+func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
+	d, err := inStore(ctx, s, key, opts.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	return d.openModel(ctx)
+}
+
+// PullStore brings the model at a key of a store to the cache. See Pull.
+func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
+	o := opts.withDefaults()
+	o.NoCache, o.fresh = false, true
+	d, err := inStore(ctx, s, key, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.pull(ctx)
 }

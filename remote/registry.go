@@ -2,16 +2,12 @@ package remote
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -37,16 +33,6 @@ func newRegistry(host, repo string, o *Options) *registry {
 		r.http.Authorizer = &bearer{host: host, repo: repo, http: plain, credential: dockerCredential}
 	}
 	return r
-}
-
-// isLoopback reports whether host, with or without a port, is this machine.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // address returns the address of a part of the repository. Registries on loopback speak http, as Docker and
@@ -137,8 +123,6 @@ var manifestTypes = strings.Join([]string{
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")
 
-var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
 // manifest returns the manifest that a tag or digest stands for. One that the cache has by its digest
 // is not asked for.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
@@ -196,11 +180,6 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 		return body, err
 	}
 	return body, writeWhole(ref, []byte(got))
-}
-
-func digestOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // parseManifest reads a manifest, and makes sure that its digests may become names of files.

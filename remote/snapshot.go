@@ -9,10 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-
-	"github.com/tensormap/tensormap/internal/contentid"
-	"github.com/tensormap/tensormap/loader/httprange"
-	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // snapshot returns the files of a model at the commit that its revision stands for now.
@@ -96,66 +92,7 @@ func snapshotFiles(dir string) map[string]entry {
 	return files
 }
 
-// explained is a source whose errors say what they mean at its server.
-type explained struct {
-	*httprange.Reader
-	explain func(error) error
-}
-
-// openSource returns the source of size bytes at an address, of a version if that is known. It asks for nothing yet.
-func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
-	if isOffline() {
-		return nil, errOffline
-	}
-	o.Size, o.Version = size, version
-	r, err := httprange.Open(ctx, address, &o)
-	if err != nil {
-		return nil, explain(err)
-	}
-	return explained{r, explain}, nil
-}
-
-func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
-}
-
-// point makes a name in a snapshot, at, lead to its content, unless it leads to some.
-func point(at, blob rooted.Path) error {
-	if _, err := os.Stat(at.String()); err == nil {
-		return nil
-	}
-	tag := rooted.Path{Dir: at.Dir, Name: "CACHEDIR.TAG"} // as huggingface_hub does, for backup programs (bford.info/cachedir)
-	if _, err := os.Lstat(tag.String()); errors.Is(err, fs.ErrNotExist) {
-		if err := tag.Write([]byte("Signature: 8a477f597d28d172789f06886806bc55\n")); err != nil {
-			return err
-		}
-	}
-	target, err := filepath.Rel(at.Parent().String(), blob.String())
-	if err != nil {
-		return err
-	}
-	return at.Symlink(target)
-}
-
 // check compares content with the etag.
 func (e entry) check(ctx context.Context, r io.Reader) error {
 	return checkContent(ctx, r, e.etag(), e.Size)
-}
-
-// checkContent compares content of size bytes with its id: SHA-256, or git's of a blob.
-func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
-	form, err := contentid.Parse(id)
-	if err != nil {
-		return err
-	}
-	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
-}
-
-// writeWhole writes a small file, which appears whole, and the folders that lead to it. A cache
-// that cannot be written to is read all the same.
-func writeWhole(path rooted.Path, text []byte) error {
-	if old, err := path.Read(); err == nil && string(old) == string(text) {
-		return nil
-	}
-	return unlessUnwritable(path.Write(text))
 }

@@ -3,9 +3,10 @@ package remote
 import (
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -105,29 +106,32 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// text is a source whose bytes are known.
-type text []byte
-
-// textObject returns an object that is text.
-func textObject(content []byte) object {
-	hex := digestOf(content)[len("sha256:"):]
-	return object{
-		size: int64(len(content)), id: hex, check: sha256Check(hex),
-		connect: func(context.Context, string) (Source, error) { return text(content), nil },
-	}
-}
-
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
-func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
-	for _, b := range bufs {
-		n := copy(b, t[min(off, int64(len(t))):])
-		if n < len(b) {
-			return io.ErrUnexpectedEOF
+// addIndex adds an index of the weights if they are several SafeTensors files without one: the
+// format lets a model's shards go by their order only in registries.
+func (d *folder) addIndex(ctx context.Context) error {
+	var shards []string
+	for _, name := range d.choice {
+		if path.Ext(name) == formats.Suffix(layout.SafeTensors) {
+			shards = append(shards, name)
 		}
-		off += int64(n)
 	}
-	return nil
+	if len(shards) < 2 || len(shards) < len(d.choice) {
+		return nil
+	}
+	dir := path.Dir(shards[0])
+	index := path.Join(dir, "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix)
+	if slices.ContainsFunc(shards, func(name string) bool { return path.Dir(name) != dir }) {
+		return nil
+	}
+	for name := range d.objects {
+		if path.Dir(name) == dir && strings.Contains(name, ".safetensors.index.") {
+			return nil
+		}
+	}
+	text, err := d.indexOf(ctx, shards)
+	if err != nil {
+		return err
+	}
+	d.choice = []string{index}
+	return d.add(index, textObject(text))
 }
-
-// Close implements io.Closer.
-func (t text) Close() error { return nil }

@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/tensormap/tensormap/loader"
 )
 
 // Store is a bucket of objects that another package speaks to. S3 is one of this package; remote/blob,
@@ -39,42 +36,6 @@ type StoredObject struct {
 	// Version tells the content from any other that the key has had or will have, such as a strong ETag.
 	// Nothing is kept of an object without one.
 	Version string
-}
-
-// Source reads an object. Its methods may be called concurrently.
-type Source interface {
-	// ReadVector fills one buffer after another with the consecutive bytes from off on, all of them the object's,
-	// or fails. It ends with ctx.
-	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
-	io.Closer
-}
-
-// versionOf returns what tells the bytes that a source sends from those of other versions of its file, or "" if nothing does.
-func versionOf(s Source) string {
-	if v, ok := s.(interface{ Version() string }); ok {
-		return v.Version()
-	}
-	return ""
-}
-
-// OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
-func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
-	d, err := inStore(ctx, s, key, opts.withDefaults())
-	if err != nil {
-		return nil, err
-	}
-	return d.openModel(ctx)
-}
-
-// PullStore brings the model at a key of a store to the cache. See Pull.
-func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
-	o := opts.withDefaults()
-	o.NoCache, o.fresh = false, true
-	d, err := inStore(ctx, s, key, o)
-	if err != nil {
-		return nil, err
-	}
-	return d.pull(ctx)
 }
 
 // inStore returns the files beside the object that key names, or under it as a prefix.

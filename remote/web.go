@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -250,18 +249,6 @@ func (w *web) cacheAs(o *object, id, name string) {
 	o.place, _ = w.opts.ownPlace(id)
 	at := o.place.path
 	o.place.link = func() error { return relink(w.below(name), at) }
-}
-
-// relink makes the symbolic link at path lead to target, whatever it led to.
-func relink(at, target rooted.Path) error {
-	to, err := filepath.Rel(at.Parent().String(), target.String())
-	if err != nil {
-		return err
-	}
-	if now, err := os.Readlink(at.String()); err == nil && now == to {
-		return nil
-	}
-	return at.Symlink(to)
 }
 
 // keyOf returns the name of an address in the cache: of what identifies the file, without what opens it.

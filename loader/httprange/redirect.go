@@ -14,7 +14,7 @@ import (
 // one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until a
 // redirect leaves it.
 //
-// Later requests go to the target of the first one's redirects. That address may be signed, and expire: if it is
+// Later requests go to the target of the first one's redirects. The target may be a signed address, and expire: if it is
 // refused, even at once, the file's own address is asked again, once.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{r.url, true}

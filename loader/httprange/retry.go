@@ -22,8 +22,8 @@ func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.complete(ctx, p, v, end) })
 }
 
-// retry waits for its turn in the queue, and calls try until it succeeds, fails for a reason that does not pass, or
-// makes no progress within Options.Timeout and Attempts. wrap adds to the error what has failed.
+// retry waits for its turn in the queue, and calls try until it succeeds. It gives up if the error is not temporary, or
+// if there is no progress within Options.Timeout and Attempts. wrap adds to the error what has failed.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {

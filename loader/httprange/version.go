@@ -69,7 +69,7 @@ func (v version) text() string {
 	return ""
 }
 
-// parseVersion returns the version of which text is the text. Its strength is NoValidator if text is none.
+// parseVersion returns the version whose text is given. Its strength is NoValidator if text is none.
 func parseVersion(text string) version {
 	v := version{etag: text, strength: StrongValidator}
 	if !v.strongETag() {

@@ -34,8 +34,23 @@ type listed struct {
 }
 
 func TestFilesDependDownward(t *testing.T) {
+	pkgs, exports := list(t, layered)
+	for _, pkg := range pkgs {
+		uses, err := fileUses(pkg, exports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if circle := circleOf(uses); circle != nil {
+			t.Errorf("%s: files use each other: %v", pkg.ImportPath, circle)
+		}
+	}
+}
+
+// list returns the packages in these folders of the module, and the export data of all that they import.
+func list(t *testing.T, folders []string) (pkgs []listed, exports map[string]string) {
+	t.Helper()
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly"}
-	for _, name := range layered {
+	for _, name := range folders {
 		args = append(args, "./"+name)
 	}
 	list := exec.Command("go", args...)
@@ -47,8 +62,7 @@ func TestFilesDependDownward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exports := make(map[string]string)
-	var packages []listed
+	exports = make(map[string]string)
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var pkg listed
 		if err := d.Decode(&pkg); errors.Is(err, io.EOF) {
@@ -58,21 +72,13 @@ func TestFilesDependDownward(t *testing.T) {
 		}
 		exports[pkg.ImportPath] = pkg.Export
 		if !pkg.DepOnly {
-			packages = append(packages, pkg)
+			pkgs = append(pkgs, pkg)
 		}
 	}
-	if len(packages) != len(layered) {
-		t.Fatalf("%d packages, want %d", len(packages), len(layered))
+	if len(pkgs) != len(folders) {
+		t.Fatalf("%d packages, want %d", len(pkgs), len(folders))
 	}
-	for _, pkg := range packages {
-		uses, err := fileUses(pkg, exports)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if circle := circleOf(uses); circle != nil {
-			t.Errorf("%s: files use each other: %v", pkg.ImportPath, circle)
-		}
-	}
+	return pkgs, exports
 }
 
 // fileUses returns which files of pkg use names that which others declare.

@@ -1,0 +1,88 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tensormap/tensormap/internal/contentid"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
+)
+
+// point makes a name in a snapshot, at, lead to its content, unless it leads to some.
+func point(at, blob rooted.Path) error {
+	if _, err := os.Stat(at.String()); err == nil {
+		return nil
+	}
+	tag := rooted.Path{Dir: at.Dir, Name: "CACHEDIR.TAG"} // as huggingface_hub does, for backup programs (bford.info/cachedir)
+	if _, err := os.Lstat(tag.String()); errors.Is(err, fs.ErrNotExist) {
+		if err := tag.Write([]byte("Signature: 8a477f597d28d172789f06886806bc55\n")); err != nil {
+			return err
+		}
+	}
+	target, err := filepath.Rel(at.Parent().String(), blob.String())
+	if err != nil {
+		return err
+	}
+	return at.Symlink(target)
+}
+
+// relink makes the symbolic link at path lead to target, whatever it led to.
+func relink(at, target rooted.Path) error {
+	to, err := filepath.Rel(at.Parent().String(), target.String())
+	if err != nil {
+		return err
+	}
+	if now, err := os.Readlink(at.String()); err == nil && now == to {
+		return nil
+	}
+	return at.Symlink(to)
+}
+
+// writeWhole writes a small file, which appears whole, and the folders that lead to it. A cache
+// that cannot be written to is read all the same.
+func writeWhole(path rooted.Path, text []byte) error {
+	if old, err := path.Read(); err == nil && string(old) == string(text) {
+		return nil
+	}
+	return unlessUnwritable(path.Write(text))
+}
+
+// sha256Check returns the check of content whose SHA-256 is digest, in hex.
+func sha256Check(digest string) func(ctx context.Context, r io.Reader) error {
+	return func(ctx context.Context, r io.Reader) error { return checkDigest(ctx, r, sha256.New(), digest) }
+}
+
+// checkContent compares content of size bytes with its id: SHA-256, or git's of a blob.
+func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
+	form, err := contentid.Parse(id)
+	if err != nil {
+		return err
+	}
+	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
+}
+
+// checkDigest reads r, and compares what h makes of it with want, in hex.
+func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) error {
+	for n := int64(1); n > 0; {
+		var err error
+		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("%w: its digest is %s, not %s", layout.ErrChecksum, got, want)
+	}
+	return nil
+}

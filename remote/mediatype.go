@@ -1,0 +1,60 @@
+package remote
+
+import (
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+)
+
+// role is what a layer is to a model.
+type role int
+
+const (
+	otherFile role = iota // if it has a name, it may be the model all the same
+	weights
+	settings // configuration, tokenizer, templates
+	ignored  // documents, code, data sets
+)
+
+// layerType is what a media type says: ModelPack's model-spec 1, Docker's model-spec, KitOps.
+type layerType struct {
+	role        role
+	suffix      string // of the name that a file without one gets
+	tar         bool
+	compression string
+}
+
+// fileTypes are media types of single files, and of Docker's archives.
+var fileTypes = map[string]layerType{
+	"application/vnd.docker.ai.gguf.v3":             {role: weights, suffix: formats.Suffix(layout.GGUF)},
+	"application/vnd.docker.ai.safetensors":         {role: weights, suffix: formats.Suffix(layout.SafeTensors)},
+	"application/vnd.docker.ai.dduf":                {role: weights, suffix: ".dduf"},
+	"application/vnd.docker.ai.mmproj":              {role: otherFile, suffix: ".mmproj"},
+	"application/vnd.docker.ai.vllm.config.tar":     {role: settings, tar: true},
+	"application/vnd.docker.ai.dir.tar":             {role: settings, tar: true},
+	"application/vnd.docker.ai.chat.template.jinja": {role: settings, suffix: ".jinja"},
+	"application/vnd.docker.ai.license":             {role: ignored},
+}
+
+// typeOf returns what a layer's media type says.
+func typeOf(mediaType string) layerType {
+	if t, ok := fileTypes[mediaType]; ok {
+		return t
+	}
+	t := layerType{}
+	base, compression, _ := strings.Cut(mediaType, "+")
+	if strings.HasSuffix(base, ".tar") || strings.HasSuffix(base, ".tar.gzip") {
+		t.tar, t.compression = true, compression
+	}
+	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
+	case kind == base:
+	case strings.HasPrefix(kind, "weight.config."):
+		t.role = settings
+	case strings.HasPrefix(kind, "weight."), strings.HasPrefix(kind, "model."), strings.HasPrefix(kind, "modelpart."):
+		t.role = weights
+	default:
+		t.role = ignored
+	}
+	return t
+}

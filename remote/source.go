@@ -1,0 +1,129 @@
+package remote
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
+)
+
+// Source reads an object. Its methods may be called concurrently.
+type Source interface {
+	// ReadVector fills one buffer after another with the consecutive bytes from off on, all of them the object's,
+	// or fails. It ends with ctx.
+	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
+	io.Closer
+}
+
+// versionOf returns what tells the bytes that a source sends from those of other versions of its file, or "" if nothing does.
+func versionOf(s Source) string {
+	if v, ok := s.(interface{ Version() string }); ok {
+		return v.Version()
+	}
+	return ""
+}
+
+// explained is a source whose errors say what they mean at its server.
+type explained struct {
+	*httprange.Reader
+	explain func(error) error
+}
+
+// openSource returns the source of size bytes at an address, of a version if that is known. It asks for nothing yet.
+func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
+	if isOffline() {
+		return nil, errOffline
+	}
+	o.Size, o.Version = size, version
+	r, err := httprange.Open(ctx, address, &o)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return explained{r, explain}, nil
+}
+
+func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
+}
+
+// withHeader returns o with one more header.
+func withHeader(o httprange.Options, name, value string) *httprange.Options {
+	if o.Header = o.Header.Clone(); o.Header == nil {
+		o.Header = make(http.Header)
+	}
+	o.Header.Set(name, value)
+	return &o
+}
+
+// part is a range of another source.
+type part struct {
+	Source
+	off, size int64
+}
+
+// Version returns that of the other source.
+func (p part) Version() string { return versionOf(p.Source) }
+
+// ReadAt implements io.ReaderAt.
+func (p part) ReadAt(b []byte, off int64) (int, error) {
+	return p.ReadAtContext(context.Background(), b, off)
+}
+
+// ReadAtContext does what ReadAt does, and ends with ctx.
+func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
+	return sparse.ReadAt(ctx, p, p.size, b, off)
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
+func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	if off < 0 || off > p.size || sparse.TotalBytes(bufs) > p.size-off {
+		return io.ErrUnexpectedEOF
+	}
+	return p.Source.ReadVector(ctx, bufs, p.off+off)
+}
+
+// text is a source whose bytes are known.
+type text []byte
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
+	for _, b := range bufs {
+		n := copy(b, t[min(off, int64(len(t))):])
+		if n < len(b) {
+			return io.ErrUnexpectedEOF
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+// Close implements io.Closer.
+func (t text) Close() error { return nil }
+
+// joined is a source of text and what follows it.
+type joined struct {
+	head text
+	rest part
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	bufs = slices.Clone(bufs)
+	for i, b := range bufs {
+		n := copy(b, j.head[min(off, int64(len(j.head))):])
+		off += int64(n)
+		if bufs[i] = b[n:]; n < len(b) {
+			return j.rest.ReadVector(ctx, bufs[i:], off-int64(len(j.head)))
+		}
+	}
+	return nil
+}
+
+// Version returns that of what follows the text.
+func (j joined) Version() string { return versionOf(j.rest) }
+
+// Close closes what follows the text.
+func (j joined) Close() error { return j.rest.Close() }
