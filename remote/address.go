@@ -15,6 +15,7 @@ type hubAddress struct {
 	file     string // slash-separated, "" if the address names none
 }
 
+// String returns the address without what is implied.
 func (a hubAddress) String() string {
 	s := "hf://" + a.repo
 	if a.revision != mainRevision {
@@ -25,7 +26,7 @@ func (a hubAddress) String() string {
 
 const mainRevision = "main"
 
-// parseHub reads what follows hf://, as huggingface_hub's HfFileSystem does.
+// parseHub parses an address after hf://, as huggingface_hub's HfFileSystem does.
 func parseHub(rest string) (a hubAddress, err error) {
 	fail := func(format string, args ...any) (hubAddress, error) {
 		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
@@ -33,7 +34,7 @@ func parseHub(rest string) (a hubAddress, err error) {
 	text := strings.TrimPrefix(rest, "models/")
 	for _, other := range []string{"datasets", "spaces", "kernels", "buckets"} {
 		if strings.HasPrefix(text, other+"/") {
-			return fail("%s hold no models that are opened by address", other)
+			return fail("%s have no models that are opened by address", other)
 		}
 	}
 	org, text, _ := strings.Cut(text, "/")
@@ -61,7 +62,7 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repoPart matches an organization and a model's name.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// cutRevision returns the revision that text begins with, and what follows it.
+// cutRevision returns the revision that text begins with, unescaped, and the rest from its slash on.
 func cutRevision(text string) (revision, rest string, err error) {
 	n := 1
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
@@ -78,7 +79,7 @@ func cutRevision(text string) (revision, rest string, err error) {
 	return revision, rest, err
 }
 
-// checkRevision makes sure that a revision can be the name of a file under refs.
+// checkRevision returns an error unless revision can be the name of a file under refs.
 func checkRevision(revision string) error {
 	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
 		revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
@@ -87,7 +88,8 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// webAddress reads the address that a browser shows of a model or of a file of it.
+// webAddress parses the address that a browser shows of a model, or of a file of it, at the Hub's endpoint. ok is
+// false for other addresses.
 func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false

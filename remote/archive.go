@@ -18,14 +18,15 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// Bounds of archives. Those of configuration are read when a model is opened: maxSettings bounds what all of them hold.
+// Bounds of archives: maxSettings is the maximum size of the content of all archives of configuration, in bytes, and
+// maxMembers the maximum number of files in one archive.
 const (
 	maxSettings = 64 << 20
 	maxMembers  = 10_000
 )
 
-// addArchive adds the files in a layer that is an archive. It unpacks an archive of configuration, or a compressed one, in
-// memory.
+// addArchive adds the files in a layer that is an archive. It unpacks an archive of configuration, or a compressed
+// one, in memory.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	at, err := d.opts.ownPlace(l.hex())
 	if err != nil {
@@ -56,7 +57,8 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	return d.unpack(content, t.compression)
 }
 
-// unpack adds the files in an archive of configuration.
+// unpack adds the files in an archive of configuration, from memory. It fails once the content of all archives exceeds
+// maxSettings.
 func (d *folder) unpack(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -86,9 +88,9 @@ func (d *folder) unpack(content []byte, compression string) error {
 	return err
 }
 
-// addMembers adds the files in an archive that is not compressed. It first downloads the archive to the cache, and checks its
-// digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server as a
-// range of the archive, and none is cached.
+// addMembers adds the files in an archive that is not compressed. It first downloads the archive to the cache, and
+// checks its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from
+// the server as a range of the archive, and none is cached.
 func (d *folder) addMembers(ctx context.Context, layer object, role role) error {
 	f, verified, err := d.downloaded(ctx, layer)
 	if err != nil {
@@ -121,8 +123,8 @@ func (d *folder) addMembers(ctx context.Context, layer object, role role) error 
 	})
 }
 
-// downloaded opens content that the cache has complete: it downloads what the cache lacks, and checks the digest. verified is
-// false if the cache cannot be written to: the content then comes from the server as it is read.
+// downloaded opens content that the cache has complete: it downloads what the cache lacks, and checks the digest.
+// verified is false if the cache cannot be written to: the content then comes from the server as it is read.
 func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
 	if f, err = d.openObject(ctx, o, ""); err != nil || f.part == nil {
 		return f, f != nil && f.whole != nil, err
@@ -138,7 +140,7 @@ func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bo
 	return f, verified, nil
 }
 
-// eachMember calls add with each regular file in an archive. Links and devices are an error.
+// eachMember calls add with each regular file in an archive. It fails for links, devices and sparse files.
 func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
@@ -164,8 +166,8 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 	}
 }
 
-// isSparse reports whether a file's holes are left out of its archive, by one of the formats that GNU tar has had since
-// its own: the size is that with holes, which may be any.
+// isSparse reports whether an archive leaves out holes of a file, by a format of GNU tar that the file's type does
+// not tell. The size of such a file says nothing about the archive's.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

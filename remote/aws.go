@@ -20,12 +20,13 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// awsEnvironment is what the environment and the profile say of S3, as Amazon's programs read them.
+// awsEnvironment has the settings of S3 in the environment and the profile, as Amazon's programs read them.
 type awsEnvironment struct {
 	region   string
 	endpoint *url.URL // nil for Amazon's own
 }
 
+// newAWSEnvironment reads the environment and the profile. It fails if a setting is malformed.
 func newAWSEnvironment() (*awsEnvironment, error) {
 	profile, err := awsProfile()
 	if err != nil {
@@ -47,7 +48,7 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	return e, nil
 }
 
-// awsProfile returns the settings of AWS_PROFILE in ~/.aws/config.
+// awsProfile returns the settings of AWS_PROFILE in ~/.aws/config, or none if there is no such file or section.
 func awsProfile() (map[string]string, error) {
 	path := os.Getenv("AWS_CONFIG_FILE")
 	if path == "" {
@@ -75,9 +76,10 @@ func awsProfile() (map[string]string, error) {
 type awsSigner struct {
 	env   *awsEnvironment
 	chain *credentials.Credentials
-	signs atomic.Bool
+	signs atomic.Bool // there are credentials: requests are signed
 }
 
+// newSigner returns a signer by credentials of the environment, the profile or the machine's role.
 func newSigner(env *awsEnvironment) *awsSigner {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
 	if onAmazon(env) {
@@ -100,6 +102,7 @@ func inContainer() bool {
 	return slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" })
 }
 
+// newRole returns the credentials of the container's role if it has one, else of the machine's.
 func newRole() *machineRole {
 	if inContainer() {
 		return &machineRole{}
@@ -108,10 +111,11 @@ func newRole() *machineRole {
 	return &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}, at}
 }
 
-// silent has the addresses of metadata where nobody has answered, and when that was.
+// silent has the addresses of metadata that did not answer, with the time of the last attempt.
 var silent sync.Map
 
-// RetrieveWithCredContext implements credentials.Provider. Where nobody has answered it does not ask again for a while.
+// RetrieveWithCredContext implements credentials.Provider. It fails at once if the metadata did not answer within
+// silence.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if r.metadata == "" {
 		return r.IAM.RetrieveWithCredContext(cc)
@@ -124,13 +128,13 @@ func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	defer cancel()
 	asked.Context = ctx
 	v, err := r.IAM.RetrieveWithCredContext(&asked)
-	if nobody := errors.As(err, new(*url.Error)) || ctx.Err() != nil; nobody && err != nil && cc.Context.Err() == nil {
+	if unanswered := errors.As(err, new(*url.Error)) || ctx.Err() != nil; unanswered && err != nil && cc.Context.Err() == nil {
 		silent.Store(r.metadata, time.Now())
 	}
 	return v, err
 }
 
-// silence is how long metadata that did not answer are not asked for again, and metadataTimeout how long they have to answer.
+// silence is the time after which metadata that did not answer are asked again, and metadataTimeout the time to answer.
 const (
 	silence         = 10 * time.Minute
 	metadataTimeout = 3 * time.Second
@@ -138,8 +142,8 @@ const (
 
 var errSilent = errors.New("the machine has no metadata")
 
-// onAmazon reports whether a machine's own role may have credentials: it has no reason to ask the
-// network for them if the endpoint is another one's.
+// onAmazon reports whether the machine's role, or a container's, may have credentials. It has none if the endpoint is
+// not Amazon's, or if the environment disables metadata.
 func onAmazon(e *awsEnvironment) bool {
 	return inContainer() || e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 }

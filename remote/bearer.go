@@ -40,6 +40,7 @@ func dockerCredential(ctx context.Context, host string) (auth.Credential, error)
 	return credentials.Credential(store)(ctx, host)
 }
 
+// current returns the Authorization of requests, or "".
 func (b *bearer) current() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +72,8 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	return true, nil
 }
 
-// answer returns the header that meets a challenge, or "" if there is none. oras-go's client asks for the token.
+// answer returns the Authorization that the challenge in resp asks for, or "" if there are no credentials for it.
+// oras-go's client requests the token.
 func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -114,17 +116,17 @@ func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error
 	return "", fmt.Errorf("token for %s: %w", b.host, err)
 }
 
-// tokens is the transport of a client that answers a challenge which has come: the client hears it instead of the registry, and
-// what it answers is kept. Other requests go to the server of tokens.
+// tokens is the transport of oras-go's client when it answers a challenge. It plays the registry: it repeats the
+// challenge, and stores the Authorization that the client answers with. Other requests go to the server of tokens.
 type tokens struct {
 	*bearer
 	registry, challenge string
 
-	header string
-	failed error // of the network, or of sign
+	header string // the client's Authorization
+	failed error  // of the network, or of sign
 }
 
-// RoundTrip implements http.RoundTripper. No secret goes to another machine without TLS, wherever the registry is.
+// RoundTrip implements http.RoundTripper. It fails if a secret would go to another machine without TLS.
 func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.header = req.Header.Get("Authorization")

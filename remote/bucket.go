@@ -23,7 +23,7 @@ func (a s3Address) String() string { return "s3://" + a.bucket + "/" + a.key }
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 
-// parseS3 reads what follows s3://.
+// parseS3 parses an address after s3://.
 func parseS3(rest string) (a s3Address, err error) {
 	a.bucket, a.key, _ = strings.Cut(rest, "/")
 	if !bucketName.MatchString(a.bucket) || strings.Contains(a.bucket, "..") || strings.ContainsFunc(a.key, func(c rune) bool { return c < ' ' }) {
@@ -32,7 +32,7 @@ func parseS3(rest string) (a s3Address, err error) {
 	return a, nil
 }
 
-// bucket is one of a server that speaks S3's protocol.
+// bucket is a bucket of a server that speaks S3's protocol. It implements Store.
 type bucket struct {
 	name   string
 	env    *awsEnvironment
@@ -40,6 +40,8 @@ type bucket struct {
 	signer *awsSigner
 }
 
+// newBucket returns the bucket called name, with credentials of the environment unless the options have an
+// Authorization.
 func newBucket(name string, o *Options) (*bucket, error) {
 	env, err := newAWSEnvironment()
 	if err != nil {
@@ -80,7 +82,7 @@ type listed struct {
 	Contents, CommonPrefixes eachListed
 }
 
-// eachListed is called with the elements of a page, one by one: many that say nothing take no memory.
+// eachListed is called with the elements of a page, one by one: many empty ones take no memory.
 type eachListed func(listedElement) error
 
 type listedElement struct {
@@ -89,7 +91,7 @@ type listedElement struct {
 	Prefix    string // of a folder
 }
 
-// UnmarshalXML hands an element on.
+// UnmarshalXML decodes an element, and calls use with it.
 func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	var e listedElement
 	if err := d.DecodeElement(&e, &start); err != nil {
@@ -98,7 +100,7 @@ func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error
 	return use(e)
 }
 
-// errEnough ends a page whose rest nobody wants.
+// errEnough ends the decoding of a page when the caller of List stops.
 var errEnough = errors.New("enough")
 
 // List yields the objects under a prefix, without those in folders, and these. An object without a strong ETag has no
@@ -144,7 +146,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page asks for one page, and hands on what it lists. If the bucket turns out to be in another region, it asks there.
+// page requests one page of a listing, and decodes it into page. If the bucket is in another region, it asks there.
 func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error {
 	ask := func() ([]byte, error) {
 		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxAnswer, &b.http)
@@ -164,7 +166,7 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error
 	return nil
 }
 
-// otherRegion returns the region that Amazon's answer names, or "" if it is none or known.
+// otherRegion returns the region that a refusal of Amazon's names, or "" if it names none or the one that was asked.
 func (b *bucket) otherRegion(err error) string {
 	status, ok := errors.AsType[*httprange.StatusError](err)
 	if b.env.endpoint != nil || !ok {
@@ -181,7 +183,7 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain says what a refusal means, in place of the XML that comes with it.
+// explain replaces the XML text of a refusal by its code and message, and adds what is wrong with the credentials.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {

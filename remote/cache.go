@@ -16,28 +16,28 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// CacheEntry is content in a cache of this machine.
+// CacheEntry is a file in a cache of this machine.
 type CacheEntry struct {
-	// Names are the addresses or names that lead to it, as far as is known.
+	// Names are the known addresses or names that lead to it.
 	Names []string
 	Path  string
-	Size  int64
-	Have  int64     // bytes that are there: Size of a complete file
-	Disk  int64     // bytes that it takes
-	Used  time.Time // when it was last opened, as far as is known
+	Size  int64     // of the complete file, in bytes
+	Have  int64     // bytes that are present: Size of a complete file
+	Disk  int64     // bytes that it takes on the disk
+	Used  time.Time // when it was last opened, or changed if that is unknown
 	// Shared says that it is in huggingface_hub's cache. PruneCache leaves it alone.
 	Shared bool
 
-	part bool
-	at   rooted.Path // is Path
-	lock rooted.Path
+	isPartial bool
+	at        rooted.Path // Path below its cache
+	lock      rooted.Path // whose time is Used, or none
 }
 
-// Complete reports whether all bytes are there.
-func (e *CacheEntry) Complete() bool { return !e.part }
+// Complete reports whether the file is complete and in its final place.
+func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
-// Cache lists what the caches hold, most recently used first: incomplete files, complete ones of servers
-// without an ecosystem's place, and those in huggingface_hub's cache. Of opts it uses CacheDir.
+// Cache lists the files of this module's cache, complete or not, and of huggingface_hub's, most recently used first.
+// Of opts it uses CacheDir.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
 	dir, err := o.cache()
@@ -74,7 +74,7 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 		}
 		for _, i := range infos {
 			list = append(list, CacheEntry{Names: slices.DeleteFunc([]string{i.Name}, func(s string) bool { return s == "" }),
-				at: sparse.DataPath(i.Path), Path: sparse.DataPath(i.Path).String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, part: true})
+				at: sparse.DataPath(i.Path), Path: sparse.DataPath(i.Path).String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, isPartial: true})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
@@ -102,7 +102,7 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// linksIn returns the names of links under dir, by the file that they lead to.
+// linksIn returns the paths of links below dir, by the name of the file that they lead to.
 func linksIn(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -119,7 +119,8 @@ func linksIn(dir string) map[string][]string {
 	return names
 }
 
-// blobsIn lists the files whose names are ids of content.
+// blobsIn lists the files in dir whose names are ids of content. names has the names that lead to each; complete
+// completes an entry.
 func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -138,11 +139,11 @@ func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheE
 	return list, nil
 }
 
-// Check reads the content, and compares it with the digest that names it. The error wraps
-// layout.ErrChecksum, or errors.ErrUnsupported if the content is known by no digest or incomplete.
+// Check reads the file, and returns an error unless its name is its digest. The error wraps layout.ErrChecksum, or
+// errors.ErrUnsupported if the file is incomplete or its name is no digest.
 func (e *CacheEntry) Check(ctx context.Context) error {
 	id := filepath.Base(e.Path)
-	if e.part || !digestID.MatchString(id) {
+	if e.isPartial || !digestID.MatchString(id) {
 		return fmt.Errorf("%s: %w: no digest of it is known", e.Path, errors.ErrUnsupported)
 	}
 	f, err := rooted.Regular(e.Path)
@@ -162,13 +163,13 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 // Pruned says what PruneCache did.
 type Pruned struct {
 	Removed []CacheEntry
-	Held    []CacheEntry // that a process uses, and that would have been removed
+	Held    []CacheEntry // that would have been removed, and that a process has open
 	Left    int64        // bytes that remain, without those of other programs' caches
 }
 
-// PruneCache removes the least recently used content of this module's cache until it takes at most so many
-// bytes. Files that a process has open stay. Caches of other programs are neither counted nor pruned.
-func PruneCache(most int64, opts *Options) (*Pruned, error) {
+// PruneCache removes the least recently used files of this module's cache until they take at most limit bytes. Files
+// that a process has open stay. Caches of other programs are neither counted nor pruned.
+func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	list, err := Cache(opts)
 	if err != nil {
 		return nil, err
@@ -179,14 +180,14 @@ func PruneCache(most int64, opts *Options) (*Pruned, error) {
 		p.Left += e.Disk
 	}
 	for _, e := range slices.Backward(list) {
-		if p.Left <= most {
+		if p.Left <= limit {
 			break
 		}
-		gone, err := sparse.Discard(e.at)
+		removed, err := sparse.Discard(e.at)
 		switch {
 		case err != nil:
 			return p, err
-		case !gone:
+		case !removed:
 			p.Held = append(p.Held, e)
 			continue
 		}
@@ -204,7 +205,7 @@ func PruneCache(most int64, opts *Options) (*Pruned, error) {
 	return p, err
 }
 
-// removeUnfinished removes small files and links under dir that ended processes have begun and not given their names.
+// removeUnfinished removes temporary files of rooted.Path.Write and Symlink below dir that are older than an hour.
 func removeUnfinished(dir rooted.Path) {
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !rooted.IsNew(e.Name()) {
@@ -218,7 +219,7 @@ func removeUnfinished(dir rooted.Path) {
 	})
 }
 
-// removeDangling removes links under dir that lead nowhere, and folders that are then empty.
+// removeDangling removes links below dir whose targets are missing, and folders that are then empty.
 func removeDangling(dir rooted.Path) {
 	var folders []rooted.Path
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {

@@ -17,7 +17,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// point makes a name in a snapshot, at, lead to its content, unless it leads to some.
+// point makes the symbolic link at, a name in a snapshot, lead to blob. It leaves a link alone that leads to a file.
+// The folder gets a CACHEDIR.TAG.
 func point(at, blob rooted.Path) error {
 	if _, err := os.Stat(at.String()); err == nil {
 		return nil
@@ -35,7 +36,7 @@ func point(at, blob rooted.Path) error {
 	return at.Symlink(target)
 }
 
-// relink makes the symbolic link at path lead to target, whatever it led to.
+// relink makes the symbolic link at lead to target, whatever it led to.
 func relink(at, target rooted.Path) error {
 	to, err := filepath.Rel(at.Parent().String(), target.String())
 	if err != nil {
@@ -47,8 +48,8 @@ func relink(at, target rooted.Path) error {
 	return at.Symlink(to)
 }
 
-// writeWhole writes a small file, which appears whole, and the folders that lead to it. A cache
-// that cannot be written to is read all the same.
+// writeWhole replaces a small file at once, and makes the folders that lead to it. It does nothing if the file has
+// the text already, or if the cache cannot be written to.
 func writeWhole(path rooted.Path, text []byte) error {
 	if old, err := path.Read(); err == nil && string(old) == string(text) {
 		return nil
@@ -61,7 +62,7 @@ func sha256Check(digest string) func(ctx context.Context, r io.Reader) error {
 	return func(ctx context.Context, r io.Reader) error { return checkDigest(ctx, r, sha256.New(), digest) }
 }
 
-// checkContent compares content of size bytes with its id: SHA-256, or git's of a blob.
+// checkContent reads content of size bytes, and returns an error unless id is its digest: SHA-256, or git's of a blob.
 func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
 	form, err := contentid.Parse(id)
 	if err != nil {
@@ -70,7 +71,7 @@ func checkContent(ctx context.Context, r io.Reader, id string, size int64) error
 	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
 }
 
-// checkDigest reads r, and compares what h makes of it with want, in hex.
+// checkDigest reads r into h, and returns layout.ErrChecksum unless want is the sum in hex. It ends with ctx.
 func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) error {
 	for n := int64(1); n > 0; {
 		var err error

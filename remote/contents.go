@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// newFolder returns a folder without files, whose revision names a snapshot in our own cache.
+// newFolder returns a folder without files. The revision is the name of its snapshot in this module's cache.
 func newFolder(o *Options, address, revision string) (*folder, error) {
 	cache, err := o.cache()
 	return &folder{
@@ -21,7 +21,7 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// add adds a file whose content has a place of our own, but for a path that it has already.
+// add adds a file, with a place in this module's cache unless it has one. It fails if name is that of another file.
 func (d *folder) add(name string, o object) error {
 	o, err := d.placed(name, o)
 	if err == nil {
@@ -37,13 +37,13 @@ func (d *folder) add(name string, o object) error {
 	return nil
 }
 
-// placed returns content as the file called name, with the place that add gives it.
+// placed returns o as the file called name: with its name for messages, its place, and the link that names it.
 func (d *folder) placed(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err
 	}
 	o.name = d.name(name)
-	if o.id == "" { // nothing of it is kept
+	if o.id == "" { // it is not cached
 		return o, nil
 	}
 	at, err := d.opts.ownPlace(o.id)

@@ -1,4 +1,4 @@
-// Package remote opens models by address, and keeps what it reads in the ecosystem's own caches.
+// Package remote opens models by address, and caches what it reads where other programs look for it.
 //
 //	m, err := remote.Open(ctx, "hf://org/name", nil)
 //
@@ -9,7 +9,7 @@
 //	oci://host/repository[:tag][@digest]       an artifact in a registry
 //	ollama://[[host/]namespace/]name[:tag]     a model of Ollama's registry or store
 //	s3://bucket/key                            an object in a bucket, or a folder of them
-//	http://…, https://…                        a file, see package httprange; kept if its version is sure
+//	http://…, https://…                        a file, see package httprange; cached if its version is known
 //	file://…, a path                           what loader.Open takes
 //
 // A revision is a branch, a tag or a commit; the default is main. It may hold slashes only as
@@ -18,7 +18,7 @@
 // a directory.
 //
 // An artifact's files are its layers, under the names that annotations give them (ModelPack's
-// org.cncf.model.filepath, oras' title), and what archives among them hold. Its manifest is pinned by
+// org.cncf.model.filepath, oras' title), and the files in layers that are archives. Its manifest is pinned by
 // its digest.
 //
 // A model of Ollama is a GGUF layer, or layers of tensors. Layers in Ollama's store are read without
@@ -31,17 +31,17 @@
 //
 // A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else
 // $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. Files that huggingface_hub downloaded
-// are found, and it finds what lies there. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in
-// .tensormap beside the complete ones if these are on another file system: see package sparse. When its
-// last byte has come and its digest is right, it moves to its final place.
+// are found, and it finds the files that this package caches. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or
+// in .tensormap beside the complete files if they are on another file system: see package sparse. When it has
+// all bytes and its digest is right, it moves to its final place.
 //
 // # Credentials
 //
 // The token is the one of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
 // HF_TOKEN_PATH, by default $HF_HOME/token. It goes to HF_ENDPOINT only, and into no message.
 //
-// A registry gets what docker login has kept for it, or a token that its server of tokens gives for
-// that. Redirects to storage go without.
+// A registry gets the credentials that docker login has stored, or a token that its server of tokens gives for
+// them. Targets of redirects get neither.
 //
 // A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role provide.
 // AWS_ENDPOINT_URL, AWS_REGION and AWS_EC2_METADATA_DISABLED are read as Amazon's programs do.
@@ -49,5 +49,5 @@
 // # Offline
 //
 // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. Files read
-// before, in part or whole, go on working. The rest is an error that says so.
+// before, in part or whole, go on working. Reading others fails with an error that says so.
 package remote

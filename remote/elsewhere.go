@@ -22,8 +22,9 @@ func ollamaStore() (rooted.Path, error) {
 	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
 }
 
-// elsewhere opens the content in another cache of this machine that has it: ours, the Hub's, Ollama's. The names of the
-// others' files are those programs' word: digests are compared, once for each file.
+// elsewhere opens the content in another cache of this machine that has it: this module's, the Hub's, Ollama's. It
+// checks the digest of another program's file, once, and links the file to the object's place. The error is
+// fs.ErrNotExist if none has it.
 func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
@@ -66,10 +67,11 @@ func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error)
 	return nil, fs.ErrNotExist
 }
 
-// compared has the files whose digests this process has found to be right, by digest.
+// compared has the files of other caches whose digests are right, by digest.
 var compared sync.Map
 
-// compare makes sure of the digest of a file in another cache, unless it was compared as it is.
+// compare checks the digest of a file in another cache, unless this process has checked it and the file's time is the
+// same.
 func (o *object) compare(ctx context.Context, f *os.File, info fs.FileInfo) error {
 	if seen, ok := compared.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// filling brings the rest of a model's files, one after the other, while the model is open.
+// filling fetches the rest of a model's files in the background, one after the other, while the model is open. A nil
+// filling does nothing.
 type filling struct {
-	asked atomic.Int64 // reads of all files that wait for bytes
+	asked atomic.Int64 // reads of all files that wait for bytes: they go first
 
 	mu      sync.Mutex
 	files   []*file
@@ -29,7 +30,7 @@ func (l *filling) add(f *file) {
 	l.files = append(l.files, f)
 }
 
-// start begins, once the model is open. Files that are opened later come as they are read.
+// start begins to fetch the files that were added. Files that are added later are fetched only as they are read.
 func (l *filling) start(o *Options) {
 	if l == nil {
 		return
@@ -46,7 +47,7 @@ func (l *filling) start(o *Options) {
 			}
 			if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {
 				if ctx.Err() == nil {
-					o.logger().Warn("model is not brought to its end", "file", f.Name(), "reason", err)
+					o.logger().Warn("the model's files are not completed", "file", f.Name(), "reason", err)
 				}
 				return nil
 			}
@@ -56,7 +57,7 @@ func (l *filling) start(o *Options) {
 	})
 }
 
-// report tells how many bytes of all files are there.
+// report calls Options.Progress with the number of bytes of all files that are present.
 func (l *filling) report(files []*file) {
 	var have, total int64
 	for _, f := range files {
@@ -72,7 +73,8 @@ func (l *filling) report(files []*file) {
 	}
 }
 
-// end stops filling, and waits for that. A panic of the caller's Progress or transport reaches the first who calls it: Close.
+// end stops filling, and waits until it has stopped. If the caller's Progress or transport has panicked, so does its
+// first call.
 func (l *filling) end() {
 	if l == nil {
 		return

@@ -24,12 +24,13 @@ type hub struct {
 	cache    rooted.Path // the folder of the repositories
 	token    string
 	offline  bool
-	noCache  bool              // does not keep what the Hub tells
+	noCache  bool              // write does nothing
 	logger   *slog.Logger      // of a snapshot
 	http     httprange.Options // without the token
 }
 
-// newHub reads the environment, as huggingface_hub does.
+// newHub returns the Hub that the environment describes, as huggingface_hub reads it. It fails if a variable is
+// wrong, or if the file of the token cannot be read.
 func newHub(o *httprange.Options) (*hub, error) {
 	h := &hub{http: *o}
 	endpoint := env("HF_ENDPOINT", "https://huggingface.co")
@@ -58,7 +59,7 @@ func newHub(o *httprange.Options) (*hub, error) {
 	return h, nil
 }
 
-// options returns the options of requests to the Hub.
+// options returns the options of requests to the Hub: with the token, unless the caller's have an Authorization.
 func (h *hub) options() *httprange.Options {
 	if h.token != "" && h.http.Header.Get("Authorization") == "" {
 		return withHeader(h.http, "Authorization", "Bearer "+h.token)
@@ -66,7 +67,7 @@ func (h *hub) options() *httprange.Options {
 	return &h.http
 }
 
-// ask returns what the API says at address, and where the next page is.
+// ask decodes the JSON that the API has at address into a value, and returns the address of the next page, or "".
 func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
 	if h.offline {
 		return "", errOffline
@@ -81,7 +82,8 @@ func (h *hub) ask(ctx context.Context, address string, into any) (next string, e
 	return h.nextPage(head)
 }
 
-// nextPage returns the address of the next page (RFC 8288), which is the Hub's own.
+// nextPage returns the address of the next page from a response's header (RFC 8288), or "". It fails if that is not
+// the Hub's.
 func (h *hub) nextPage(head http.Header) (string, error) {
 	for _, line := range head.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {
@@ -131,7 +133,7 @@ func (h *hub) explain(err error) error {
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// commit returns the commit that a revision stands for now, or offline stood for.
+// commit returns the commit that a revision stands for, and caches it. Offline it returns the one that the cache has.
 func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if commitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -155,12 +157,12 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
 	if err := h.write(ref, []byte(answer.SHA)); err != nil { // as of v1/x, where v1 is a file
-		h.logger.Warn("what a revision stands for is not kept", "revision", a.revision, "reason", err)
+		h.logger.Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
 }
 
-// write writes what the Hub has told to its cache, unless nothing is cached.
+// write writes a small file to the Hub's cache. It does nothing with Options.NoCache.
 func (h *hub) write(path rooted.Path, text []byte) error {
 	if h.noCache {
 		return nil
@@ -177,7 +179,7 @@ type entry struct {
 	XetHash   string `json:"xet_hash,omitempty"`
 }
 
-// etag returns the name of the file's content: SHA-256 of a large file, git's id of a small one.
+// etag returns the id of the file's content: SHA-256 of a large file, git's id of a small one, or "" if it is unknown.
 func (e entry) etag() string {
 	if e.LFSSHA256 != "" {
 		return e.LFSSHA256
@@ -185,23 +187,23 @@ func (e entry) etag() string {
 	return e.BlobID
 }
 
-// tree is what huggingface_hub keeps of a listing, in trees/COMMIT.json.
+// tree is a listing as huggingface_hub caches it in trees/COMMIT.json.
 type tree struct {
 	FormatVersion int              `json:"format_version"`
 	Files         map[string]entry `json:"files"`
 }
 
-// tree returns the files of a commit, which never change. It keeps the listing in the folder own. Offline,
-// huggingface_hub would refuse a snapshot with a listing in trees that lacks one of its files.
+// tree returns the files of a commit, from the cache or the API. It caches the listing in the folder own, and not in
+// trees: with a listing there, huggingface_hub would refuse offline a snapshot that lacks one of its files.
 func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (map[string]entry, error) {
 	listing := own.Join("listings", identity("hf://"+repo, commit)+".json")
-	kept := tree{}
+	cached := tree{}
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
-		if text, err := path.Read(); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
-			return kept.Files, nil
+		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == 1 && checkTree(cached.Files) == nil {
+			return cached.Files, nil
 		}
 	}
-	kept = tree{1, make(map[string]entry)}
+	listed := tree{1, make(map[string]entry)}
 	var taken names
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
@@ -209,18 +211,18 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages)
 		}
 		var err error
-		if address, err = h.ask(ctx, address, &page{kept.Files, &taken}); err != nil {
+		if address, err = h.ask(ctx, address, &page{listed.Files, &taken}); err != nil {
 			return nil, err
 		}
 	}
-	text, err := json.Marshal(kept)
+	text, err := json.Marshal(listed)
 	if err != nil {
 		return nil, err
 	}
-	return kept.Files, h.write(listing, text)
+	return listed.Files, h.write(listing, text)
 }
 
-// page is one of a listing as the API sends it.
+// page adds the files of one page of a listing, as the API sends it, to files.
 type page struct {
 	files map[string]entry
 	taken *names
@@ -251,12 +253,12 @@ func (p *page) UnmarshalJSON(text []byte) error {
 			return err
 		}
 		p.files[f.Path] = e
-		return e.plausible(f.Path)
+		return e.check(f.Path)
 	})
 }
 
-// plausible makes sure that a name and a digest may become names of files.
-func (e entry) plausible(name string) error {
+// check returns an error unless the name and the digest may become names of files.
+func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -266,10 +268,10 @@ func (e entry) plausible(name string) error {
 	return nil
 }
 
-// checkTree makes sure that a listing that was kept may be one.
+// checkTree checks every file of a cached listing.
 func checkTree(files map[string]entry) error {
 	for name, e := range files {
-		if err := e.plausible(name); err != nil {
+		if err := e.check(name); err != nil {
 			return err
 		}
 	}

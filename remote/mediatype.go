@@ -11,17 +11,17 @@ import (
 type role int
 
 const (
-	otherFile role = iota // if it has a name, it may be the model all the same
+	otherFile role = iota // which may be the model if it has a name
 	weights
 	settings // configuration, tokenizer, templates
 	ignored  // documents, code, data sets
 )
 
-// layerType is what a media type says: ModelPack's model-spec 1, Docker's model-spec, KitOps.
+// layerType is the meaning of a media type of ModelPack's model-spec 1, Docker's model-spec, or KitOps.
 type layerType struct {
 	role        role
 	suffix      string // of the name that a file without one gets
-	tar         bool
+	isTar       bool
 	compression string
 }
 
@@ -31,13 +31,13 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.safetensors":         {role: weights, suffix: formats.Suffix(layout.SafeTensors)},
 	"application/vnd.docker.ai.dduf":                {role: weights, suffix: ".dduf"},
 	"application/vnd.docker.ai.mmproj":              {role: otherFile, suffix: ".mmproj"},
-	"application/vnd.docker.ai.vllm.config.tar":     {role: settings, tar: true},
-	"application/vnd.docker.ai.dir.tar":             {role: settings, tar: true},
+	"application/vnd.docker.ai.vllm.config.tar":     {role: settings, isTar: true},
+	"application/vnd.docker.ai.dir.tar":             {role: settings, isTar: true},
 	"application/vnd.docker.ai.chat.template.jinja": {role: settings, suffix: ".jinja"},
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns what a layer's media type says.
+// typeOf returns the meaning of a layer's media type. Unknown types are other files.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t
@@ -45,7 +45,7 @@ func typeOf(mediaType string) layerType {
 	t := layerType{}
 	base, compression, _ := strings.Cut(mediaType, "+")
 	if strings.HasSuffix(base, ".tar") || strings.HasSuffix(base, ".tar.gzip") {
-		t.tar, t.compression = true, compression
+		t.isTar, t.compression = true, compression
 	}
 	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
 	case kind == base:

@@ -16,7 +16,7 @@ import (
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
-// checkName makes sure that the name of a file in a folder leads out of no folder, and is safe to print.
+// checkName returns an error unless name is a relative path within its folder, with slashes, that is safe to print.
 func checkName(name string) error {
 	if strings.ContainsFunc(name, controls) {
 		return fmt.Errorf("%.80q, the name of a file, has control characters", name)
@@ -27,28 +27,28 @@ func checkName(name string) error {
 	return nil
 }
 
-// controls reports whether a terminal may do something else than show the character: what controls it, the direction of
-// text, or its lines.
+// controls reports whether a terminal may not show c as a character: controls of the terminal, of the direction of
+// text, or of lines.
 func controls(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-// maxAnswer bounds one answer of the API: a page of a listing has 1,000 files.
+// maxAnswer is the maximum size of a server's response that is a manifest or a page of a listing, in bytes.
 const maxAnswer = 16 << 20
 
-// maxPages bounds a listing.
+// maxPages is the maximum number of pages of a listing.
 const maxPages = 1000
 
-// maxNames bounds what the names in a listing take, in bytes: of all its pages, whatever its source.
+// maxNames is the maximum of bytes that the names in all pages of a listing take.
 var maxNames = 64 << 20
 
-// minName is what a file counts for beside its texts: what is made of it takes more than that.
+// minName is the number of bytes that a file of a listing counts for, beside its texts.
 const minName = 256
 
-// names counts what the files of a listing have taken of maxNames.
+// names counts the bytes of maxNames that the files of a listing have taken.
 type names int
 
-// take counts a file.
+// take counts a file with its texts. It fails once maxNames is exceeded.
 func (n *names) take(texts ...string) error {
 	*n += minName
 	for _, text := range texts {
@@ -60,8 +60,8 @@ func (n *names) take(texts ...string) error {
 	return nil
 }
 
-// eachElement calls use with the elements of a JSON array, one by one: an answer of many that say nothing takes no more memory
-// than its text.
+// eachElement calls use with the elements of a JSON array, one by one. An array of empty elements takes no more
+// memory than its text. null has no elements.
 func eachElement[T any](text []byte, use func(T) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open == nil { // null
@@ -81,7 +81,7 @@ func eachElement[T any](text []byte, use func(T) error) error {
 	return nil
 }
 
-// withoutUser returns what follows a scheme as messages show it: without user and password before the host.
+// withoutUser returns an address without its scheme, and without user and password, which messages must not show.
 func withoutUser(rest string) string {
 	host, path, ok := strings.Cut(rest, "/")
 	host = host[strings.LastIndexByte(host, '@')+1:]
@@ -104,14 +104,16 @@ func isLoopback(host string) bool {
 // digestID matches git's id of a blob, and SHA-256.
 var digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
+// sha256Digest matches a digest as registries write it.
 var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+// digestOf returns the SHA-256 of body, as registries write it.
 func digestOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// identity returns the id of content that its address and a strong validator tell from other content.
+// identity returns an id of content that has no known digest: it is that of an address and a strong validator.
 func identity(address, validator string) string {
 	sum := sha256.Sum256([]byte(address + "\n" + validator))
 	return "v-" + hex.EncodeToString(sum[:])

@@ -15,32 +15,33 @@ import (
 
 // object is content that never changes, with its source and its place in a cache.
 type object struct {
-	name string // what messages call it
+	name string // for messages
 	size int64
 	// id names the content: a digest in hex, or what identity returns.
 	id string
-	// origin names the server that sends the content, unless id does. Until all has come, nothing else vouches for it.
+	// origin names the server that sends the content, unless id does. Until the content is complete and its digest
+	// right, its bytes are only as true as this server.
 	origin string
-	// check reads the content, and compares it with its digest. It is nil if there is none.
+	// check reads the content, and returns an error unless its digest is right. It is nil if there is no digest.
 	check func(ctx context.Context, r io.Reader) error
-	// connect returns the source. It is called when bytes are missing, and need not ask for any. ctx bounds what
-	// it asks, not the reads of the source. With an origin, these are of the version, which versionOf has told of a
-	// source before, if that is not "".
+	// connect returns the source of missing bytes. ctx bounds connect itself, not the reads of the source. version is
+	// "", or what versionOf returned for an earlier source of an object with an origin: reads of another version must
+	// fail.
 	connect func(ctx context.Context, version string) (Source, error)
 	place   place
 }
 
-// place is where an object lies once it is complete.
+// place is where the cache has an object once it is complete.
 type place struct {
 	path  rooted.Path
-	named string       // the path by the name that link gives: on systems without links the content is there; or ""
-	lock  rooted.Path  // file to lock while the content moves to path, or none
-	own   bool         // the place is tensormap's; the time of lock says when it was last used
-	link  func() error // gives the complete content its name beside others; or nil
+	named string       // the path of the file's name in a snapshot, or "": where there are no links, it has the content
+	lock  rooted.Path  // the file to lock while the content moves to path, or none
+	own   bool         // the place is in this module's cache; the time of lock tells when it was last used
+	link  func() error // makes the file's name in a snapshot lead to path, or nil
 }
 
-// partial returns the name of the incomplete file. Each origin has its own: what one server sends under a digest is not
-// taken for what another one has.
+// partial returns the name of the incomplete file. Each origin has its own: bytes that one server sends under a
+// digest are not mixed with another server's.
 func (o *object) partial() string {
 	if o.origin == "" {
 		return o.id
@@ -48,7 +49,8 @@ func (o *object) partial() string {
 	return identity(o.origin, o.id)
 }
 
-// find opens the object if it is complete in its place.
+// find opens the complete object in its place. It makes the name link if that is missing. The error is fs.ErrNotExist
+// if the object is not there, and another one if the file there has another size.
 func (o *object) find() (*os.File, error) {
 	f, err := rooted.Regular(o.place.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
@@ -62,7 +64,7 @@ func (o *object) find() (*os.File, error) {
 		err = fmt.Errorf("%s has %d bytes, not %d: remove it", f.Name(), info.Size(), o.size)
 	}
 	if err == nil {
-		err = o.linked()
+		err = o.linkName()
 	}
 	if err == nil && o.place.own {
 		if !sparse.Hold(f, f.Name()) {
@@ -77,17 +79,16 @@ func (o *object) find() (*os.File, error) {
 	return f, nil
 }
 
-// linked makes sure that the complete content has its name. A cache that cannot be written to is
-// read all the same.
-func (o *object) linked() error {
+// linkName gives the complete content its name in a snapshot. It does nothing if the cache cannot be written to.
+func (o *object) linkName() error {
 	if o.place.link == nil {
 		return nil
 	}
 	return unlessUnwritable(o.place.link())
 }
 
-// move gives the content of f, whose bytes are all there, its place, if its digest is right. If another process is doing
-// that, it waits, or returns errBusy if waits is false.
+// move checks the digest of f, which has all bytes, and moves it to its place. If another process has the place's
+// lock, it waits, or returns errBusy if waits is false.
 func (o *object) move(ctx context.Context, f *file, waits bool) error {
 	return o.put(ctx, waits, f.part.Remove, func() error {
 		return f.part.Finish(o.place.path, func(r io.Reader) error {
@@ -99,11 +100,11 @@ func (o *object) move(ctx context.Context, f *file, waits bool) error {
 	})
 }
 
-// errBusy says that another process is bringing content to its place.
+// errBusy says that another process has the lock of an object's place.
 var errBusy = errors.New("another process has the lock")
 
-// put lets bring make the content at its place, under the place's lock, and names it. If the content is there
-// by then, it calls spare instead.
+// put locks the place, calls bring to make the content there, and links its name. If another process has made the
+// content meanwhile, it calls spare instead of bring. See move for waits.
 func (o *object) put(ctx context.Context, waits bool, spare, bring func() error) error {
 	for _, path := range []rooted.Path{o.place.path, o.place.lock} {
 		if path.Name == "" {
@@ -126,15 +127,15 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 		defer unlock()
 	}
 	if _, err := os.Stat(o.place.path.String()); err == nil { // another process was first
-		return errors.Join(spare(), o.linked())
+		return errors.Join(spare(), o.linkName())
 	}
 	if err := bring(); err != nil {
 		return err
 	}
-	return o.linked()
+	return o.linkName()
 }
 
-// link gives the file of another cache the object's place, by a second name.
+// link makes the file f of another cache the content of the object's place, by a hard link.
 func (o *object) link(f *os.File) error {
 	path, err := filepath.EvalSymlinks(f.Name())
 	if err != nil {
@@ -143,8 +144,8 @@ func (o *object) link(f *os.File) error {
 	return o.place.path.Link(path, f)
 }
 
-// adopt gives the content of a file that elsewhere has found its place here too: by a link, or as a copy on another file
-// system.
+// adopt gives a file that was found in another cache the object's place too: by a hard link, or as a copy if that is
+// on another file system.
 func (f *file) adopt(ctx context.Context) error {
 	if name := f.whole.Name(); name == f.place.path.String() || name == f.place.named {
 		return nil
@@ -168,13 +169,13 @@ func (f *file) adopt(ctx context.Context) error {
 	})
 }
 
-// ownPlace returns the place of content that no other program's cache has one for.
+// ownPlace returns the place of content in this module's cache.
 func (o *Options) ownPlace(id string) (place, error) {
 	cache, err := o.cache()
 	return place{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), own: true}, err
 }
 
-// textObject returns an object that is text.
+// textObject returns an object whose content is in memory.
 func textObject(content []byte) object {
 	hex := digestOf(content)[len("sha256:"):]
 	return object{

@@ -20,6 +20,7 @@ type ociAddress struct {
 	reference  string // a tag, or a digest
 }
 
+// String returns the address.
 func (a ociAddress) String() string {
 	if strings.Contains(a.reference, ":") {
 		return "oci://" + a.host + "/" + a.repo + "@" + a.reference
@@ -33,7 +34,7 @@ var (
 	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// parseOCI reads what follows oci://.
+// parseOCI parses an address after oci://.
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {
 		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", withoutUser(rest), why)
@@ -60,8 +61,8 @@ func parseOCI(rest string) (a ociAddress, err error) {
 	return ociAddress{host, name, cmp.Or(digest, tag, "latest")}, nil
 }
 
-// artifact returns the files of an artifact: its layers that are files, and what archives of
-// configuration hold. Weights in an archive that is not compressed are parts of it.
+// artifact returns the files of an artifact: its layers that are files, and the files in layers that are archives. It
+// downloads archives.
 func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)
@@ -95,18 +96,18 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	return d, nil
 }
 
-// choosePlatform returns the manifest of a model in an index: the only one, or the one for this
-// system. Attestations and what belongs to another manifest are none.
+// choosePlatform returns the manifest of a model in an index: the one for this system, or the only one. It ignores
+// attestations and other manifests about manifests.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform != nil && d.Platform.OS == "unknown" || d.notes().Reference != ""
 	})
-	own := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
+	forThis := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform == nil || d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
 	})
 	switch {
-	case len(own) > 0:
-		return own[0], nil
+	case len(forThis) > 0:
+		return forThis[0], nil
 	case len(all) == 1:
 		return all[0], nil
 	}
@@ -123,11 +124,12 @@ func (d descriptor) fileName() string {
 	return strings.TrimPrefix(cmp.Or(d.notes().Path, d.notes().Title), "./")
 }
 
-// addLayers adds the files that the layers are or hold. Weights are shards in the order of their layers.
+// addLayers adds the files that layers are, or that archives among them have. Weights without names are shards in the
+// order of their layers.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
 	nameless := make(map[string]int)
 	for _, l := range layers {
-		if t := typeOf(l.MediaType); t.role == weights && !t.tar && l.fileName() == "" {
+		if t := typeOf(l.MediaType); t.role == weights && !t.isTar && l.fileName() == "" {
 			nameless[t.suffix]++
 		}
 	}
@@ -138,9 +140,9 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 		switch {
 		case t.role == ignored:
 			continue
-		case t.tar && t.compression != "" && t.role == weights:
+		case t.isTar && t.compression != "" && t.role == weights:
 			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
-		case t.tar:
+		case t.isTar:
 			err = d.twice(ctx, func() error { return r.addArchive(ctx, d, l, t) })
 		case name == "" && t.role == weights:
 			name = "model" + t.suffix

@@ -51,7 +51,7 @@ func (a ollamaAddress) String() string {
 // ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
 var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
 
-// parseOllama reads what follows ollama://.
+// parseOllama parses an address after ollama://.
 func parseOllama(rest string) (a ollamaAddress, err error) {
 	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
 	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
@@ -73,7 +73,8 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// model returns the files of the model: its layers. It asks for nothing that Ollama's store has.
+// model returns the files of the model: its layers. It takes the manifest from Ollama's store if that has one. Pull
+// asks the registry first, unless it is offline.
 func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
@@ -85,8 +86,8 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if b, ok := r.http.Authorizer.(*bearer); ok {
 		b.sign = signAsOllama
 	}
-	kept := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
-	m, err := storedManifest(kept.String())
+	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
+	m, err := storedManifest(inStore.String())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
 		m, err = r.manifest(ctx, a.tag)
 	}
@@ -107,12 +108,12 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 		return fail(err)
 	}
 	d.all = true
-	d.pulled = func() error { return writeWhole(kept, m.ollamaText()) }
+	d.pulled = func() error { return writeWhole(inStore, m.ollamaText()) }
 	return d, nil
 }
 
-// signAsOllama signs a request for a token with the key that Ollama has made for this user, or returns "" if there
-// is none. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
+// signAsOllama returns the Authorization of a request for a token, or "" if Ollama has made no key for this user. It
+// adds time and nonce to the query, and signs it by the key. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -142,7 +143,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
 }
 
-// storedManifest reads a manifest in Ollama's store.
+// storedManifest reads the manifest at a path in Ollama's store.
 func storedManifest(path string) (*registryManifest, error) {
 	text, err := rooted.Read(path)
 	if err != nil {
@@ -155,7 +156,7 @@ func storedManifest(path string) (*registryManifest, error) {
 	return m, nil
 }
 
-// ollamaText returns the manifest as Ollama writes it to its store.
+// ollamaText returns the text of the manifest as Ollama writes it to its store.
 func (m *registryManifest) ollamaText() []byte {
 	type layer struct {
 		MediaType string `json:"mediaType"`
@@ -183,8 +184,8 @@ func (m *registryManifest) isOllama() bool {
 	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
 }
 
-// addOllama adds all layers and the configuration. Their place is the store, or our own cache if that is none. Models are GGUF
-// files, or SafeTensors files of one tensor or a few each, beside their configuration.
+// addOllama adds all layers and the configuration, with places in the store, or in this module's cache if store is
+// empty. The model is a GGUF file, or many SafeTensors files of a few tensors each with files of configuration.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -229,8 +230,8 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.nameModels(ctx, models)
 }
 
-// nameModels adds the GGUF files called names to the choice. If they are the parts of a split, they get the names by which
-// parts find each other: Ollama keeps none.
+// nameModels adds the GGUF files called names to the choice. If they are the files of a split, it renames them as
+// splits are named: Ollama does not store their names.
 func (d *folder) nameModels(ctx context.Context, names []string) error {
 	d.choice = append(d.choice, names...)
 	if len(names) < 2 {
@@ -245,7 +246,7 @@ func (d *folder) nameModels(ctx context.Context, names []string) error {
 		})
 		switch {
 		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", parts[part] != "":
-			return nil // models apart, or what is none
+			return nil // they are no split
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -263,7 +264,7 @@ func (d *folder) nameModels(ctx context.Context, names []string) error {
 	return nil
 }
 
-// partName returns the name that a file has as a part of a split, or "" for a file that is whole.
+// partName returns the name of a GGUF file in its split, or "" if it is none. It reads the file's header.
 func (d *folder) partName(ctx context.Context, name string) (string, error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -282,7 +283,7 @@ func (d *folder) partName(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// inOllama returns the place of a layer in Ollama's store, or none without a store.
+// inOllama returns the place of a layer in Ollama's store, or no place if store is empty.
 func inOllama(store rooted.Path, l descriptor) place {
 	if store.Dir == "" {
 		return place{}
@@ -290,17 +291,16 @@ func inOllama(store rooted.Path, l descriptor) place {
 	return place{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
-// nameTensors gives the tensors of older models their names: Ollama called each of them data in its
-// file, and knew the name from the layer.
+// nameTensors renames the tensors of older models: in the files each is called data, and the manifest names it.
 func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
-		held, _, _, err := d.tensorsOf(ctx, name)
+		tensors, _, _, err := d.tensorsOf(ctx, name)
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
-		if !slices.Contains(held, "data") || l.Name == "data" {
-			return nil // they have been named since
+		if !slices.Contains(tensors, "data") || l.Name == "data" {
+			return nil // a newer model, whose files name their tensors
 		}
 		o, err := d.renamed(ctx, name, l.Name)
 		if err != nil {
@@ -315,10 +315,11 @@ func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 	return nil
 }
 
-// maxHead bounds the header of a file with one tensor and its scales.
+// maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renamed returns the SafeTensors file called file with tensor in place of data in its names.
+// renamed returns an object that is the SafeTensors file called file, with tensor in place of data in the names of
+// its tensors. It fails if two tensors would have one name.
 func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)

@@ -13,8 +13,8 @@ import (
 // Open opens the model at an address: see the package's documentation. ctx bounds what opening
 // reads. The model's Close also ends what it still reads.
 //
-// A model whose files the cache has complete is opened from there, as by loader.Open: mapped. Of others
-// Open reads the index, and methods of tensors what they need; what has come stays in the cache.
+// A model whose files the cache has complete is opened from there, as by loader.Open: mapped. Of other models Open
+// reads the index, and methods of tensors read what they need; all that is read is cached.
 func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
 	o := opts.withDefaults()
 	d, err := resolve(ctx, address, o)
@@ -30,8 +30,7 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 	return loader.Open(address, o.Loader)
 }
 
-// pathOf returns the path that follows file://, as RFC 8089 has it: escapes stand for characters, and localhost
-// is this machine.
+// pathOf returns the path of a file address after file:// (RFC 8089): unescaped, and without the host localhost.
 func pathOf(rest string) string {
 	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
 		rest = "/" + path
@@ -45,7 +44,7 @@ func pathOf(rest string) string {
 	return filepath.FromSlash(rest)
 }
 
-// resolve returns the files at an address, or nil if they are of this system.
+// resolve returns the folder of the files at an address. It returns nil for a path and for file://.
 func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -84,13 +83,13 @@ func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 	return at.snapshot(ctx, at.hubAddress, o)
 }
 
-// located is an address in the Hub, which newHub describes.
+// located is an address in the Hub, with the Hub's settings.
 type located struct {
 	*hub
 	hubAddress
 }
 
-// hubAddressOf reports whether address is one of the Hub.
+// hubAddressOf parses an address of the Hub, as hf:// or as a browser shows it. ok is false for other addresses.
 func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -105,7 +104,7 @@ func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
 			return at, false, nil // httprange says why
 		}
 		if at.hub, err = newHub(o.HTTP); err != nil {
-			return at, false, nil // what is wrong with the Hub's variables is no concern of another server
+			return at, false, nil // wrong variables of the Hub do not matter to another server
 		}
 		at.hubAddress, ok = webAddress(u, at.hub.endpoint)
 		return at, ok, nil
@@ -124,9 +123,10 @@ type Pulled struct {
 	Names []string
 }
 
-// Pull brings the model at an address to the cache: its weights, their index, and the files beside them
-// for configuration, tokenizer and generation. It asks for nothing that is there. With Options.Loader.Trust
-// bytes are verified before they go into the cache. Files that were there are not: see [loader.VerifyFile].
+// Pull downloads the model at an address to the cache: its weights, their index, and the files beside them for
+// configuration, tokenizer and generation. An address of one file brings that file, and those that its values depend
+// on. Bytes that the cache has are not requested. With Options.Loader.Trust bytes are verified before they are
+// cached. Files that the cache had are not: see [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
 	o.NoCache, o.fresh = false, true
@@ -135,12 +135,12 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 		return nil, err
 	}
 	if d == nil {
-		return nil, fmt.Errorf("%s: %w: not an address whose files are kept", address, loader.ErrUnsupported)
+		return nil, fmt.Errorf("%s: %w: not an address whose files are cached", address, loader.ErrUnsupported)
 	}
 	return d.pull(ctx)
 }
 
-// pull brings the folder's model.
+// pull downloads the folder's model.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.model(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	return pulled, nil
 }
 
-// OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
+// OpenStore opens the model at a key of a store: an object, or several under a prefix. See Open.
 func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
 	d, err := inStore(ctx, s, key, opts.withDefaults())
 	if err != nil {
@@ -178,7 +178,7 @@ func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader
 	return d.openModel(ctx)
 }
 
-// PullStore brings the model at a key of a store to the cache. See Pull.
+// PullStore downloads the model at a key of a store to the cache. See Pull.
 func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
 	o.NoCache, o.fresh = false, true

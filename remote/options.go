@@ -21,21 +21,22 @@ type Options struct {
 	// HTTP are the options of requests. Header goes to the address's own server, beside the credentials
 	// that the environment has.
 	HTTP *httprange.Options
-	// NoCache keeps nothing of what comes. Files that the cache has are read from there all the same.
+	// NoCache writes nothing to the cache. Files that the cache has are read from there all the same.
 	NoCache bool
-	// CacheDir is the folder of incomplete files. "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir, or a
-	// folder beside the final place if that is on another file system.
+	// CacheDir is the folder of incomplete files. "" means $XDG_CACHE_HOME/tensormap, else tensormap in
+	// os.UserCacheDir, or a folder beside the final place if that is on another file system.
 	CacheDir string
-	// Fill lets Open bring the rest of the model's files in the background, until the model is closed. It
-	// gives way to reads. A file that is complete is checked, and moves to its final place.
+	// Fill lets Open fetch the rest of the model's files in the background, until the model is closed. Reads go
+	// first. A file that is complete is checked, and moves to its final place.
 	Fill bool
-	// Progress, if set, hears of Pull and Fill how many of how many bytes are there. It is called from
-	// one goroutine at a time.
+	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all. It is
+	// called from one goroutine at a time.
 	Progress func(have, total int64)
 
-	fresh bool // asks a server for what a tag stands for, even if another program's store knows
+	fresh bool // set by Pull: a tag is resolved by its server, even if Ollama's store knows it
 }
 
+// withDefaults returns a copy of o, which may be nil, whose pointers can be followed.
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
@@ -51,7 +52,8 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// full returns a function that warns that the disk has no room for more of the file. Pull fails of that, and says so once.
+// full returns a function that warns that the cache takes no more of a file. It does nothing for Pull, which fails
+// instead.
 func (o *Options) full(name string) func(error) {
 	return func(err error) {
 		if !o.fresh {
@@ -60,6 +62,7 @@ func (o *Options) full(name string) func(error) {
 	}
 }
 
+// logger returns the logger of the loader's options, or the default one.
 func (o *Options) logger() *slog.Logger {
 	if o.Loader.Logger != nil {
 		return o.Loader.Logger
@@ -67,6 +70,7 @@ func (o *Options) logger() *slog.Logger {
 	return slog.Default()
 }
 
+// env returns an environment variable, or otherwise if it is empty.
 func env(name, otherwise string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
@@ -85,6 +89,7 @@ func isOffline() bool {
 	return false
 }
 
+// errOffline is the error of what would need a request, which the environment forbids.
 var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 
 // cacheHome returns the folder of caches that Linux programs use on every system, as
@@ -97,7 +102,7 @@ func cacheHome() (string, error) {
 	return filepath.Join(home, ".cache"), err
 }
 
-// cacheDir returns the folder of what has no place in another program's cache.
+// cacheDir returns the path of this module's cache. It fails if there is no home directory.
 func (o *Options) cacheDir() (string, error) {
 	if o.CacheDir != "" {
 		return o.CacheDir, nil
@@ -112,14 +117,14 @@ func (o *Options) cacheDir() (string, error) {
 	return filepath.Join(dir, "tensormap"), nil
 }
 
-// cache returns the folder of what has no place in another program's cache.
+// cache returns the folder of this module's cache: see cacheDir.
 func (o *Options) cache() (rooted.Path, error) {
 	dir, err := o.cacheDir()
 	return rooted.Path{Dir: dir}, err
 }
 
-// partialDir returns the folder of incomplete files whose final place is in the folder final, and
-// makes it.
+// partialDir makes and returns the folder of incomplete files whose final place is in the folder final. At its first
+// use in this process it removes files there that ended processes have left.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir, err := o.cache()
 	if err == nil {
@@ -143,7 +148,7 @@ func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 // besideName is the folder of incomplete files beside their final place.
 const besideName = ".tensormap"
 
-// sweptDirs are the folders that this process has freed of what others have left.
+// sweptDirs are the folders that partialDir has swept.
 var sweptDirs sync.Map
 
 // unlessUnwritable returns err, unless it says that a cache cannot be written to, which is read all the same.

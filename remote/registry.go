@@ -20,7 +20,7 @@ type registry struct {
 	opts       *Options
 	http       httprange.Options // with the Authorizer of the repository
 	offline    bool
-	refused    string // what a refusal means
+	refused    string // what explain adds to a refusal
 }
 
 // newRegistry returns the repository called repo of the server host, which may have a port.
@@ -35,8 +35,8 @@ func newRegistry(host, repo string, o *Options) *registry {
 	return r
 }
 
-// address returns the address of a part of the repository. Registries on loopback speak http, as Docker and
-// crane have it.
+// address returns the address of a manifest or a blob. kind is "manifests" or "blobs". A registry on loopback is
+// asked by http, as Docker and crane do.
 func (r *registry) address(kind, reference string) string {
 	u := url.URL{Scheme: "https", Host: r.host, Path: "/v2/" + r.repo + "/" + kind + "/" + reference}
 	if isLoopback(r.host) {
@@ -45,10 +45,10 @@ func (r *registry) address(kind, reference string) string {
 	return u.String()
 }
 
-// explain adds what a refusal means.
+// explain adds to a registry's refusal what it means.
 func (r *registry) explain(err error) error {
 	if status := new(httprange.StatusError); errors.As(err, &status) && status.Elsewhere != "" {
-		return err // of the storage, which has seen no credentials
+		return err // of the target of a redirect, which got no credentials
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w (%s)", err, r.refused)
@@ -69,7 +69,7 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// annotations are those that matter.
+// annotations are the ones of a descriptor that are used.
 type annotations struct {
 	Path      string `json:"org.cncf.model.filepath"`
 	Title     string `json:"org.opencontainers.image.title"`
@@ -77,10 +77,10 @@ type annotations struct {
 	Reference string `json:"vnd.docker.reference.type"`
 }
 
-// descriptors are a list of a manifest's.
+// descriptors is a list in a manifest.
 type descriptors []descriptor
 
-// UnmarshalJSON makes sure of each descriptor that its digest may become the name of a file.
+// UnmarshalJSON decodes the list, and checks each descriptor.
 func (l *descriptors) UnmarshalJSON(text []byte) error {
 	return eachElement(text, func(d descriptor) error {
 		err := d.check()
@@ -89,6 +89,7 @@ func (l *descriptors) UnmarshalJSON(text []byte) error {
 	})
 }
 
+// check returns an error unless the digest may become the name of a file.
 func (d descriptor) check() error {
 	if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
@@ -96,7 +97,7 @@ func (d descriptor) check() error {
 	return nil
 }
 
-// notes returns the annotations, which may be none.
+// notes returns the annotations, or empty ones.
 func (d descriptor) notes() annotations {
 	if d.Annotations == nil {
 		return annotations{}
@@ -104,7 +105,7 @@ func (d descriptor) notes() annotations {
 	return *d.Annotations
 }
 
-// hex returns the SHA-256 of the content, which check has seen.
+// hex returns the digest of a checked descriptor in hex.
 func (d descriptor) hex() string { return strings.TrimPrefix(d.Digest, "sha256:") }
 
 // registryManifest is an image manifest or an index, of OCI or Docker.
@@ -123,8 +124,7 @@ var manifestTypes = strings.Join([]string{
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")
 
-// manifest returns the manifest that a tag or digest stands for. One that the cache has by its digest
-// is not asked for.
+// manifest returns the manifest that a tag or a digest stands for. It sends no request for a digest that the cache has.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
 	body, err := r.manifestBytes(ctx, reference)
 	if err != nil {
@@ -137,12 +137,15 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 	return m, nil
 }
 
+// manifestBytes returns the text of a manifest, and caches it with the digest that its tag stands for. Offline it
+// returns the text that the cache has. It fails if a digest that the reference or the server tells is not that of the
+// text.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	cache, err := r.opts.cache()
 	if err != nil {
 		return nil, err
 	}
-	// No repository has an @ in its name: a file of one is no folder of another.
+	// No repository has an @ in its name: the file of one never has the path of another's folder.
 	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	digest := reference
 	if !sha256Digest.MatchString(digest) && r.offline {
@@ -151,11 +154,11 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 			return nil, errOffline
 		}
 	}
-	kept := func(digest string) rooted.Path {
+	cached := func(digest string) rooted.Path {
 		return cache.Join("manifests", strings.TrimPrefix(digest, "sha256:"))
 	}
 	if sha256Digest.MatchString(digest) {
-		if body, err := kept(digest).Read(); err == nil && digestOf(body) == digest {
+		if body, err := cached(digest).Read(); err == nil && digestOf(body) == digest {
 			return body, nil
 		}
 	}
@@ -176,13 +179,13 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if r.opts.NoCache {
 		return body, nil
 	}
-	if err := writeWhole(kept(got), body); err != nil || digest == got {
+	if err := writeWhole(cached(got), body); err != nil || digest == got {
 		return body, err
 	}
 	return body, writeWhole(ref, []byte(got))
 }
 
-// parseManifest reads a manifest, and makes sure that its digests may become names of files.
+// parseManifest decodes a manifest, and checks its descriptors. It fails for one without layers and configuration.
 func parseManifest(body []byte) (*registryManifest, error) {
 	m := new(registryManifest)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -198,7 +201,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// object returns the content of a layer, which messages call name.
+// object returns the content of a layer. Messages call it name.
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), origin: r.host, check: sha256Check(d.hex()), place: at,

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// snapshot returns the files of a model at the commit that its revision stands for now.
+// snapshot returns the files of a model at the commit that its revision stands for. Offline, the listing may come
+// from the snapshot's folder.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
 	h.noCache, h.logger = o.NoCache, o.logger()
 	commit, err := h.commit(ctx, a)
@@ -43,14 +44,14 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		},
 	}
 	for name, e := range files {
-		if e.etag() == "" { // a file that is known by its name alone
+		if e.etag() == "" { // its content has no known id
 			d.objects[name] = object{name: d.name(name), size: e.Size, place: place{path: d.below(name)},
 				connect: func(context.Context, string) (Source, error) { return nil, errOffline }}
 			continue
 		}
 		blob := repository.Join("blobs", e.etag())
 		d.objects[name] = object{
-			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.check,
+			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.checkContent,
 			connect: func(ctx context.Context, version string) (Source, error) {
 				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
 				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, version, h.explain)
@@ -65,8 +66,9 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	return d, nil
 }
 
-// snapshotFiles lists what a snapshot has: older versions of huggingface_hub keep no listing, and newer ones none of single
-// files. A link tells what its file's content is called. Where a system or a copy has no links, the files themselves are there.
+// snapshotFiles lists the files in a snapshot's folder, for snapshots without a listing: older versions of
+// huggingface_hub write none. The target of a link tells the etag. A plain file, as on a system without links, has
+// none.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
@@ -92,7 +94,7 @@ func snapshotFiles(dir string) map[string]entry {
 	return files
 }
 
-// check compares content with the etag.
-func (e entry) check(ctx context.Context, r io.Reader) error {
+// checkContent reads content, and returns an error unless its digest is the etag.
+func (e entry) checkContent(ctx context.Context, r io.Reader) error {
 	return checkContent(ctx, r, e.etag(), e.Size)
 }

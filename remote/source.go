@@ -18,7 +18,8 @@ type Source interface {
 	io.Closer
 }
 
-// versionOf returns what tells the bytes that a source sends from those of other versions of its file, or "" if nothing does.
+// versionOf returns the validator of the version whose bytes s reads: see httprange.Reader.Version. It is "" if there
+// is none.
 func versionOf(s Source) string {
 	if v, ok := s.(interface{ Version() string }); ok {
 		return v.Version()
@@ -26,13 +27,14 @@ func versionOf(s Source) string {
 	return ""
 }
 
-// explained is a source whose errors say what they mean at its server.
+// explained is a source at an http address. explain adds to an error what it means at this server.
 type explained struct {
 	*httprange.Reader
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address, of a version if that is known. It asks for nothing yet.
+// openSource returns the source of size bytes at an address, of a version unless that is "". It sends no request.
+// Offline it fails.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
@@ -45,6 +47,7 @@ func openSource(ctx context.Context, address string, o httprange.Options, size i
 	return explained{r, explain}, nil
 }
 
+// ReadVector implements Source.
 func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
 }
@@ -64,7 +67,7 @@ type part struct {
 	off, size int64
 }
 
-// Version returns that of the other source.
+// Version returns the version of the other source.
 func (p part) Version() string { return versionOf(p.Source) }
 
 // ReadAt implements io.ReaderAt.
@@ -72,7 +75,7 @@ func (p part) ReadAt(b []byte, off int64) (int, error) {
 	return p.ReadAtContext(context.Background(), b, off)
 }
 
-// ReadAtContext does what ReadAt does, and ends with ctx.
+// ReadAtContext does what ReadAt does, until ctx ends.
 func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
 	return sparse.ReadAt(ctx, p, p.size, b, off)
 }
@@ -85,10 +88,10 @@ func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	return p.Source.ReadVector(ctx, bufs, p.off+off)
 }
 
-// text is a source whose bytes are known.
+// text is a source in memory.
 type text []byte
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
+// ReadVector implements Source. It fails if the buffers go beyond the text.
 func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
 	for _, b := range bufs {
 		n := copy(b, t[min(off, int64(len(t))):])
@@ -103,13 +106,13 @@ func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
 // Close implements io.Closer.
 func (t text) Close() error { return nil }
 
-// joined is a source of text and what follows it.
+// joined is a source of text and a range of another source, which follows it.
 type joined struct {
 	head text
 	rest part
 }
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
+// ReadVector implements Source.
 func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	bufs = slices.Clone(bufs)
 	for i, b := range bufs {
@@ -122,8 +125,8 @@ func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error 
 	return nil
 }
 
-// Version returns that of what follows the text.
+// Version returns the version of the range.
 func (j joined) Version() string { return versionOf(j.rest) }
 
-// Close closes what follows the text.
+// Close closes the other source.
 func (j joined) Close() error { return j.rest.Close() }

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// indexOf returns the text of an index of SafeTensors files, which lie side by side. It reads the head
-// of each, several at a time.
+// indexOf returns the text of an index of SafeTensors files in one folder. It reads their headers, eight at a time.
+// It fails if two files have a tensor of the same name.
 func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
@@ -47,8 +47,8 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	}
 	var places []manifest.Place
 	first := make(map[string]string)
-	for i, held := range tensors {
-		for _, tensor := range held {
+	for i, inFile := range tensors {
+		for _, tensor := range inFile {
 			if other, ok := first[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
 			}
@@ -59,8 +59,8 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	return manifest.EncodeIndex(shards, places, quantTypes(tensors, types), total)
 }
 
-// quantTypes gathers how the quantized tensors of files are stored. A type for all tensors of a file becomes one for each,
-// since the index speaks of several files.
+// quantTypes returns metadata that say how the quantized tensors of files are stored. A type that a file gives for
+// all its tensors becomes one for each tensor.
 func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
 	for i, md := range files {
 		for _, tensor := range tensors[i] {
@@ -81,8 +81,8 @@ func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadat
 	return all
 }
 
-// tensorsOf returns the names of a file's tensors, how many bytes they take, and the file's metadata if some are quantized
-// as Ollama does it.
+// tensorsOf returns the names of a file's tensors and their size in bytes. It also returns the file's metadata if some
+// tensors are U32, and may be quantized as Ollama does it.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -106,8 +106,8 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// addIndex adds an index of the weights if they are several SafeTensors files without one: the
-// format lets a model's shards go by their order only in registries.
+// addIndex adds an index of the weights if they are several SafeTensors files of one folder without an index: only
+// registries tell a model's shards by the order of layers.
 func (d *folder) addIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.choice {

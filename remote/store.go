@@ -14,12 +14,12 @@ import (
 	"strings"
 )
 
-// Store is a bucket of objects that another package speaks to. S3 is one of this package; remote/blob,
+// Store is a bucket of objects, as another package reads it. S3 is one of this package; remote/blob,
 // a module of its own, has those of Google and Azure.
 type Store interface {
 	// Address returns what messages call a key.
 	Address(key string) string
-	// Identity returns a name for the key that no other store has for one of its own.
+	// Identity returns a name of the key that is unique among all stores.
 	Identity(key string) string
 	// List yields the objects and folders directly under prefix, which is empty or ends with a slash. Names of folders
 	// end with a slash. List ends with its first error.
@@ -33,12 +33,13 @@ type Store interface {
 type StoredObject struct {
 	Name string // the key without the prefix; of a folder, up to its slash
 	Size int64  // in bytes
-	// Version tells the content from any other that the key has had or will have, such as a strong ETag.
-	// Nothing is kept of an object without one.
+	// Version tells the content from any other that the key has had or will have, such as a strong ETag. An object
+	// without a Version is not cached.
 	Version string
 }
 
-// inStore returns the files beside the object that key names, or under it as a prefix.
+// inStore returns a folder of the objects beside the one that key names, or under it as a prefix. If the store may
+// not be listed, others are looked up when they are opened.
 func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -72,10 +73,10 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	revision := sha256.New()
 	for _, object := range found {
 		if object.Name != file && checkName(object.Name) != nil {
-			continue // whatever it is, nothing of a model
+			continue // no file of a model
 		}
 		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
-		if err := d.add(object.Name, stored(s, dir+object.Name, object)); err != nil {
+		if err := d.add(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
 			return fail(err)
 		}
 	}
@@ -83,13 +84,13 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	return d, nil
 }
 
-// stater is a Store that knows of one object without a listing, for which credentials may have no right.
+// stater is a Store that describes one object without a listing, which credentials may not allow.
 type stater interface {
 	Store
 	Stat(ctx context.Context, key string) (StoredObject, error)
 }
 
-// inUnlisted returns the object that key names, and those beside it as they are asked for.
+// inUnlisted returns a folder of the object that key names, which looks up others beside it when they are opened.
 func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
 	var d *folder
@@ -111,7 +112,7 @@ func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder,
 				return object{}, err
 			}
 		}
-		found, err := d.placed(name, stored(s, dir+name, of))
+		found, err := d.placed(name, storedObject(s, dir+name, of))
 		if found.id != "" {
 			found.place.link = func() error { return relink(d.below(name), found.place.path) }
 		}
@@ -132,13 +133,13 @@ func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder,
 	return d, nil
 }
 
-// listing is what a store has said of a prefix.
+// listing is what a store has told of a prefix.
 type listing struct {
 	Objects []StoredObject `json:"objects"`
 	Folders []string       `json:"folders"`
 }
 
-// list returns what the store has under a prefix.
+// list returns the objects directly under a prefix, and the names of folders there.
 func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
 	l, err := recall(s.Identity(prefix), "", o, func(l *listing) error {
 		var taken names
@@ -160,15 +161,15 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 	return l.Objects, l.Folders, err
 }
 
-// recall returns what ask says of a place in a store, or offline what it said when the store was last asked.
+// recall calls ask for the listing of a place in a store, and caches it. Offline it returns the cached one.
 func recall(place, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {
 		return l, err
 	}
-	kept := cache.Join("listings", identity(place, kind)+".json")
+	path := cache.Join("listings", identity(place, kind)+".json")
 	if isOffline() {
-		if text, err := kept.Read(); err != nil || json.Unmarshal(text, &l) != nil {
+		if text, err := path.Read(); err != nil || json.Unmarshal(text, &l) != nil {
 			return l, errOffline
 		}
 		return l, nil
@@ -178,13 +179,13 @@ func recall(place, kind string, o *Options, ask func(*listing) error) (l listing
 	}
 	text, err := json.Marshal(l)
 	if err == nil {
-		err = writeWhole(kept, text)
+		err = writeWhole(path, text)
 	}
 	return l, err
 }
 
-// stored returns content that its version tells from other content at the key.
-func stored(s Store, key string, of StoredObject) object {
+// storedObject returns the content of one version of the object at a key.
+func storedObject(s Store, key string, of StoredObject) object {
 	o := object{size: of.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {
 			return nil, errOffline

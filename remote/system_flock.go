@@ -29,7 +29,8 @@ func sameFileSystem(a, b string) bool {
 	return ids[0] == ids[1]
 }
 
-// lockFile locks the file at path, which stays, as huggingface_hub does while it downloads.
+// lockFile makes and locks the file at path, as huggingface_hub does while it downloads. It waits for another process
+// until ctx ends. unlock leaves the file. On a file system without locks it locks nothing.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {

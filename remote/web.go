@@ -20,14 +20,14 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// web is the files beside each other on a server that knows nothing of models.
+// web is the files in one folder of a web server.
 type web struct {
 	*folder
 	url *url.URL // of the file that the address names
 }
 
-// webFolder returns the file at an http address, and those beside it as they are asked for. It asks the
-// server for the version of the file.
+// webFolder returns a folder of the file at an http address, which looks up others beside it when they are opened. It
+// asks the server for the file's size and version.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -35,9 +35,9 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		return nil, err
 	}
 	cache, err := o.cache()
-	if err != nil { // as without a home
-		own := *o
-		own.NoCache, o = true, &own
+	if err != nil { // there is no home directory
+		uncached := *o
+		uncached.NoCache, o = true, &uncached
 	}
 	name := path.Base(u.Path)
 	if checkName(name) != nil {
@@ -67,7 +67,7 @@ func (w *web) beside(name string) *url.URL {
 	return u
 }
 
-// object asks for a file beside the first.
+// object asks for the file called name beside the first.
 func (w *web) object(ctx context.Context, name string) (object, error) {
 	if err := checkName(name); err != nil {
 		return object{}, err
@@ -75,14 +75,16 @@ func (w *web) object(ctx context.Context, name string) (object, error) {
 	return w.ask(ctx, name, w.beside(name))
 }
 
-// known is what was last seen at an address.
+// known is what a server last told of an address.
 type known struct {
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
-	Whole   bool   `json:"whole,omitempty"` // it came whole: the server answered no ranges
+	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: the file was downloaded
 }
 
-// ask returns the content that the server has at u now. No byte comes of a version that is known.
+// ask returns the content that the server has at u now, and stores its size and version. If that is the version of
+// last time, it reads no byte of it. Pull downloads a file at once that cannot be read by ranges of one version.
+// Offline, the content is that of last time.
 func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache()
 	record := cache.Join("addresses", keyOf(u)+".json")
@@ -104,7 +106,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		if w.opts.fresh && !w.opts.NoCache {
 			return w.download(ctx, name, u, record)
 		}
-		err = fmt.Errorf("%w, and the file is read by them: pull brings it whole", err)
+		err = fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
 	}
 	if err != nil {
 		return object{}, err
@@ -128,7 +130,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	return o, nil
 }
 
-// writeKnown writes what was seen, if its version is known.
+// writeKnown writes the record of an address. It does nothing if the version is unknown.
 func writeKnown(record rooted.Path, now known) error {
 	if now.Version == "" {
 		return nil
@@ -140,8 +142,8 @@ func writeKnown(record rooted.Path, now known) error {
 	return writeWhole(record, text)
 }
 
-// download brings all of a file from a server that answers no ranges, and gives it its place. Without a version it is
-// known by its SHA-256, and comes again the next time.
+// download downloads a whole file from a server that answers no ranges, moves it to its place, and writes the record
+// of the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
 	id := identity(keyOf(u), "")
 	at, err := w.opts.ownPlace(id)
@@ -160,13 +162,13 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 		return o, err
 	}
 	defer unlock()
-	part := sparse.DataPath(dir.Join(id)) // without a map: what a process that is killed leaves is swept
+	part := sparse.DataPath(dir.Join(id)) // it has no map: Sweep removes it if this process is killed
 	f, err := part.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {
 		return o, err
 	}
 	defer f.Close()
-	defer part.Remove() // unless it has its place by then
+	defer part.Remove() // nothing, once it is moved to its place
 	sparse.Hold(f, part.String())
 	digest := sha256.New()
 	now := known{Whole: true}
@@ -192,12 +194,13 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	return o, err
 }
 
-// progressWriter tells somebody how much was written to it.
+// progressWriter calls progress with the number of bytes that were written to it.
 type progressWriter struct {
 	progress   func(have, total int64)
 	have, size int64
 }
 
+// Write implements io.Writer. It never fails.
 func (t *progressWriter) Write(b []byte) (int, error) {
 	if t.have += int64(len(b)); t.progress != nil {
 		t.progress(t.have, t.size)
@@ -205,7 +208,7 @@ func (t *progressWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// connect returns a reader of what is at u. peek asks for nothing of it.
+// connect opens the file at u. With peek it asks for size and version alone.
 func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Reader, error) {
 	o := *w.opts.HTTP
 	o.Peek = peek
@@ -215,8 +218,8 @@ func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Re
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// at returns the content of an address that is of one version, which r has begun to read. Without a version it
-// is not kept. Offline r is nil.
+// at returns the content of one version at u. r is open at it, and its first source; nil means that no request may be
+// sent. Content without a version is not cached.
 func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object {
 	var begun atomic.Bool
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
@@ -243,7 +246,7 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 	return o
 }
 
-// cacheAs gives content its place, which name leads to.
+// cacheAs gives content an id, and a place in the cache that name leads to.
 func (w *web) cacheAs(o *object, id, name string) {
 	o.id = id
 	o.place, _ = w.opts.ownPlace(id)
@@ -251,7 +254,7 @@ func (w *web) cacheAs(o *object, id, name string) {
 	o.place.link = func() error { return relink(w.below(name), at) }
 }
 
-// keyOf returns the name of an address in the cache: of what identifies the file, without what opens it.
+// keyOf returns a digest of the address that identifies the file: without user, signature and token.
 func keyOf(u *url.URL) string {
 	key := *u
 	key.User, key.Fragment, key.RawFragment = nil, "", ""

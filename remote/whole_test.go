@@ -75,7 +75,7 @@ func TestPullWithoutRanges(t *testing.T) {
 	s := newSimple(t, files)
 	address := s.URL + "/model.safetensors.index.json"
 	opts := &remote.Options{HTTP: &httprange.Options{Pause: time.Millisecond}}
-	if m, err := remote.Open(t.Context(), address, opts); !errors.Is(err, httprange.ErrNoRanges) || !strings.Contains(err.Error(), "pull brings it whole") {
+	if m, err := remote.Open(t.Context(), address, opts); !errors.Is(err, httprange.ErrNoRanges) || !strings.Contains(err.Error(), "pull downloads it whole") {
 		t.Error(err)
 		if err == nil {
 			m.Close()

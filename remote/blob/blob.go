@@ -6,10 +6,10 @@
 //	gs://BUCKET/KEY           Google Cloud Storage, with application default credentials
 //	azblob://CONTAINER/KEY    Azure Blob Storage, with AZURE_STORAGE_ACCOUNT and its fellows
 //
-// A KEY that others begin with is a folder. Bytes that were read are kept as package remote says. An object
-// is its address and Google's generation or Azure's ETag, which goes with every request. One that is
-// changed under its key is another one: reads of what is open fail with httprange.ErrChanged. Other drivers
-// tell objects apart by date, size and MD5.
+// A KEY that others begin with is a folder. Bytes that were read are cached as package remote says. An object
+// is identified by its address and Google's generation or Azure's ETag, which goes with every request. If
+// another object has replaced it at its key, reads fail with httprange.ErrChanged. Objects of other drivers
+// are identified by date, size and MD5.
 //
 // Refusals are httprange.StatusError, those without a status fs.ErrNotExist.
 package blob
@@ -62,7 +62,7 @@ func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Mo
 	return m, nil
 }
 
-// Pull brings the model at an address to the cache. See remote.Pull.
+// Pull downloads the model at an address to the cache. See remote.Pull.
 func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pulled, error) {
 	b, key, err := bucketOf(ctx, address)
 	if err != nil {
@@ -83,7 +83,8 @@ func storeOf(b *blob.Bucket, address string, opts *remote.Options) *Store {
 	return s
 }
 
-// bucketOf opens the bucket at an address.
+// bucketOf opens the bucket at an address, and returns the rest of the address as key. Its error does not quote the
+// address.
 func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	bucket, key, _ := strings.Cut(rest, "/")
@@ -94,7 +95,7 @@ func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, 
 	return b, key, err
 }
 
-// Store is a bucket as package remote reads one.
+// Store is a bucket as package remote reads it.
 type Store struct {
 	// Timeout is how long a read or a listing may go without progress; 0 means 30 seconds. It then fails with
 	// httprange.ErrStalled.
@@ -105,7 +106,7 @@ type Store struct {
 }
 
 // New returns a bucket whose address without a key is root, such as gs://models. The bucket stays the
-// caller's, and must stay open as long as what has been opened from it.
+// caller's, and must stay open as long as models that were opened from it.
 func New(bucket *blob.Bucket, root string) *Store { return &Store{bucket: bucket, root: root} }
 
 var _ remote.Store = (*Store)(nil)
@@ -113,10 +114,10 @@ var _ remote.Store = (*Store)(nil)
 // Address returns what messages call a key.
 func (s *Store) Address(key string) string { return s.root + "/" + key }
 
-// Identity returns the address of a key, which is no other bucket's.
+// Identity returns the address of a key.
 func (s *Store) Identity(key string) string { return s.Address(key) }
 
-// List yields the objects under a prefix, without those in folders, and these.
+// List yields the objects and folders directly under a prefix.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.StoredObject, error] {
 	return func(yield func(remote.StoredObject, error) bool) {
 		ctx, alive, end := s.watch(ctx)
@@ -131,7 +132,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 				yield(remote.StoredObject{}, explained(ctx, err))
 				return
 			}
-			alive(leastProgress)
+			alive(minProgress)
 			found := remote.StoredObject{Name: strings.TrimPrefix(o.Key, prefix)}
 			switch marks := found.Name == "" || strings.HasSuffix(found.Name, "/"); {
 			case o.IsDir:
@@ -148,7 +149,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 	}
 }
 
-// version returns what tells an object from others under its key, or "" if that is unknown.
+// version returns the version of an object: Google's generation, Azure's ETag, else date and MD5, or "" if none is
+// known.
 func version(o *blob.ListObject) string {
 	var google storage.ObjectAttrs
 	var azure container.BlobItem
@@ -163,6 +165,7 @@ func version(o *blob.ListObject) string {
 	return date + o.ModTime.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(o.MD5)
 }
 
+// generationVersion returns the version of Google's generation n.
 func generationVersion(n int64) string { return generation + strconv.FormatInt(n, 10) }
 
 // etagVersion returns an ETag in quotes, which a listing leaves out.
@@ -186,8 +189,9 @@ type source struct {
 	of  remote.StoredObject
 }
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on. An answer that is cut is one
-// more request. All must be of the version that was listed.
+// ReadVector implements remote.Source. After a response that is cut off it sends another request. It fails with
+// httprange.ErrChanged if a response is of another version than the listing, and with httprange.ErrStalled after
+// Timeout.
 func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()
@@ -202,7 +206,8 @@ func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	return nil
 }
 
-// read fills buffers by one request, and takes what it has filled off bufs. None of them is empty.
+// read sends one request for bufs, which must not be empty, and fills them as far as the response goes. It takes
+// filled memory off bufs, and returns the number of bytes.
 func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func(int)) (n int64, err error) {
 	var want int64
 	for _, b := range *bufs {
@@ -234,17 +239,18 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 	return n, nil
 }
 
-// leastProgress is how many bytes count as progress, as in package httprange.
-const leastProgress = 4 << 10
+// minProgress is how many bytes count as progress, as in package httprange.
+const minProgress = 4 << 10
 
-// watch returns ctx, which ends if alive does not hear of progress for long. One goroutine at a time calls alive.
+// watch returns a context that ends with ctx, or with httprange.ErrStalled when alive was not called with minProgress
+// bytes for Timeout. One goroutine at a time calls alive. The caller calls end.
 func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
 	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("%w for %v", httprange.ErrStalled, timeout)) })
 	since := 0
 	return ctx, func(bytes int) {
-		if since += bytes; since >= leastProgress {
+		if since += bytes; since >= minProgress {
 			since = 0
 			timer.Reset(timeout)
 		}
@@ -269,8 +275,7 @@ func (s *source) conditional(as func(any) bool) error {
 	return nil
 }
 
-// answers reports whether an answer is of the version that was listed, which has whole seconds if it is a
-// date.
+// answers reports whether a response is of the version that was listed. A date in a response has whole seconds.
 func (s *source) answers(r *blob.Reader) bool {
 	var google *storage.Reader
 	var azure azblob.DownloadStreamResponse
@@ -290,8 +295,8 @@ func (s *source) answers(r *blob.Reader) bool {
 // Close implements io.Closer. The bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained makes errors of gocloud.dev those of package httprange, or else of the standard library. ctx is the context of
-// the request.
+// explained returns an error of gocloud.dev as one of package httprange, or else of the standard library. ctx is the
+// context of the request.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -316,7 +321,7 @@ func explained(ctx context.Context, err error) error {
 	return err
 }
 
-// refused adds where credentials come from to a refusal for the lack of them.
+// refused returns err, with the source of credentials if they are missing or refused.
 func refused(err *httprange.StatusError, from string) error {
 	if err.Text == `""` {
 		err.Text = ""

@@ -1,5 +1,5 @@
-// Package rooted writes below a folder that others may write to as well. No link that they have planted leads out
-// of the folder, or from one of its files to another.
+// Package rooted writes below a folder that others may write to as well. It follows no link out of the folder, and
+// none from one of its files to another.
 package rooted
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// ErrLink says that a file to write is a link or has a second name. It also says that a link on the way to it leads out of
-// the folder.
+// ErrLink says that a file to write is a link or has a second name. It also says that a link on the way to it leads
+// out of the folder.
 var ErrLink = errors.New("nothing is written through a link in a cache: remove the link")
 
 // Path is a file below a folder.
@@ -36,7 +36,7 @@ func (p Path) Join(name ...string) Path {
 // Parent returns the folder that the file is in.
 func (p Path) Parent() Path { return Path{p.Dir, filepath.Dir(p.Name)} }
 
-// Do calls use with the folder. Errors name the whole path.
+// Do calls use with the folder p.Dir. Errors name the path p.
 func (p Path) Do(use func(root *os.Root) error) error {
 	root, err := os.OpenRoot(p.Dir)
 	if err != nil {
@@ -46,7 +46,8 @@ func (p Path) Do(use func(root *os.Root) error) error {
 	return p.about(use(root))
 }
 
-// about makes an error of package os one about p.
+// about returns an error of package os as a *fs.PathError about p, nil for nil. One that a link leads out of the
+// folder is ErrLink.
 func (p Path) about(err error) error {
 	op := "write"
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -63,7 +64,7 @@ func (p Path) about(err error) error {
 	return &fs.PathError{Op: op, Path: p.String(), Err: err}
 }
 
-// MkdirAll makes the folder p, and all that lead to it.
+// MkdirAll makes the folder p, and its parents.
 func (p Path) MkdirAll() error {
 	if err := os.MkdirAll(p.Dir, 0o777); err != nil {
 		return err
@@ -71,8 +72,8 @@ func (p Path) MkdirAll() error {
 	return p.Do(func(root *os.Root) error { return root.MkdirAll(filepath.Clean(p.Name), 0o777) })
 }
 
-// Open opens the file itself, or makes it if flag says so. A link in its place is ErrLink, wherever it leads, and so is a
-// second name of a file that may be made.
+// Open opens the file, or makes it if flag says so. It fails with ErrLink if p is a link, or if flag allows to make
+// it and the file has a second name.
 func (p Path) Open(flag int) (f *os.File, err error) {
 	err = p.Do(func(root *os.Root) error {
 		before, err := root.Lstat(p.Name)
@@ -87,7 +88,7 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 			err = ErrLink
 		}
 		if now, gone := root.Lstat(p.Name); err == nil && gone == nil && !os.SameFile(open, now) && !now.Mode().IsRegular() {
-			err = ErrLink // planted meanwhile
+			err = ErrLink // made meanwhile
 		}
 		if err != nil {
 			f.Close()
@@ -97,8 +98,8 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 	return f, err
 }
 
-// Regular opens the file at path, or the one that a link there leads to, for reading. A folder, a pipe or a device is an
-// error: nobody may ever write to a planted pipe.
+// Regular opens the file at path for reading, and follows links. It fails for a folder, a pipe or a device: to read a
+// pipe might wait forever.
 func Regular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -115,10 +116,10 @@ func Regular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns what a regular file has.
+// Read returns the content of the regular file p: see Regular.
 func (p Path) Read() ([]byte, error) { return Read(p.String()) }
 
-// Read returns what the regular file at path has.
+// Read returns the content of the regular file at path: see Regular.
 func Read(path string) ([]byte, error) {
 	f, err := Regular(path)
 	if err != nil {
@@ -128,7 +129,7 @@ func Read(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Write writes a small file, which appears whole, in place of what is there.
+// Write replaces the file p, or makes it, at once and synced to disk. It makes the folder.
 func (p Path) Write(text []byte) error {
 	return p.fresh(func(root *os.Root, name string) error {
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -140,18 +141,18 @@ func (p Path) Write(text []byte) error {
 	})
 }
 
-// Symlink makes a link to target, in place of what is there.
+// Symlink replaces p by a link to target, or makes it, at once. It makes the folder.
 func (p Path) Symlink(target string) error {
 	return p.fresh(func(root *os.Root, name string) error { return root.Symlink(target, name) })
 }
 
-// newName is how the name of a file ends that is not whole yet.
+// newName matches the end of a temporary name of Write and Symlink.
 var newName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 
-// IsNew reports whether name is that of a file or link which Write or Symlink has begun.
+// IsNew reports whether name is a temporary name of Write or Symlink.
 func IsNew(name string) bool { return newName.MatchString(name) }
 
-// fresh lets begin make what takes the place of p, under another name.
+// fresh calls begin to make a file or link with a temporary name, and renames it to p. It makes the folder.
 func (p Path) fresh(begin func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (p Path) fresh(begin func(root *os.Root, name string) error) error {
 	})
 }
 
-// Remove removes the file, or the link that has its name. It need not be there.
+// Remove removes the file or link p. It does nothing if p does not exist.
 func (p Path) Remove() error {
 	err := p.Do(func(root *os.Root) error { return root.Remove(p.Name) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +185,7 @@ func (p Path) Touch() error {
 	return p.Do(func(root *os.Root) error { return root.Chtimes(p.Name, now, now) })
 }
 
-// Is reports whether p itself is the file f, and no link to it.
+// Is reports whether p is the file f, and not a link to it.
 func (p Path) Is(f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -199,12 +200,12 @@ func (p Path) Is(f *os.File) bool {
 	return same
 }
 
-// Rename gives the file the path to, which may be below another folder.
+// Rename renames the file p to a path that may be below another folder.
 func (p Path) Rename(to Path) error {
 	return p.both(to, renameAt)
 }
 
-// Link gives the open file f the second name p, if the file has the path from.
+// Link makes p a hard link to the open file f, which has the path from. It fails if another file has that path by now.
 func (p Path) Link(from string, f *os.File) error {
 	err := Path{filepath.Dir(from), filepath.Base(from)}.both(p, linkAt)
 	if err == nil && !p.Is(f) {
@@ -213,7 +214,7 @@ func (p Path) Link(from string, f *os.File) error {
 	return err
 }
 
-// both calls move with the folders that p and to are in.
+// both opens the folders of p and of to, and calls move with them and the names there.
 func (p Path) both(to Path, move func(a *os.File, from string, b *os.File, to string) error) error {
 	return to.Do(func(root *os.Root) error {
 		b, err := root.Open(filepath.Dir(to.Name))
