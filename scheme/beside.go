@@ -43,14 +43,19 @@ func (f *finder) checkCompanions() {
 
 // checkNames refuses the weights whose names tensors have, and these tensors: nobody knows which of the two is meant.
 func (f *finder) checkNames() {
+	var ends [][2]string // of the codes' name and of the weight's
+	for _, p := range patterns {
+		if pair := [2]string{p.codes, p.name}; p.refused == nil && !p.inward && p.codes != p.name && f.mayEnd(p.name) && !slices.Contains(ends, pair) {
+			ends = append(ends, pair)
+		}
+	}
 	for i := range len(f.entries) {
 		codes := f.codesOf(&f.entries[i])
-		for j := range patterns {
-			p := &patterns[j]
-			if p.refused != nil || p.inward || p.codes == p.name || !hasSuffix(codes.Name, p.codes) || !f.mayEnd(p.name) {
+		for _, pair := range ends {
+			if !hasSuffix(codes.Name, pair[0]) {
 				continue
 			}
-			other, ok := f.lookupEnd(codes.Name[:len(codes.Name)-len(p.codes)], p.name)
+			other, ok := f.lookupEnd(codes.Name[:len(codes.Name)-len(pair[0])], pair[1])
 			if !ok {
 				continue
 			}

@@ -101,7 +101,7 @@ func (f *finder) used(k kind) []usedPattern {
 	*list = []usedPattern{}
 	for i := range patterns {
 		p := &patterns[i]
-		if p.kinds&k == 0 {
+		if p.kinds&k == 0 || !f.mayEnd(p.codes) {
 			continue
 		}
 		u := usedPattern{pattern: p, renaming: renaming(i + 1)}
@@ -170,6 +170,7 @@ func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
 			break
 		}
 	}
+	slices.Sort(schemes)
 	name := f.tensors[codes].Name
 	scale := string(name[:len(name)-len(sure[0].codes)]) + sure[0].scales[0]
 	f.reject(codes, misfit("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))

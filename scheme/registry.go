@@ -20,6 +20,6 @@ const (
 // init lists the schemes, a new one too: docs/architecture.md says how to add it. Among patterns whose codes' names end alike
 // this is the order in which they are asked.
 func init() {
-	register(fp8{}, intQuantized{}, packQuantized{}, nvfp4{}, mxfp4{}, mlxAffine{}, awq{}, gptq{}, bnb4{}, bnbInt8{}, hqq{}, bitnet{})
+	register(fp8{}, intQuantized{}, packQuantized{}, nvfp4{}, mxfp4{}, mlxAffine{}, gptq{}, awq{}, bnb4{}, bnbInt8{}, hqq{}, bitnet{})
 	register(notDecoded...)
 }

@@ -1,0 +1,12 @@
+package scheme
+
+// Decoded returns the names of all schemes that are decoded, as their patterns have them, with those that they may become.
+func Decoded() map[string]bool {
+	names := make(map[string]bool)
+	for _, p := range patterns {
+		if p.refused == nil {
+			names[p.scheme] = true
+		}
+	}
+	return names
+}
