@@ -24,8 +24,8 @@ const (
 // ollamaSays are the values of quant_type and group_size.
 type ollamaSays struct{ kind, group string }
 
-// params returns the parameters that o says, if Ollama knows its type.
-func (o ollamaSays) params() (params, bool) {
+// read returns the parameters that o says, if Ollama knows its type.
+func (o ollamaSays) read() (params, bool) {
 	p, known := ollamaTypes[strings.ToLower(o.kind)]
 	group, err := strconv.ParseUint(o.group, 10, 32)
 	p.group = group
@@ -47,7 +47,7 @@ func (c *Config) readOllama(o layout.Metadata) {
 		}
 		kind, _ := v.(string)
 		says := ollamaSays{kind, groups[name]}
-		p, ok := says.params()
+		p, ok := says.read()
 		if !ok {
 			continue
 		}

@@ -44,7 +44,7 @@ func (c *Config) parameters(o *override) (p params) {
 	case layout.Metadata:
 		p = c.readParams(says)
 	case ollamaSays:
-		p, _ = says.params()
+		p, _ = says.read()
 	case bool:
 		p.plain = true
 	}
