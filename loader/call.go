@@ -13,7 +13,7 @@ import (
 
 // call runs f, which reads the tensor. It is the one place for what crosses all reading:
 //
-//   - the lease, or else the model, is held meanwhile
+//   - the lease, or else the model, stays open meanwhile
 //   - f has the context of the lease or the model, which ends with ctx too if reading may wait for a network
 //   - a fault in a mapping is an error
 //   - the tensor's files are checked if f reads many bytes

@@ -45,7 +45,7 @@
 // Opening reads the manifest and each shard's index. A shard is mapped when one of its tensors is
 // first touched, and from then on until the model's end: views of different shards have the same
 // lifetime. Only the first touch may fail, because the file is gone or is no longer the one whose
-// index was read ([ErrChanged]). The next touch then tries again. Descriptors are not kept, but for
+// index was read ([ErrChanged]). The next touch then tries again. Descriptors do not stay open, but for
 // the directory's and, with [Options.NoMap], those of up to 64 files.
 //
 // # Quantized checkpoints
@@ -53,7 +53,7 @@
 // A checkpoint may store a weight as codes, scales and more. The model has it as one tensor, with the
 // true shape and values, under the name of the weight ([Tensor.Scheme], [Tensor.Parts]). Parts are
 // found by their own names. A row or a range reads the codes and scales that it needs. Scales
-// that have to be put in order first, or that come from afar again and again, are kept in the cache.
+// that have to be put in order first, or that are fetched again and again, are cached.
 // Codes whose scheme is not decoded, or whose companions do not fit, have bytes and no values:
 // [Tensor.Problem] says why.
 //

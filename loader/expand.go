@@ -13,7 +13,7 @@ import (
 
 // Float32s returns the tensor's values, row-major and read-only. For a raw and aligned F32 tensor
 // they are a view of the mapping. Otherwise they are expanded on first use, once however many
-// goroutines ask, and kept in the model's cache. All callers get the same slice until the cache
+// goroutines ask, and cached. All callers get the same slice until the cache
 // evicts it. The slice is valid beyond that. Lifetime: see the package's documentation.
 //
 // A tensor that would take more than Options.TensorBytes is ErrTooLarge. Integers that the
@@ -40,7 +40,7 @@ func (t Tensor) Float32s() (v []float32, err error) {
 // tensors are expanded on all cores, small ones without allocating. Nothing is cached.
 func (t Tensor) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != t.Elements() {
-		return t.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
+		return t.wrap(fmt.Errorf("%w: memory for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
 	}
 	return dequantize(t, dst, 0)
 }
@@ -58,7 +58,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 		return t.wrap(fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows))
 	}
 	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
-		return t.wrap(fmt.Errorf("%w: room for %d values, but %d × %d come out", ErrRange, len(dst), n, cols))
+		return t.wrap(fmt.Errorf("%w: memory for %d values, but %d × %d come out", ErrRange, len(dst), n, cols))
 	}
 	return dequantize(t, dst, first*cols)
 }
@@ -79,7 +79,7 @@ type Run struct {
 }
 
 // Values iterates over all values in row-major order, as many at a time as buf holds; the last run
-// may be shorter. With room for n rows, each run is n rows and begins with row First/columns. An
+// may be shorter. With memory for n rows, each run is n rows and begins with row First/columns. An
 // error ends the iteration.
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {

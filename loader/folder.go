@@ -15,7 +15,7 @@ import (
 )
 
 // folder is a directory as a source. Between reading a file's index and touching its data no
-// descriptor is kept: a model may have more shards than a process may have files open. The
+// descriptor stays open: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
 	endless

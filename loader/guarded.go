@@ -23,7 +23,7 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
-		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(aloneError)): // which counts as no configuration
+		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // which counts as no configuration
 			return nil, fmt.Errorf("%w: the trusted files include it, but: %v", layout.ErrNotFound, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (m *Model) trace(l *Lease) {
 		return
 	}
 	callers := make([]uintptr, 32)
-	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
+	m.traced.Store(l, tracedLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
 // enter holds the lease for the length of a call.
@@ -91,7 +91,7 @@ func (l *Lease) finish() {
 		l.stop()
 	}
 	if l.model.opts.TraceLeases {
-		l.model.held.Delete(l)
+		l.model.traced.Delete(l)
 	}
 	if l.model.leases.leave() {
 		l.model.from.end()

@@ -28,8 +28,8 @@ type Model struct {
 	states  func() states // of the stored tensors
 	weights func() states // of the logical ones
 	gate    gate
-	leases  gate                      // of those that are in gate too
-	held    sync.Map                  // heldLease by *Lease, if Options.TraceLeases
+	leases  gate                      // of leases, which are in gate too
+	traced  sync.Map                  // tracedLease by *Lease, if Options.TraceLeases
 	done    chan struct{}             // closed once the memory is gone
 	closing atomic.Pointer[time.Time] // of Close
 	cache   cache.Cache

@@ -26,7 +26,7 @@ import (
 //
 // All cores take part if the matrix is large. Memory is taken for the prepared x, and for a few
 // rows if they are not in memory as stored. It is used again: after the first call nothing is
-// allocated for a tensor of a local file, or from afar once its bytes are kept here. Decrypting allocates.
+// allocated for a tensor of a local file, or of a remote one once its bytes are present. Decrypting allocates.
 // Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed), which a
 // lease pins.
 //
@@ -40,7 +40,7 @@ func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.M
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	rows, cols := t.rows()
 	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
-		return t.wrap(fmt.Errorf("%w: %d values in and room for %d out, but %d × %d go in and %d × %d come out",
+		return t.wrap(fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
 			ErrRange, len(xs), len(dst), n, cols, n, rows))
 	}
 	return t.call(ctx, t.desc().Stored, func(own context.Context, env content.Env, s *state) error {
@@ -168,7 +168,7 @@ func productBytes(c content.Content) uint64 {
 	return nearBytes
 }
 
-// grown returns aligned memory of length n, which is s if that has room.
+// grown returns aligned memory of length n, which is s if that is large enough.
 func grown[T mmapio.Number](s []T, n uint64) []T {
 	if n <= uint64(cap(s)) {
 		return s[:n]
@@ -184,7 +184,7 @@ type product struct {
 	dst         []float32
 	rows, cols  int
 	activations []*dot.Activation
-	kept        []*dot.Activation // these, and those of earlier calls
+	made        []*dot.Activation // activations, and those of earlier calls
 	bytes       []byte            // rows that are not in memory
 	values      []float32         // rows that are expanded
 	products    []float32         // of stored rows that have another order in the matrix
@@ -224,10 +224,10 @@ func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Ca
 
 // prepare makes the activations of n vectors for rows of type d.
 func (p *product) prepare(d layout.DType, xs []float32, n int) error {
-	for len(p.kept) < n {
-		p.kept = append(p.kept, new(dot.Activation))
+	for len(p.made) < n {
+		p.made = append(p.made, new(dot.Activation))
 	}
-	p.activations = p.kept[:n]
+	p.activations = p.made[:n]
 	for i, a := range p.activations {
 		if err := a.Set(d, xs[i*p.cols:][:p.cols]); err != nil {
 			if n > 1 {
@@ -239,15 +239,15 @@ func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// A product of fewer than aloneElems multiplications stays on one core. A worker takes grainElems at a time, or 1/shares of
+// A product of fewer than serialElems multiplications stays on one core. A worker takes grainElems at a time, or 1/shares of
 // its part up to farElems: the processor reads memory ahead of a worker that goes on in order. Rows that
 // are expanded first come tileElems at a time, fewer than package dequant shares out to cores.
 const (
-	aloneElems = 1 << 18
-	grainElems = 1 << 17
-	farElems   = 1 << 20
-	shares     = 16
-	tileElems  = grainElems * 3 / 4
+	serialElems = 1 << 18
+	grainElems  = 1 << 17
+	farElems    = 1 << 20
+	shares      = 16
+	tileElems   = grainElems * 3 / 4
 )
 
 // run multiplies count rows from row first on: those of b, of p.floats, or of p.source.
@@ -260,7 +260,7 @@ func (p *product) run(first, count int, b []byte) error {
 		p.grain = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
-	if count > aloneElems/max(1, each) {
+	if count > serialElems/max(1, each) {
 		workers = min(cores, (count+p.grain-1)/p.grain)
 	}
 	for len(p.parts) < workers {

@@ -13,8 +13,8 @@ type HeldLease struct {
 	Stack string    // of the goroutine that took it: a function and its line per two lines
 }
 
-// heldLease is made for each lease if Options.TraceLeases is set.
-type heldLease struct {
+// tracedLease is made for each lease if Options.TraceLeases is set.
+type tracedLease struct {
 	taken   time.Time
 	callers []uintptr
 }
@@ -22,8 +22,8 @@ type heldLease struct {
 // HeldLeases lists the leases that are not released, and who took them. It needs
 // Options.TraceLeases; otherwise it returns nil, and Stats has their number.
 func (m *Model) HeldLeases() (list []HeldLease) {
-	m.held.Range(func(_, v any) bool {
-		h := v.(heldLease)
+	m.traced.Range(func(_, v any) bool {
+		h := v.(tracedLease)
 		var stack strings.Builder
 		frames := runtime.CallersFrames(h.callers)
 		for more := true; more; {

@@ -105,7 +105,7 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open makes a model of the file first and of those that it names, which lie in from. It takes
+// open makes a model of the file first and of the files that it names, which lie in from. It takes
 // over both, also when it fails.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()

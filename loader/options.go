@@ -34,7 +34,7 @@ type Options struct {
 	// do this, and so does any other with a file that the system refuses to map: Stats tells.
 	NoMap bool
 	// Trust, if set, says which bytes the files must have. Nothing is then handed out that it does not
-	// vouch for. A chunk is hashed when a byte of it is first touched, and once. Files from afar are hashed
+	// vouch for. A chunk is hashed when a byte of it is first touched, and once. Remote files are hashed
 	// as they arrive. A mapping shows what others write to the file later: verified means that the bytes
 	// were right when they were first touched, unless Private is set.
 	Trust Trust
@@ -63,7 +63,7 @@ type Hooks struct {
 	// Expanded is called after a tensor was copied or expanded into the cache, or could not be.
 	Expanded func(tensor string, bytes uint64, took time.Duration, err error)
 	// Gone is called once a closed model's files are unmapped and its cache is empty, with the time since Close.
-	// The garbage collector frees what the cache held. A server that cannot wait for its next turn, because it
+	// The garbage collector frees what was cached. A server that cannot wait for its next turn, because it
 	// swaps large quantized models, starts a goroutine here that calls [runtime/debug.FreeOSMemory].
 	Gone func(drained time.Duration)
 }

@@ -58,7 +58,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // ReadFileAt fills p with the bytes of a file as they are stored, from byte off on; file is a
-// position in Files. It copies, whether or not the file is mapped. Reading from afar ends with
+// position in Files. It copies, whether or not the file is mapped. Reading a remote file ends with
 // ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
 	_, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) {

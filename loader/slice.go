@@ -18,11 +18,11 @@ type Range struct{ First, N int }
 // All returns the range of all positions.
 func All() Range { return Range{0, -1} }
 
-// Slice is a region of a tensor: so many positions of each dimension. Its methods are those of its
+// Slice is a region of a tensor: a range of positions of each dimension. Its methods are those of its
 // tensor, and hold what they promise: they fill the caller's memory, and allocate nothing if the
 // tensor's file is mapped.
 //
-// From afar, runs of the region with at most 256 KiB between them come by one request, and several
+// From a source, runs of the region with at most 256 KiB between them come by one request, and several
 // requests run at once.
 type Slice struct {
 	t    Tensor
@@ -112,7 +112,7 @@ func (w *walk) next() (r run, ok bool) {
 // Dequantize writes the region's values to dst, whose length must be Elements.
 func (s Slice) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != s.size {
-		return s.t.wrap(fmt.Errorf("%w: room for %d values, but the region has %d", ErrRange, len(dst), s.size))
+		return s.t.wrap(fmt.Errorf("%w: memory for %d values, but the region has %d", ErrRange, len(dst), s.size))
 	}
 	return s.t.call(context.Background(), 4*s.size, func(ctx context.Context, env content.Env, st *state) error {
 		if err := st.values.Err(); err != nil {
@@ -157,7 +157,7 @@ func (s Slice) Bytes(dst []byte) error {
 		return err
 	}
 	if uint64(len(dst)) != want {
-		return s.t.wrap(fmt.Errorf("%w: room for %d bytes, but the region has %d", ErrRange, len(dst), want))
+		return s.t.wrap(fmt.Errorf("%w: memory for %d bytes, but the region has %d", ErrRange, len(dst), want))
 	}
 	return s.t.call(context.Background(), want, func(ctx context.Context, env content.Env, st *state) error {
 		if err := st.bytesErr(); err != nil {
@@ -209,26 +209,26 @@ func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from
 type group struct {
 	w          walk
 	end        uint64
-	first, all uint64 // what lies between its first and its last element: so many of the tensor
+	first, all uint64 // elements of the tensor from its first to its last one
 }
 
-// Runs that are read at once have at most mostGap bytes between them. With these they take at most
-// mostGroup bytes, and mostValues elements. A longer run comes by itself.
+// Runs that are read at once have at most maxGap bytes between them. With these they take at most
+// maxGroup bytes, and maxValues elements. A longer run comes by itself.
 const (
-	mostGap    = 256 << 10
-	mostGroup  = 4 << 20
-	mostValues = 2 << 20
-	atOnce     = 8 // groups
+	maxGap    = 256 << 10
+	maxGroup  = 4 << 20
+	maxValues = 2 << 20
+	atOnce    = 8 // groups
 )
 
 // elementsIn estimates how many elements of the tensor n stored bytes hold.
 func elementsIn(t Tensor, n float64) uint64 {
-	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), mostValues))
+	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
 // groups goes through the runs of a region in groups.
 func (s *Slice) groups() func() (group, bool) {
-	gap, most := elementsIn(s.t, mostGap), elementsIn(s.t, mostGroup)
+	gap, most := elementsIn(s.t, maxGap), elementsIn(s.t, maxGroup)
 	w := walk{s: s}
 	return func() (group, bool) {
 		g := group{w: w}

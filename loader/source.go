@@ -76,7 +76,7 @@ var _ interface {
 
 func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
 	if name != r.name {
-		return Stored{}, aloneError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
+		return Stored{}, oneFileError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
 	}
 	return Stored{Name: r.name, Source: r}, nil
 }
@@ -115,10 +115,10 @@ func local(s Source) bool {
 	return ok
 }
 
-// aloneError means that a source is of one file, whatever lies beside it elsewhere.
-type aloneError struct{ error }
+// oneFileError means that a source is of one file, whatever lies beside it elsewhere.
+type oneFileError struct{ error }
 
-func (e aloneError) Unwrap() error { return e.error }
+func (e oneFileError) Unwrap() error { return e.error }
 
 // source is where the files of a model come from. Its methods may be called concurrently.
 type source interface {
@@ -131,7 +131,7 @@ type source interface {
 	life() context.Context
 	// end ends the reads under way that may wait for ever.
 	end()
-	// close closes what the source has kept open. Its files are closed by then.
+	// close closes what the source has left open. Its files are closed by then.
 	close() error
 }
 
@@ -181,7 +181,7 @@ func (endless) end()                                                {}
 type memory struct{ endless }
 
 func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
-	return nil, aloneError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
+	return nil, oneFileError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
 }
 
 func (memory) close() error { return nil }

@@ -12,8 +12,8 @@ type Stats struct {
 	UnmappedBytes uint64
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
-	VerifiedBytes uint64 // hashed because of Options.Trust; a chunk that came twice from afar counts twice
-	PrivateBytes  uint64 // of chunks that Options.Private or reading from afar keeps in memory
+	VerifiedBytes uint64 // hashed because of Options.Trust; a chunk that was fetched twice counts twice
+	PrivateBytes  uint64 // of chunks that Options.Private or a remote file has in memory
 
 	Hits          uint64 // requests that the cache answered
 	Expansions    uint64 // tensors copied or expanded into the cache

@@ -38,7 +38,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 }
 
 // VerifyTrust compares every byte of the model with Options.Trust now, rather than when it is first
-// touched. Chunks that were touched before are not hashed again, but for files from afar. The error is
+// touched. Chunks that were touched before are not hashed again, but for remote files. The error is
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
 func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint64)) error {

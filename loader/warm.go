@@ -84,7 +84,7 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, l, names, opts, l)
 }
 
-// warmed returns the tensors of these names, each once, through the lease l if that is not nil. In place
+// warmed returns the tensors called names, each once, through the lease l if that is not nil. In place
 // of a logical tensor it returns its parts.
 func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[uint32]bool)
@@ -203,7 +203,7 @@ func (m *Model) admit(tensors []Tensor) error {
 	return nil
 }
 
-// Evict gives the memory of tensors back: the pages of a mapped model, and the copies in the
+// Evict releases the memory of tensors: the pages of a mapped model, and the copies in the
 // model's cache that no lease has pinned. It is for weights that have been copied to a device.
 // Pages stay in the page cache as long as the kernel likes, and come back when they are touched.
 // Pages that a tensor shares with others that are not named stay, and views stay valid. Without
@@ -224,7 +224,7 @@ func (m *Model) Evict(names ...string) error {
 	return err
 }
 
-// EvictAll gives the memory of all tensors back, as Evict does.
+// EvictAll releases the memory of all tensors, as Evict does.
 func (m *Model) EvictAll() error {
 	_, err := holding(context.Background(), m, func(_ context.Context, m *Model) (none, error) {
 		every := m.every()
@@ -237,7 +237,7 @@ func (m *Model) EvictAll() error {
 }
 
 func (m *Model) evict(tensors []Tensor) error {
-	sortStored(tensors) // for neighbours to give back the pages that they share
+	sortStored(tensors) // for neighbours to release the pages that they share
 	p := plan.Whole()
 	for _, t := range tensors {
 		m.cache.Drop(t.index, cache.Elements, cache.Float32)
@@ -292,8 +292,8 @@ func (l *incoming) Room(at, n uint64) ([]byte, error) {
 
 // Arrived hands the tensor over to the cache if this was the last of it. If another call fills the
 // cache's entry, Arrived waits for that until ctx ends.
-func (l *incoming) Arrived(ctx context.Context, at uint64, room []byte) error {
-	all, err := l.stored.Arrived(at, room)
+func (l *incoming) Arrived(ctx context.Context, at uint64, b []byte) error {
+	all, err := l.stored.Arrived(at, b)
 	if err == nil && all {
 		stored := content.Memory(l.stored.Whole())
 		l.stored = nil

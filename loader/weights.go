@@ -21,7 +21,7 @@ import (
 
 // findWeights finds the logical tensors of a model that is being opened. It reads the configuration
 // if there may be some, and the small tensors that tell shapes. The error is about bytes that could
-// not be had: whatever else is wrong is kept with the tensor that it is about.
+// not be had: whatever else is wrong is an error of the tensor that it is about.
 func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.locked() {
 		return nil
@@ -93,7 +93,7 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	return conf, nil
 }
 
-// configInGGUF reads what a conversion has kept. GGUF has no such configuration of its own, and long metadata.
+// configInGGUF reads what a conversion has carried over. GGUF has no such configuration of its own, and long metadata.
 func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	f := &m.files[0]
 	g := f.layout.(interface {

@@ -72,17 +72,17 @@ func (g *Gathering[T]) Room(at, n uint64) []T {
 	return Aligned[T](int(n))
 }
 
-// Arrived takes the elements from element at on, in memory from Room. It reports whether they
+// Arrived takes the elements from element at on, in memory b from Room. It reports whether they
 // were the last to come. The error is ErrTooLarge.
-func (g *Gathering[T]) Arrived(at uint64, room []T) (all bool, err error) {
+func (g *Gathering[T]) Arrived(at uint64, b []T) (all bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.arrived += uint64(len(room))
+	g.arrived += uint64(len(b))
 	switch {
-	case g.whole == nil && uint64(len(room)) == g.n:
-		g.whole = room
+	case g.whole == nil && uint64(len(b)) == g.n:
+		g.whole = b
 	case g.whole == nil:
-		g.pieces = append(g.pieces, piece[T]{at, room})
+		g.pieces = append(g.pieces, piece[T]{at, b})
 		if g.arrived < g.n/growth {
 			break
 		}
@@ -93,8 +93,8 @@ func (g *Gathering[T]) Arrived(at uint64, room []T) (all bool, err error) {
 			copy(g.whole[p.at:], p.values)
 		}
 		g.pieces = nil
-	case len(room) > 0 && &g.whole[at] != &room[0]: // taken before the whole was
-		copy(g.whole[at:], room)
+	case len(b) > 0 && &g.whole[at] != &b[0]: // taken before the whole was
+		copy(g.whole[at:], b)
 	}
 	return g.arrived == g.n, nil
 }

@@ -106,7 +106,7 @@ func munlock(b []byte) error {
 	return err
 }
 
-// resident does not know: Windows tells which pages this process uses, and nothing of those that others left in memory.
+// resident does not know: Windows tells which pages this process uses, and nothing of pages that others left in memory.
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
 // Memory returns the size of the machine's physical memory in bytes, or 0 if the platform

@@ -1,7 +1,7 @@
 package remote
 
-// MostAtClose is mostAtClose, for tests to lower.
-var MostAtClose = &mostAtClose
+// MostAtClose is maxAtClose, for tests to lower.
+var MostAtClose = &maxAtClose
 
 // MaxNames is maxNames, for tests to lower.
 var MaxNames = &maxNames

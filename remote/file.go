@@ -28,15 +28,15 @@ type file struct {
 
 	verified atomic.Pointer[sparse.Fetch] // see Fetch
 
-	doubtful atomic.Bool // opening has not found a model in it
+	unopened atomic.Bool // opening has not found a model in it
 
-	settling parallel.Group // see settle
-	unsettle context.CancelFunc
+	finalizing       parallel.Group // see finalize
+	cancelFinalizing context.CancelFunc
 }
 
-// mostAtClose is the size up to which a file that has come whole gets its final place when it is closed:
+// maxAtClose is the size up to which a file that has come whole gets its final place when it is closed:
 // its digest takes a fraction of a second. Larger ones get it by Pull, or while they are next open.
-var mostAtClose int64 = 16 << 20
+var maxAtClose int64 = 16 << 20
 
 var _ interface {
 	loader.Source
@@ -184,11 +184,11 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	return f.move(ctx, f, true)
 }
 
-// settle gives a file whose bytes have all come its final place, while it is open.
-func (f *file) settle() {
+// finalize gives a file whose bytes have all come its final place, while it is open.
+func (f *file) finalize() {
 	ctx, cancel := context.WithCancel(context.Background())
-	f.unsettle = cancel
-	f.settling.Go(func() error {
+	f.cancelFinalizing = cancel
+	f.finalizing.Go(func() error {
 		if err := f.move(ctx, f, true); err == nil {
 			f.opts.logger().Debug("file is complete in the cache", "file", f.Name())
 		} else if ctx.Err() == nil {
@@ -223,12 +223,12 @@ func (f *file) Close() (err error) {
 		f.filling.end()
 	}
 	if f.part != nil {
-		if f.unsettle != nil {
-			f.unsettle()
-			f.settling.Wait()
-		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.doubtful.Load() {
+		if f.cancelFinalizing != nil {
+			f.cancelFinalizing()
+			f.finalizing.Wait()
+		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.unopened.Load() {
 			err = f.part.Remove()
-		} else if whole && f.object.size <= mostAtClose {
+		} else if whole && f.object.size <= maxAtClose {
 			if err = f.move(context.Background(), f, false); errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOther) {
 				err = nil // huggingface_hub has it for as long as it downloads, or another process brings it
 			} else if err != nil {

@@ -42,7 +42,7 @@ func (l *filling) start(o *Options) {
 	files := l.files
 	l.running.Go(func() error {
 		for _, f := range files {
-			if f.whole != nil || f.part != nil && f.unsettle != nil {
+			if f.whole != nil || f.part != nil && f.cancelFinalizing != nil {
 				continue
 			}
 			if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {

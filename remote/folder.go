@@ -137,8 +137,8 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 // openObject opens content, which the folder calls name. Content that has come whole gets its place meanwhile.
 func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
 	f, err := d.openContent(ctx, o, name)
-	if err == nil && f.part != nil && f.part.Have() == o.size && o.size > mostAtClose {
-		f.settle()
+	if err == nil && f.part != nil && f.part.Have() == o.size && o.size > maxAtClose {
+		f.finalize()
 	}
 	return f, err
 }
@@ -238,9 +238,9 @@ func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error)
 			}
 		}
 		d.filling.add(f)
-		f.doubtful.Store(true)
+		f.unopened.Store(true)
 		m, err = loader.OpenFolder(ctx, newBeside(f), path.Base(name), d.opts.Loader)
-		f.doubtful.Store(err != nil)
+		f.unopened.Store(err != nil)
 		f = nil
 		return err
 	})
@@ -299,12 +299,12 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 			continue
 		}
 		if f.part != nil && f.part.Has(0, f.head()) {
-			kept, now := make([]byte, f.head()), make([]byte, f.head())
+			cached, now := make([]byte, f.head()), make([]byte, f.head())
 			source, err := f.ask(ctx)
 			if err == nil {
-				err = errors.Join(source.ReadVector(ctx, [][]byte{now}, 0), f.part.ReadVector(ctx, [][]byte{kept}, 0))
+				err = errors.Join(source.ReadVector(ctx, [][]byte{now}, 0), f.part.ReadVector(ctx, [][]byte{cached}, 0))
 			}
-			if err == nil && !bytes.Equal(kept, now) || errors.Is(err, mmapio.ErrChanged) {
+			if err == nil && !bytes.Equal(cached, now) || errors.Is(err, mmapio.ErrChanged) {
 				d.opts.logger().Warn("incomplete file in the cache is not what its server has", "file", f.Name())
 				removed = f.part.Drop() == nil || removed
 			}

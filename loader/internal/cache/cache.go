@@ -35,7 +35,7 @@ type Options struct {
 
 // Counters tell what the cache holds and has done.
 type Counters struct {
-	Used      int64  // bytes held
+	Used      int64  // bytes of the entries
 	Hits      uint64 // requests for an entry that was there or being filled
 	Fills     uint64 // entries filled
 	Filled    uint64 // their bytes
@@ -48,7 +48,7 @@ type Key struct {
 	Kind   Kind
 }
 
-// Kind is the form in which a tensor is kept.
+// Kind is the form in which a tensor is cached.
 type Kind uint8
 
 const (
@@ -175,7 +175,7 @@ func (c *Cache) keep(key Key, b Buffer, pins *Pins) {
 	c.evict()
 }
 
-// evict forgets entries until the budget is kept or only pinned ones are left.
+// evict forgets entries until the budget is met or only pinned ones are left.
 func (c *Cache) evict() {
 	for at := c.recent.Back(); at != nil && c.count.Used > c.opts.Budget; {
 		e := at.Value.(*entry)

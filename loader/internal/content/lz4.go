@@ -249,7 +249,7 @@ func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt decompresses the blocks that hold p. Only the block that a goroutine has decompressed last is kept.
+// ReadAt decompresses the blocks that hold p. Only the block that a goroutine has decompressed last stays in memory.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.Empty()

@@ -36,8 +36,8 @@ type Target interface {
 	// Room returns memory for n bytes, at bytes after the range begins: nil if they are not
 	// needed.
 	Room(at, n uint64) ([]byte, error)
-	// Arrived hears that room has been filled. It waits for nothing once ctx has ended.
-	Arrived(ctx context.Context, at uint64, room []byte) error
+	// Arrived hears that b has been filled. It waits for nothing once ctx has ended.
+	Arrived(ctx context.Context, at uint64, b []byte) error
 }
 
 // Piece is bytes of one file that are read at once.
@@ -55,7 +55,7 @@ type part struct {
 	gap    uint64 // bytes of padding before it
 	at     uint64 // where it begins in the target
 	n      uint64
-	room   []byte // memory for it; nil if it is not needed
+	b      []byte // memory for it; nil if it is not needed
 }
 
 // Plan lists pieces in the order of Add. A range that follows its predecessor in the file, but
@@ -70,15 +70,15 @@ type Plan struct {
 }
 
 const (
-	mostPiece  = 16 << 20
-	leastPiece = 64 << 10
+	maxPiece = 16 << 20
+	minPiece = 64 << 10
 )
 
 // New returns a Plan for reading at a rate; 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{most: mostPiece}
+	p := &Plan{most: maxPiece}
 	if bytesPerSecond > 0 { // a steady trickle rather than gulps
-		p.most = min(max(bytesPerSecond/32, leastPiece), mostPiece)
+		p.most = min(max(bytesPerSecond/32, minPiece), maxPiece)
 		p.limiter = newLimiter(bytesPerSecond, p.most)
 	}
 	return p

@@ -32,7 +32,7 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by so many goroutines, and tells progress of their bytes.
+// Read brings all pieces into memory, by as many goroutines as readers says, and tells progress of their bytes.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress) error {
 	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
 	defer stop(nil)
@@ -92,10 +92,10 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 	for i := range piece.parts {
 		part := &piece.parts[i]
 		var err error
-		if part.room, err = part.target.Room(part.at, part.n); err != nil {
+		if part.b, err = part.target.Room(part.at, part.n); err != nil {
 			return err
 		}
-		if part.room == nil {
+		if part.b == nil {
 			if err := p.read(ctx, piece.File, &r); err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 			r.off += gap
 			gap = 0
 		}
-		r.buffers = append(r.buffers, Padded{gap, part.room})
+		r.buffers = append(r.buffers, Padded{gap, part.b})
 		r.n += gap + part.n
 	}
 	if err := p.read(ctx, piece.File, &r); err != nil {
@@ -115,12 +115,12 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 	}
 	for i := range piece.parts {
 		part := &piece.parts[i]
-		if part.room == nil {
+		if part.b == nil {
 			continue
 		}
-		room := part.room
-		part.room = nil // the plan goes on, and the bytes need not be there until its end
-		if err := part.target.Arrived(ctx, part.at, room); err != nil {
+		b := part.b
+		part.b = nil // the plan goes on, and the bytes need not be there until its end
+		if err := part.target.Arrived(ctx, part.at, b); err != nil {
 			return err
 		}
 	}

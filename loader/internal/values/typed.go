@@ -158,7 +158,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxScratch bounds the memory, in bytes, that is kept for the next run.
+// maxScratch bounds the memory, in bytes, that stays for the next run.
 const maxScratch = 2 << 20
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
@@ -169,7 +169,7 @@ func (s *scratch) give() {
 	}
 }
 
-// grown returns aligned memory of length n, which is s if that has room.
+// grown returns aligned memory of length n, which is s if that is large enough.
 func grown[T mmapio.Number](s []T, n uint64) []T {
 	if n <= uint64(cap(s)) {
 		return s[:n]

@@ -1,5 +1,5 @@
 // Package values has the numbers of one tensor as float32. A [Values] is made once, when a tensor is first
-// touched, of the [content.Content] that holds its elements or codes. Values of another kind are made of those that are there:
+// touched, of the [content.Content] that holds its elements or codes. Values of another kind are made of such values:
 // [Scaled] and [Rows] are examples.
 //
 // Methods touch mapped memory: their callers run them under mmapio.Guard.

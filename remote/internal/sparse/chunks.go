@@ -50,9 +50,9 @@ func (c *chunks) count() (n int64) {
 	return n
 }
 
-// missing returns the first run of chunks in [lo, hi) that are not in the set, at most so many. It
+// missing returns the first run of chunks in [lo, hi) that are not in the set, of at most limit chunks. It
 // is empty, at hi, if there is none.
-func (c *chunks) missing(lo, hi, most int64) (from, to int64) {
+func (c *chunks) missing(lo, hi, limit int64) (from, to int64) {
 	for lo < hi && c.has(lo) {
 		if lo%64 == 0 && c.word(lo) == ^uint64(0) {
 			lo += 64
@@ -61,7 +61,7 @@ func (c *chunks) missing(lo, hi, most int64) (from, to int64) {
 		lo++
 	}
 	from = min(lo, hi)
-	for to = from; to < hi && to-from < most && !c.has(to); to++ {
+	for to = from; to < hi && to-from < limit && !c.has(to); to++ {
 	}
 	return from, to
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// errFull ends a fetch whose bytes the disk has no room for.
+// errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring writes the n bytes at off to the data file, unless they are there. kept is false if the disk is
+// Bring writes the n bytes at off to the data file, unless they are there. cached is false if the disk is
 // full and some of them are not there. It ends with ctx.
-func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
+func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
 	}
@@ -55,8 +55,8 @@ func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 // most chunks.
 type stream struct{ end, most int64 }
 
-// mostStreams is how many places of the file are read from one end to the other at once.
-const mostStreams = 8
+// maxStreams is how many places of the file are read from one end to the other at once.
+const maxStreams = 8
 
 // firstAhead bounds the chunks that the first read of a stream counts as.
 const firstAhead = 4
@@ -68,7 +68,7 @@ func (f *File) ahead(from, hi int64) int64 {
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.streams, func(s stream) bool { return s.end == from })
 	if i < 0 {
-		if len(f.streams) == mostStreams {
+		if len(f.streams) == maxStreams {
 			f.streams = f.streams[1:]
 		}
 		f.streams = append(f.streams, stream{hi, min(hi-from, firstAhead)})

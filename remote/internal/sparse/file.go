@@ -33,8 +33,8 @@ const (
 	mapSuffix   = ".map"
 	dataSuffix  = ".data"
 
-	// mostBytes bounds the size of a file, which is a server's word: its set of chunks takes memory.
-	mostBytes = 16 << 40
+	// maxBytes bounds the size of a file, which is a server's word: its set of chunks takes memory.
+	maxBytes = 16 << 40
 )
 
 // HeadBytes is how much a read of the file's beginning brings: formats have their index there.
@@ -59,7 +59,7 @@ type Options struct {
 	// Fetch brings bytes. It is called concurrently.
 	Fetch Fetch
 	// Version, if set, is called after Fetch, and tells the version of the source from others that Identity does not. Bytes of
-	// several versions do not mix, in no process. Those of a source that has none, "", are not kept for the next one.
+	// several versions do not mix, in no process. Bytes of a source that has none, "", are not there for the next one.
 	Version func() string
 	// Parallel is how many fetches one read may have under way; 0 means 8.
 	Parallel int
@@ -86,7 +86,7 @@ type File struct {
 	streams []stream          // the latest last
 
 	disk committer
-	full atomic.Pointer[error] // why nothing more is kept
+	full atomic.Pointer[error] // why nothing more is written
 
 	version atomic.Pointer[string] // of the bytes that are there; nil before there are any
 	header  sync.Mutex             // held with the lock of the map's header, which another goroutine would share
@@ -109,8 +109,8 @@ func MapPath(path rooted.Path) rooted.Path {
 // Open opens the file called path, or makes it without bytes. The directory must exist. Links in place of its files are
 // rooted.ErrLink.
 func Open(path rooted.Path, opts Options) (*File, error) {
-	if opts.Size < 0 || opts.Size > mostBytes {
-		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(mostBytes))
+	if opts.Size < 0 || opts.Size > maxBytes {
+		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
 	}
 	if opts.Parallel <= 0 {
 		opts.Parallel = 8
@@ -120,7 +120,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
 	for tries := 0; ; tries++ {
-		held, err := f.openFiles()
+		named, err := f.openFiles()
 		if Unwritable(err) {
 			f.closeFiles()
 			f.data, f.marks = nil, nil
@@ -128,7 +128,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 				return f, nil
 			}
 		}
-		if held && err == nil {
+		if named && err == nil {
 			return f, nil
 		}
 		f.closeFiles()
@@ -136,15 +136,15 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 		if err == nil { // removed meanwhile
 			err = fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOther)
 		}
-		if !errors.Is(err, ErrOther) || tries == mostTries {
+		if !errors.Is(err, ErrOther) || tries == maxTries {
 			return nil, err
 		}
 		time.Sleep(rand.N(10 * time.Millisecond)) // two may begin at once, and have not locked ranges
 	}
 }
 
-// mostTries is how often Open tries to begin files that others have open, or remove.
-const mostTries = 10
+// maxTries is how often Open tries to begin files that others have open, or remove.
+const maxTries = 10
 
 // openReadOnly opens files that are there, and cannot be written to, which is why.
 func (f *File) openReadOnly(why error) (err error) {
@@ -161,7 +161,7 @@ func (f *File) openReadOnly(why error) (err error) {
 	return f.reload(0, f.there.n)
 }
 
-// Unwritable reports whether err says that files cannot be written to: no right, no room, or a file system
+// Unwritable reports whether err says that files cannot be written to: no right, no space, or a file system
 // that is read-only.
 func Unwritable(err error) bool {
 	return slices.ContainsFunc(unwritable, func(why error) bool { return errors.Is(err, why) })
@@ -169,9 +169,9 @@ func Unwritable(err error) bool {
 
 func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens both files, and reads the map. It begins them under a lock. held is false if they were
+// openFiles opens both files, and reads the map. It begins them under a lock. named is false if they were
 // removed meanwhile.
-func (f *File) openFiles() (held bool, err error) {
+func (f *File) openFiles() (named bool, err error) {
 	f.version.Store(nil)
 	if f.marks, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
@@ -184,7 +184,7 @@ func (f *File) openFiles() (held bool, err error) {
 	if f.data, err = DataPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
 	}
-	if !f.held() {
+	if !f.lockNamed() {
 		return false, nil
 	}
 	switch have, err := f.current(); {
@@ -194,14 +194,14 @@ func (f *File) openFiles() (held bool, err error) {
 		return false, ErrOther
 	case !have:
 		err := f.begin()
-		return f.held(), err // again with others
+		return f.lockNamed(), err // again with others
 	}
 	MapPath(f.path).Touch() // for whoever looks for what was not used for long
 	return true, f.reload(0, f.there.n)
 }
 
-// held holds the bytes, and reports whether both files still have their names.
-func (f *File) held() bool {
+// lockNamed locks the bytes against Discard, and reports whether both files still have their names.
+func (f *File) lockNamed() bool {
 	hold(f.data)
 	return DataPath(f.path).Is(f.data) && MapPath(f.path).Is(f.marks)
 }
@@ -332,12 +332,12 @@ func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (i
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	kept, err := f.Bring(ctx, off, TotalBytes(bufs))
+	cached, err := f.Bring(ctx, off, TotalBytes(bufs))
 	if err != nil {
 		return err
 	}
 	for _, b := range bufs {
-		if kept {
+		if cached {
 			_, err = f.data.ReadAt(b, off)
 		} else {
 			err = f.get(ctx, b, off)

@@ -29,7 +29,7 @@ func claim(f *os.File) bool {
 	}
 }
 
-// diskBytes returns how much room a file takes.
+// diskBytes returns how many bytes of the disk a file takes.
 func diskBytes(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

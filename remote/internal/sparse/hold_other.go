@@ -15,5 +15,5 @@ func hold(*os.File) {}
 
 func claim(*os.File) bool { return true }
 
-// diskBytes returns how much room a file takes.
+// diskBytes returns how many bytes of the disk a file takes.
 func diskBytes(info os.FileInfo) int64 { return info.Size() }

@@ -22,8 +22,8 @@ type Info struct {
 	Used time.Time // when it was last opened
 }
 
-// mostName bounds what is read of a name and a version.
-const mostName = 64 << 10
+// maxName bounds what is read of a name and a version.
+const maxName = 64 << 10
 
 // List describes the Files in a directory. Other files are left out.
 func List(dir rooted.Path) (list []Info, err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// mostVersion bounds what is kept of a version: a server may say anything.
-const mostVersion = 1 << 10
+// maxVersion bounds what is cached of a version: a server may say anything.
+const maxVersion = 1 << 10
 
 // Version returns the version of the bytes that are there, or "" if none is known.
 func (f *File) Version() string {
@@ -22,13 +22,13 @@ func (f *File) Version() string {
 	return ""
 }
 
-// get fills p with the source's bytes from off on, if they are of the version of those that are there.
+// get fills p with the source's bytes from off on, if they are of the version that is there.
 func (f *File) get(ctx context.Context, p []byte, off int64) error {
 	return f.Agree(f.opts.Fetch(ctx, p, off))
 }
 
-// Agree returns err, or mmapio.ErrChanged if bytes that the source has just sent without err are not of the version of those
-// that are there. The next Open then begins anew.
+// Agree returns err, or mmapio.ErrChanged if bytes that the source has just sent without err are not of the version
+// that is there. The next Open then begins anew.
 func (f *File) Agree(err error) error {
 	if f.opts.Version == nil {
 		return err
@@ -48,48 +48,48 @@ func (f *File) Agree(err error) error {
 // pin makes sure that the version of the source, now, is that of the bytes that are there. If there are none yet, it becomes
 // theirs, for all processes. Bytes without a version are for this File alone.
 func (f *File) pin(now string) error {
-	if len(now) > mostVersion || strings.ContainsRune(now, 0) {
+	if len(now) > maxVersion || strings.ContainsRune(now, 0) {
 		now = ""
 	}
 	f.header.Lock()
 	defer f.header.Unlock()
 	if f.version.Load() == nil {
-		kept, err := f.agree(now)
+		cached, err := f.agree(now)
 		if f.life.Err() != nil {
 			return fs.ErrClosed
 		}
 		if err != nil {
 			f.noRoom(err)
 		}
-		f.version.Store(&kept)
+		f.version.Store(&cached)
 	}
-	if kept := f.Version(); kept != now {
-		return fmt.Errorf("%w: it has version %q now, and had %q", mmapio.ErrChanged, now, kept)
+	if cached := f.Version(); cached != now {
+		return fmt.Errorf("%w: it has version %q now, and had %q", mmapio.ErrChanged, now, cached)
 	}
 	return nil
 }
 
 // agree returns the version that the map has. If it has none, agree writes now.
-func (f *File) agree(now string) (kept string, err error) {
+func (f *File) agree(now string) (cached string, err error) {
 	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
 	if err != nil {
 		return now, err
 	}
 	defer unlock()
-	name, kept, err := f.tail()
-	if err != nil || kept != "" || now == "" {
-		return kept, err
+	name, cached, err := f.tail()
+	if err != nil || cached != "" || now == "" {
+		return cached, err
 	}
 	if _, err := f.marks.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.there.n+int64(len(name))); err != nil {
 		return now, err
 	}
-	_, kept, err = f.tail() // where nothing is locked, another process may have been here
-	return kept, err
+	_, cached, err = f.tail() // where nothing is locked, another process may have been here
+	return cached, err
 }
 
 // tail returns what follows the marks in the map.
 func (f *File) tail() (name, version string, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, mostName))
+	text, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, maxName))
 	parts := strings.Split(string(text), "\x00")
 	if len(parts) == 3 && parts[2] == "" {
 		version = parts[1]
@@ -104,8 +104,8 @@ func (f *File) believed() bool {
 		return true
 	}
 	if f.version.Load() == nil {
-		if _, kept, err := f.tail(); err == nil && kept != "" {
-			f.version.CompareAndSwap(nil, &kept)
+		if _, cached, err := f.tail(); err == nil && cached != "" {
+			f.version.CompareAndSwap(nil, &cached)
 		}
 	}
 	return f.Version() != ""
