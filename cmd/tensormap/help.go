@@ -1,5 +1,7 @@
 package main
 
+//go:generate go test . -run TestReference -update
+
 import (
 	"embed"
 	"strings"
@@ -21,4 +23,9 @@ func setHelp(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		setHelp(sub)
 	}
+}
+
+// verbPath returns the name of a verb after that of its group, as "cache ls". It is the name of the program for the root.
+func verbPath(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }

@@ -75,7 +75,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), mapCommand(), convertCommand(), upgradeCommand())
-	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand(), referenceCommand())
+	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand())
 	root.AddCommand(keygenCommand(), signCommand(), pullCommand(), cacheCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()

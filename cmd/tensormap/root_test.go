@@ -110,7 +110,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 // TestLostResults: no verb says that all is well when its results could not be written.
 func TestLostResults(t *testing.T) {
 	file := modeltest.Small(t)
-	for _, args := range [][]string{{"help"}, {"--help"}, {"--version"}, {"help", "inspect"}, {"completion", "bash"}, {"reference"},
+	for _, args := range [][]string{{"help"}, {"--help"}, {"--version"}, {"help", "inspect"}, {"completion", "bash"},
 		{"inspect", file}, {"inspect", "--json", file}, {"verify", file}, {"dump", file, "a.weight"}, {"stats", file}, {"hash", file}, {"map", file}} {
 		var stderr strings.Builder
 		if status := run(t.Context(), args, full{}, &stderr); status != exitFailed {

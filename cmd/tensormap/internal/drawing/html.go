@@ -21,25 +21,11 @@ var (
 	mapPageCSS string
 	//go:embed page.js
 	mapPageJS string
+	//go:embed page_head.html
+	mapPageHead string // a format: the script's hash, the title, two styles
+	//go:embed page_search.html
+	mapPageSearch string
 )
-
-const mapPageHead = `<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'">
-<meta name="viewport" content="width=device-width">
-<title>Map of %s</title>
-<style>
-%s%s`
-
-const mapPageSearch = `<header><form role="search" aria-label="tensors">
-<input type="search" aria-label="search" aria-describedby="how" placeholder="blk 0 attn, or *.attn_*.weight" autocapitalize="off" autocomplete="off" spellcheck="false">
-<button type="button" id="previous" aria-label="previous match" disabled>↑</button><button type="button" id="next" aria-label="next match" disabled>↓</button>
-<output></output>
-<p id="how">Words of name, dtype and shape; or a whole name with the wildcards * ? [a-z] {a,b}. Enter goes to the next match.</p>
-</form></header>
-`
 
 func WriteHTML(w *bufio.Writer, mm *Map) {
 	script := glob.JavaScript + mapPageJS

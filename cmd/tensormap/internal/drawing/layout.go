@@ -209,15 +209,7 @@ func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 		}
 	}
 	slices.SortFunc(claimed, compareSpans)
-	gaps, at := 0, uint64(0)
-	for i := range claimed {
-		if at < claimed[i].off {
-			gaps++
-		}
-		at = claimed[i].end()
-	}
-	spans := make([]span, 0, len(claimed)+gaps+1)
-	at = 0
+	spans, at := make([]span, 0, len(claimed)+1), uint64(0)
 	for i := range claimed {
 		if at < claimed[i].off {
 			spans = append(spans, gapSpan(at, claimed[i].off))

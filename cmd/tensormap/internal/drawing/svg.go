@@ -3,6 +3,7 @@ package drawing
 import (
 	"bufio"
 	"cmp"
+	_ "embed"
 	"encoding/xml"
 	"fmt"
 	"maps"
@@ -54,26 +55,15 @@ var (
 	narrow = frame{name: "narrow", left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
 )
 
-// mapStyle knows a light and a dark screen. Viewers without media queries show the light one.
-// Selectors begin with svg, so that the page around the picture is left alone.
-const mapStyle = `svg{font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif;font-size:13px}
-svg .bg{fill:#fff}svg .row{fill:#eef0f3}
-svg text{fill:#1b2230}svg .q{fill:#687386}svg .h{font-size:20px;font-weight:600}svg .b{font-weight:600}
-svg .u{fill:#687386;font-size:11px;letter-spacing:.04em}svg .e{text-anchor:end}svg .rule{stroke:#d5dae2}
-svg .l{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;fill:#141a24;pointer-events:none}
-svg .w{fill:#fff}svg .g{font-size:10px;fill:#687386;text-anchor:end}
-svg .s{fill:#5b6b82}svg .n{fill:#ddd}svg .p{fill:url(#pad)}svg .x{fill:url(#gap)}svg .k{fill:url(#hatch);pointer-events:none}
-svg .a{stroke:#fff;stroke-width:1}svg .m{fill:#1b2230}svg .m.y{fill-opacity:.35}
-svg .c:hover{stroke:#141a24;stroke-width:2}
-@media (prefers-color-scheme:dark){svg .bg{fill:#14181f}svg .row{fill:#1f2630}svg text{fill:#e6eaf0}
-svg .q,svg .u,svg .g{fill:#97a3b6}svg .rule{stroke:#303a48}svg .l{fill:#141a24}svg .w{fill:#fff}
-svg .a{stroke:#14181f}svg .m{fill:#e6eaf0}svg .c:hover{stroke:#fff}}
-`
-
-const mapPatterns = `<pattern id="pad" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" fill="#c3cad5"/><circle cx="2" cy="2" r=".8" fill="#7b8798"/></pattern>
-<pattern id="gap" width="7" height="7" patternUnits="userSpaceOnUse"><rect width="7" height="7" fill="#fbe3e6"/><path d="M0 0l7 7M7 0l-7 7" stroke="#b3213a"/></pattern>
-<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#141a24" fill-opacity=".28"/></pattern>
-`
+var (
+	// mapStyle has colours for light and dark screens. Viewers without media queries show the light ones.
+	// Selectors begin with svg, so that they do not match the page around the picture.
+	//go:embed picture.css
+	mapStyle string
+	// mapPatterns define how padding, gaps and compressed tensors look.
+	//go:embed patterns.svg
+	mapPatterns string
+)
 
 // picture draws a map. Its writer remembers an error until it is flushed.
 type picture struct {

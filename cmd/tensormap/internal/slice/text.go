@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 
@@ -33,7 +32,7 @@ func writeText(w io.Writer, p *Part) error {
 		return err
 	}
 	d := p.t.DType()
-	if number := numberText(d); number != nil && !scaled {
+	if number := numberTexts[d]; number != nil && !scaled {
 		size := d.BlockBytes()
 		err = p.elements(func(b []byte) error {
 			for ; len(b) > 0; b = b[size:] {
@@ -59,32 +58,18 @@ func writeText(w io.Writer, p *Part) error {
 	return cmp.Or(out.flush(), out.w.Flush())
 }
 
-// numberText returns the way from element to text for types that lose something as float32, and
-// nil for others.
-func numberText(d layout.DType) func(b []byte) string {
-	switch {
-	case d == layout.F64:
-		return func(b []byte) string {
-			return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
-		}
-	case d.Kind() == layout.KindInt:
-		return func(b []byte) string { return strconv.FormatInt(littleInt(b), 10) }
-	case d.Kind() == layout.KindUint, d.Kind() == layout.KindBool:
-		return func(b []byte) string { return strconv.FormatUint(littleUint(b), 10) }
-	}
-	return nil
+// numberTexts have the text of an element, little-endian, for types that lose something as float32.
+var numberTexts = map[layout.DType]func(b []byte) string{
+	layout.I8: numberText[int8], layout.I16: numberText[int16], layout.I32: numberText[int32], layout.I64: numberText[int64],
+	layout.U8: numberText[uint8], layout.U16: numberText[uint16], layout.U32: numberText[uint32], layout.U64: numberText[uint64],
+	layout.BOOL: numberText[uint8], layout.F64: numberText[float64],
 }
 
-// littleUint reads the little-endian number in b, of eight bytes at most.
-func littleUint(b []byte) uint64 {
-	var wide [8]byte
-	copy(wide[:], b)
-	return binary.LittleEndian.Uint64(wide[:])
-}
-
-func littleInt(b []byte) int64 {
-	shift := 64 - 8*len(b)
-	return int64(littleUint(b)<<shift) >> shift
+// numberText returns the text of the little-endian T in b.
+func numberText[T any](b []byte) string {
+	var x T
+	binary.Decode(b, binary.LittleEndian, &x) // b is as long as a T
+	return fmt.Sprint(x)
 }
 
 // textWriter lays numbers out in lines.

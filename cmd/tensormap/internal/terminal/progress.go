@@ -11,25 +11,29 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// Progress shows on a terminal how far long work has come: how much of how much, how
-// fast, and how long it has taken and will take.
+// Progress shows on a terminal the progress of long work: how much is done of how much, how
+// fast, how long it has taken and will take. Work that takes less than ProgressDelay shows nothing.
 type Progress struct {
-	w     io.Writer // nil if nobody looks
+	w     io.Writer // nil if w is no terminal
 	what  string
 	mu    sync.Mutex
-	bar   *progressbar.ProgressBar
+	bar   *progressbar.ProgressBar // nil before the first update and after Clear
 	total uint64
 }
 
-// NewProgress shows the progress of work described by what. Its method Update is the callback
-// that loader and convert take.
+// ProgressDelay is how long work takes before its progress is shown.
+const ProgressDelay = 200 * time.Millisecond
+
+// NewProgress returns the progress of work described by what. It shows nothing unless w is a terminal. Its method Update
+// is the callback that loader and convert take.
 func NewProgress(w io.Writer, what string) *Progress {
 	if !IsTerminal(w) {
 		return &Progress{}
 	}
-	return &Progress{w: &patient{w, time.Now().Add(ProgressDelay)}, what: what}
+	return &Progress{w: &delayedWriter{w, time.Now().Add(ProgressDelay)}, what: what}
 }
 
+// Update shows that done of total bytes are done. Another total than that of the last update begins a new bar.
 func (p *Progress) Update(done, total uint64) {
 	if p.w == nil || total > math.MaxInt64 {
 		return
@@ -43,7 +47,7 @@ func (p *Progress) Update(done, total uint64) {
 	p.bar.Set64(int64(done)) // a bar that cannot be drawn is no reason to stop
 }
 
-// Clear takes the bar away.
+// Clear erases the bar. The next update begins a new one.
 func (p *Progress) Clear() {
 	p.Hide()
 	p.bar = nil
@@ -56,27 +60,27 @@ func (p *Progress) Hide() {
 	p.erase()
 }
 
+// erase erases the bar, if there is one.
 func (p *Progress) erase() {
 	if p.bar != nil {
 		p.bar.Clear()
 	}
 }
 
-const ProgressDelay = 200 * time.Millisecond
-
-// patient shows nothing of work that is done before anybody would look.
-type patient struct {
+// delayedWriter discards what is written before from.
+type delayedWriter struct {
 	w    io.Writer
 	from time.Time
 }
 
-func (p *patient) Write(b []byte) (int, error) {
-	if time.Now().Before(p.from) {
+func (d *delayedWriter) Write(b []byte) (int, error) {
+	if time.Now().Before(d.from) {
 		return len(b), nil
 	}
-	return p.w.Write(b)
+	return d.w.Write(b)
 }
 
+// newBar returns the bar of work on total bytes, described by what.
 func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w),
@@ -96,11 +100,11 @@ func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 	)
 }
 
-// oneWord is how long one word of waiting serves for all reads that wait.
-const oneWord = 2 * time.Second
+// waitingPause is how long no other note of waiting follows one: several reads wait at once.
+const waitingPause = 2 * time.Second
 
-// Waiting returns a function that tells a person which server is silent. It says nothing if w is no
-// terminal, nor again while the last word is fresh: several reads wait at once.
+// Waiting returns a function that writes to w which host sends nothing, at most once in waitingPause. It returns nil
+// unless w is a terminal.
 func Waiting(w io.Writer) func(host string) {
 	if !IsTerminal(w) {
 		return nil
@@ -108,13 +112,14 @@ func Waiting(w io.Writer) func(host string) {
 	return waiting(w)
 }
 
+// waiting does what Waiting does for any w.
 func waiting(w io.Writer) func(host string) {
 	var mu sync.Mutex
 	var said time.Time
 	return func(host string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !said.IsZero() && time.Since(said) < oneWord {
+		if !said.IsZero() && time.Since(said) < waitingPause {
 			return
 		}
 		said = time.Now()

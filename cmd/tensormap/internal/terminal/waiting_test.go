@@ -21,7 +21,7 @@ func TestWaiting(t *testing.T) {
 		if said.String() != "\r\x1b[Kwaiting for h\\n …\n" {
 			t.Errorf("%q", said.String())
 		}
-		time.Sleep(oneWord)
+		time.Sleep(waitingPause)
 		say("h")
 		if strings.Count(said.String(), "waiting") != 2 {
 			t.Errorf("%q", said.String())
