@@ -169,7 +169,7 @@ func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	return s, err
 }
 
-// of returns the metadata of a shard of these tensors.
+// of returns the metadata of a shard that has tensors.
 func (s *shardMetadata) of(tensors []Tensor) layout.Metadata {
 	q := slices.Clone(s.quantization)
 	for key, scales := range s.scales {

@@ -156,7 +156,7 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 	if p.resolver != nil {
 		fileType, ok = p.resolver.ftype, true
 	} else if !ok {
-		fileType, ok = fileTypes[mostOf(elements)]
+		fileType, ok = fileTypes[dominantType(elements)]
 	}
 	if ok {
 		out.Set(keyFileType, fileType)
@@ -175,8 +175,8 @@ var fileTypes = map[layout.DType]uint32{
 	layout.IQ2_S: 28, layout.IQ4_XS: 30, layout.IQ1_M: 31, layout.BF16: 32, layout.TQ1_0: 36, layout.TQ2_0: 37, layout.MXFP4: 38,
 }
 
-// mostOf returns the type with the most elements: of several the first, Invalid without any.
-func mostOf(elements map[layout.DType]uint64) (most layout.DType) {
+// dominantType returns the type with the most elements: of several the first, Invalid without any.
+func dominantType(elements map[layout.DType]uint64) (most layout.DType) {
 	for d, n := range elements {
 		if c := cmp.Compare(n, elements[most]); c > 0 || c == 0 && d < most {
 			most = d

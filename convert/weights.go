@@ -45,11 +45,11 @@ func (p *Plan) findWeights() {
 			continue
 		}
 		if w.Problem() != nil {
-			prefix, isKept := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
-			if isKept {
+			prefix, isExempt := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
+			if isExempt {
 				p.exempt = append(p.exempt, prefix)
 			}
-			if isKept || p.opts.DType == layout.Invalid && !p.target.onlyWeights {
+			if isExempt || p.opts.DType == layout.Invalid && !p.target.onlyWeights {
 				p.undecoded = append(p.undecoded, prefix)
 			}
 		}
@@ -123,7 +123,7 @@ func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
-// isAlias reports whether the bytes of t, a tensor of a model of these files, lie inside another tensor's.
+// isAlias reports whether the bytes of t, a tensor of a model that has files, lie inside another tensor's.
 func isAlias(files []loader.FileInfo, t loader.Tensor) bool {
 	ix := files[t.File()].Layout.Index()
 	i := ix.Find(t.Name())

@@ -60,6 +60,7 @@ type cacheEntryJSON struct {
 	Shared   bool      `json:"shared"`
 }
 
+// writeCacheJSON writes the entries as one object. own is the number of bytes on disk that no other program shares.
 func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	out := struct {
 		Entries []cacheEntryJSON `json:"entries"`
@@ -72,6 +73,7 @@ func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) err
 	return json.NewEncoder(s.Out).Encode(out)
 }
 
+// writeCache writes a line for each entry, and the sums. own is that of writeCacheJSON.
 func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, e := range list {

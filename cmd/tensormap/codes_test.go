@@ -158,7 +158,8 @@ func TestDiffOriginal(t *testing.T) {
 	}
 }
 
-// TestConvertByUselessImportance: blocks without importance are counted, and those that no scale holds end the conversion.
+// TestConvertByUselessImportance: blocks without importance are counted, and those that no scale holds end the
+// conversion.
 func TestConvertByUselessImportance(t *testing.T) {
 	x, sums := make([]float32, 512), make([]float32, 256)
 	for i := range x {

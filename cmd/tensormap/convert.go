@@ -29,18 +29,19 @@ type convertOptions struct {
 	metadata metadataFlag
 	types    typeFlags
 	imatrix  string
-	source   layout.Format // the only one to be read, unless it is Unknown
+	source   layout.Format // the only format that may be read, or Unknown for any
 
 	all, plainF8           bool
 	noSideFiles, noAliases bool
 }
 
-// encodings are what --dtype allows.
+// encodings are the dtypes that --dtype and --type allow.
 var encodings = []layout.DType{
 	layout.F32, layout.F16, layout.BF16, layout.Q8_0, layout.Q5_1, layout.Q5_0, layout.Q4_1, layout.Q4_0, layout.I8,
 	layout.Q6_K, layout.Q5_K, layout.Q4_K, layout.Q3_K, layout.Q2_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4,
 }
 
+// newConvertOptions returns the options with their defaults, and what their choices allow.
 func newConvertOptions() *convertOptions {
 	opts := &convertOptions{
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
@@ -78,7 +79,7 @@ func convertCommand() *cobra.Command {
 	return cmd
 }
 
-// addFlags declares those that upgrade has as well.
+// addFlags declares the flags that convert and upgrade have.
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to this number of bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers as `TYPE`: "+strings.Join(opts.dtype.allowed, ", "))
@@ -130,6 +131,8 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	})
 }
 
+// convertOptions returns the options of package convert, but for metadata. Flags that contradict one another are a
+// usageError.
 func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Options, error) {
 	align, _ := strconv.Atoi(opts.align.value) // 32 or 64
 	d, isType := layout.ParseDType(strings.ToUpper(opts.dtype.value))
@@ -164,10 +167,10 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 	return o, err
 }
 
-// compressions are what --compress allows.
+// compressions are the values that --compress allows.
 var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": convert.High}
 
-// outFormat returns the format of a new file called out, and checks that it has what other flags ask for.
+// outFormat returns the format of a new file called out. Flags that the format does not support are a usageError.
 func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	f, err := opts.format.of(out)
 	if err != nil {
@@ -188,7 +191,7 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	return f, err
 }
 
-// addSideFiles adds to the metadata what --metadata names, and what is beside the model in.
+// addSideFiles sets o.Config to the files beside m and those that --metadata names, merged in this order.
 func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, m *loader.Model, o *convert.Options) error {
 	var skip []string
 	if len(opts.metadata.files) > 0 {
@@ -217,12 +220,13 @@ func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, 
 	return nil
 }
 
-// metadataFlag is --metadata, which may be given more than once.
+// metadataFlag has the values of --metadata, which may be given more than once: files, and keys with values.
 type metadataFlag struct {
 	files []string
 	set   layout.Metadata
 }
 
+// add adds a value of the flag: a file, if there is one of this name, or KEY=VALUE.
 func (f *metadataFlag) add(s string) error {
 	key, value, isKey := strings.Cut(s, "=")
 	if _, err := os.Stat(s); !isKey || err == nil {
@@ -236,7 +240,7 @@ func (f *metadataFlag) add(s string) error {
 	return nil
 }
 
-// typeFlags are the --type flags.
+// typeFlags has the values of --type: globs and the types of matching tensors.
 type typeFlags []typeFlag
 
 type typeFlag struct {
@@ -261,7 +265,7 @@ func (f *typeFlags) Set(s string) error {
 	return nil
 }
 
-// of returns the type for the tensor called name, Invalid if no flag says any.
+// of returns the type of the first glob that matches the tensor called name, or Invalid if none does.
 func (f typeFlags) of(name string) layout.DType {
 	for _, one := range f {
 		if one.match.Match(name) {

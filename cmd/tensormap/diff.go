@@ -27,6 +27,7 @@ type diffOptions struct {
 	tolerance *float64 // nil if it is not given
 }
 
+// setTolerance parses --tolerance: a number that is not negative.
 func (opts *diffOptions) setTolerance(s string) error {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0) {
@@ -89,15 +90,16 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return c.verdict(cmp.Or(err, j.Err, c.w.Flush()))
 }
 
-// side opens one of the two: headers are for the one that is an address.
+// side returns what opens the model at path, whose counterpart is at other. Flags for addresses are left out for a path
+// beside an address.
 func (o *diffOptions) side(path, other string) *opener {
 	if !isAddress(path) && isAddress(other) {
-		return &opener{trusting: o.trusting, unlocking: o.unlocking, most: o.most, ignore: o.ignore, stderr: o.stderr}
+		return &opener{trusting: o.trusting, unlocking: o.unlocking, maxHead: o.maxHead, ignore: o.ignore, stderr: o.stderr}
 	}
 	return &o.opener
 }
 
-// comparison is a pass through the tensors of two models.
+// comparison compares the tensors of two models, and counts how they differ.
 type comparison struct {
 	*pass
 	pathA, pathB string
@@ -106,7 +108,7 @@ type comparison struct {
 	counts       diffCounts
 }
 
-// diffCounts are tensors. The names in JSON are a contract.
+// diffCounts has numbers of tensors. The names in JSON are a contract.
 type diffCounts struct {
 	Tensors   int `json:"tensors"`
 	Identical int `json:"identical"`
@@ -117,6 +119,7 @@ type diffCounts struct {
 	Damaged   int `json:"damaged"`
 }
 
+// count adds one pair of tensors to the counts.
 func (c *comparison) count(p *survey.Pair) {
 	n := &c.counts
 	n.Tensors++
@@ -136,7 +139,7 @@ func (c *comparison) count(p *survey.Pair) {
 	}
 }
 
-// differs reports whether p is something to tell.
+// differs reports whether two tensors differ: in any bit or, with --tolerance, by more than that.
 func (c *comparison) differs(p *survey.Pair) bool {
 	if c.opts.tolerance != nil {
 		return !p.Within(*c.opts.tolerance)
@@ -144,12 +147,14 @@ func (c *comparison) differs(p *survey.Pair) bool {
 	return !p.Identical()
 }
 
+// differ reports whether the models differ: then the exit status is 1.
 func (c *comparison) differ() bool {
 	n := &c.counts
 	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
 }
 
-// verdict says on standard error what the exit status means.
+// verdict returns an error if the models differ, which says on standard error what the exit status means. err is
+// that of comparing.
 func (c *comparison) verdict(err error) error {
 	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.differ() || c.damaged {
 		return c.end(err)
@@ -158,6 +163,7 @@ func (c *comparison) verdict(err error) error {
 	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.took())
 }
 
+// summary returns the counts as text: "3 tensors: 2 identical, 1 differ".
 func (c *comparison) summary() string {
 	n := &c.counts
 	parts := []string{}
@@ -187,8 +193,8 @@ func (c *comparison) summary() string {
 	return s
 }
 
-// tables returns a function that tells a person what differs, pair by pair. Called with nil, it
-// sums up.
+// tables returns a function that writes a table of the pairs that differ. Called with nil after the last pair, the
+// function writes the summary.
 func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
 	if len(c.metadata) > 0 {
 		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
@@ -212,6 +218,7 @@ func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
 	}
 }
 
+// grid returns a table of pairs that differ.
 func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "difference", ">max abs", "at", ">max rel", ">rmse", ">cosine", ">differing"},
@@ -236,7 +243,7 @@ func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	return g
 }
 
-// indexOf returns the index in every dimension of a row-major number.
+// indexOf returns the index in every dimension of element number at in row-major order.
 func indexOf(at uint64, shape []int) []uint64 {
 	index := make([]uint64, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -251,7 +258,7 @@ func undecoded(tensors ...*loader.Tensor) bool {
 	return slices.ContainsFunc(tensors, func(t *loader.Tensor) bool { return t != nil && t.Problem() != nil })
 }
 
-// difference names what is not the same.
+// difference returns the cell that says how two tensors differ, such as "F32 → F16, values".
 func difference(p *survey.Pair) string {
 	switch {
 	case p.Err != nil && undecoded(p.A, p.B):
@@ -286,6 +293,7 @@ func difference(p *survey.Pair) string {
 	return strings.Join(parts, ", ")
 }
 
+// scaleCell returns the scale of a tensor of integers, "none" for others.
 func scaleCell(t loader.Tensor) string {
 	q, scaled, err := t.Scale()
 	switch {
@@ -328,6 +336,7 @@ type distanceJSON struct {
 	Cosine    real     `json:"cosine"`
 }
 
+// newSideJSON describes one of two tensors; t is nil if the model lacks it.
 func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
 		return nil
@@ -339,6 +348,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 	return s
 }
 
+// pairJSON describes a pair for diff --json.
 func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 	j := &diffJSON{Name: p.Name, Differs: c.differs(p), A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
 	if p.Err != nil {
@@ -361,7 +371,8 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 	return j
 }
 
-// json returns a function that writes JSON, pair by pair. Called with nil, it ends the object.
+// json begins the object of --json, and returns a function that writes a pair. Called with nil after the last pair, the
+// function ends the object.
 func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
@@ -432,7 +443,7 @@ func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange,
 	return slices.DeleteFunc(all, func(c metadataChange) bool { return bytes.Equal(c.A, c.B) }), nil
 }
 
-// flatten calls each for all values that are not nested.
+// flatten calls each with the JSON of every value that is no object with members, and its key: keys joined by dots.
 func flatten(md layout.Metadata, prefix string, each func(key string, value json.RawMessage)) error {
 	for _, e := range md {
 		key := prefix + e.Key

@@ -21,9 +21,9 @@ import (
 
 type dumpOptions struct {
 	opener
-	as       choice
-	explicit bool
-	out      string
+	as      choice
+	asGiven bool // --as was given
+	out     string
 }
 
 func dumpCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func dumpCommand() *cobra.Command {
 	cmd := verb("dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
 		"Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
 		opts.run, "FILE", "TENSOR")
-	cmd.PreRun = func(cmd *cobra.Command, _ []string) { opts.explicit = cmd.Flags().Changed("as") }
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { opts.asGiven = cmd.Flags().Changed("as") }
 	cmd.ValidArgsFunction = completeTensor
 	opts.as.addTo(cmd, "as", "how to write it")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`; - is standard output")
@@ -46,11 +46,11 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if opts.out == "-" {
 		opts.out = ""
 	}
-	if !opts.explicit && strings.EqualFold(filepath.Ext(opts.out), ".npy") {
+	if !opts.asGiven && strings.EqualFold(filepath.Ext(opts.out), ".npy") {
 		opts.as.value = "npy"
 	}
 	onScreen := opts.out == "" && terminal.IsTerminal(s.Out)
-	if _, _, slice := slice.Cut(name); onScreen && !opts.showable(slice) {
+	if _, _, slice := slice.Cut(name); onScreen && !opts.isShowable(slice) {
 		return errNotShowable
 	}
 	m, err := opts.open(ctx, path)
@@ -67,7 +67,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	switch {
 	case err != nil:
 		return err
-	case onScreen && !opts.showable(p != nil):
+	case onScreen && !opts.isShowable(p != nil):
 		return errNotShowable
 	case onScreen:
 		if p == nil {
@@ -93,7 +93,8 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 }
 
-// dumpToFile writes a file by write. It shows the progress, unless total is 0 for an unknown size, and then what it wrote.
+// dumpToFile writes a file by write. It shows the progress, unless total is 0 for an unknown size, and then what it
+// wrote.
 func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
 	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()
@@ -116,13 +117,13 @@ func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Wri
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
 	"give -o OUT, --as text or a slice such as 'NAME[:4]', or redirect standard output")}
 
-// showable reports whether a terminal can show what is asked for, a slice or a whole tensor.
-func (opts *dumpOptions) showable(part bool) bool {
-	return opts.as.value == "text" || part && !opts.explicit
+// isShowable reports whether a terminal can show the output: text, which a slice becomes unless --as says otherwise.
+func (opts *dumpOptions) isShowable(isSlice bool) bool {
+	return opts.as.value == "text" || isSlice && !opts.asGiven
 }
 
-// findPart finds the tensor called name, else the part of one that name is a slice of; p is nil
-// for a whole tensor.
+// findPart returns the tensor called name or, if there is none, the slice that name describes: "NAME[0:4]". p is
+// nil for a whole tensor.
 func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *slice.Part, err error) {
 	t, err = namedOrShown(m, l, name)
 	base, spec, sliced := slice.Cut(name)
@@ -136,7 +137,7 @@ func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p
 	return t, p, err
 }
 
-// namedOrShown finds the tensor called name, else the only one whose name is shown like this.
+// namedOrShown returns the tensor called name or, if there is none, the only one whose name is shown so, with escapes.
 func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor, error) {
 	t, err := l.Tensor(name)
 	if !errors.Is(err, loader.ErrNotFound) || !strings.ContainsAny(name, "\\\"") {
@@ -156,7 +157,7 @@ func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor,
 	return l.Tensor(real)
 }
 
-// completeTensor offers the tensors of the file that was named first.
+// completeTensor completes the second argument: the names of tensors of the file that is the first.
 func completeTensor(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
@@ -167,7 +168,8 @@ func completeTensor(cmd *cobra.Command, args []string, prefix string) ([]string,
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFilter offers the same for a flag that takes a pattern.
+// completeFilter completes a flag that takes a pattern with the names of tensors of the file that is the first
+// argument.
 func completeFilter(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

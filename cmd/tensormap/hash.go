@@ -81,7 +81,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return p.end(cmp.Or(err, j.Err))
 }
 
-// beginJSON begins the object of --json, up to its rows.
+// beginJSON begins the object of --json, up to the array called rows. Without --json it writes nothing.
 func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
 	j := &report.JSON{W: p.w}
 	if opts.json {
@@ -92,7 +92,7 @@ func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
 	return j
 }
 
-// runFiles runs hash --file.
+// runFiles writes the digests of whole files, for hash --file.
 func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path string) error {
 	if opts.values || opts.stored || opts.total || opts.filter.Pattern != "" {
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
@@ -136,7 +136,7 @@ type fileHashJSON struct {
 	SHA256 survey.Digest `json:"sha256"`
 }
 
-// columns returns the digests that were asked for, side by side.
+// columns returns the digests that the flags ask for, side by side, with dashes for a digest that is nil.
 func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	none := strings.Repeat("-", 2*len(survey.Digest{}))
 	text := func(d *survey.Digest) string {
@@ -154,7 +154,7 @@ func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	return text(stored)
 }
 
-// model returns the digests of the model that were asked for, or nil if a tensor has no part in them.
+// model returns the digests of the model that the flags ask for, or nil if they lack that of a tensor.
 func (opts *hashOptions) model(total *survey.ModelDigest) *digestsJSON {
 	var d digestsJSON
 	v, vok := total.Values()
@@ -183,6 +183,7 @@ type digestsJSON struct {
 	Stored *survey.Digest `json:"stored"`
 }
 
+// newHashJSON describes a tensor for hash --json.
 func newHashJSON(d *survey.TensorDigest) *hashJSON {
 	j := &hashJSON{tensorHead: newTensorHead(d.Tensor), digestsJSON: digestsJSON{d.Values, d.Stored}}
 	if d.Err != nil {

@@ -72,6 +72,7 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	return failed
 }
 
+// show shows the model at path.
 func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path string) error {
 	opts.headOnly = true
 	m, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})

@@ -8,29 +8,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// jobs is a flag that counts threads; 0 is as many as there are cores.
+// jobs is the flag --jobs: a number of threads; 0 means as many as there are cores.
 type jobs uint
 
 // maxJobs is more than any machine can use.
 const maxJobs = 1024
 
+// set parses a number. Numbers beyond maxJobs become maxJobs.
 func (j *jobs) set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
-		return err // which flagError words
+		return err // flagError words it
 	}
 	*j = jobs(min(n, maxJobs)) // out of range, n is the most there is
 	return nil
 }
 
+// addTo declares the flag.
 func (j *jobs) addTo(cmd *cobra.Command) { j.addAs(cmd, "work with `N` threads (default: all cores)") }
 
+// addAs declares the flag with another usage.
 func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 	cmd.Flags().FuncP("jobs", "j", usage, j.set)
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 
-// limit sets GOMAXPROCS, which work of the whole process is divided by, to j until restore is called. It does nothing if j is 0.
+// limit sets GOMAXPROCS, which work of the whole process is divided by, to j until restore is called. It does
+// nothing if j is 0.
 func (j jobs) limit() (restore func()) {
 	if j == 0 {
 		return func() {}

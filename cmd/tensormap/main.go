@@ -18,8 +18,8 @@ import (
 )
 
 func main() {
-	keepGarbage(25)
-	collect = func() { keepGarbage(10); debug.FreeOSMemory() }
+	limitGarbage(25)
+	collect = func() { limitGarbage(10); debug.FreeOSMemory() }
 	ignoreBrokenPipes()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	finish := obeySignals(cancel)
@@ -28,14 +28,15 @@ func main() {
 	os.Exit(status)
 }
 
-// keepGarbage makes the collector run often: what a file describes stays in memory and little else
-// does, so that by default half of what a listing takes would be garbage.
-func keepGarbage(percent int) {
+// limitGarbage makes the collector run once there is garbage of this percentage of the memory in use. A verb keeps
+// what a file describes in memory and little else, so that by default half of a listing's memory would be garbage.
+func limitGarbage(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// collect gives unused memory back, and makes the collector run more often still: verbs that write, or hold more than
-// the model, call it between their steps. It does nothing in tests, whose process runs many verbs.
+// collect returns unused memory to the system, and makes the collector run more often. Verbs that write a model, or
+// need more memory than it takes, call it between their steps. It does nothing in tests, whose process runs many
+// verbs.
 var collect = func() {}

@@ -109,8 +109,8 @@ func initializers(n int) []byte {
 	return append(append(append(append(head, network...), rest...), rest...), params...)
 }
 
-// TestMemory holds verbs to SECURITY.md: sixteen times the bytes of a file, beyond what a small one takes, and eight times where a
-// verb only opens the file. The 64 MB on top, which such a file does not need, are left out.
+// TestMemory holds verbs to SECURITY.md: sixteen times the bytes of a file, beyond what a small one takes, and
+// eight times where a verb only opens the file. The 64 MB on top, which such a file does not need, are left out.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, b []byte) (path string, size int) {

@@ -26,20 +26,21 @@ import (
 	"github.com/tensormap/tensormap/remote"
 )
 
-// opener is how verbs open the model that the user names: by a path or by an address.
+// opener has the flags with which verbs open the model at a path or an address.
 type opener struct {
 	trusting
 	unlocking
-	writes  bool     // a model, which has a secret of its own
-	copies  bool     // files as they are, encrypted or not
+	writes  bool     // the verb writes a model, which has a secret of its own
+	copies  bool     // the verb copies files as they are, encrypted or not
 	headers []string // lines to send with requests; they may be secrets: no message repeats them
 	timeout timeout
 	noCache bool
 	ignore  glob.Patterns    // parts beside quantized weights
-	most    byteSize         // of a header
-	stderr  func() io.Writer // of the verb
+	maxHead byteSize         // limit of a header; 0 for the default
+	stderr  func() io.Writer // where the verb writes notes
 }
 
+// addTo declares the flags.
 func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	o.trusting.addTo(cmd)
@@ -50,23 +51,24 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
-	cmd.Flags().Var(&o.most, "max-header", "open files whose header or index has up to `SIZE`, in place of 100MB")
+	cmd.Flags().Var(&o.maxHead, "max-header", "open files whose header or index has up to `SIZE`, in place of 100MB")
 	complete(cmd, "max-header", cobra.NoFileCompletions)
 }
 
-// apply sets the options of opening.
+// apply sets what opts says of limits and trust, as the flags do.
 func (o *opener) apply(opts *loader.Options) error {
-	if o.most > 0 {
-		opts.Limits = &layout.Limits{HeaderBytes: uint64(o.most)}
+	if o.maxHead > 0 {
+		opts.Limits = &layout.Limits{HeaderBytes: uint64(o.maxHead)}
 	}
 	return o.trusting.apply(opts)
 }
 
+// open opens the model at a path or an address.
 func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{})
 }
 
-// openWith does what open does, with options for a model in files.
+// openWith does what open does, with options that the flags complete.
 func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.apply(&opts); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	})
 }
 
-// checkPath checks that name can be a file, and refuses flags for addresses.
+// checkPath returns a usageError if name stands for standard input, or a flag for addresses was given.
 func (o *opener) checkPath(name string) error {
 	switch {
 	case name == "-":
@@ -131,7 +133,7 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 // schemes are what addresses begin with.
 var schemes = []string{"hf", "oci", "ollama", "s3", "https", "http", "file"}
 
-// hinted adds to err, that there is no file called name, what may have been meant.
+// hinted adds to err, which says that there is no file called name, the address that may be meant.
 func hinted(err error, name string) error {
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
@@ -162,12 +164,13 @@ func isRepository(name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// isAddress reports whether name begins with one of schemes, and is no path.
 func isAddress(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
 	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
-// called returns the file's name for messages: an address may hold secrets.
+// called returns a path or an address for messages. An address loses its secrets.
 func called(name string) string {
 	if isAddress(name) {
 		return httprange.NameOf(name)
@@ -175,7 +178,7 @@ func called(name string) string {
 	return name
 }
 
-// noteUnversioned returns a function that says on stderr, once, if a file's changes would go
+// noteUnversioned returns a function that warns on stderr, once, that a change of the file called name would go
 // unnoticed.
 func noteUnversioned(stderr io.Writer) func(name string) {
 	var once sync.Once
@@ -186,7 +189,7 @@ func noteUnversioned(stderr io.Writer) func(name string) {
 	}
 }
 
-// header parses the lines. The flag does not: its error would quote.
+// header parses --header. The flag itself does not: its error would quote a secret.
 func (o *opener) header() (http.Header, error) {
 	header := make(http.Header)
 	for _, line := range o.headers {
@@ -218,6 +221,7 @@ func isToken(s string) bool {
 	})
 }
 
+// isControl reports whether the value of a header must not have r.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // matched returns an error if there is a pattern and no tensor of the models matches it.
@@ -228,6 +232,7 @@ func matched(g *glob.Pattern, path string, models ...*loader.Model) error {
 	return fmt.Errorf("%s: no tensor matches %q", called(path), g.Pattern)
 }
 
+// matches reports whether g matches the name of a tensor of m.
 func matches(g *glob.Pattern, m *loader.Model) bool {
 	for t := range m.Tensors() {
 		if g.Match(t.Name()) {
@@ -260,6 +265,7 @@ func (t *timeout) Set(s string) error {
 	return nil
 }
 
+// duration returns the time of the flag, or the default.
 func (t timeout) duration() time.Duration {
 	if t == 0 {
 		return defaultTimeout

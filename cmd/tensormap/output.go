@@ -17,7 +17,7 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkName refuses what cannot be the name of a new file.
+// checkName returns an error if path cannot be that of a new file: it is "-", or an address.
 func checkName(path string) error {
 	if path == "-" {
 		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
@@ -28,7 +28,7 @@ func checkName(path string) error {
 	return nil
 }
 
-// checkOutput also refuses to replace a file of the model that is being read.
+// checkOutput does what checkName does, and returns an error if path is a file of m, which is being read.
 func checkOutput(path string, m *loader.Model) error {
 	if err := checkName(path); err != nil {
 		return err
@@ -44,7 +44,8 @@ func checkOutput(path string, m *loader.Model) error {
 	return nil
 }
 
-// checkDiffers refuses to write a file that is read. A missing file is left to its creator.
+// checkDiffers returns an error if path is the file at read. Errors of a path that cannot be written come when it
+// is created.
 func checkDiffers(path, read string) error {
 	if read == "" || isAddress(read) {
 		return nil
@@ -59,20 +60,20 @@ func checkDiffers(path, read string) error {
 	return nil
 }
 
-// isPart reports whether m is one of several files, and not what leads to all of them.
+// isPart reports whether m is one shard of a model, and not the manifest or index that leads to all.
 func isPart(m *loader.Model) bool {
 	files := m.Files()
 	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
 }
 
-// notePart says so, for verbs that make a whole model of what may be a part of one.
+// notePart warns on stderr if m is one shard of a model. Verbs that write a model call it.
 func notePart(stderr io.Writer, m *loader.Model) {
 	if isPart(m) {
 		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", terminal.Printable(m.Files()[0].Path))
 	}
 }
 
-// writeFile makes a file of what write writes, complete or not at all.
+// writeFile creates a file of what write writes. It appears under its name if write succeeds, or not at all.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := atomicfile.Create(path)
 	if err != nil {

@@ -13,18 +13,19 @@ import (
 	"github.com/tensormap/tensormap/internal/atomicfile"
 )
 
-// profiles are the files that the Go profiles of a run go to; empty is none.
+// profiles has the files that Go profiles of a run are written to; "" for none.
 type profiles struct {
 	cpu, mem string
 	cpuFile  *atomicfile.File
 }
 
+// addFlags declares --cpuprofile and --memprofile.
 func (p *profiles) addFlags(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&p.cpu, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	root.PersistentFlags().StringVar(&p.mem, "memprofile", "", "write a profile of allocations to `FILE`")
 }
 
-// start refuses early what stop could not write either.
+// start begins the CPU profile. It returns an error for files that stop must not replace.
 func (p *profiles) start() error {
 	for _, path := range []string{p.cpu, p.mem} {
 		if err := checkProfile(path); err != nil {
@@ -57,6 +58,7 @@ func (p *profiles) stop() (err error) {
 	return err
 }
 
+// writeAllocs writes a profile of allocations.
 func writeAllocs(path string) error {
 	if err := checkProfile(path); err != nil {
 		return err

@@ -84,7 +84,7 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return err
 }
 
-// pullTensors brings the tensors that the filter lets through.
+// pullTensors fetches the tensors that the filter matches into the cache, and prints the address.
 func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, address string) error {
 	m, err := opts.open(ctx, address)
 	if err != nil {
@@ -110,7 +110,8 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 	return err
 }
 
-// verifyFiles compares files, which have these names in their model's folder, with by, if there is one.
+// verifyFiles returns an error if a file is not one that by trusts under its name. names are those in the model's
+// folder. Without a Trust it does nothing.
 func verifyFiles(ctx context.Context, paths, names []string, by loader.Trust) error {
 	if by == nil {
 		return nil
@@ -123,7 +124,7 @@ func verifyFiles(ctx context.Context, paths, names []string, by loader.Trust) er
 	return nil
 }
 
-// knownAs is a Trust in one file, which has folders in its name. A loader knows plain names only.
+// knownAs is a Trust in one file, whose name has folders. A loader asks for plain names only.
 type knownAs struct {
 	loader.Trust
 	name string

@@ -47,8 +47,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitStatus(cmd, err, stderr)
 }
 
-// refuseEmpty returns an error if a flag was given nothing, as --key "$KEY" is where KEY is not set. To go on without it would
-// trust anybody, or leave weights unencrypted.
+// refuseEmpty returns an error if a flag was given nothing, as --key "$KEY" is where KEY is not set. To go on
+// without it would trust anybody, or leave weights unencrypted.
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		list, ok := f.Value.(pflag.SliceValue)
@@ -60,6 +60,7 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
+// rootCommand returns the command with all verbs.
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tensormap VERB …",
@@ -96,7 +97,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// needsVerb makes a command that only groups others refuse to run itself.
+// needsVerb makes cmd, which only groups verbs, return an error if it is run without one.
 func needsVerb(cmd *cobra.Command) {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -108,6 +109,7 @@ func needsVerb(cmd *cobra.Command) {
 	cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args never lets it
 }
 
+// verbs returns the names of cmd's verbs.
 func verbs(cmd *cobra.Command) (names []string) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() || c.Name() == "help" {
@@ -128,6 +130,7 @@ var otherNames = map[string]string{
 	"download": "tensormap pull ADDRESS brings a model to this machine",
 }
 
+// unknownVerb returns the error for a verb that cmd does not have. It names what may be meant.
 func unknownVerb(cmd *cobra.Command, name string) error {
 	if other, ok := otherNames[name]; ok && !cmd.HasParent() {
 		return fmt.Errorf("unknown verb %q; %s", name, other)
@@ -141,8 +144,8 @@ func unknownVerb(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("unknown verb %q, not one of: %s", name, strings.Join(verbs(cmd), ", "))
 }
 
-// flagError prefers to complain about an unknown verb: every flag of such a verb is unknown.
-// It words the errors of strconv, for flags of every type, and names flags that may be meant.
+// flagError returns the error for flags that cannot be parsed. It is about the verb if that is unknown, as are all
+// its flags then. Else it says what a number has to be, or names flags that may be meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
 		return unknownVerb(cmd, args[0])
@@ -159,7 +162,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// wanted says what the value that err is about has to be.
+// wanted returns what a value has to be that err refuses.
 func wanted(err *strconv.NumError) string {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
@@ -172,6 +175,7 @@ func wanted(err *strconv.NumError) string {
 	return "must be a whole number"
 }
 
+// helpCommand returns the verb help.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                   "help [VERB]",
@@ -195,7 +199,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// verb returns the command of a verb: run gets exactly the named operands.
+// verb returns the command of a verb. run gets one argument for each of names; others are an error.
 func verb(use, short string, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
@@ -209,7 +213,7 @@ func verb(use, short string, run func(ctx context.Context, s terminal.Streams, a
 	}
 }
 
-// several wants one argument at least.
+// several returns a check that there is at least one argument.
 func several(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -219,7 +223,7 @@ func several(name string) cobra.PositionalArgs {
 	}
 }
 
-// operands wants exactly the named arguments.
+// operands returns a check that there is one argument for each of names.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -232,7 +236,7 @@ func operands(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// choice is a flag that takes one of a few words.
+// choice is a flag that takes one of the words in allowed.
 type choice struct {
 	value   string
 	allowed []string
@@ -250,12 +254,13 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// addTo declares the flag; a failure to do so is a mistake of the program.
+// addTo declares the flag, with completions.
 func (c *choice) addTo(cmd *cobra.Command, name, usage string) {
 	cmd.Flags().Var(c, name, usage)
 	complete(cmd, name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// complete declares how the shell completes a flag. It panics if cmd has no such flag.
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)

@@ -18,18 +18,18 @@ import (
 	"golang.org/x/term"
 )
 
-// unlocking is the flags that say what opens an encrypted model. Secrets themselves are never on the command
+// unlocking has the flags that name the secret of an encrypted model. Secrets themselves are never on the command
 // line.
 type unlocking struct {
 	keyFile        string
 	passphraseFile string
 	// headOnly is set for verbs that can do without the tensors' contents.
 	headOnly bool
-	// either is set for verbs of two models: one may be plain.
+	// either is set for verbs of two models: one may not be encrypted.
 	either bool
 
 	passphraseFlag string
-	secret         encrypted.Secret // once it was read
+	secret         encrypted.Secret // nil before read, or if no secret is named
 	from           string           // the file or variable that it was read from
 }
 
@@ -43,7 +43,7 @@ func (u *unlocking) addTo(cmd *cobra.Command, writes bool) {
 	cmd.Flags().StringVar(&u.passphraseFile, u.passphraseFlag, "", "read an encrypted model with the passphrase in `FILE`")
 }
 
-// read reads the secret that flags or the environment name, if they do.
+// read sets secret to the one that flags or the environment name, if they name any.
 func (u *unlocking) read() (err error) {
 	switch {
 	case u.secret != nil:
@@ -69,8 +69,7 @@ func readSecret(key, passphrase string) (s encrypted.Secret, from string, err er
 	return s, passphrase, err
 }
 
-// openBy opens a model with the secret. A passphrase that is missing is asked for if somebody sits at a
-// terminal.
+// openBy opens a model with the secret. It asks at a terminal for a missing passphrase.
 func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts *loader.Options) (*loader.Model, error)) (*loader.Model, error) {
 	if err := u.read(); err != nil {
 		return nil, err
@@ -97,7 +96,8 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 	return open(&opts)
 }
 
-// ask asks for the passphrase of a model, without an echo. It is an error if a key is wanted, or nobody can be asked.
+// ask reads the passphrase of a model from the terminal, without an echo. It is loader.ErrKey if the model needs a
+// key file, or there is no terminal.
 func (u *unlocking) ask(stderr io.Writer, path string, e *encrypted.Encryption) (encrypted.Secret, error) {
 	if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
 		return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", path, loader.ErrKey, u.passphraseFlag)
@@ -125,15 +125,16 @@ func encryptionOf(m *loader.Model) *encrypted.Encryption {
 	return nil
 }
 
-// encrypting is the flags that say with what a new model is encrypted.
+// encrypting has the flags that name the secret of a new model.
 type encrypting struct{ keyFile, passphraseFile string }
 
+// addTo declares the flags.
 func (v *encrypting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.keyFile, "encrypt", "", "encrypt an APR2 file with the key in `KEYFILE`")
 	cmd.Flags().StringVar(&v.passphraseFile, "passphrase-file", "", "encrypt an APR2 file with the passphrase in `FILE`")
 }
 
-// apply makes the new files encrypted, if that is asked for.
+// apply sets o.Encrypter, if a flag names a secret. Other formats than APR2 are a usageError.
 func (v *encrypting) apply(o *convert.Options) error {
 	switch {
 	case v.keyFile == "" && v.passphraseFile == "":

@@ -85,7 +85,7 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	return err
 }
 
-// named puts a path in front of err, unless it has it already.
+// named returns err with path in front, unless err names it already.
 func named(path string, err error) error {
 	if err == nil {
 		return nil

@@ -62,7 +62,8 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	return p.end(cmp.Or(err, j.Err))
 }
 
-// statsGrid returns a table. NaNs, infinities and histograms have columns only if there are some.
+// statsGrid returns a table with a row for each tensor. NaNs, infinities and histograms have columns only if there
+// are some.
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">zeros"},
@@ -107,7 +108,7 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	return g
 }
 
-// known returns a cell, or a dash for what is not known.
+// known returns cell if ok is true, and else a dash for an unknown value.
 func known(ok bool, cell string) string {
 	if !ok {
 		return "–"
@@ -115,6 +116,7 @@ func known(ok bool, cell string) string {
 	return cell
 }
 
+// histogramCell returns the histogram of a tensor, or why there is none.
 func histogramCell(s *survey.TensorStats) string {
 	switch {
 	case s.Err != nil && s.Tensor.Problem() != nil:
@@ -127,7 +129,7 @@ func histogramCell(s *survey.TensorStats) string {
 	return sparkline(s.Histogram)
 }
 
-// real4 formats f with four digits, and NaN, which stands for no value, as a dash.
+// real4 formats f with four digits. NaN stands for no value, and becomes a dash.
 func real4(f float64) string { return known(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 4, 64)) }
 
 // sparkline draws counts: the highest as a full block, one at least as a thin line.
@@ -182,6 +184,7 @@ type valuesJSON struct {
 	Histogram []uint64 `json:"histogram,omitempty"`
 }
 
+// newStatsJSON describes a tensor for stats --json.
 func newStatsJSON(s *survey.TensorStats) *statsJSON {
 	j := &statsJSON{tensorHead: newTensorHead(s.Tensor)}
 	if err := s.Tensor.Problem(); err != nil && s.Err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-// surveyOptions are the flags that stats, hash and diff have in common.
+// surveyOptions has the flags that stats, hash and diff have in common.
 type surveyOptions struct {
 	opener
 	json   bool
@@ -25,6 +25,7 @@ type surveyOptions struct {
 	jobs   jobs
 }
 
+// addTo declares the flags.
 func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
@@ -33,7 +34,7 @@ func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.jobs.addTo(cmd)
 }
 
-// openSelected opens a model, and refuses a filter that none of its tensors passes.
+// openSelected opens a model. It is an error if --filter matches none of its tensors.
 func (o *surveyOptions) openSelected(ctx context.Context, path string) (*loader.Model, error) {
 	m, err := o.open(ctx, path)
 	if err != nil {
@@ -46,7 +47,7 @@ func (o *surveyOptions) openSelected(ctx context.Context, path string) (*loader.
 	return m, nil
 }
 
-// pass is one way through all tensors: results are written as they come, and the rest is counted.
+// pass is one pass of a verb over all tensors of models: it writes results as they come, and counts tensors and bytes.
 type pass struct {
 	terminal.Streams
 	w       *bufio.Writer // results
@@ -57,7 +58,7 @@ type pass struct {
 	damaged bool
 }
 
-// begin begins a pass, and returns it with the options for package survey.
+// begin returns a new pass, and the options for package survey. doing describes the work beside its progress.
 func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.Options) {
 	p := &pass{Streams: s, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
 	p.w = bufio.NewWriter(p)
@@ -68,13 +69,13 @@ func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.O
 	return p, opts
 }
 
-// Write writes results past the progress bar.
+// Write writes results. It erases the progress bar first.
 func (p *pass) Write(b []byte) (int, error) {
 	p.bar.Hide()
 	return p.Out.Write(b)
 }
 
-// add counts a tensor, and reports its damage. The error is about writing results.
+// add counts tensors, and reports their damage err on standard error. The error it returns is that of writing results.
 func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 	p.tensors++
 	for _, t := range tensors {
@@ -91,8 +92,8 @@ func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 	return err
 }
 
-// end writes the last results, and returns the error of the pass. If all went well,
-// it says how long that took.
+// end writes the last results, and says how long the pass took unless it failed. It returns err, the error of
+// writing, or errReported if a tensor is damaged.
 func (p *pass) end(err error) error {
 	err = cmp.Or(err, p.w.Flush())
 	p.bar.Clear()
@@ -105,15 +106,16 @@ func (p *pass) end(err error) error {
 	return err
 }
 
+// took returns how many bytes the pass read, in which time.
 func (p *pass) took() string {
 	took := time.Since(p.begun)
 	return fmt.Sprintf("%s in %s, %s", report.Size(p.bytes), report.Duration(took), report.Speed(p.bytes, took))
 }
 
-// damage tells damaged tensors from those whose type has no values.
+// damage reports whether err says that a tensor is damaged, and not that its type has no values.
 func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
 
-// tensorHead is what stats, hash and diff say in JSON of a tensor itself.
+// tensorHead has the fields by which stats and hash describe a tensor in JSON.
 type tensorHead struct {
 	Name     string       `json:"name"`
 	DType    layout.DType `json:"dtype,omitzero"`   // of a tensor as it is stored
@@ -122,6 +124,7 @@ type tensorHead struct {
 	Elements uint64       `json:"elements"`
 }
 
+// newTensorHead describes t.
 func newTensorHead(t loader.Tensor) tensorHead {
 	return tensorHead{t.Name(), t.DType(), report.Scheme(t), report.OrEmpty(t.Shape()), t.Elements()}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// trusting is the flags that say whose model the user trusts.
+// trusting has the flags that say whose model the user trusts.
 type trusting struct {
 	signature string
 	key       string
@@ -24,9 +24,10 @@ type trusting struct {
 	identity  string
 	digests   []string
 
-	signer string // who has signed what was opened, once that is verified
+	signer string // who has signed the model that was opened; "" before its signature is verified
 }
 
+// addTo declares the flags.
 func (t *trusting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.signature, "signature", "", "read only what the bundle `FILE` vouches for (OpenSSF Model Signing)")
 	cmd.Flags().StringVar(&t.key, "key", "", "trust this public key, a PEM `FILE`")
@@ -35,7 +36,7 @@ func (t *trusting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&t.digests, "digest", nil, "read only a file of this `[NAME=]DIGEST`: sha256:HEX, sha512:HEX, or a hub's ETag")
 }
 
-// check refuses flags that make no sense together.
+// check returns a usageError for flags that contradict one another.
 func (t *trusting) check() error {
 	switch {
 	case len(t.digests) > 0 && (t.signature != "" || t.key != "" || len(t.roots) > 0):
@@ -52,7 +53,7 @@ func (t *trusting) check() error {
 	return nil
 }
 
-// apply makes the model that opts open hand out nothing that is not verified.
+// apply sets opts.Trust, so that the model returns no byte that is not verified, if a flag says whom to trust.
 func (t *trusting) apply(opts *loader.Options) error {
 	err := t.check()
 	switch {
@@ -72,7 +73,7 @@ func (t *trusting) apply(opts *loader.Options) error {
 	return err
 }
 
-// fileDigests returns the trust in files of the digests that were given, each once.
+// fileDigests returns the Trust of --digest. Two digests of one file are a usageError.
 func (t *trusting) fileDigests() (*trust.FileDigests, error) {
 	files := make(map[string]string)
 	for _, text := range t.digests {
@@ -92,7 +93,7 @@ func (t *trusting) fileDigests() (*trust.FileDigests, error) {
 	return d, nil
 }
 
-// statement returns what the bundle vouches for, once its signature has been verified.
+// statement returns the statement of the bundle, whose signature it verifies, and sets signer.
 func (t *trusting) statement() (*trust.Statement, error) {
 	var key crypto.PublicKey // nil for certificates
 	var keyErr error

@@ -25,7 +25,7 @@ import (
 
 type verifyOptions struct {
 	opener
-	unsigned bool // files may pass that no signature lists
+	unsigned bool // files that the signature does not list are not wrong
 	ignore   []string
 	values   bool
 	json     bool
@@ -85,6 +85,7 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	return err
 }
 
+// verifyFile verifies the model at path as the flags say. bar shows the progress.
 func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *terminal.Progress) (*loader.Report, error) {
 	opts.headOnly = !opts.values
 	m, err := opts.open(ctx, path)
@@ -156,7 +157,7 @@ func (o *verifyOptions) signatureOnly(path string, err error) bool {
 	return errors.Is(err, mmapio.ErrDirectory) || errors.Is(err, layout.ErrFormat) && plain
 }
 
-// reportUnsigned says which files are not those that were signed.
+// reportUnsigned writes which files are not as they were signed, and returns errReported.
 func reportUnsigned(s terminal.Streams, path string, wrong []error, asJSON bool) error {
 	v := &verdict{File: called(path), Checked: []string{"signature"}, Findings: []finding{}}
 	for _, err := range wrong {
@@ -204,6 +205,7 @@ type finding struct {
 	Reason   string `json:"reason"`
 }
 
+// newVerdict returns the verdict on the file at path of a complete report.
 func newVerdict(path string, checked *loader.Report) *verdict {
 	v := &verdict{File: path, OK: true, Checked: append([]string{}, checked.Checked...), Findings: []finding{}, Bytes: checked.BytesRead}
 	for _, f := range checked.Findings {
@@ -218,6 +220,7 @@ func newVerdict(path string, checked *loader.Report) *verdict {
 	return v
 }
 
+// newFinding returns an error in the file at path as a finding.
 func newFinding(path string, err *layout.FormatError) finding {
 	return finding{
 		Severity: "error",
@@ -242,6 +245,7 @@ func failedVerdict(path string, err error) *verdict {
 	return &verdict{File: path, Checked: []string{}, Findings: []finding{found}}
 }
 
+// writeVerdictJSON writes v as one line.
 func writeVerdictJSON(w io.Writer, v *verdict) error {
 	text, err := report.EncodeJSON(v)
 	if err != nil {
@@ -251,7 +255,7 @@ func writeVerdictJSON(w io.Writer, v *verdict) error {
 	return err
 }
 
-// write says it to a person: warnings, then the verdict on one line.
+// write writes the verdict as text: warnings, then one line.
 func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration) error {
 	var b strings.Builder
 	for _, f := range checked.Findings {

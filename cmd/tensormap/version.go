@@ -17,6 +17,7 @@ func version() string {
 	return buildText(info)
 }
 
+// buildText returns what version has of a build.
 func buildText(info *debug.BuildInfo) string {
 	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
 	for _, s := range info.Settings {

@@ -22,15 +22,15 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// writing is the verbs that write a model anew: convert, upgrade, split and merge.
+// writing has the flags of verbs that write a model: convert, upgrade, split and merge.
 type writing struct {
 	opener
 	format  formatFlag
 	shards  byteSize
 	jobs    jobs
-	sign    string // a private key
+	sign    string // file of a private key
 	encrypt encrypting
-	doing   string // shown with the progress
+	doing   string // describes the work beside its progress
 
 	dryRun, json bool
 }
@@ -102,7 +102,7 @@ func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) er
 	})
 }
 
-// addTo declares the flags that all of them have.
+// addTo declares the flags that all these verbs have.
 func (v *writing) addTo(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
@@ -111,7 +111,7 @@ func (v *writing) addTo(cmd *cobra.Command) {
 	v.jobs.addTo(cmd)
 }
 
-// setSigner makes the new files signed, if that is asked for.
+// setSigner sets o.Signer, if --sign names a key. Other formats than APR2 are a usageError.
 func (v *writing) setSigner(o *convert.Options) error {
 	if v.sign == "" {
 		return nil
@@ -126,17 +126,18 @@ func (v *writing) setSigner(o *convert.Options) error {
 	return named(v.sign, err)
 }
 
-// indexEnd is how the name of an index ends that leads to SafeTensors shards.
+// indexEnd is the suffix of the index of SafeTensors shards.
 var indexEnd = formats.Suffix(layout.SafeTensors) + manifest.IndexSuffix
 
 // formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }
 
-// written returns the formats that new files can have.
+// written returns the formats that can be written.
 func written() []layout.Format {
 	return slices.DeleteFunc(slices.Clone(formats.Names()), func(f layout.Format) bool { return !convert.CanWrite(f) })
 }
 
+// addTo declares the flag.
 func (f *formatFlag) addTo(cmd *cobra.Command) {
 	for _, format := range written() {
 		f.allowed = append(f.allowed, format.String())
@@ -177,7 +178,7 @@ func suffixes() string {
 	return strings.Join(list, ", ")
 }
 
-// byteSize is a flag that takes a number of bytes; 0 is none.
+// byteSize is a flag that takes a number of bytes, such as 2GB; 0 if it was not given.
 type byteSize uint64
 
 func (b *byteSize) Type() string   { return "SIZE" }
@@ -192,6 +193,7 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
+// addTo declares --shard-size.
 func (b *byteSize) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(shardSize{b}, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
 	complete(cmd, "shard-size", cobra.NoFileCompletions)
@@ -210,7 +212,7 @@ func (z shardSize) Set(s string) error {
 	return nil
 }
 
-// signed reports whether a file of m says that it carries a signature.
+// signed reports whether a file of m claims to carry a signature.
 func signed(m *loader.Model) bool {
 	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
 		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())

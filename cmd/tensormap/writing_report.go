@@ -60,9 +60,10 @@ type reason struct {
 	names     []string
 }
 
+// add counts the tensor called name.
 func (r *reasons) add(what, why, name string) {
 	const most = 3
-	one := report.Of((*[]reason)(r), reason{what: what, why: why}, func(one *reason) bool { return one.what == what && one.why == why })
+	one := report.FindOrAdd((*[]reason)(r), reason{what: what, why: why}, func(one *reason) bool { return one.what == what && one.why == why })
 	switch one.tensors++; {
 	case one.tensors <= most:
 		one.names = append(one.names, terminal.Printable(name))
@@ -71,7 +72,7 @@ func (r *reasons) add(what, why, name string) {
 	}
 }
 
-// once appends d to a list of dtypes, unless that has it.
+// once returns types with d, unless types has it.
 func once(types []string, d layout.DType) []string {
 	if slices.Contains(types, d.String()) {
 		return types
@@ -126,7 +127,7 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
-// withAdvice adds to a refusal what can be done.
+// withAdvice adds to err, if it refuses to re-encode a tensor, the flags that help.
 func withAdvice(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
@@ -194,7 +195,7 @@ func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *l
 	}
 }
 
-// dryRun says what a conversion would write.
+// dryRun writes what a conversion would write: as JSON, or as tables.
 func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options) error {
 	w := bufio.NewWriter(s.Out)
 	if asJSON {
@@ -211,7 +212,7 @@ func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options
 	return nil
 }
 
-// writePreview shows a preview to a person.
+// writePreview writes what a conversion would write as tables.
 func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Options) {
 	var f report.Facts
 	f.Add("would write", terminal.Printable(p.Path))
@@ -237,6 +238,7 @@ func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Op
 	}
 }
 
+// previewGrid returns a table of the tensors that would be written.
 func previewGrid(list []convert.Tensor) *report.Grid {
 	return &report.Grid{
 		Heading: []string{"name", "dtype", ">shape", ">size", "from", ">size before"},

@@ -23,26 +23,27 @@ var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2
 // another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
-// fill is how a dtype looks: a colour and a texture.
-type fill int
+// look is the number of a colour and a texture, by which a picture shows a dtype.
+type look int
 
-const numFills = fill(len(colors) * len(textures)) // there are fewer dtypes
+const numLooks = look(len(colors) * len(textures)) // there are fewer dtypes
 
-func (f fill) class() string { return "d" + strconv.Itoa(int(f)) }
+// class returns the class that elements of the look have in a picture.
+func (f look) class() string { return "d" + strconv.Itoa(int(f)) }
 
-func (f fill) color() string   { return colors[int(f)%len(colors)] }
-func (f fill) texture() string { return textures[int(f)/len(colors)] }
+func (f look) color() string   { return colors[int(f)%len(colors)] }
+func (f look) texture() string { return textures[int(f)/len(colors)] }
 
 // paint returns the value that a style has for f.
-func (f fill) paint() string {
+func (f look) paint() string {
 	if f.texture() == "" {
 		return f.color()
 	}
 	return fmt.Sprintf("url(#f%d)", f)
 }
 
-// pattern defines what paint refers to, if it does.
-func (f fill) pattern() string {
+// pattern returns the definition that paint refers to, or "".
+func (f look) pattern() string {
 	if f.texture() == "" {
 		return ""
 	}
@@ -50,27 +51,27 @@ func (f fill) pattern() string {
 		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, f.color(), f.texture())
 }
 
-// commonFills are those of frequent kinds, which look the same in two pictures then.
-var commonFills = map[string]fill{
+// commonLooks are the looks of frequent kinds, so that they are the same in all pictures.
+var commonLooks = map[string]look{
 	"F32": 0, "Q8_0": 1, "Q4_K": 2, "BF16": 3, "F16": 4, "Q6_K": 5, "Q5_K": 6, "I32": 7, "I8": 8,
 	"Q4_0": 9, "F8_E4M3": 10, "F64": 11, "Q3_K": 12, "U8": 13, "I64": 14, "Q2_K": 15, "MXFP4": 16,
 }
 
-// fillsOf hands out a fill to each kind: its common one, or the first that is free.
-func fillsOf(lists ...[]report.Total) map[string]fill {
+// looksOf returns a look for each kind: its common one, or the first that no other kind has.
+func looksOf(lists ...[]report.Total) map[string]look {
 	kinds := slices.Concat(lists...)
-	fills := make(map[string]fill, len(kinds))
-	var taken [numFills]bool
+	looks := make(map[string]look, len(kinds))
+	var taken [numLooks]bool
 	for _, t := range kinds {
-		if f, ok := commonFills[t.Kind]; ok {
-			fills[t.Kind], taken[f] = f, true
+		if f, ok := commonLooks[t.Kind]; ok {
+			looks[t.Kind], taken[f] = f, true
 		}
 	}
 	for _, t := range kinds {
-		if _, ok := fills[t.Kind]; !ok {
-			f := fill(slices.Index(taken[:], false))
-			fills[t.Kind], taken[f] = f, true
+		if _, ok := looks[t.Kind]; !ok {
+			f := look(slices.Index(taken[:], false))
+			looks[t.Kind], taken[f] = f, true
 		}
 	}
-	return fills
+	return looks
 }

@@ -491,8 +491,8 @@ func TestFills(t *testing.T) {
 		{of("F32")}, {of("F16", "F32")}, {of("Q4_K", "Q4_0", "Q6_K", "F32")},
 		{of("U64"), of("F32", "U64", "I16")},
 	} {
-		fills := fillsOf(lists...)
-		if f, ok := fills["F32"]; ok && f != commonFills["F32"] {
+		fills := looksOf(lists...)
+		if f, ok := fills["F32"]; ok && f != commonLooks["F32"] {
 			t.Errorf("%v: F32 looks different", fills)
 		}
 		distinct(t, fills)
@@ -506,13 +506,13 @@ func TestFills(t *testing.T) {
 	if len(all) < 60 {
 		t.Fatalf("%d dtypes", len(all))
 	}
-	distinct(t, fillsOf(all, all))
-	distinct(t, fillsOf(all[len(all)/2:], all[:len(all)/2]))
-	distinct(t, commonFills)
+	distinct(t, looksOf(all, all))
+	distinct(t, looksOf(all[len(all)/2:], all[:len(all)/2]))
+	distinct(t, commonLooks)
 }
 
 // distinct wants another look for each dtype.
-func distinct(t *testing.T, fills map[string]fill) {
+func distinct(t *testing.T, fills map[string]look) {
 	t.Helper()
 	seen := make(map[string]string)
 	for d, f := range fills {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// The page's parts. Its only script is that of globs and the one below, by its hash: whatever a name in a file
+// The page's texts. A policy allows only the script of globs and the one here, by their hash: whatever a name in a file
 // holds, a browser runs nothing else, and fetches nothing.
 var (
 	//go:embed page.css
@@ -27,12 +27,13 @@ var (
 	mapPageSearch string
 )
 
+// WriteHTML writes a page with the picture of mm and a search for tensors. Errors are those of w.Flush.
 func WriteHTML(w *bufio.Writer, mm *Map) {
 	script := glob.JavaScript + mapPageJS
 	hash := sha256.Sum256([]byte(script))
-	p := picture{w: w, mm: mm, fill: fillsOf(mm.dtypes, mm.within)}
+	p := picture{w: w, mm: mm, look: looksOf(mm.dtypes, mm.within)}
 	fmt.Fprintf(w, mapPageHead, base64.StdEncoding.EncodeToString(hash[:]), escaped(mm.title), mapPageCSS, mapStyle)
-	p.fillStyles()
+	p.lookStyles()
 	w.WriteString("</style>\n</head>\n<body>\n" + mapPageSearch)
 	fmt.Fprintf(w, "<main>\n<h1>%s</h1>\n<p>%s</p>\n", escaped(mm.title), escaped(p.about()))
 	w.WriteString(`<svg class="defs" width="0" height="0" aria-hidden="true">`)
@@ -55,7 +56,7 @@ func WriteHTML(w *bufio.Writer, mm *Map) {
 `, terminal.PrintableJSON(text), script)
 }
 
-// table writes a part of the legend.
+// table writes a table of the legend.
 func (p *picture) table(caption string, heading []string, rows []legendRow) {
 	if len(rows) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// Map is what a picture of a model shows, in bytes.
+// Map has what a picture of a model shows.
 type Map struct {
 	title, format string
 	bytes         uint64 // of all files
@@ -38,19 +38,19 @@ type packedTotal struct {
 	raw      uint64
 }
 
-// fileMap is one file, from its first byte to its last.
+// fileMap has what is shown of one file, from its first byte to its last.
 type fileMap struct {
 	name    string
 	size    uint64
 	tensors int
 	cells   []cell
-	above   []cell // tensors that lie in those
+	above   []cell // tensors that lie inside others
 
 	memory   []memorySpan // if it is known
 	resident uint64
 }
 
-// spanKind is what bytes are.
+// spanKind says what bytes are.
 type spanKind uint8
 
 const (
@@ -60,12 +60,12 @@ const (
 	unknownSpan          // others that nothing lays claim to
 )
 
-// span is a run of bytes of a file.
+// span is a range of bytes of a file: a tensor, a section or a gap.
 type span struct {
 	kind      spanKind
 	off, size uint64
 	tensor    *layout.Tensor // of a tensorSpan
-	part      *part          // of a tensor that is part of a quantized weight
+	part      *part          // of a quantized weight, if the tensor is one
 	section   string         // of a sectionSpan
 }
 
@@ -79,7 +79,7 @@ type part struct {
 
 func (p *part) String() string { return fmt.Sprintf("%s of %s (%s)", p.role, p.weight, p.scheme) }
 
-// partsOf finds the parts of quantized weights, by name.
+// partsOf returns the parts of quantized weights, by name of tensor.
 func partsOf(m *loader.Model) map[string]*part {
 	parts := make(map[string]*part)
 	weights := 0
@@ -97,14 +97,16 @@ func partsOf(m *loader.Model) map[string]*part {
 	return parts
 }
 
+// end returns the offset behind the span.
 func (s *span) end() uint64 { return s.off + s.size }
 
-// cell is what is drawn as one: a span, or neighbours that are too small to be seen alone.
+// cell has what is drawn as one: a span, or neighbours that are too small to be seen.
 type cell struct {
-	spans []span
-	under bool // tensors lie in it
+	spans   []span
+	isBelow bool // tensors of fileMap.above lie in it
 }
 
+// off returns the offset of the cell.
 func (c *cell) off() uint64 { return c.spans[0].off }
 
 // end returns the end of the span that reaches farthest.
@@ -115,6 +117,7 @@ func (c *cell) end() (end uint64) {
 	return end
 }
 
+// New returns the map of m, called title. Measure adds what is in memory.
 func New(m *loader.Model, title string) *Map {
 	infos := m.Files()
 	mm := &Map{title: title, format: m.Format().String()}
@@ -164,16 +167,17 @@ func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
 	mm.dtypes, mm.within = report.LargestFirst(outside), report.LargestFirst(within)
 }
 
+// addPacked adds a tensor to the sums of its encoding, unless it is stored raw.
 func (mm *Map) addPacked(t *layout.Tensor) {
 	if t.Encoding == layout.Raw {
 		return
 	}
-	p := report.Of(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
+	p := report.FindOrAdd(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
 	p.Add(t.Elements(), t.Stored)
 	p.raw += t.Raw
 }
 
-// sumRest adds up what is not tensors.
+// sumRest adds up sections, padding and unknown bytes.
 func (mm *Map) sumRest(files [][]span) {
 	at := make(map[string]int)
 	for _, spans := range files {
@@ -194,7 +198,7 @@ func (mm *Map) sumRest(files [][]span) {
 	}
 }
 
-// fileSpans cuts a file up into spans that follow one another; a Builder has made sure that
+// fileSpans divides a file into spans that follow one another. A layout.Builder has checked that
 // nothing overlaps.
 func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
@@ -223,12 +227,13 @@ func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 	return spans
 }
 
+// compareSpans orders spans by offset, the longest first.
 func compareSpans(a, b span) int {
 	return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(b.size, a.size))
 }
 
-// gapSpan returns a gap as padding if an alignment of end explains its size. Ends that are
-// multiples of more than 64 KiB are taken for chance.
+// gapSpan returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else
+// unknown.
 func gapSpan(off, end uint64) span {
 	const most = 64 << 10
 	s := span{kind: unknownSpan, off: off, size: end - off}
@@ -254,6 +259,7 @@ func rowBytes(bytes uint64, spans int) uint64 {
 	}
 }
 
+// newFileMap returns what is shown of a file that is divided into spans.
 func newFileMap(info loader.FileInfo, spans []span, rowSize uint64) fileMap {
 	ix := info.Layout.Index()
 	least := max(leastWidth*rowSize/rowWidth, 1)
@@ -264,7 +270,7 @@ func newFileMap(info loader.FileInfo, spans []span, rowSize uint64) fileMap {
 		cells:   newCells(spans, least),
 		above:   newCellsAbove(ix, least),
 	}
-	f.markUnder()
+	f.markBelow()
 	return f
 }
 
@@ -273,9 +279,8 @@ func (f *fileMap) rows(rowSize uint64) int {
 	return int(max(f.size/rowSize+min(f.size%rowSize, 1), 1))
 }
 
-// newCells draws neighbours of less than least bytes together, until they are as much.
-// Padding is drawn if it is larger than that: between two large tensors, the little that
-// aligns the second would else be a line of its own.
+// newCells returns cells of spans. Neighbours of less than least bytes share a cell, until it has as many. Padding
+// of less between two large tensors has no cell.
 func newCells(spans []span, least uint64) (cells []cell) {
 	first, size := -1, uint64(0) // of the neighbours that are waiting
 	flush := func(end int) {
@@ -331,8 +336,8 @@ func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	return cells
 }
 
-// markUnder finds the cells in which others lie.
-func (f *fileMap) markUnder() {
+// markBelow sets isBelow of the cells in which others lie.
+func (f *fileMap) markBelow() {
 	for i := range f.above {
 		at, found := slices.BinarySearchFunc(f.cells, f.above[i].off(), func(c cell, off uint64) int {
 			return cmp.Compare(c.off(), off)
@@ -341,12 +346,12 @@ func (f *fileMap) markUnder() {
 			at--
 		}
 		if at >= 0 {
-			f.cells[at].under = true
+			f.cells[at].isBelow = true
 		}
 	}
 }
 
-// presence is how much of something is in memory.
+// presence says how much of a range is in memory.
 type presence uint8
 
 const (
@@ -355,16 +360,16 @@ const (
 	present
 )
 
-// memorySpan tells how much of a run of bytes is in memory.
+// memorySpan says how much of the bytes from off to end is in memory.
 type memorySpan struct {
 	off, end uint64
 	presence presence
 }
 
-// binsInRow is how many parts of a row are asked about, at most.
+// binsInRow is the maximum number of ranges of a row that the system is asked about.
 const binsInRow = 270
 
-// Measure asks what is in memory now.
+// Measure sets what is in memory now. Where the system does not tell, it does nothing.
 func (mm *Map) Measure(m *loader.Model) error {
 	sum := uint64(0)
 	for i := range mm.files {
@@ -382,6 +387,7 @@ func (mm *Map) Measure(m *loader.Model) error {
 	return nil
 }
 
+// measure sets what resident says of each range of the file.
 func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, error)) error {
 	step := max(rowSize/binsInRow, 1)
 	for off := uint64(0); off < f.size; off += step {

@@ -20,10 +20,12 @@ type legendRow struct {
 	numbers     []string
 }
 
+// legendEnd returns the y of the legend's end.
 func (p *picture) legendEnd() int {
 	return legendTop + (max(len(p.mm.dtypes)+len(p.mm.within), len(p.restRows()))+1)*legendPitch
 }
 
+// legend draws the title and the legend.
 func (p *picture) legend() {
 	mm := p.mm
 	p.text("h", rowLeft, 36, terminal.Shorten(terminal.Printable(mm.title), 90))
@@ -50,7 +52,7 @@ func (p *picture) column(left float64, heading []string, ends []float64, rows []
 	}
 }
 
-// about says what there is to say of the model beside its name.
+// about returns format, size and numbers of tensors and elements of the model.
 func (p *picture) about() string {
 	mm := p.mm
 	return fmt.Sprintf("%s · %s · %s · %s elements", mm.format, report.Exactly(report.Size(mm.bytes), mm.bytes, 1024, " bytes"),
@@ -62,7 +64,7 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	add := func(totals []report.Total, where string) {
 		for _, t := range totals {
 			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.mm.bytes)}
-			rows = append(rows, legendRow{p.fill[t.Kind].class(), t.Kind + where, numbers})
+			rows = append(rows, legendRow{p.look[t.Kind].class(), t.Kind + where, numbers})
 		}
 	}
 	add(p.mm.dtypes, "")
@@ -78,6 +80,7 @@ func (mm *Map) tensors() (n uint64) {
 	return n
 }
 
+// swatch draws a square as an example of class.
 func (p *picture) swatch(class string, x, y float64) {
 	if class == "k" { // a hatch lies upon a colour
 		p.swatch("n", x, y)

@@ -65,19 +65,21 @@ var (
 	mapPatterns string
 )
 
-// picture draws a map. Its writer remembers an error until it is flushed.
+// picture draws a map. w has the first error, which Flush returns.
 type picture struct {
 	w    *bufio.Writer
 	mm   *Map
-	fill map[string]fill
+	look map[string]look
 }
 
+// WriteSVG writes a picture of mm. Errors are those of w.Flush.
 func WriteSVG(w *bufio.Writer, mm *Map) {
 	w.WriteString(xml.Header)
-	p := picture{w: w, mm: mm, fill: fillsOf(mm.dtypes, mm.within)}
+	p := picture{w: w, mm: mm, look: looksOf(mm.dtypes, mm.within)}
 	p.draw()
 }
 
+// draw draws the picture.
 func (p *picture) draw() {
 	height := p.legendEnd() + bottom
 	for i := range p.mm.files {
@@ -85,7 +87,7 @@ func (p *picture) draw() {
 	}
 	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", mapWidth, height, height)
 	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
-	p.fillStyles()
+	p.lookStyles()
 	p.w.WriteString("</style>\n")
 	p.patterns()
 	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", mapWidth, height)
@@ -105,9 +107,9 @@ func (p *picture) draw() {
 	p.w.WriteString("</svg>\n")
 }
 
-// fillStyles gives each dtype of the picture its colour.
-func (p *picture) fillStyles() {
-	for _, f := range p.fills() {
+// lookStyles writes for each dtype of the picture its colour.
+func (p *picture) lookStyles() {
+	for _, f := range p.looks() {
 		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, f.paint())
 	}
 	for i, opacity := range shades[1:] {
@@ -118,14 +120,14 @@ func (p *picture) fillStyles() {
 // patterns writes what the styles refer to.
 func (p *picture) patterns() {
 	p.w.WriteString("<defs>\n" + mapPatterns)
-	for _, f := range p.fills() {
+	for _, f := range p.looks() {
 		p.w.WriteString(f.pattern())
 	}
 	p.w.WriteString("</defs>\n")
 }
 
-// fills returns those that are in use, in ascending order.
-func (p *picture) fills() []fill { return slices.Sorted(maps.Values(p.fill)) }
+// looks returns the looks that the picture has, in ascending order.
+func (p *picture) looks() []look { return slices.Sorted(maps.Values(p.look)) }
 
 // text writes one line; class may name several.
 func (p *picture) text(class string, x, y float64, s string) {
@@ -157,12 +159,13 @@ func (p *picture) captionHeight() int {
 	return captionHeight
 }
 
+// caption draws the name of a file, and what about says of it.
 func (p *picture) caption(f *fileMap, y float64) {
 	p.text("b", rowLeft, y, terminal.Shorten(terminal.Printable(f.name), 90))
 	p.text("q e", rowLeft+rowWidth, y, f.about(p.mm.resident != nil))
 }
 
-// about says what there is to say of a file beside its name.
+// about returns size and number of tensors of a file and, if that is known, the share in memory.
 func (f *fileMap) about(resident bool) string {
 	about := report.Size(f.size)
 	if f.tensors > 0 {
@@ -185,16 +188,18 @@ type fileDrawing struct {
 	drawn func(*cell)
 }
 
+// in returns the drawing of a file in a frame.
 func (p *picture) in(where frame, f *fileMap) *fileDrawing {
 	return &fileDrawing{picture: p, f: f, frame: where, rowSize: p.mm.rowSize / where.share}
 }
 
+// draw draws rows, cells, labels and memory.
 func (d *fileDrawing) draw() {
 	d.rows()
 	// Spans thinner than a hairline lie upon their neighbours.
 	for _, hairlines := range []bool{false, true} {
 		for i := range d.f.cells {
-			if c := &d.f.cells[i]; d.hair(c) == hairlines {
+			if c := &d.f.cells[i]; d.isHairline(c) == hairlines {
 				d.cell(c, 0, rowHeight, "")
 			}
 		}
@@ -206,6 +211,7 @@ func (d *fileDrawing) draw() {
 	d.memory()
 }
 
+// rows draws the background of each row, and its offset.
 func (d *fileDrawing) rows() {
 	for row := range uint64(d.f.rows(d.rowSize)) {
 		y := d.top + int(row)*rowPitch
@@ -221,11 +227,15 @@ func (d *fileDrawing) pixels(n uint64) float64 {
 	return float64(n) / float64(d.rowSize) * float64(d.width)
 }
 
-// segment is the part of a cell in one row.
+// segment is the rectangle of a cell in one row, in pixels.
 type segment struct{ x, y, width float64 }
 
-func (d *fileDrawing) hair(c *cell) bool { return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth }
+// isHairline reports whether c is thinner than a cell of its own.
+func (d *fileDrawing) isHairline(c *cell) bool {
+	return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth
+}
 
+// segments returns the rectangles of a cell, row by row.
 func (d *fileDrawing) segments(c *cell) (list []segment) {
 	off, end, rowSize := c.off(), c.end(), d.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
@@ -242,7 +252,7 @@ func (d *fileDrawing) segments(c *cell) (list []segment) {
 	return list
 }
 
-// cell draws c, from below a row's top.
+// cell draws c: rectangles of this height, whose top is below pixels under that of a row.
 func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
 	for _, s := range d.segments(c) {
@@ -272,6 +282,7 @@ func (c *cell) main() *span {
 	return largest
 }
 
+// class returns the class of a cell, which is that of its largest span.
 func (d *fileDrawing) class(c *cell) string {
 	switch s := c.main(); s.kind {
 	case sectionSpan:
@@ -285,7 +296,7 @@ func (d *fileDrawing) class(c *cell) string {
 		if s.part != nil { // it has the colour of its weight
 			kind, shade = s.part.scheme, s.part.shade
 		}
-		class := d.fill[kind].class()
+		class := d.look[kind].class()
 		if shade > 0 {
 			class += " v" + strconv.Itoa(shade)
 		}
@@ -309,6 +320,7 @@ func (d *fileDrawing) about(c *cell) string {
 	return escapedLines(lines)
 }
 
+// escapedLines joins lines as XML.
 func escapedLines(lines []string) string {
 	for i := range lines {
 		lines[i] = escaped(lines[i])
@@ -345,6 +357,7 @@ func (s *span) name() string {
 	return cmp.Or(string(s.tensor.Name), `""`)
 }
 
+// extent returns size and offset of a span.
 func (s span) extent() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
@@ -368,6 +381,7 @@ func (s *span) about() []string {
 	return lines
 }
 
+// typeAndShape returns dtype and shape of a tensor.
 func (s *span) typeAndShape() string {
 	return s.tensor.DType.String() + " " + report.ShapeText(s.tensor.Shape)
 }
@@ -389,7 +403,7 @@ func (d *fileDrawing) labels() {
 	for i := range d.f.cells {
 		c := &d.f.cells[i]
 		y := rowHeight/2 + 4.0
-		if c.under {
+		if c.isBelow {
 			y = 9.5
 		}
 		d.label(c, y)
@@ -484,6 +498,7 @@ func (d *fileDrawing) memory() {
 	}
 }
 
+// memoryBars adds to path the bars for the bytes from off to end.
 func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
 	rowSize := d.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {

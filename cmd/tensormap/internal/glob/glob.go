@@ -1,4 +1,4 @@
-// Package glob selects names by patterns, and finds names that are near.
+// Package glob selects names by patterns.
 package glob
 
 import (
@@ -19,8 +19,10 @@ type Pattern struct {
 	re      *regexp.Regexp // linear in the name's length, whatever the pattern
 }
 
+// Match reports whether the pattern matches all of name.
 func (g *Pattern) Match(name string) bool { return g.re == nil || g.re.MatchString(name) }
 
+// Set parses a pattern. It is an error if the pattern is not UTF-8, or a bracket is not closed.
 func (g *Pattern) Set(pattern string) error {
 	if !utf8.ValidString(pattern) {
 		return errors.New("the pattern is not UTF-8")
@@ -42,13 +44,15 @@ func (g *Pattern) Set(pattern string) error {
 	return nil
 }
 
-// Patterns are of a flag that may be given more than once. The zero value matches nothing.
+// Patterns has the values of a flag that may be given more than once. The zero value matches nothing.
 type Patterns []Pattern
 
+// Match reports whether one of the patterns matches all of name.
 func (g *Patterns) Match(name string) bool {
 	return slices.ContainsFunc(*g, func(one Pattern) bool { return one.Match(name) })
 }
 
+// Set adds a pattern.
 func (g *Patterns) Set(pattern string) error {
 	var one Pattern
 	if err := one.Set(pattern); err != nil {
@@ -65,7 +69,7 @@ type globTranslator struct {
 	depth int // of braces
 }
 
-// next takes one character off the pattern.
+// next removes the first character of what is left of the pattern, and returns it.
 func (t *globTranslator) next() string {
 	_, n := utf8.DecodeRuneInString(t.rest)
 	s := t.rest[:n]
@@ -73,7 +77,7 @@ func (t *globTranslator) next() string {
 	return s
 }
 
-// step translates what begins with the character c.
+// step translates what the character c begins, which next has removed.
 func (t *globTranslator) step(c string) error {
 	switch {
 	case c == "*":
@@ -100,7 +104,7 @@ func (t *globTranslator) step(c string) error {
 	return nil
 }
 
-// set translates what follows a [. A ] that comes first is one of the characters.
+// set translates a set of characters after its [. A ] that comes first is one of the characters.
 func (t *globTranslator) set() error {
 	t.out.WriteString("[")
 	if strings.HasPrefix(t.rest, "!") || strings.HasPrefix(t.rest, "^") {
@@ -132,7 +136,7 @@ func (t *globTranslator) set() error {
 	}
 }
 
-// member takes one character of a set; end is true for the ] that closes it.
+// member removes one character of a set, and returns it. end is true for the ] that closes the set.
 func (t *globTranslator) member(first bool) (c string, end bool, err error) {
 	if t.rest == "" {
 		return "", false, errors.New("[ without ]")
@@ -147,7 +151,7 @@ func (t *globTranslator) member(first bool) (c string, end bool, err error) {
 	return c, c == "]" && !first, nil
 }
 
-// quoteMember makes c stand for itself inside of [].
+// quoteMember returns the text that stands for c inside of [].
 func quoteMember(c string) string {
 	if strings.ContainsAny(c, `\]^-[`) {
 		return `\` + c

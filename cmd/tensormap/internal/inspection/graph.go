@@ -26,6 +26,7 @@ type nodeJSON struct {
 	Attributes layout.Metadata `json:"attributes,omitempty"`
 }
 
+// newGraphJSON describes a graph for inspect --json.
 func newGraphJSON(g *layout.Graph) graphJSON {
 	j := graphJSON{Inputs: report.OrEmpty(g.Inputs), Outputs: report.OrEmpty(g.Outputs), Nodes: []nodeJSON{}}
 	for _, n := range g.Nodes {
@@ -49,7 +50,7 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 		Spare:   []string{"attributes", "tensors"},
 		Rows: func(yield func([]string) bool) {
 			for i, n := range g.Nodes {
-				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), few(n.Inputs, position), paramNames(n), attributes(n.Attributes)}) {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joined(n.Inputs, position), paramNames(n), attributes(n.Attributes)}) {
 					return
 				}
 			}
@@ -58,9 +59,9 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 	grid.Write(w, s)
 }
 
-// nodeList names nodes with their positions.
+// nodeList returns the names of nodes, with their positions.
 func nodeList(g *layout.Graph, list []int) string {
-	return few(list, func(i int) string {
+	return joined(list, func(i int) string {
 		if i >= 0 && i < len(g.Nodes) && g.Nodes[i].Name != "" {
 			return shortText(g.Nodes[i].Name) + " (" + position(i) + ")"
 		}
@@ -68,11 +69,12 @@ func nodeList(g *layout.Graph, list []int) string {
 	})
 }
 
+// position returns the text for node number i.
 func position(i int) string { return "#" + strconv.Itoa(i) }
 
-// paramNames lists the names of a node's tensors without the node's own name.
+// paramNames returns the names of a node's tensors, without the node's own name in front.
 func paramNames(n layout.Node) string {
-	return few(n.Tensors, func(name string) string {
+	return joined(n.Tensors, func(name string) string {
 		_, last, found := strings.Cut(strings.TrimPrefix(name, n.Name), "/")
 		if !found {
 			last = name
@@ -81,12 +83,13 @@ func paramNames(n layout.Node) string {
 	})
 }
 
+// attributes returns attributes as key=value.
 func attributes(md layout.Metadata) string {
-	return few(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
+	return joined(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
 }
 
-// few joins the texts of a list, and only counts the last of a long one.
-func few[T any](list []T, text func(T) string) string {
+// joined returns the texts of a list, with commas between them. It only counts the last elements of a long list.
+func joined[T any](list []T, text func(T) string) string {
 	var texts []string
 	for i, v := range list {
 		if i == metadataItems {

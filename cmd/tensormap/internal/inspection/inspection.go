@@ -31,7 +31,7 @@ type Options struct {
 	Order                       string // of tensors, one of orderNames; "" is the order of the file
 }
 
-// inspection is all that inspect shows.
+// inspection has all that inspect shows of a model.
 type inspection struct {
 	*loader.Model
 	files      []loader.FileInfo
@@ -42,8 +42,8 @@ type inspection struct {
 	graph      *layout.Graph
 	summary    []layout.Fact
 
-	count    int                     // of tensors that the filter lets through
-	selected iter.Seq[loader.Tensor] // these in the order in which they are shown
+	count    int                     // of tensors that the filter matches
+	selected iter.Seq[loader.Tensor] // these tensors, in the order in which they are shown
 }
 
 // Signature says by whom a model is signed. A signer that is not verified is what the file claims.
@@ -52,7 +52,8 @@ type Signature struct {
 	Verified bool   `json:"verified"`
 }
 
-// signature returns what is known of the model's signature, or nil.
+// signature returns who has signed the model, or nil if nothing says that it is signed. trusted is the verified
+// signer, or "".
 func signature(l *loader.Lease, flags []string, trusted string) *Signature {
 	if trusted != "" {
 		return &Signature{trusted, true}
@@ -77,6 +78,7 @@ type Encryption struct {
 	Verified  bool   `json:"verified"`
 }
 
+// FileInfo is a file of the model in JSON.
 type FileInfo struct {
 	Path string `json:"path"`
 	Size uint64 `json:"size"`
@@ -176,7 +178,7 @@ func Write(w *bufio.Writer, s terminal.Screen, m *loader.Model, l *loader.Lease,
 	return cmp.Or(unreadable, w.Flush())
 }
 
-// newInspection also returns why metadata or scales cannot be read, or nil.
+// newInspection returns what is shown of m, and why metadata, summary or scales cannot be read, or nil.
 func newInspection(m *loader.Model, l *loader.Lease, opts *Options) (in *inspection, unreadable error) {
 	files := m.Files()
 	in = &inspection{Model: m, files: files, index: files[0].Layout.Index()}

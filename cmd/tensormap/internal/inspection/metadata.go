@@ -10,20 +10,21 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A vocabulary does not belong on a screen; --json has everything in full.
+// Limits of what is shown of metadata, as of a vocabulary. --json has everything.
 const (
 	metadataWidth = 100 // characters of a value
 	metadataItems = 8   // of an array
 	metadataKeys  = 64  // of an object
 )
 
-// metadataFacts lists metadata with the keys of nested objects joined by dots.
+// metadataFacts returns metadata as facts, with the keys of nested objects joined by dots.
 func metadataFacts(md layout.Metadata) report.Facts {
 	var f report.Facts
 	addObject(&f, "", md)
 	return f
 }
 
+// addObject adds the members of md to f, with prefix before their keys.
 func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 	for i, e := range md {
 		if i == metadataKeys {
@@ -66,6 +67,7 @@ func oneLine(v any) string {
 	return shortText(fmt.Sprint(v))
 }
 
+// oneLineList returns a list of n elements on one short line.
 func oneLineList(n int, elements iter.Seq[any]) string {
 	s, i := "[", 0
 	for v := range elements {

@@ -28,6 +28,7 @@ func compareOffset(file, otherFile int, offset, otherOffset uint64) int {
 	return cmp.Or(cmp.Compare(file, otherFile), cmp.Compare(offset, otherOffset))
 }
 
+// OrderNames returns the orders that Options.Order can have.
 func OrderNames() (names []string) {
 	for _, o := range orders {
 		names = append(names, o.name)
@@ -35,8 +36,7 @@ func OrderNames() (names []string) {
 	return names
 }
 
-// sortTensors brings the tensors that are shown into the order called so; "" is that of the
-// file.
+// sortTensors sorts the tensors that are shown by the order of this name. "" leaves them in the order of the file.
 func (in *inspection) sortTensors(order string) {
 	for _, o := range orders {
 		if o.name == order {
@@ -67,6 +67,7 @@ func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
+// leadingDigits returns the digits that s begins with.
 func leadingDigits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 
 // compareNumbers compares decimal numbers of any length.

@@ -12,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// writeTables shows an inspection to a person.
+// writeTables writes an inspection as tables.
 func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Options) {
 	totals, all := in.totals()
 	in.header(&all, opts).Write(w, s)
@@ -44,6 +44,7 @@ func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Opti
 	totalsGrid(totals, &all).Write(w, s)
 }
 
+// header returns the facts about the model. all has the sums over the tensors that are shown.
 func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 	var f report.Facts
 	in.addFiles(&f)
@@ -105,7 +106,7 @@ func (in *inspection) addFiles(f *report.Facts) {
 	}
 }
 
-// summaryFacts shortens a summary to as much as a person reads: a hostile file may be one name.
+// summaryFacts returns a summary, shortened to what a person reads: a hostile file may be one long name.
 func summaryFacts(summary []layout.Fact) (f report.Facts) {
 	const most, width = 24, 320 // lines of a fact, and characters of a line
 	for _, fact := range summary {
@@ -121,7 +122,7 @@ func summaryFacts(summary []layout.Fact) (f report.Facts) {
 	return f
 }
 
-// totals sums up by dtype, the largest first, and over all.
+// totals returns the sums over tensors of each dtype or scheme, the largest first, and over all.
 func (in *inspection) totals() (by []report.Total, all report.Total) {
 	sums := make(map[string]*report.Total)
 	for t := range in.selected {
@@ -131,6 +132,7 @@ func (in *inspection) totals() (by []report.Total, all report.Total) {
 	return report.LargestFirst(sums), all
 }
 
+// totalsGrid returns a table of the sums.
 func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"dtype", ">tensors", ">elements", ">size", ">share"},
@@ -181,7 +183,7 @@ func (in *inspection) tensorGrid() *report.Grid {
 	return g
 }
 
-// note returns what else there is to say of a tensor.
+// note returns what the columns do not say of a tensor: its encoding, alignment, scale, and why it has no values.
 func (in *inspection) note(t loader.Tensor) string {
 	var notes []string
 	index := in.files[t.File()].Layout.Index()

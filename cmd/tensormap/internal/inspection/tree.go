@@ -13,8 +13,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// treeDepth is the maximum number of levels that a name is divided into. The last level has the rest of the name, so that
-// a name made of dots costs no more than another.
+// treeDepth is the maximum number of levels that a name is divided into. The last level has the rest of the name,
+// so that a name made of dots costs no more than another.
 const treeDepth = 32
 
 // tree groups tensors by the prefixes of their names, which end at dots and slashes.
@@ -29,7 +29,7 @@ type node struct {
 	form int
 
 	tensors, elements, bytes uint64   // sums over all tensors of the node
-	kinds                    []string // dtypes and schemes of these tensors; nodes may share the slice
+	kinds                    []string // dtypes and schemes of all tensors below; nodes may share the slice
 	file                     int      // of the first tensor in the order of the file
 	offset                   uint64   // of that tensor
 }
@@ -51,8 +51,8 @@ type treeBuilder struct {
 	kinds map[string][]string // lists of one kind
 }
 
-// build adds the nodes of tensors, whose names agree in the first at bytes, below n, the root or a prefix on a level. It sets
-// n's sums and form.
+// build adds the nodes of tensors, whose names agree in the first at bytes, below n, the root or a prefix on a
+// level. It sets n's sums and form.
 func (b *treeBuilder) build(n *node, tensors []loader.Tensor, at, level int) {
 	var children []*node
 	below := make(map[string][]loader.Tensor) // by prefix
@@ -106,7 +106,8 @@ func (b *treeBuilder) form(text string) int {
 	return b.forms[text]
 }
 
-// describe returns a text that is equal for prefixes of one form: labels and forms of the children, in the order of labels.
+// describe returns a text that is equal for prefixes of one form: labels and forms of the children, in the order of
+// labels.
 func (n *node) describe() string {
 	keys := make([]string, len(n.children))
 	for i, child := range n.children {

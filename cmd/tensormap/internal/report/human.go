@@ -68,8 +68,10 @@ func Speed(n uint64, d time.Duration) string {
 	return Size(uint64(float64(n)/max(d, 1).Seconds())) + "/s"
 }
 
+// Plural returns n with noun, in the plural unless n is 1.
 func Plural(n int, noun string) string { return Counted(uint64(n), noun) }
 
+// Counted does what Plural does.
 func Counted(n uint64, what string) string {
 	if n != 1 {
 		what += "s"

@@ -7,14 +7,17 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// JSON writes an object piece by piece, a line for each field, and remembers the first error.
+// JSON writes an object, a line for each field and each element of an array. Err is the first error; nothing is
+// written after it.
 type JSON struct {
-	W              io.Writer
-	begun, listing bool // the object, an array in it
-	rows           int  // of the array
-	Err            error
+	W        io.Writer
+	hasBegun bool // the object
+	inList   bool // an array of the object is not closed
+	rows     int  // elements of the array so far
+	Err      error
 }
 
+// Field writes a field.
 func (j *JSON) Field(name string, v any) {
 	j.begin(name)
 	j.value(v)
@@ -24,7 +27,7 @@ func (j *JSON) Field(name string, v any) {
 func (j *JSON) List(name string) {
 	j.begin(name)
 	j.text("[")
-	j.listing, j.rows = true, 0
+	j.inList, j.rows = true, 0
 }
 
 // Row writes the next element of the array.
@@ -42,31 +45,35 @@ func (j *JSON) Close() {
 	j.text("\n}\n")
 }
 
+// begin writes the name of a field, and ends the array before it.
 func (j *JSON) begin(name string) {
 	j.endList()
 	before := ","
-	if !j.begun {
-		j.begun, before = true, "{"
+	if !j.hasBegun {
+		j.hasBegun, before = true, "{"
 	}
 	j.text(before + "\n  \"" + name + "\": ")
 }
 
+// endList ends the array, if there is one.
 func (j *JSON) endList() {
-	if j.listing && j.rows > 0 {
+	if j.inList && j.rows > 0 {
 		j.text("\n  ")
 	}
-	if j.listing {
+	if j.inList {
 		j.text("]")
 	}
-	j.listing = false
+	j.inList = false
 }
 
+// text writes s.
 func (j *JSON) text(s string) {
 	if j.Err == nil {
 		_, j.Err = io.WriteString(j.W, s)
 	}
 }
 
+// value writes the JSON of v.
 func (j *JSON) value(v any) {
 	if j.Err != nil {
 		return

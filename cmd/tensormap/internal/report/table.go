@@ -13,8 +13,8 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
-// Grid is a table of cells under a heading. It keeps no rows: they are gone through once for
-// the widths of columns, and once to be written.
+// Grid is a table of cells under a heading. It does not store rows: it iterates over them once for
+// the widths of columns, and once to write them.
 type Grid struct {
 	Heading []string // Number marks those of columns of numbers
 	// Rows are the same in the same order every time. A row is valid until the next.
@@ -23,6 +23,7 @@ type Grid struct {
 	Spare []string // headings of columns that a narrow screen goes without, the first first
 }
 
+// Gap is the space between columns.
 const Gap = "  "
 
 // Number before a heading aligns its column to the right.
@@ -115,6 +116,7 @@ func (l *gridLines) width() int {
 	return width
 }
 
+// write writes one row.
 func (l *gridLines) write(row []string, bold bool) {
 	l.line = l.line[:0]
 	for n, i := range l.shown {
@@ -145,8 +147,10 @@ func (l *gridLines) write(row []string, bold bool) {
 // Facts are names and values, one a line; a value of several lines is indented.
 type Facts [][2]string
 
+// Add adds a fact.
 func (f *Facts) Add(name, value string) { *f = append(*f, [2]string{name, value}) }
 
+// Write writes the facts, with the values below each other.
 func (f Facts) Write(w io.Writer, s terminal.Screen) {
 	width := 0
 	for _, fact := range f {
@@ -174,12 +178,14 @@ type Pages[R any] struct {
 	Drawn int
 }
 
+// Add adds a row, and draws a page once it is full.
 func (p *Pages[R]) Add(row R) {
 	if p.Rows = append(p.Rows, row); len(p.Rows) == pageRows {
 		p.Flush()
 	}
 }
 
+// Flush draws the rows that have not been drawn as a page.
 func (p *Pages[R]) Flush() {
 	if p.Drawn++; p.Drawn > 1 {
 		io.WriteString(p.W, "\n")

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Exactly adds to a rounded number what it is to the last digit, unless short says that.
+// Exactly returns short, a rounded number, followed by n in full with its unit. Numbers below rounded are not rounded.
 func Exactly(short string, n, rounded uint64, unit string) string {
 	if n < rounded {
 		return short
@@ -34,6 +34,7 @@ type Total struct {
 	Tensors, Elements, Bytes uint64
 }
 
+// Add adds a tensor.
 func (t *Total) Add(elements, bytes uint64) {
 	t.Tensors++
 	t.Elements += elements
@@ -48,10 +49,11 @@ func AddTo(sums map[string]*Total, kind string, elements, bytes uint64) {
 	sums[kind].Add(elements, bytes)
 }
 
-// Of returns the element of list that is meant. If there is none, it is added.
-func Of[T any](list *[]T, added T, meant func(*T) bool) *T {
+// FindOrAdd returns the first element of list for which isMeant is true. If there is none, it appends added and
+// returns that.
+func FindOrAdd[T any](list *[]T, added T, isMeant func(*T) bool) *T {
 	for i := range *list {
-		if meant(&(*list)[i]) {
+		if isMeant(&(*list)[i]) {
 			return &(*list)[i]
 		}
 	}
@@ -59,6 +61,7 @@ func Of[T any](list *[]T, added T, meant func(*T) bool) *T {
 	return &(*list)[len(*list)-1]
 }
 
+// LargestFirst returns the sums, of the most bytes first.
 func LargestFirst(sums map[string]*Total) (by []Total) {
 	for _, sum := range sums {
 		by = append(by, *sum)

@@ -23,20 +23,21 @@ type extent struct {
 type Part struct {
 	t       loader.Tensor
 	extents []extent
-	whole   bool // all of a tensor, also if no part of it could be taken out as it is stored
+	isWhole bool // all of a tensor: raw is possible for every dtype
 	Width   int  // of the screen that it is shown on; 0 for any
 }
 
 // Whole returns all of a tensor as a part.
 func Whole(t loader.Tensor) *Part {
-	p := &Part{t: t, whole: true}
+	p := &Part{t: t, isWhole: true}
 	for _, dim := range t.Shape() {
 		p.extents = append(p.extents, extent{n: uint64(dim)})
 	}
 	return p
 }
 
-// Cut splits "name[0:4, :8]" into the name and what is between the last brackets.
+// Cut splits "name[0:4, :8]" into the name and the text between the last brackets. ok is false without brackets at
+// the end.
 func Cut(s string) (name, spec string, ok bool) {
 	body, ok := strings.CutSuffix(s, "]")
 	at := strings.LastIndexByte(body, '[')
@@ -68,6 +69,7 @@ func New(t loader.Tensor, spec string) (*Part, error) {
 	return p, nil
 }
 
+// splitItems returns the items of spec, which commas separate.
 func splitItems(spec string) (items []string) {
 	if strings.TrimSpace(spec) == "" {
 		return []string{"..."}
@@ -81,8 +83,8 @@ func splitItems(spec string) (items []string) {
 	return items
 }
 
-// spread makes items one a dimension: "..." stands for those that are not mentioned, and is
-// understood at the end.
+// spread returns an item for each of rank dimensions: "..." becomes ":" for the dimensions without an item. Without
+// it they are the last ones.
 func spread(items []string, rank int) (list []string, err error) {
 	at := len(items)
 	for i, item := range items {
@@ -105,6 +107,7 @@ func spread(items []string, rank int) (list []string, err error) {
 	return append(list, after...), nil
 }
 
+// newExtent parses an item for a dimension of dim elements.
 func newExtent(item string, dim uint64) (extent, error) {
 	from, to, ranged := strings.Cut(item, ":")
 	if strings.Contains(to, ":") {
@@ -131,7 +134,7 @@ func newExtent(item string, dim uint64) (extent, error) {
 	return extent{start: start, n: max(stop, start) - start}, nil
 }
 
-// bound reads one side of a range, and moves it into the dimension.
+// bound parses the start or stop of a range, limited to the dimension. missing is the value of an empty s.
 func bound(s string, missing, dim uint64) (uint64, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -144,7 +147,7 @@ func bound(s string, missing, dim uint64) (uint64, error) {
 	return min(uint64(max(i, 0)), dim), nil
 }
 
-// position reads an index. A negative one counts from the end; it may be negative still.
+// position parses an index. It adds dim to a negative one, which may be negative still.
 func position(s string, dim uint64) (int64, error) {
 	i, err := strconv.ParseInt(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
@@ -224,7 +227,7 @@ func (p *Part) values(visit func([]float32) error) error {
 	})
 }
 
-// elements visits the part's elements as they are stored; see plain.
+// elements visits the part's elements as they are stored. checkRaw must allow it.
 func (p *Part) elements(visit func([]byte) error) error {
 	var buf []byte
 	return p.regions(func(s loader.Slice) error {
@@ -240,8 +243,8 @@ func (p *Part) elements(visit func([]byte) error) error {
 	})
 }
 
-// plain returns why a part's elements cannot be taken out as they are stored, or nil.
-func (p *Part) plain() error {
+// checkRaw returns why the elements of a slice cannot be written as they are stored, or nil.
+func (p *Part) checkRaw() error {
 	if p.t.Scheme() != nil {
 		_, err := p.t.Bytes() // which names the parts
 		return err

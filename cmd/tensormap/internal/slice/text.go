@@ -14,8 +14,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// textPage is how many numbers are aligned with each other: their widths are known once they
-// are.
+// textPage is the number of numbers that are aligned with each other.
 const textPage = 4096
 
 // writeText writes numbers that people can read, and numpy.loadtxt too: a line a row, lines with
@@ -81,6 +80,7 @@ type textWriter struct {
 	at    uint64 // numbers written
 }
 
+// title writes what follows: name, dtype and shape.
 func (o *textWriter) title() {
 	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
 	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
@@ -130,7 +130,7 @@ func (o *textWriter) flush() error {
 	return nil
 }
 
-// Continued is before what did not fit the line before.
+// Continued begins a line with the rest of a row.
 const Continued = "    "
 
 // row returns the number of elements in a row.

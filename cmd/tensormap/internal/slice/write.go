@@ -22,12 +22,13 @@ var writers = []struct {
 	{"text", writeText},
 }
 
+// writeRaw writes the stored elements.
 func writeRaw(w io.Writer, p *Part) error {
-	if p.whole {
+	if p.isWhole {
 		_, err := p.t.WriteTo(w)
 		return err
 	}
-	if err := p.plain(); err != nil {
+	if err := p.checkRaw(); err != nil {
 		return err
 	}
 	return p.elements(func(b []byte) error {
@@ -36,6 +37,7 @@ func writeRaw(w io.Writer, p *Part) error {
 	})
 }
 
+// writeNumPy writes a NumPy file.
 func writeNumPy(w io.Writer, p *Part) error {
 	descr, ok := NpyTypes[p.t.DType()]
 	if !ok {
@@ -47,10 +49,11 @@ func writeNumPy(w io.Writer, p *Part) error {
 	return writeRaw(w, p)
 }
 
-// dumpStep is how many elements are taken out at a time.
+// dumpStep is the maximum number of elements that are read at a time.
 const dumpStep = 1 << 20
 
-// writeFloat32 writes header and values; nothing at all if the tensor has elements without values.
+// writeFloat32 writes header and values. It writes nothing for a tensor whose elements have no values, which is an
+// error.
 func writeFloat32(w io.Writer, p *Part, header []byte) error {
 	if err := p.t.DequantizeRange(nil, 0); err != nil && p.t.Elements() > 0 {
 		return err

@@ -24,8 +24,8 @@ type Progress struct {
 // ProgressDelay is how long work takes before its progress is shown.
 const ProgressDelay = 200 * time.Millisecond
 
-// NewProgress returns the progress of work described by what. It shows nothing unless w is a terminal. Its method Update
-// is the callback that loader and convert take.
+// NewProgress returns the progress of work described by what. It shows nothing unless w is a terminal. Its method
+// Update is the callback that loader and convert take.
 func NewProgress(w io.Writer, what string) *Progress {
 	if !IsTerminal(w) {
 		return &Progress{}

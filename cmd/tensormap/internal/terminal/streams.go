@@ -1,4 +1,4 @@
-// Package terminal holds the streams that a verb writes to: whether they are terminals, text that
+// Package terminal knows the streams that a verb writes to: whether they are terminals, text that
 // is safe to show there, progress, and notes of waiting.
 package terminal
 
@@ -26,6 +26,7 @@ func terminalOf(w io.Writer) *os.File {
 	return nil
 }
 
+// IsTerminal reports whether w is shown to a person.
 func IsTerminal(w io.Writer) bool { return terminalOf(w) != nil }
 
 // Screen is how a stream may be written to.
@@ -34,6 +35,7 @@ type Screen struct {
 	Color bool
 }
 
+// ScreenOf returns how w may be written to. The zero Screen is for all but terminals.
 func ScreenOf(w io.Writer) Screen {
 	f := terminalOf(w)
 	if f == nil {
@@ -62,6 +64,7 @@ func (r *Results) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// ReaderGone is the error of writing to a pipe whose reader has closed it.
 type ReaderGone struct{ error }
 
 func (e ReaderGone) Unwrap() error { return e.error }
