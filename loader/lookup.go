@@ -45,14 +45,25 @@ type notFoundError struct {
 }
 
 func (e *notFoundError) Error() string {
-	names := func(yield func(string) bool) {
+	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
-			if t, ok := e.model.listed(i, nil); ok && !yield(t.Name()) {
+			if t, ok := e.model.listed(i, nil); ok && !yield(t) {
 				return
 			}
 		}
 	}
-	return fmt.Sprintf("%s: tensor %q: %v%s", e.model.path, e.name, ErrNotFound, nearest.Hint(names, e.name))
+	names := func(yield func(string) bool) {
+		listed(func(t Tensor) bool { return yield(t.Name()) })
+	}
+	hint := nearest.Hint(names, e.name)
+	stem := strings.TrimSuffix(e.name, ".weight")
+	for t := range listed {
+		if rest, ok := strings.CutPrefix(t.Name(), stem); ok && strings.IndexAny(rest, "._") == 0 && t.Problem() != nil {
+			hint = fmt.Sprintf("; its codes, %q, are not decoded: %v", t.Name(), t.inScheme().Err)
+			break
+		}
+	}
+	return fmt.Sprintf("%s: tensor %q: %v%s", e.model.path, e.name, ErrNotFound, hint)
 }
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }

@@ -145,3 +145,14 @@ func TestNearNames(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNearCodes: the text of ErrNotFound says why a weight has no values, if its codes are listed under their own name.
+func TestNearCodes(t *testing.T) {
+	m := openBytes(t, safeTensors([]content{random("a.qweight", layout.I32, 16, 8), random("a.scales", layout.F16, 1, 8)}), nil)
+	if _, err := m.Tensor("a.weight"); err == nil || !strings.Contains(err.Error(), `tensor "a.weight": not found; its codes, "a.qweight", are not decoded: `) {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Tensor("b.weight"); err == nil || strings.Contains(err.Error(), "codes") {
+		t.Errorf("%v", err)
+	}
+}

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -124,25 +125,47 @@ func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
 }
 
-// besides lists how the names of tensors end that tell of codes beside them, by the end of the codes' names.
-var besides = [...]struct {
-	codes  string
-	ends   []string
-	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
-}{
+// besides lists how the names of tensors end that tell of codes beside them, by the end of the codes' names. register adds those
+// of codes whose names are no weight's.
+var besides = []beside{
 	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
 	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
 	{".weight", []string{".scale"}, no},
 	{".weight", []string{".scales"}, unsaid},
-	{"_blocks", []string{"_scales"}, yes},
-	{"_packed", []string{"_scale", "_global_scale"}, yes},
-	{".W_q", []string{".scale", ".zero"}, yes},
-	{".qweight", []string{".scales", ".qzeros"}, yes},
+}
+
+// beside is one row of besides.
+type beside struct {
+	codes  string
+	ends   []string
+	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
+}
+
+// addBesides adds a row for the codes of p, if only codes that are decoded have names of their end.
+func (p *pattern) addBesides() {
+	if p.codes == "" || p.codes == weightEnd || p.inward || p.refused != nil {
+		return
+	}
+	ends := slices.Clone(p.scales)
+	for _, c := range p.others {
+		if c.role == Scale || c.role == ZeroPoint || c.role == Bias || c.role == GlobalScale {
+			ends = append(ends, c.end)
+		}
+	}
+	row := slices.IndexFunc(besides, func(b beside) bool { return b.codes == p.codes })
+	if row < 0 {
+		row, besides = len(besides), append(besides, beside{codes: p.codes, floats: yes})
+	}
+	for _, end := range ends {
+		if !slices.Contains(besides[row].ends, end) {
+			besides[row].ends = append(besides[row].ends, end)
+		}
+	}
 }
 
 // endsLikeCodes reports whether a name is one of codes and of nothing else.
 func endsLikeCodes(name []byte) bool {
-	return hasSuffix(name, ".qweight") || hasSuffix(name, "_packed") || hasSuffix(name, "_blocks") || hasSuffix(name, ".W_q")
+	return slices.ContainsFunc(besides, func(b beside) bool { return b.codes != "" && b.codes != weightEnd && hasSuffix(name, b.codes) })
 }
 
 // companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.

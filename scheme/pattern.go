@@ -14,14 +14,14 @@ type pattern struct {
 	name   string     // the end of the weight's name
 	kinds  kind       // of the codes
 	scales []string   // the ends of the names that make it this pattern
-	by     scaleTypes // of that tensor; 0 for any
+	by     scaleTypes // of that tensor, which is otherwise taken for missing; 0 for any
 	role   Role       // of that tensor, if it is not the scale
 	others []companion
 	// contents are the roles of parts whose contents tell the shape.
 	contents []Role
 	// fits reports whether the weight is this scheme's, where another has the same names. It may be nil.
 	fits func(c *Config, codes, scale *layout.Tensor) bool
-	sure bool // the codes' name alone decides
+	sure bool // the codes' name alone decides: without their scale they are refused, not taken for a plain tensor
 	// inward says that the search begins at the tensor with the role, and finds the codes.
 	inward bool
 	way    uint8 // which of its scheme's ways to store weights it is, for form
@@ -87,6 +87,7 @@ func register(schemes ...scheme) {
 				p.wanted |= 1 << r
 			}
 			p.of = uint8(len(registry))
+			p.addBesides()
 			patterns = append(patterns, p)
 		}
 		registry = append(registry, s)

@@ -14,7 +14,12 @@ type scheme interface {
 	// params reads what a configuration says that only this scheme asks for. The error refuses all weights.
 	params(c *Config) (scheme, error)
 	// form finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
-	// the configuration.
+	// the configuration. w.part returns a part and notes that form has looked at it: a part nobody looked at refuses the
+	// weight. form calls matrix or sets w.full, and sets these of w.Form:
+	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
+	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
+	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
+	//   - scaleType if the stored scales are to be read as another type than that of their tensor.
 	form(w *weight) (scheme, error)
 	// scales reads the scales of the groups from one on, and their offsets: see Form.ReadScales.
 	scales(p Parts, f *Form, dst *Scales, from uint64) error

@@ -12,12 +12,13 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/content"
 )
 
-// Values is numbers of known count. Its methods may be called concurrently.
+// Values is numbers of known count. Its methods may be called concurrently. Callers check that Err is nil and that a range lies
+// within Elements, so kinds do not. Package valuestest checks a kind.
 type Values interface {
 	// Err returns why there are none, or nil.
 	Err() error
 	Elements() uint64
-	// Read fills dst with the values from element first on. It allocates nothing if the content is in place.
+	// Read fills dst, which may be empty, with the values from element first on. It allocates nothing if the content is in place.
 	Read(ctx context.Context, env content.Env, dst []float32, first uint64) error
 	// Blocks returns the rows as package dot multiplies them. It is not ok if they must be read first.
 	Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error)
