@@ -68,6 +68,7 @@ var (
 	e5m2fnuzFloats = unsignedZero(smallFloats(8, 2, 16))
 )
 
+// unsignedZero returns t with a NaN in the place of −0.
 func unsignedZero(t [256]float32) [256]float32 {
 	t[0x80] = math.Float32frombits(0x7fc00000)
 	return t

@@ -64,18 +64,21 @@ func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
 	}
 }
 
+// subtractAndScale replaces each value v by (v − offset)·scale.
 func subtractAndScale(dst []float32, scale, offset float32) {
 	for i, v := range dst {
 		dst[i] = (v - offset) * scale
 	}
 }
 
+// scaleAndAdd replaces each value v by v·scale + offset.
 func scaleAndAdd(dst []float32, scale, offset float32) {
 	for i, v := range dst {
 		dst[i] = float32(v*scale) + offset
 	}
 }
 
+// scaleBy127 replaces each value v by v·scale·(1/127).
 func scaleBy127(dst []float32, scale, _ float32) {
 	for i, v := range dst {
 		dst[i] = float32(v*scale) * (1.0 / 127)

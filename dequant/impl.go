@@ -41,10 +41,10 @@ type scaledKernel struct {
 	step int
 }
 
-// A groupKernel expands codes whose scales lie apart, as Grouped says. A group is a multiple of step
-// elements. dst holds at least one group and only whole ones. There are as many scales, and as many
-// offsets, as groups, or one for all. From Int8By127 on, no code has offsets. Eight codes are as many bytes as a code has bits. Otherwise
-// kernel's contract holds.
+// A groupKernel expands codes whose scales lie apart, as Grouped says. A group is a multiple of step elements. dst
+// holds at least one group and only whole ones. There are as many scales, and as many offsets, as groups, or one for
+// all. From Int8By127 on, no code has offsets. Eight codes are as many bytes as a code has bits. Otherwise kernel's
+// contract holds.
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
 	step        int  // a power of two from 8 on
@@ -84,6 +84,7 @@ var levels = append([]*impl{&generic}, archLevels()...)
 // active holds for each type the best kernel of all levels.
 var active = overlay(levels)
 
+// overlay returns a level with the best kernel that levels, the best one last, have for each type.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

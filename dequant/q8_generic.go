@@ -35,6 +35,7 @@ func q8_KGeneric(dst []float32, src []byte) {
 	}
 }
 
+// expandInt8s sets y to the int8s in qs times d.
 func expandInt8s(y *[32]float32, qs *[32]byte, d float32) {
 	for j, q := range qs {
 		y[j] = int8Floats[q] * d

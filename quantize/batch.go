@@ -112,16 +112,20 @@ func (b *batch) each(kernel fitter, one fit, x []float32, elems int, s *search) 
 	}
 }
 
+// affine makes affine fits of x, of elems elements each.
 func (b *batch) affine(x []float32, elems int, s *search) {
 	b.each(active.fit.affine, fitAffine, x, elems, s)
 }
 
+// symmetric makes symmetric fits of x, of elems elements each.
 func (b *batch) symmetric(x []float32, elems int, s *search) {
 	b.each(active.fit.symmetric, fitSymmetric, x, elems, s)
 }
 
+// byTurns makes fits as fitByTurns does, of 16 elements each.
 func (b *batch) byTurns(x []float32, s *search) { b.each(active.fit.byTurns, fitByTurns, x, 16, s) }
 
+// iq4 finds scales as fitIQ4 does, of 32 elements each.
 func (b *batch) iq4(x []float32) { b.each(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
 
 // affineCodes sets codes to those of the affine fit of x that affine has made. x are the batch's elements from at on.

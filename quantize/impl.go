@@ -41,6 +41,7 @@ var active *impl
 
 func init() { active = overlay(levels) } // encoders refer to active, and levels to encoders
 
+// overlay returns a level with the best kernel that levels, the best one last, have for each type.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

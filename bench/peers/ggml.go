@@ -103,14 +103,17 @@ var ggmlWeighted = slices.Concat(
 // flush subnormals to zero, the second divides 127 by the magnitude and rounds ties to even.
 var ggmlRacers = slices.Concat(named(quantizer, "ggml_fp32_to_bf16_row", layout.BF16), named(quantizer, "quantize_row_%", layout.Q8_0))
 
+// expander returns the peer that expands by ggml's function name.
 func expander(d layout.DType, name string) peer { return expanderOf(routine(name), d, name) }
 
+// expanderOf returns the peer that expands by function f, which is called name.
 func expanderOf(f unsafe.Pointer, d layout.DType, name string) peer {
 	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
 		C.repeat(C.row(f), pointer(blocks), pointer(floats), C.int64_t(len(floats)), C.int64_t(passes))
 	}}
 }
 
+// quantizer returns the peer that quantizes by ggml's function name.
 func quantizer(d layout.DType, name string) peer {
 	f := C.row(routine(name))
 	return peer{d, name, func(floats []float32, blocks []byte, passes int) {

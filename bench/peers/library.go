@@ -42,6 +42,7 @@ func libraryExpanders(path string) ([]peer, error) {
 	return peers, nil
 }
 
+// symbol returns the address of a function of lib, or nil.
 func symbol(lib unsafe.Pointer, name string) unsafe.Pointer {
 	s := C.CString(name)
 	defer C.free(unsafe.Pointer(s))

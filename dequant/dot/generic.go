@@ -156,6 +156,8 @@ func nibbles(q *[32]int8, src *[16]byte) {
 	}
 }
 
+// The decoders of small set q to the codes of a block, less what the type subtracts, and return scale and offset.
+
 func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[16]byte)(src[2:]) {
 		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
@@ -209,6 +211,8 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 	lookup(q, (*[16]byte)(src[1:]), &block.FP4)
 	return block.E8M0Half(src[0]), 0
 }
+
+// The decoders of super set s to a block. They leave m and min as they are if the type has no offsets.
 
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)

@@ -13,9 +13,9 @@ import "github.com/tensormap/tensormap/layout"
 //   - A call takes simd.MaxCall elements at most, or one row.
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
-// A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes are in xs.
-// The products of a row follow each other in dst. acc has eight floats for the partial sums of each activation, and spare more.
-// Otherwise a quantizedKernel's contract holds.
+// A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes
+// are in xs. The products of a row follow each other in dst. acc has eight floats for the partial sums of each
+// activation, and spare more. Otherwise a quantizedKernel's contract holds.
 type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // spare is the number of floats in acc that kernels spill the codes and scales of a group to.
@@ -25,9 +25,9 @@ const spare = 128
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
 
-// A quantizer makes the codes, scales and sums of x, in whole blocks, in the groups whose first code is *q. It writes no group
-// that x does not reach, and there all fields but s of Q8_0, which may be anything. For a vector with no codes it leaves
-// a scale or a rounded sum that is not finite. Otherwise everything equals what the portable loop makes.
+// A quantizer makes the codes, scales and sums of x, in whole blocks, in the groups whose first code is *q. It writes
+// no group that x does not reach, and there all fields but s of Q8_0, which may be anything. For a vector with no codes
+// it leaves a scale or a rounded sum that is not finite. Otherwise everything equals what the portable loop makes.
 type quantizer func(q *int8, x []float32)
 
 const numTypes = int(layout.APR_Q8) + 1
@@ -57,6 +57,7 @@ var levels = append([]*impl{&generic}, archLevels()...)
 // active holds for each type the best kernel of all levels.
 var active = overlay(levels)
 
+// overlay returns a level with the best kernel that levels, the best one last, have for each type.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

@@ -131,6 +131,7 @@ type compressor interface {
 	CompressBlock(src, dst []byte) (int, error)
 }
 
+// newCompressor returns a compressor of a level.
 func newCompressor(level Level) compressor {
 	if level == High {
 		return &lz4.CompressorHC{Level: lz4.Level9}

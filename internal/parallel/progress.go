@@ -39,6 +39,7 @@ type Writer struct {
 
 const writerBytes = 8 << 20
 
+// Write writes b to W, range by range. After an error written counts the bytes that W has taken.
 func (w *Writer) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
 		if err := context.Cause(w.Ctx); err != nil {

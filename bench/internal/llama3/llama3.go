@@ -43,6 +43,7 @@ var parts = []string{
 	"attn_q", "attn_k", "attn_v", "attn_output", "attn_norm", "ffn_gate", "ffn_up", "ffn_down", "ffn_norm",
 }
 
+// tensors yields o.Tensors tensors with names of Llama 3's layers.
 func (o Outline) tensors(yield func(layout.Tensor) bool) {
 	for i := range o.Tensors {
 		name := fmt.Appendf(nil, "blk.%d.%s.weight", i/len(parts), parts[i%len(parts)])

@@ -64,6 +64,8 @@ func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
 func (c checkpoint) Ignored([]byte) bool { return false }
 
+// Content copies the tensor's content to p, padded with zeros, and returns true; or it returns false if contents come
+// later.
 func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if !c.later {
 		clear(p[copy(p, c.contents[tensor]):])

@@ -55,6 +55,7 @@ func (r *Recorder) Record(h http.Handler) http.Handler {
 	})
 }
 
+// begin counts a request that is being answered.
 func (r *Recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,6 +64,7 @@ func (r *Recorder) begin() {
 	}
 }
 
+// end records a request that was answered.
 func (r *Recorder) end(asked Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

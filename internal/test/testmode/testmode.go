@@ -18,12 +18,12 @@ func ChecksPointers() bool { return builtWith("-gcflags", "checkptr") }
 // Races reports whether the test was built with -race. Pools forget then.
 func Races() bool { return builtWith("-race", "true") }
 
-// Brief reports whether a test leaves out what repeats a check with other types or sizes: with -short, and under the race
-// detector, which takes ten times as long and sees no other goroutines in it. The plain tests leave out nothing.
+// Brief reports whether a test leaves out what repeats a check with other types or sizes: with -short, and under the
+// race detector, which takes ten times as long and sees no other goroutines in it. The plain tests leave out nothing.
 func Brief() bool { return testing.Short() || Races() }
 
-// Sequential skips a test of one goroutine under the race detector, where it costs much and finds nothing. It runs in all
-// other builds, also in that which checks every pointer conversion.
+// Sequential skips a test of one goroutine under the race detector, where it costs much and finds nothing. It runs in
+// all other builds, also in that which checks every pointer conversion.
 func Sequential(t testing.TB) {
 	t.Helper()
 	if Races() {
@@ -53,6 +53,7 @@ func Symlinks(t testing.TB) {
 	}
 }
 
+// builtWith reports whether a setting of the build contains value.
 func builtWith(flag, value string) bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {

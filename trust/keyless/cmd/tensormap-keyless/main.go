@@ -69,6 +69,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	return 0
 }
 
+// verify compares the files of a model with its bundle, after it has verified the signer.
 func verify(ctx context.Context, model, trusted string, signer keyless.Signer, opts *trust.VerifyOptions) error {
 	text, err := os.ReadFile(opts.Bundle)
 	if err != nil {
