@@ -76,8 +76,6 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
 	}
-	ctx, stop := m.from.until(ctx)
-	defer stop()
 	md, err := m.parsedMetadata(ctx)
 	if err != nil {
 		return nil, err

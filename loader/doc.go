@@ -114,11 +114,12 @@
 // # How a call reads
 //
 // Each method below is a chain of calls, at most eight deep. Tensor.call holds the lease, turns faults into errors and names
-// the tensor in them; the types behind it are those of loader/internal/content and values.
+// the tensor in them; the types behind it are those of loader/internal/content, values and file. Methods of models and leases
+// have holding in place of it.
 //
-//	Bytes, View, raw and mapped   call → Cached.View → Stored.View → Mapping.SliceContext
+//	Bytes, View, raw and mapped   call → Cached.View → Stored.View → File.View → Mapping.Slice
 //	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all
-//	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt
+//	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt → File.ReadAt
 //	WriteTo, WriteDecrypted       write → call → content.Write → View or ReadAt → the caller's Write
 //	WriteAs, ReadAs               write → call → values.Write or ReadEncoded → readEncoded → Cached.Read, as for rows
 //	Float32s                      call → Cached.All → Cache.Get → Group.Do → Read, as for rows

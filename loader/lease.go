@@ -33,7 +33,7 @@ type Lease struct {
 func (m *Model) Acquire() (*Lease, error) { return m.AcquireContext(context.Background()) }
 
 // AcquireContext takes a lease whose calls end with ctx. Once ctx has ended they return its cause.
-// Reads by a [ContextReaderAt] end at once, as does waiting for a tensor that another call copies
+// Reads by a [Source] end at once, as does waiting for a tensor that another call copies
 // or expands. Reading a file of this system, and expanding, go on to their end. The lease must be
 // released all the same.
 func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
@@ -47,7 +47,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	l := &Lease{model: m, ctx: m.from.life()}
 	m.trace(l)
 	if ctx.Done() != nil {
-		l.ctx, l.stop = m.from.until(ctx)
+		l.ctx, l.stop = joined(ctx, l.ctx)
 	}
 	return l, nil
 }

@@ -55,8 +55,43 @@ func (s *Stored) Close() error {
 // Verify makes s.Cache take nothing that by does not vouch for. name is the file's in by's model, with slashes. It is for
 // files that are downloaded and not opened, such as a tokenizer: models do it with Options.Trust.
 func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
-	f := datafile.NewRemote(s.Name, s.Source, true, nil, s.Cache)
-	return inFile(s.Name, f.Trust(ctx, false, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) }))
+	f, err := s.file(false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return readFile(s.Name, func() error {
+		return f.Trust(ctx, false, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) })
+	})
+}
+
+// file returns the bytes of s. It maps what is local, if that shows what the cache writes.
+func (s *Stored) file(noMap bool) (*datafile.File, error) {
+	if s.Local == nil {
+		if s.Source == nil {
+			return nil, fmt.Errorf("%s: %w: a file without bytes", s.Name, layout.ErrInvalid)
+		}
+		if size := s.Source.Size(); size < 0 {
+			return nil, fmt.Errorf("%s: %w: a size of %d", s.Name, ErrRange, size)
+		}
+		return datafile.NewRemote(s.Name, s.Source, !local(s.Source), nil, nil), nil
+	}
+	mapFile := mmapio.MapFile
+	if noMap || s.Cache != nil && !mmapio.ShowsWrites() {
+		mapFile = mmapio.FromFile
+	}
+	m, err := mapFile(s.Local)
+	if err != nil {
+		return nil, inFile(s.Name, err)
+	}
+	if s.Source != nil && int64(m.Size()) != s.Source.Size() {
+		m.Close()
+		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", s.Name, ErrRange, m.Size(), s.Source.Size())
+	}
+	if s.Source == nil || s.Cache == nil {
+		return datafile.New(s.Name, m), nil
+	}
+	return datafile.NewRemote(s.Name, s.Source, true, m, s.Cache), nil
 }
 
 // FromReaderAt returns a Folder that has one file: name, of size bytes that r reads. The reader stays the caller's, who may
@@ -125,8 +160,6 @@ type source interface {
 	// open finds the file of a plain name. A link is followed out of the source only if follow
 	// is true. ctx bounds what opening reads. The error names the file.
 	open(ctx context.Context, name string, follow bool) (*stored, error)
-	// until returns ctx, ended by end too, and a function to be called afterwards.
-	until(ctx context.Context) (context.Context, func())
 	// life is the context of calls that have none of their own. It ends by end, if reads may wait for ever.
 	life() context.Context
 	// end ends the reads under way that may wait for ever.
@@ -173,9 +206,8 @@ func opened(path string, mapping *mmapio.Mapping) *stored {
 // endless is for a source whose reads end by themselves, so that nothing has to end them.
 type endless struct{}
 
-func (endless) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
-func (endless) life() context.Context                               { return context.Background() }
-func (endless) end()                                                {}
+func (endless) life() context.Context { return context.Background() }
+func (endless) end()                  {}
 
 // memory is the source of a model in memory, which is one file.
 type memory struct{ endless }
@@ -217,7 +249,7 @@ func (p *inFolder) open(ctx context.Context, name string, _ bool) (*stored, erro
 		p.mu.Unlock()
 		return of.Close()
 	}
-	data, err := p.file(&of)
+	data, err := of.file(p.noMap)
 	if err != nil {
 		giveUp()
 		return nil, err
@@ -235,38 +267,6 @@ func (p *inFolder) open(ctx context.Context, name string, _ bool) (*stored, erro
 	}
 	return s, err
 }
-
-// file returns the bytes of a file. It maps what is local, if that shows what the cache writes.
-func (p *inFolder) file(s *Stored) (*datafile.File, error) {
-	if s.Local == nil {
-		if size := s.Source.Size(); size < 0 {
-			return nil, fmt.Errorf("%s: %w: a size of %d", s.Name, ErrRange, size)
-		}
-		return datafile.NewRemote(s.Name, s.Source, !local(s.Source), nil, nil), nil
-	}
-	mapFile := mmapio.MapFile
-	if p.noMap || s.Cache != nil && !mmapio.ShowsWrites() {
-		mapFile = mmapio.FromFile
-	}
-	m, err := mapFile(s.Local)
-	if err != nil {
-		return nil, inFile(s.Name, err)
-	}
-	if s.Source == nil {
-		return datafile.New(s.Name, m), nil
-	}
-	if size := s.Source.Size(); int64(m.Size()) != size {
-		m.Close()
-		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", s.Name, ErrRange, m.Size(), size)
-	}
-	if s.Cache == nil {
-		return datafile.New(s.Name, m), nil
-	}
-	return datafile.NewRemote(s.Name, s.Source, true, m, s.Cache), nil
-}
-
-// until returns ctx, ended by end too, and a function to be called afterwards.
-func (p *inFolder) until(ctx context.Context) (context.Context, func()) { return joined(ctx, p.alive) }
 
 func (p *inFolder) life() context.Context { return p.alive }
 

@@ -470,3 +470,39 @@ func TestTrustBeside(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// silentSource is a Source that nobody should ask.
+type silentSource struct {
+	t    *testing.T
+	size int64
+}
+
+func (s silentSource) Size() int64  { return s.size }
+func (s silentSource) Close() error { return nil }
+
+func (s silentSource) ReadAt(context.Context, []byte, int64) error {
+	s.t.Error("the source was asked")
+	return errors.New("nobody is there")
+}
+
+// TestStoredVerify: digests of a file that is complete are made of its own bytes. A file without bytes is refused.
+func TestStoredVerify(t *testing.T) {
+	good := safeTensors(manyTensors())
+	f, err := os.Open(write(t, "m.safetensors", good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	by := plainTrust{"m.safetensors": vouch(good)}
+	s := loader.Stored{Name: "far/m.safetensors", Source: silentSource{t, int64(len(good))}, Local: f}
+	if err := s.Verify(t.Context(), "m.safetensors", by); err != nil {
+		t.Error(err)
+	}
+	if err := s.Verify(t.Context(), "other", by); err == nil {
+		t.Error("a file that is not listed is taken")
+	}
+	empty := loader.Stored{Name: "none"}
+	if err := empty.Verify(t.Context(), "m.safetensors", by); !errors.Is(err, layout.ErrInvalid) {
+		t.Error(err)
+	}
+}
