@@ -147,12 +147,9 @@ func ParseKey(text []byte) (encrypted.Key, error) {
 	if len(text) == encrypted.KeySize {
 		return bytes.Clone(text), nil
 	}
-	key := make([]byte, encrypted.KeySize)
-	line := withoutLineEnd(text)
-	if len(line) != 2*encrypted.KeySize {
-		return nil, fmt.Errorf("%w: neither 32 bytes nor 64 hexadecimal digits", ErrKey)
-	}
-	if _, err := hex.Decode(key, line); err != nil {
+	key, err := hex.AppendDecode(nil, withoutLineEnd(text))
+	if err != nil || len(key) != encrypted.KeySize {
+		clear(key)
 		return nil, fmt.Errorf("%w: neither 32 bytes nor 64 hexadecimal digits", ErrKey)
 	}
 	return key, nil

@@ -1,6 +1,7 @@
 package dequant
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/tensormap/tensormap/internal/block"
@@ -116,5 +117,76 @@ func iq4_XSGeneric(dst []float32, src []byte) {
 			y, qs = y[32:], qs[16:]
 		}
 		dst, src = dst[256:], src[136:]
+	}
+}
+
+// fiveBitFloats[n] is n − 16, the value of a Q5_0 element before scaling.
+var fiveBitFloats = func() (t [32]float32) {
+	for n := range t {
+		t[n] = float32(n - 16)
+	}
+	return t
+}()
+
+func q5_0Generic(dst []float32, src []byte) {
+	for len(src) >= 22 && len(dst) >= 32 {
+		b, y := (*[22]byte)(src), (*[32]float32)(dst)
+		d := block.FloatAt((*[2]byte)(b[0:]))
+		high := binary.LittleEndian.Uint32(b[2:6])
+		for j, q := range (*[16]byte)(b[6:]) {
+			y[j] = fiveBitFloats[uint32(q&15)|high<<4&16] * d
+			y[j+16] = fiveBitFloats[uint32(q>>4)|high>>12&16] * d
+			high >>= 1
+		}
+		dst, src = dst[32:], src[22:]
+	}
+}
+
+func q5_1Generic(dst []float32, src []byte) {
+	for len(src) >= 24 && len(dst) >= 32 {
+		b, y := (*[24]byte)(src), (*[32]float32)(dst)
+		d, m := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+		high := binary.LittleEndian.Uint32(b[4:8])
+		for j, q := range (*[16]byte)(b[8:]) {
+			y[j] = float32(float32(int32(uint32(q&15)|high<<4&16))*d) + m
+			y[j+16] = float32(float32(int32(uint32(q>>4)|high>>12&16))*d) + m
+			high >>= 1
+		}
+		dst, src = dst[32:], src[24:]
+	}
+}
+
+func q8_0Generic(dst []float32, src []byte) {
+	for len(src) >= 34 && len(dst) >= 32 {
+		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), block.FloatAt((*[2]byte)(src)))
+		dst, src = dst[32:], src[34:]
+	}
+}
+
+// q8_1Generic skips the block's second half, the sum that dot products use.
+func q8_1Generic(dst []float32, src []byte) {
+	for len(src) >= 36 && len(dst) >= 32 {
+		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), block.FloatAt((*[2]byte)(src)))
+		dst, src = dst[32:], src[36:]
+	}
+}
+
+// q8_KGeneric reads a binary32 scale and the elements. It skips sums of them that dot products use.
+func q8_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 292 && len(dst) >= 256 {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+		y, qs := dst[:256], src[4:260]
+		for len(y) >= 32 && len(qs) >= 32 {
+			expandInt8s((*[32]float32)(y), (*[32]byte)(qs), d)
+			y, qs = y[32:], qs[32:]
+		}
+		dst, src = dst[256:], src[292:]
+	}
+}
+
+// expandInt8s sets y to the int8s in qs times d.
+func expandInt8s(y *[32]float32, qs *[32]byte, d float32) {
+	for j, q := range qs {
+		y[j] = int8Floats[q] * d
 	}
 }
