@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -277,8 +276,7 @@ func (b *beside) Open(ctx context.Context, name string) (loader.Stored, error) {
 // more. It also does so if what it read is malformed, and the cache has other bytes than the server.
 func (d *folder) twice(ctx context.Context, read func() error) error {
 	err := read()
-	malformed := errors.As(err, new(*layout.FormatError)) || errors.Is(err, tar.ErrHeader)
-	if malformed && d.removeWrong(ctx) || errors.Is(err, mmapio.ErrChanged) || errors.Is(err, sparse.ErrOther) {
+	if errors.As(err, new(*layout.FormatError)) && d.removeWrong(ctx) || errors.Is(err, mmapio.ErrChanged) || errors.Is(err, sparse.ErrOther) {
 		return read()
 	}
 	return err

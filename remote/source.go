@@ -70,16 +70,6 @@ type part struct {
 // Version returns the version of the other source.
 func (p part) Version() string { return versionOf(p.Source) }
 
-// ReadAt implements io.ReaderAt.
-func (p part) ReadAt(b []byte, off int64) (int, error) {
-	return p.ReadAtContext(context.Background(), b, off)
-}
-
-// ReadAtContext does what ReadAt does, until ctx ends.
-func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
-	return sparse.ReadAt(ctx, p, p.size, b, off)
-}
-
 // ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
 func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	if off < 0 || off > p.size || sparse.TotalBytes(bufs) > p.size-off {

@@ -18,65 +18,13 @@ type distance struct {
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
-		d, finite := differences(a[:n], b[:n], first)
-		if !finite {
-			d = oddDifferences(a[:n], b[:n], first)
-		}
-		m.merge(d)
+		m.merge(differences(a[:n], b[:n], first))
 		a, b, first = a[n:], b[n:], first+uint64(n)
 	}
 }
 
-// differences returns the distance of a and b, and reports whether all values are finite: only then the distance is
-// right. It does what pair does, with variables that stay in registers.
-func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
-	b = b[:len(a)]
-	var dd, aa, bb, ab, abs, rel float64
-	var differing uint64
-	absAt, relAt := 0, 0
-	for i := range a {
-		x, y := float64(a[i]), float64(b[i])
-		d := math.Abs(x - y)
-		differing += one(x != y)
-		dd += float64(d * d)
-		aa += float64(x * x)
-		bb += float64(y * y)
-		ab += float64(x * y)
-		if d > abs {
-			abs, absAt = d, i
-		}
-		if d > float64(rel*math.Abs(x)) { // hardly ever, unlike which of the two is larger
-			if larger := max(math.Abs(x), math.Abs(y)); d > float64(rel*larger) {
-				rel, relAt = d/larger, i
-			}
-		}
-	}
-	sum := dd + aa + bb
-	return distance{
-		differing: differing, finite: uint64(len(a)),
-		abs: abs, absAt: first + uint64(absAt), rel: rel, relAt: first + uint64(relAt),
-		dd: dd, aa: aa, bb: bb, ab: ab,
-	}, sum-sum == 0
-}
-
-// pair adds one pair of finite values, those of element at. Products are converted to float64, as in sums.
-func (m *distance) pair(x, y float64, at uint64) {
-	d := math.Abs(x - y)
-	m.differing += one(x != y)
-	m.dd += float64(d * d)
-	m.aa += float64(x * x)
-	m.bb += float64(y * y)
-	m.ab += float64(x * y)
-	if d > m.abs {
-		m.abs, m.absAt = d, at
-	}
-	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) {
-		m.rel, m.relAt = d/larger, at
-	}
-}
-
-// oddDifferences does what differences does, also for values that are not finite.
-func oddDifferences[T float](a, b []T, first uint64) (m distance) {
+// differences returns the distance of a and b, which begin at element first.
+func differences[T float](a, b []T, first uint64) (m distance) {
 	for i := range a {
 		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
 		switch {
@@ -93,6 +41,22 @@ func oddDifferences[T float](a, b []T, first uint64) (m distance) {
 		}
 	}
 	return m
+}
+
+// pair adds one pair of finite values, those of element at. Products are converted to float64, as in sums.
+func (m *distance) pair(x, y float64, at uint64) {
+	d := math.Abs(x - y)
+	m.differing += one(x != y)
+	m.dd += float64(d * d)
+	m.aa += float64(x * x)
+	m.bb += float64(y * y)
+	m.ab += float64(x * y)
+	if d > m.abs {
+		m.abs, m.absAt = d, at
+	}
+	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) {
+		m.rel, m.relAt = d/larger, at
+	}
 }
 
 // merge adds the distance of later elements.

@@ -62,15 +62,10 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 // counters holds a count for each slot.
 type counters [slots]uint64
 
-// tally counts the values of v, which are finite. With two sets of counters, neighbours that
-// fall in one bin do not wait for each other.
-func tally[T float](h *histogram, counts *[2]counters, v []T) {
-	for ; len(v) >= 2; v = v[2:] {
-		counts[0][h.slot(float64(v[0]))]++
-		counts[1][h.slot(float64(v[1]))]++
-	}
+// tally counts the values of v, which are finite.
+func tally[T float](h *histogram, counts *counters, v []T) {
 	for _, x := range v {
-		counts[0][h.slot(float64(x))]++
+		counts[h.slot(float64(x))]++
 	}
 }
 
@@ -87,8 +82,8 @@ func (h *histogram) slot(x float64) uint {
 }
 
 // addTo adds the counts to bins. The greatest value belongs to the last bin.
-func (h *histogram) addTo(bins []uint64, counts *[2]counters) {
+func (h *histogram) addTo(bins []uint64, counts *counters) {
 	for i := range h.bins + 1 {
-		bins[min(i, h.bins-1)] += counts[0][i+1] + counts[1][i+1]
+		bins[min(i, h.bins-1)] += counts[i+1]
 	}
 }

@@ -16,7 +16,7 @@ func BenchmarkKernels(b *testing.B) {
 	}
 	m := newSummary()
 	h := newHistogram(-6, 6, 16)
-	counts := new([2]counters)
+	counts := new(counters)
 	var d distance
 	for _, k := range []struct {
 		name string

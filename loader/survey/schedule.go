@@ -206,7 +206,7 @@ type worker struct {
 	ctx    context.Context
 	add    func(n uint64) // adds to the task's progress, in bytes
 	a, b   reader
-	counts [2]counters
+	counts counters
 }
 
 // progress adds n bytes to the task's progress. It returns the context's cause if that has ended.

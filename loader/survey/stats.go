@@ -131,7 +131,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 // tally counts the values of a part in the histogram.
 func (t *statsTask) tally(w *worker, part uint64) error {
 	counts := &w.counts
-	*counts = [2]counters{}
+	*counts = counters{}
 	err := t.eachChunk(w, part,
 		func(v []float32) { tally(t.histogram, counts, finite(&t.sum, v)) },
 		func(v []float64) { tally(t.histogram, counts, finite(&t.sum, v)) })

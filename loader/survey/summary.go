@@ -56,58 +56,24 @@ func sums[T float](v []T) (m summary, finite bool) {
 	n := float64(len(v))
 	lo, hi := v[0], v[0]
 	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // hardly an outlier
-	var s0, s1, s2, s3, q0, q1 float64
+	var sum, squares float64
 	var zeros uint64
-	for ; len(v) >= 4; v = v[4:] {
-		x0, x1, x2, x3 := v[0], v[1], v[2], v[3]
-		// Branches that are hardly ever taken cost less than min and max.
-		if x0 < lo {
-			lo = x0
-		}
-		if x1 < lo {
-			lo = x1
-		}
-		if x2 < lo {
-			lo = x2
-		}
-		if x3 < lo {
-			lo = x3
-		}
-		if x0 > hi {
-			hi = x0
-		}
-		if x1 > hi {
-			hi = x1
-		}
-		if x2 > hi {
-			hi = x2
-		}
-		if x3 > hi {
-			hi = x3
-		}
-		zeros += one(x0 == 0) + one(x1 == 0) + one(x2 == 0) + one(x3 == 0)
-		d0, d1, d2, d3 := float64(x0)-pivot, float64(x1)-pivot, float64(x2)-pivot, float64(x3)-pivot
-		s0 += d0
-		s1 += d1
-		s2 += d2
-		s3 += d3
-		q0 += float64(d0 * d0)
-		q1 += float64(d1 * d1)
-		q0 += float64(d2 * d2)
-		q1 += float64(d3 * d3)
-	}
 	for _, x := range v {
-		lo, hi = min(lo, x), max(hi, x)
+		if x < lo { // a branch that is rarely taken costs less than min
+			lo = x
+		}
+		if x > hi {
+			hi = x
+		}
 		zeros += one(x == 0)
 		d := float64(x) - pivot
-		s0 += d
-		q0 += float64(d * d)
+		sum += d
+		squares += float64(d * d)
 	}
-	sum := (s0 + s1) + (s2 + s3)
 	m.n, m.zeros = uint64(n), zeros
 	m.min, m.max = float64(lo), float64(hi)
 	m.mean = pivot + sum/n
-	m.m2 = max(0, (q0+q1)-sum*(sum/n))
+	m.m2 = max(0, squares-sum*(sum/n))
 	if m.m2 != m.m2 {
 		m.m2 = math.Inf(1) // of float64s whose squares are none
 	}

@@ -79,21 +79,3 @@ func TestHistogramEdges(t *testing.T) {
 		}
 	}
 }
-
-// Both ways to take differences give the same.
-func TestDifferencesAreOddDifferences(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 8))
-	a, b := make([]float32, 777), make([]float32, 777)
-	for i := range a {
-		a[i] = float32(rng.NormFloat64())
-		b[i] = a[i] * float32(1+rng.NormFloat64()/10)
-	}
-	fast, finite := differences(a, b, 100)
-	if slow := oddDifferences(a, b, 100); fast != slow || !finite {
-		t.Errorf("%+v\n%+v", fast, slow)
-	}
-	a[5] = float32(math.NaN())
-	if _, finite := differences(a, b, 0); finite {
-		t.Error("a NaN is finite")
-	}
-}
