@@ -34,6 +34,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	}
 	p.findWeights()
 	files := p.model.Files()
+	p.Tensors = make([]Tensor, 0, p.model.Len())
 	for t, isPart := range p.sources() {
 		if p.opts.NoAliases && isAlias(files, t) {
 			p.LeftOut = append(p.LeftOut, t.Name())

@@ -54,29 +54,35 @@ type treeBuilder struct {
 // build adds the nodes of tensors, whose names agree in the first at bytes, below n, the root or a prefix on a
 // level. It sets n's sums and form.
 func (b *treeBuilder) build(n *node, tensors []loader.Tensor, at, level int) {
-	var children []*node
-	below := make(map[string][]loader.Tensor) // by prefix
-	prefixes := make(map[string]*node)
+	children := make([]*node, 0, 1)
+	below := make(map[*node][]loader.Tensor) // the tensors of each prefix
+	var prefixes map[string]*node
 	for _, t := range tensors {
 		rest := t.Name()[at:]
 		prefix := ""
 		if level < treeDepth-1 {
 			prefix = rest[:strings.IndexAny(rest, "./")+1]
 		}
-		switch {
-		case prefix == "":
+		if prefix == "" {
 			children = append(children, b.leaf(t, rest))
-		case prefixes[prefix] == nil:
-			prefixes[prefix] = &node{label: prefix}
-			children = append(children, prefixes[prefix])
-			fallthrough
-		default:
-			below[prefix] = append(below[prefix], t)
+			continue
 		}
+		child := prefixes[prefix]
+		if child == nil {
+			child = &node{label: prefix}
+			children = append(children, child)
+			if prefixes == nil {
+				prefixes = make(map[string]*node)
+			}
+			prefixes[prefix] = child
+		}
+		below[child] = append(below[child], t)
 	}
-	for prefix, child := range prefixes {
-		b.build(child, below[prefix], at+len(prefix), level+1)
-		delete(below, prefix)
+	for _, child := range children {
+		if list := below[child]; list != nil {
+			b.build(child, list, at+len(child.label), level+1)
+			delete(below, child)
+		}
 	}
 	n.children = fold(children)
 	for _, child := range n.children {
