@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -16,12 +17,12 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("the portable loops allocate then")
 	}
 	md := quantization(layout.Metadata{number("i8", "0.1")}, layout.Metadata{number("i8", "-3")})
-	file := apr2File(t, md, []content{
-		random("f32", layout.F32, 8, 8),
-		random("f16", layout.F16, 8, 8),
-		random("q4", layout.Q4_0, 8, 64),
-		random("i8", layout.I8, 8, 8),
-	})
+	file := modeltest.APR2Model(t, md,
+		modeltest.Random("f32", layout.F32, 8, 8),
+		modeltest.Random("f16", layout.F16, 8, 8),
+		modeltest.Random("q4", layout.Q4_0, 8, 64),
+		modeltest.Random("i8", layout.I8, 8, 8),
+	)
 	m := openBytes(t, file, nil)
 	if q, scaled, err := tensor(t, m, "i8").Scale(); !scaled || err != nil {
 		t.Fatalf("i8 has no scale: %+v, %v", q, err)

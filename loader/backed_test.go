@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -103,26 +104,26 @@ func (b *backed) Has(off, n uint64) bool {
 func (b *backed) open(t testing.TB, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenReaderAt(context.Background(), b, b.size, opts)
-	return opened(t, m, err)
+	return modeltest.Opened(t, m, err)
 }
 
 // What has come is a view of the backing file: nothing is on the heap, and nothing is asked for again.
 func TestBackedViews(t *testing.T) {
-	tensors := manyTensors()
-	b := newBacked(t, newDistant("m.safetensors", safeTensors(tensors)))
+	tensors := modeltest.Model("many")
+	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(tensors...)))
 	m := b.open(t, nil)
 	for i, c := range tensors {
-		x := tensor(t, m, c.name)
+		x := tensor(t, m, c.Name)
 		got, err := x.Bytes()
-		if err != nil || !bytes.Equal(got, c.data) {
-			t.Errorf("%s: %v", c.name, err)
+		if err != nil || !bytes.Equal(got, c.Data) {
+			t.Errorf("%s: %v", c.Name, err)
 		}
 		if x.ZeroCopy() != mapsBacking {
-			t.Errorf("%s: zero copy is %v", c.name, x.ZeroCopy())
+			t.Errorf("%s: zero copy is %v", c.Name, x.ZeroCopy())
 		}
 		b.traffic.reset()
 		if again, err := x.Bytes(); err != nil || &again[0] != &got[0] || b.traffic.requests.Load() != 0 {
-			t.Errorf("%s again: %v, %d requests", tensors[i].name, err, b.traffic.requests.Load())
+			t.Errorf("%s again: %v, %d requests", tensors[i].Name, err, b.traffic.requests.Load())
 		}
 	}
 	if s := m.Stats(); mapsBacking && (s.HeapBytes != 0 || s.UnmappedBytes != 0) {
@@ -132,18 +133,18 @@ func TestBackedViews(t *testing.T) {
 
 // Options.NoMap reads what is kept, too.
 func TestBackedNoMap(t *testing.T) {
-	c := random("x", layout.F32, 100, 100)
-	m := newBacked(t, newDistant("m.safetensors", safeTensors([]content{c}))).open(t, &loader.Options{NoMap: true})
+	c := modeltest.Random("x", layout.F32, 100, 100)
+	m := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(c))).open(t, &loader.Options{NoMap: true})
 	x := tensor(t, m, "x")
-	if got, err := x.Bytes(); err != nil || !bytes.Equal(got, c.data) || x.ZeroCopy() || m.Stats().MappedBytes != 0 {
+	if got, err := x.Bytes(); err != nil || !bytes.Equal(got, c.Data) || x.ZeroCopy() || m.Stats().MappedBytes != 0 {
 		t.Errorf("%v, zero copy %v, %+v", err, x.ZeroCopy(), m.Stats())
 	}
 }
 
 // A range costs what it holds.
 func TestBackedRange(t *testing.T) {
-	c := random("x", layout.F32, 4096, 256)
-	b := newBacked(t, newDistant("m.safetensors", safeTensors([]content{c})))
+	c := modeltest.Random("x", layout.F32, 4096, 256)
+	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(c)))
 	x := tensor(t, b.open(t, nil), "x")
 	b.traffic.reset()
 	for _, read := range []func() error{
@@ -162,8 +163,8 @@ func TestBackedRange(t *testing.T) {
 
 // A file that takes no more turns the model into one that is read; views that were handed out stay.
 func TestBackedFull(t *testing.T) {
-	tensors := manyTensors()
-	file := safeTensors(tensors)
+	tensors := modeltest.Model("many")
+	file := modeltest.SafeTensors(tensors...)
 	for name, opts := range map[string]*loader.Options{"plain": nil, "trusted": {Trust: plainTrust{"m.safetensors": vouch(file)}}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBacked(t, newDistant("m.safetensors", file))
@@ -174,19 +175,19 @@ func TestBackedFull(t *testing.T) {
 			}
 			b.full.Store(true)
 			for _, c := range tensors {
-				if got, err := tensor(t, m, c.name).Bytes(); err != nil || !bytes.Equal(got, c.data) {
-					t.Errorf("%s: %v", c.name, err)
+				if got, err := tensor(t, m, c.Name).Bytes(); err != nil || !bytes.Equal(got, c.Data) {
+					t.Errorf("%s: %v", c.Name, err)
 				}
 				for way, do := range waysOut {
-					if err := do(tensor(t, m, c.name)); err != nil {
-						t.Errorf("%s of %s: %v", way, c.name, err)
+					if err := do(tensor(t, m, c.Name)); err != nil {
+						t.Errorf("%s of %s: %v", way, c.Name, err)
 					}
 				}
 			}
 			if m.Stats().UnmappedBytes == 0 {
 				t.Error("still counts as mapped")
 			}
-			if !bytes.Equal(view, tensors[2].data) {
+			if !bytes.Equal(view, tensors[2].Data) {
 				t.Error("a view changed")
 			}
 		})
@@ -195,7 +196,7 @@ func TestBackedFull(t *testing.T) {
 
 // A full file and a server that lies: what is read past the file is verified as it arrives.
 func TestBackedFullLies(t *testing.T) {
-	file := safeTensors(manyTensors())
+	file := modeltest.SafeTensors(modeltest.Model("many")...)
 	r := &countingReader{b: file}
 	d := newDistant("m.safetensors", file)
 	d.r = r
@@ -210,7 +211,7 @@ func TestBackedFullLies(t *testing.T) {
 
 // A backing file of another size is refused.
 func TestBackedSize(t *testing.T) {
-	b := newBacked(t, newDistant("m.safetensors", safeTensors(manyTensors())))
+	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Model("many")...)))
 	b.file.Truncate(b.size - 1)
 	if !mapsFiles {
 		t.Skip("nothing maps")

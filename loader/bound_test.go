@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -47,20 +48,20 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 		t.Skip("system calls return once all goroutines wait, and those of this test never do; TestServerSwapsModels runs")
 	}
 	const models = 3
-	contents := func(i int) []content {
+	contents := func(i int) []modeltest.Tensor {
 		n := 5000 + i
-		return []content{random("f32", layout.F32, n), random("f16", layout.F16, n), compressible("u8", layout.U8, n)}
+		return []modeltest.Tensor{modeltest.Random("f32", layout.F32, n), modeltest.Random("f16", layout.F16, n), modeltest.Compressible("u8", layout.U8, n)}
 	}
 	for name, encode := range map[string]func(i int) []byte{
-		"mapped":     func(i int) []byte { return apr2File(t, nil, contents(i)) },
-		"shifted":    func(i int) []byte { return shifted(apr2File(t, nil, contents(i)), 1) },
-		"compressed": func(i int) []byte { return lz4File(t, contents(i)...) },
+		"mapped":     func(i int) []byte { return modeltest.APR2Model(t, nil, contents(i)...) },
+		"shifted":    func(i int) []byte { return modeltest.Shifted(modeltest.APR2Model(t, nil, contents(i)...), 1) },
+		"compressed": func(i int) []byte { return modeltest.LZ4(t, contents(i)...) },
 	} {
 		for _, opts := range []*loader.Options{nil, {CacheBytes: -1}, {NoMap: true}} {
 			var paths []string
 			var want [][][]byte
 			for i := range models {
-				paths = append(paths, write(t, "model", encode(i)))
+				paths = append(paths, modeltest.Write(t, "model", encode(i)))
 				b := bind(t, openPath(t, paths[i], nil))
 				var copies [][]byte
 				for _, view := range b.views {

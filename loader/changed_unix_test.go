@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -77,10 +78,10 @@ func wantChanged(t *testing.T, what string, err error, path string) {
 // TestCutInLastPage cuts a mapped file within its last page: what is lost reads as zeros, and
 // nothing faults. The format has no checksum.
 func TestCutInLastPage(t *testing.T) {
-	file := safeTensors([]content{random("f16", layout.F16, 2000), random("large", layout.F32, 4<<20)})
+	file := modeltest.SafeTensors(modeltest.Random("f16", layout.F16, 2000), modeltest.Random("large", layout.F32, 4<<20))
 	tail := int64(len(file) % os.Getpagesize())
 	for _, by := range []int64{1, tail / 2, tail - 1} {
-		path := write(t, "model", file)
+		path := modeltest.Write(t, "model", file)
 		m := openPath(t, path, nil)
 		large := tensor(t, m, "large")
 		if _, err := m.Verify(t.Context(), nil); err != nil {
@@ -112,14 +113,14 @@ func TestCutInLastPage(t *testing.T) {
 
 // TestVerifyChangedMeanwhile changes the file from a callback.
 func TestVerifyChangedMeanwhile(t *testing.T) {
-	file := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 3*loader.CRCChunk))
 	for what, change := range map[string]func(path string){
 		"cut":       func(path string) { shorten(t, path, 1) },
 		"rewritten": func(path string) { rewrite(t, path) },
 		"grown":     func(path string) { shorten(t, path, -1) },
 	} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-			path := write(t, "model", file)
+			path := modeltest.Write(t, "model", file)
 			m := openPath(t, path, opts)
 			done := false
 			_, err := m.Verify(t.Context(), &loader.VerifyOptions{Workers: 1, Progress: func(_, _ uint64) {
@@ -140,7 +141,7 @@ func TestVerifyChangedMeanwhile(t *testing.T) {
 func TestShardRewritten(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(three())...)
+		path := put(t, dir, nil, apart(modeltest.Model("three"))...)
 		for _, m := range []*loader.Model{openPath(t, path, opts), openPath(t, filepath.Join(dir, "model.apr"), opts)} {
 			shard := m.Files()[1].Path
 			rewrite(t, shard)
@@ -156,7 +157,7 @@ func TestShardRewritten(t *testing.T) {
 
 // TestChanged says what counts as a change, however a model is opened.
 func TestChanged(t *testing.T) {
-	file := safeTensors([]content{random("x", layout.U8, 100)})
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 100))
 	for _, test := range []struct {
 		what    string
 		change  func(path string) error
@@ -171,9 +172,9 @@ func TestChanged(t *testing.T) {
 		{"removed", os.Remove, false},
 	} {
 		for _, w := range ways {
-			path := write(t, "model", file)
+			path := modeltest.Write(t, "model", file)
 			m, err := w.open(path)
-			m = opened(t, m, err)
+			m = modeltest.Opened(t, m, err)
 			if err := m.Changed(); err != nil {
 				t.Errorf("%s, %s, before: %v", test.what, w.name, err)
 			}
@@ -198,10 +199,10 @@ func TestChanged(t *testing.T) {
 // TestChangedElsewhere: neither a process that goes elsewhere nor a file that is called as
 // another one makes a change.
 func TestChangedElsewhere(t *testing.T) {
-	file := safeTensors([]content{random("x", layout.U8, 100)})
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 100))
 	here, elsewhere := t.TempDir(), t.TempDir()
-	writeTo(t, filepath.Join(here, "model"), file)
-	writeTo(t, filepath.Join(elsewhere, "model"), file)
+	modeltest.WriteTo(t, filepath.Join(here, "model"), file)
+	modeltest.WriteTo(t, filepath.Join(elsewhere, "model"), file)
 	t.Chdir(here)
 	m := openPath(t, "model", nil)
 	f, err := os.Open("model")
@@ -214,20 +215,20 @@ func TestChangedElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 	m, err = loader.OpenFile(f, nil)
-	if err := opened(t, m, err).Changed(); err != nil {
+	if err := modeltest.Opened(t, m, err).Changed(); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestErrorsNameFileOnce reads what has been cut off, mapped and not, in one file and in shards.
 func TestErrorsNameFileOnce(t *testing.T) {
-	c := random("x", layout.F32, 1<<16)
+	c := modeltest.Random("x", layout.F32, 1<<16)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		single := write(t, "model", apr2File(t, nil, []content{c}))
+		single := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, c))
 		byFile, err := openFile(opts)(single)
 		models := map[string]*loader.Model{
-			"Open": openPath(t, single, opts), "OpenFile": opened(t, byFile, err),
-			"shards": openPath(t, put(t, t.TempDir(), nil, []content{c}), opts),
+			"Open": openPath(t, single, opts), "OpenFile": modeltest.Opened(t, byFile, err),
+			"shards": openPath(t, put(t, t.TempDir(), nil, []modeltest.Tensor{c}), opts),
 		}
 		for way, m := range models {
 			x, path := tensor(t, m, "x"), m.Files()[0].Path
@@ -243,7 +244,7 @@ func TestErrorsNameFileOnce(t *testing.T) {
 			for what, err := range map[string]error{
 				"Dequantize": x.Dequantize(make([]float32, x.Elements())), "Float32s": bytesErr, "Verify": verifyErr, "WriteTo": writeErr,
 			} {
-				if c.dtype == layout.F32 && what == "Float32s" && opts == nil {
+				if c.DType == layout.F32 && what == "Float32s" && opts == nil {
 					continue // a view
 				}
 				if err == nil || strings.Count(err.Error(), filepath.Base(path)) != 1 || !strings.HasPrefix(err.Error(), path+": ") {
@@ -251,7 +252,7 @@ func TestErrorsNameFileOnce(t *testing.T) {
 				}
 			}
 			os.Truncate(path, 0)
-			os.WriteFile(path, apr2File(t, nil, []content{c}), 0o666) // for the next one
+			os.WriteFile(path, modeltest.APR2Model(t, nil, c), 0o666) // for the next one
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/safetensors"
@@ -48,7 +49,7 @@ func claims() (has []byte, size int64) {
 	header += "}"
 	has = append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
 	size = int64(len(has)) + claimed*claimSize
-	return append(has, noise(claimHas, 1)...), size
+	return append(has, modeltest.Noise(claimHas, 1)...), size
 }
 
 // disguises are the encodings that a tensor of a claimant may have.
@@ -66,7 +67,7 @@ var disguises = map[string]func(t *testing.T) (has []byte, size int64){
 		})
 		t.Cleanup(func() { loader.Decode(nil) })
 		has, size := claims()
-		return append(has[:len(has)-claimHas], lz4Blocks(t, noise(claimHas, 1))...), size
+		return append(has[:len(has)-claimHas], modeltest.Blocks(t, modeltest.Noise(claimHas, 1))...), size
 	},
 	"packed": func(t *testing.T) ([]byte, int64) {
 		loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
@@ -132,18 +133,18 @@ func TestGathered(t *testing.T) {
 	if testmode.Brief() {
 		t.Skip("tensors of 20 MiB")
 	}
-	raw := random("x", layout.F16, 40, 1<<18)
+	raw := modeltest.Random("x", layout.F16, 40, 1<<18)
 	compressed := raw
-	compressed.data = append(noise(8<<20, 3), make([]byte, 12<<20)...)
+	compressed.Data = append(modeltest.Noise(8<<20, 3), make([]byte, 12<<20)...)
 	for encoding, file := range map[string][]byte{
-		"raw": safeTensors([]content{random("before", layout.U8, 5), raw}),
-		"lz4": lz4File(t, compressed),
+		"raw": modeltest.SafeTensors(modeltest.Random("before", layout.U8, 5), raw),
+		"lz4": modeltest.LZ4(t, compressed),
 	} {
 		want := raw
 		if encoding == "lz4" {
 			want = compressed
 		}
-		path := write(t, "model", file)
+		path := modeltest.Write(t, "model", file)
 		opts := &loader.Options{CacheBytes: 1 << 40, NoMap: true}
 		open := map[string]func() *loader.Model{
 			"NoMap": func() *loader.Model { return openPath(t, path, opts) },
@@ -185,7 +186,7 @@ func TestGathered(t *testing.T) {
 					t.Errorf("%s, %s: other values; %v", encoding, name, err)
 				}
 				b, err := x.Bytes()
-				if err != nil || !bytes.Equal(b, want.data) || !mmapio.IsAligned(b, 64) {
+				if err != nil || !bytes.Equal(b, want.Data) || !mmapio.IsAligned(b, 64) {
 					t.Errorf("%s, %s: other bytes; %v", encoding, name, err)
 				}
 				m.Close()

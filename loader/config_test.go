@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -79,7 +80,7 @@ func TestConfigOfAPR2(t *testing.T) {
 func TestConfigFile(t *testing.T) {
 	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"tied":true,"factors":[1,0.5],"big":1e300,"long":99999999999999999999,"null":null,
 		"text_config":{"num_hidden_layers":6,"hidden_size":1,"rope_theta":10000}}`
-	model := safeTensorsWith(0, `{"format":"pt"}`, []content{random("x", layout.U8, 1)})
+	model := modeltest.SafeTensorsAt(0, `{"format":"pt"}`, modeltest.Random("x", layout.U8, 1))
 	dir := t.TempDir()
 	for name, b := range map[string]string{"m.safetensors": string(model), "config.json": text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o666); err != nil {
@@ -87,7 +88,7 @@ func TestConfigFile(t *testing.T) {
 		}
 	}
 	sys, err := loader.OpenFS(os.DirFS(dir), "m.safetensors", nil)
-	sys = opened(t, sys, err)
+	sys = modeltest.Opened(t, sys, err)
 	for _, m := range []*loader.Model{openPath(t, filepath.Join(dir, "m.safetensors"), nil), sys} {
 		c := config(t, m)
 		hidden, err := c.Int("hidden_size")
@@ -125,8 +126,8 @@ func TestConfigSpellings(t *testing.T) {
 		`{"max_position_embeddings":1e30,"text_config":{"max_position_embeddings":7}}`:                7,
 		`{"max_position_embeddings":Infinity,"max_length":8}`:                                         8,
 	} {
-		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: safeTensors([]content{random("x", layout.U8, 1)})}, "config.json": {Data: []byte(text)}}, "m", nil)
-		if n, err := config(t, opened(t, m, err)).Int("max_position_embeddings"); n != want || err != nil {
+		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: modeltest.SafeTensors(modeltest.Random("x", layout.U8, 1))}, "config.json": {Data: []byte(text)}}, "m", nil)
+		if n, err := config(t, modeltest.Opened(t, m, err)).Int("max_position_embeddings"); n != want || err != nil {
 			t.Errorf("%s: %d, want %d, %v", text, n, want, err)
 		}
 	}
@@ -134,13 +135,13 @@ func TestConfigSpellings(t *testing.T) {
 
 // TestConfigDistrusted refuses files that are no configuration, and does not read large ones.
 func TestConfigDistrusted(t *testing.T) {
-	model := safeTensors([]content{random("x", layout.U8, 1)})
+	model := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 1))
 	for text, want := range map[string]error{
 		"[1]": layout.ErrInvalid, "{": layout.ErrInvalid, strings.Repeat("[", 1000): nil,
 		`{"a":"` + strings.Repeat("x", 4<<20) + `"}`: loader.ErrTooLarge,
 	} {
 		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: model}, "config.json": {Data: []byte(text)}}, "m", nil)
-		m = opened(t, m, err)
+		m = modeltest.Opened(t, m, err)
 		_, err = m.Config(t.Context())
 		if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), "config") {
 			t.Errorf("%.10q: %v", text, err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -18,7 +19,7 @@ func TestCurrent(t *testing.T) {
 	if runtime.GOOS == "js" {
 		t.Skip("system calls return once all goroutines wait, and those of this test never do")
 	}
-	file := apr2File(t, nil, []content{random("x", layout.Q8_0, 30, 64)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q8_0, 30, 64))
 	eachWay(t, file, func(t *testing.T, first *loader.Model) {
 		want := slices.Clone(floats(t, tensor(t, first, "x")))
 		var current loader.Current[loader.Tensor]
@@ -92,7 +93,7 @@ func TestCurrent(t *testing.T) {
 
 // TestCurrentEnds asks for leases with an ended context, and of a model that somebody else has closed.
 func TestCurrentEnds(t *testing.T) {
-	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F32, 4, 4)}), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4, 4)), nil)
 	var current loader.Current[struct{}]
 	current.Swap(m, struct{}{})
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -37,19 +37,21 @@ type placement struct {
 // placements are ways in which a tensor's blocks come into reach: in place or read, at
 // good addresses or bad ones.
 var placements = []placement{
-	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", b), nil) }},
-	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", shifted(b, 3)), nil) }},
+	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, modeltest.Write(t, "m", b), nil) }},
+	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model {
+		return openPath(t, modeltest.Write(t, "m", modeltest.Shifted(b, 3)), nil)
+	}},
 	{"read", func(t *testing.T, b []byte) *loader.Model {
-		return openPath(t, write(t, "m", b), &loader.Options{NoMap: true})
+		return openPath(t, modeltest.Write(t, "m", b), &loader.Options{NoMap: true})
 	}},
 	{"read, misaligned", func(t *testing.T, b []byte) *loader.Model {
-		f, err := os.Open(write(t, "m", shifted(b, 5)))
+		f, err := os.Open(modeltest.Write(t, "m", modeltest.Shifted(b, 5)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
 		m, err := loader.OpenFile(f, &loader.Options{NoMap: true})
-		return opened(t, m, err)
+		return modeltest.Opened(t, m, err)
 	}},
 	{"odd memory", func(t *testing.T, b []byte) *loader.Model {
 		memory := mmapio.AlignedBytes(len(b) + 1)[1:]
@@ -62,7 +64,7 @@ var placements = []placement{
 // at once.
 func TestExpandEveryWay(t *testing.T) {
 	for _, d := range expandable() {
-		testExpand(t, random("x", d, 3, 4, 768), placements)
+		testExpand(t, modeltest.Random("x", d, 3, 4, 768), placements)
 	}
 }
 
@@ -78,31 +80,31 @@ func TestExpandAcrossReads(t *testing.T) {
 		dtypes = dtypes[:1]
 	}
 	for _, d := range dtypes {
-		testExpand(t, random("x", d, rows, cols), placements[2:4])
+		testExpand(t, modeltest.Random("x", d, rows, cols), placements[2:4])
 	}
 }
 
-func testExpand(t *testing.T, c content, placements []placement) {
-	want := make([]float32, c.elements())
-	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
+func testExpand(t *testing.T, c modeltest.Tensor, placements []placement) {
+	want := make([]float32, c.Elements())
+	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	file := apr2File(t, nil, []content{random("before", layout.U8, 5), c, random("after", layout.U8, 5)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), c, modeltest.Random("after", layout.U8, 5))
 	for _, p := range placements {
-		t.Run(c.dtype.String()+"/"+p.name, func(t *testing.T) {
+		t.Run(c.DType.String()+"/"+p.name, func(t *testing.T) {
 			x := tensor(t, p.open(t, file), "x").Stored()
 			for name, expand := range expansions {
 				got, err := expand(x)
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
-				} else if !sameValues(c.dtype, got, want) {
+				} else if !sameValues(c.DType, got, want) {
 					t.Errorf("%s gives other values", name)
 				}
 			}
-			rng := rand.New(rand.NewPCG(1, uint64(c.dtype)))
+			rng := rand.New(rand.NewPCG(1, uint64(c.DType)))
 			for range 30 {
-				at := rng.Uint64N(c.elements())
-				if v, err := valueAt(x, at); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
+				at := rng.Uint64N(c.Elements())
+				if v, err := valueAt(x, at); err != nil || !sameValues(c.DType, []float32{v}, want[at:at+1]) {
 					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
 				}
 			}
@@ -214,7 +216,7 @@ func values(n int) func(x loader.Tensor) ([]float32, error) {
 }
 
 func TestValuesUntilBreak(t *testing.T) {
-	x := tensor(t, openBytes(t, safeTensors([]content{random("x", layout.F16, 10, 4)}), nil), "x")
+	x := tensor(t, openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F16, 10, 4)), nil), "x")
 	for run := range x.Values(make([]float32, 12)) {
 		if run.First == 12 {
 			break // is safe

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -170,18 +171,18 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 			}
 		}
 	}
-	pad := random("pad", layout.U8, int(3*page))
+	pad := modeltest.Random("pad", layout.U8, int(3*page))
 	for _, d := range dtypes {
-		c := compressible("x", d, 80, 256)
-		raw := apr2File(t, nil, []content{pad, c})
+		c := modeltest.Compressible("x", d, 80, 256)
+		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("raw "+d.String(), raw, nil, depths)
-		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
+		try("misaligned "+d.String(), modeltest.Shifted(raw, 3), nil, depths)
 		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths)
 		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
 	}
 	for _, d := range large {
-		c := compressible("x", d, 1024, 1024)
-		raw := apr2File(t, nil, []content{pad, c})
+		c := modeltest.Compressible("x", d, 1024, 1024)
+		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("large "+d.String(), raw, nil, depths/3)
 		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths/3)
 		try("large encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths/3)
@@ -204,28 +205,28 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	if testmode.Brief() {
 		depths = 2
 	}
-	index := content{"x.g_idx", layout.I32, []int{cols}, make([]byte, 4*cols)}
+	index := modeltest.Tensor{Name: "x.g_idx", DType: layout.I32, Shape: []int{cols}, Data: make([]byte, 4*cols)}
 	for i := range cols {
-		index.data[4*i] = byte(rng.IntN(groups))
+		index.Data[4*i] = byte(rng.IntN(groups))
 	}
 	state := fmt.Appendf(nil, `{"quant_type":"nf4","blocksize":64,"shape":[%d,%d]}`, rows, cols)
-	pad, between := random("pad", layout.U8, int(3*page)), random("between", layout.U8, int(2*page))
-	for name, parts := range map[string][]content{ // the codes last
-		"fp8":       {random("x.weight_scale_inv", layout.F32, 1, 2), random("x.weight", layout.F8_E4M3, rows, cols)},
-		"int8":      {random("x.SCB", layout.F32, rows), random("x.weight", layout.I8, rows, cols)},
-		"nvfp4":     {random("x.weight_scale_2", layout.F32), random("x.weight_scale", layout.F8_E4M3, rows, cols/16), random("x.weight", layout.U8, rows, cols/2)},
-		"awq":       {random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols, rows/8)},
-		"gptq":      {random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols/8, rows)},
-		"act-order": {index, random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols/8, rows)},
-		"bnb": {{"x.weight.quant_state.bitsandbytes__nf4", layout.U8, []int{len(state)}, state}, random("x.weight.absmax", layout.F32, rows*cols/64),
-			random("x.weight", layout.U8, rows*cols/2, 1)},
+	pad, between := modeltest.Random("pad", layout.U8, int(3*page)), modeltest.Random("between", layout.U8, int(2*page))
+	for name, parts := range map[string][]modeltest.Tensor{ // the codes last
+		"fp8":       {modeltest.Random("x.weight_scale_inv", layout.F32, 1, 2), modeltest.Random("x.weight", layout.F8_E4M3, rows, cols)},
+		"int8":      {modeltest.Random("x.SCB", layout.F32, rows), modeltest.Random("x.weight", layout.I8, rows, cols)},
+		"nvfp4":     {modeltest.Random("x.weight_scale_2", layout.F32), modeltest.Random("x.weight_scale", layout.F8_E4M3, rows, cols/16), modeltest.Random("x.weight", layout.U8, rows, cols/2)},
+		"awq":       {modeltest.Random("x.qzeros", layout.I32, groups, rows/8), modeltest.Random("x.scales", layout.F16, groups, rows), modeltest.Random("x.qweight", layout.I32, cols, rows/8)},
+		"gptq":      {modeltest.Random("x.qzeros", layout.I32, groups, rows/8), modeltest.Random("x.scales", layout.F16, groups, rows), modeltest.Random("x.qweight", layout.I32, cols/8, rows)},
+		"act-order": {index, modeltest.Random("x.qzeros", layout.I32, groups, rows/8), modeltest.Random("x.scales", layout.F16, groups, rows), modeltest.Random("x.qweight", layout.I32, cols/8, rows)},
+		"bnb": {{Name: "x.weight.quant_state.bitsandbytes__nf4", DType: layout.U8, Shape: []int{len(state)}, Data: state}, modeltest.Random("x.weight.absmax", layout.F32, rows*cols/64),
+			modeltest.Random("x.weight", layout.U8, rows*cols/2, 1)},
 	} {
 		last := len(parts) - 1
 		metadata := ""
 		if name == "gptq" || name == "act-order" {
 			metadata = describedBy(`{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
 		}
-		file := safeTensorsWith(0, metadata, slices.Concat([]content{pad}, parts[:last], []content{between}, parts[last:]))
+		file := modeltest.SafeTensorsAt(0, metadata, slices.Concat([]modeltest.Tensor{pad}, parts[:last], []modeltest.Tensor{between}, parts[last:])...)
 		codes := tensor(t, openBytes(t, file, nil), "x.weight").Parts()[0].Tensor
 		before, without := (codes.Offset()-1)/page*page, page // the codes are gone, or all parts are
 		for _, left := range []uint64{without, before, (codes.Offset() + codes.StoredBytes()/2) / page * page} {
@@ -257,7 +258,7 @@ func TestFaultInDigest(t *testing.T) {
 		t.Skip("nothing is mapped here")
 	}
 	dir := t.TempDir()
-	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, []content{random("x", layout.U8, 1_000_001)}) // no multiple of its block
+	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, []modeltest.Tensor{modeltest.Random("x", layout.U8, 1_000_001)}) // no multiple of its block
 	shard := filepath.Join(dir, "model-00001-of-00001.apr")
 	whole, err := os.ReadFile(shard)
 	if err != nil {
@@ -281,28 +282,14 @@ func TestFaultInDigest(t *testing.T) {
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
-		writeTo(t, shard, whole)
+		modeltest.WriteTo(t, shard, whole)
 	}
 }
 
 // paddedLZ4 is a file of c, compressed, behind pad.
-func paddedLZ4(t *testing.T, pad, c content) []byte {
+func paddedLZ4(t *testing.T, pad, c modeltest.Tensor) []byte {
 	// Noise, which compression leaves as large.
-	return lz4FileOf(t, []content{pad, c}, [][]byte{lz4Blocks(t, pad.data), lz4Blocks(t, c.data)})
-}
-
-// encryptedFile is the model of an APR2 file encrypted.
-func encryptedFile(t *testing.T, encrypter *apr2.Encrypter, file []byte) []byte {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "encrypted.apr")
-	if _, err := convert.Write(t.Context(), openBytes(t, file, nil), path, &convert.Options{Encrypter: encrypter}); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return modeltest.LZ4Of(t, nil, []modeltest.Tensor{pad, c}, [][]byte{modeltest.Blocks(t, pad.Data), modeltest.Blocks(t, c.Data)})
 }
 
 // TestTruncations truncates models while many goroutines read them in every way. As many times as
@@ -404,11 +391,11 @@ func TestTruncations(t *testing.T) {
 
 // truncatable returns directories of one model each: raw, compressed, in shards, SafeTensors.
 func truncatable(t *testing.T) (dirs []string) {
-	path := write(t, "source", apr2File(t, nil, []content{
-		compressible("i8", layout.I8, 64, 1024), compressible("f32", layout.F32, 64, 256), compressible("f16", layout.F16, 64, 512),
-		compressible("q4", layout.Q4_0, 256, 256), compressible("q2", layout.Q2_K, 64, 1024), compressible("iq3", layout.IQ3_S, 64, 1024),
-		compressible("q8", layout.Q8_0, 1024, 512), // on all cores
-	}))
+	path := modeltest.Write(t, "source", modeltest.APR2Model(t, nil,
+		modeltest.Compressible("i8", layout.I8, 64, 1024), modeltest.Compressible("f32", layout.F32, 64, 256), modeltest.Compressible("f16", layout.F16, 64, 512),
+		modeltest.Compressible("q4", layout.Q4_0, 256, 256), modeltest.Compressible("q2", layout.Q2_K, 64, 1024), modeltest.Compressible("iq3", layout.IQ3_S, 64, 1024),
+		modeltest.Compressible("q8", layout.Q8_0, 1024, 512), // on all cores
+	))
 	source := openPath(t, path, nil)
 	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {
 		dirs = append(dirs, t.TempDir())

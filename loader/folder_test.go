@@ -13,13 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // hub lays a SafeTensors model out as the Hugging Face cache does: snapshots of links to
 // blobs. It is the path of the index.
-func hub(t *testing.T, tensors []content) string {
+func hub(t *testing.T, tensors []modeltest.Tensor) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, sub := range []string{"blobs", "snapshots", "snapshots/1"} {
@@ -29,7 +30,7 @@ func hub(t *testing.T, tensors []content) string {
 	}
 	link := func(name string, b []byte) string {
 		blob := fmt.Sprintf("%x", name)
-		writeTo(t, filepath.Join(dir, "blobs", blob), b)
+		modeltest.WriteTo(t, filepath.Join(dir, "blobs", blob), b)
 		at := filepath.Join(dir, "snapshots/1", name)
 		if err := os.Symlink("../../blobs/"+blob, at); err != nil {
 			t.Fatal(err)
@@ -39,21 +40,21 @@ func hub(t *testing.T, tensors []content) string {
 	var weights []string
 	for i, c := range tensors {
 		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(tensors))
-		link(name, safeTensors([]content{c}))
-		weights = append(weights, fmt.Sprintf("%q:%q", c.name, name))
+		link(name, modeltest.SafeTensors(c))
+		weights = append(weights, fmt.Sprintf("%q:%q", c.Name, name))
 	}
 	return link("model.safetensors.index.json", []byte(`{"weight_map":{`+strings.Join(weights, ",")+`}}`))
 }
 
 func TestHubCache(t *testing.T) {
-	tensors := []content{random("a", layout.F32, 3), random("b", layout.I8, 5)}
+	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 3), modeltest.Random("b", layout.I8, 5)}
 	path := hub(t, tensors)
 	for _, w := range fromDisk() {
 		m, err := w.open(path)
-		m = opened(t, m, err)
+		m = modeltest.Opened(t, m, err)
 		for _, c := range tensors {
-			if b, err := tensor(t, m, c.name).Bytes(); err != nil || !bytes.Equal(b, c.data) {
-				t.Errorf("%s: %s: %v", w.name, c.name, err)
+			if b, err := tensor(t, m, c.Name).Bytes(); err != nil || !bytes.Equal(b, c.Data) {
+				t.Errorf("%s: %s: %v", w.name, c.Name, err)
 			}
 		}
 	}
@@ -67,7 +68,7 @@ func TestHubCache(t *testing.T) {
 func TestLinks(t *testing.T) {
 	outside := t.TempDir()
 	away := "../" + filepath.Base(outside) // from any other such directory
-	tensors := three()
+	tensors := modeltest.Model("three")
 	tests := []struct {
 		name string
 		link func(dir, shard string) error
@@ -111,7 +112,7 @@ func TestLinks(t *testing.T) {
 			if m == nil {
 				continue
 			}
-			if b, err := tensor(t, m, "i8").Bytes(); err != nil || !bytes.Equal(b, tensors[1].data) {
+			if b, err := tensor(t, m, "i8").Bytes(); err != nil || !bytes.Equal(b, tensors[1].Data) {
 				t.Errorf("%s/%s: %v", tt.name, w.name, err)
 			}
 			m.Close()
@@ -124,7 +125,7 @@ func TestLinks(t *testing.T) {
 func TestLinkAfterOpen(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		m := openPath(t, put(t, dir, nil, apart(three())...), opts)
+		m := openPath(t, put(t, dir, nil, apart(modeltest.Model("three"))...), opts)
 		shard := filepath.Join(dir, "model-00002-of-00003.apr")
 		if err := errors.Join(os.Rename(shard, filepath.Join(outside, "x")), os.Symlink("../"+filepath.Base(outside)+"/x", shard)); err != nil {
 			t.Fatal(err)
@@ -140,7 +141,7 @@ func TestLinkAfterOpen(t *testing.T) {
 // comes back; renaming the shard itself would change its inode.
 func TestShardComesBack(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		index := hub(t, three()[:2])
+		index := hub(t, modeltest.Model("three")[:2])
 		m := openPath(t, index, opts)
 		x, path := tensor(t, m, "i8"), filepath.Join(filepath.Dir(index), "model-00002-of-00002.safetensors")
 		link, err := os.Readlink(path)
@@ -162,7 +163,7 @@ func TestShardComesBack(t *testing.T) {
 // TestDirectoryIsALink: the directory itself may be reached by any way.
 func TestDirectoryIsALink(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(three())...)
+	put(t, dir, nil, apart(modeltest.Model("three"))...)
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("../"+filepath.Base(dir), link); err != nil {
 		t.Fatal(err)
@@ -182,7 +183,7 @@ var notFiles = map[string]func(path string) error{
 func TestShardNoFile(t *testing.T) {
 	for name, make := range notFiles {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(three())...)
+		path := put(t, dir, nil, apart(modeltest.Model("three"))...)
 		shard := filepath.Join(dir, "model-00003-of-00003.apr")
 		if err := errors.Join(os.Remove(shard), make(shard)); err != nil {
 			t.Fatal(err)
@@ -199,7 +200,7 @@ func TestShardNoFile(t *testing.T) {
 	if runtime.GOOS == "wasip1" {
 		return // WASI makes no absolute links
 	}
-	path := hub(t, []content{random("a", layout.F32, 3)})
+	path := hub(t, []modeltest.Tensor{modeltest.Random("a", layout.F32, 3)})
 	shard := filepath.Join(filepath.Dir(path), "model-00001-of-00001.safetensors")
 	if err := errors.Join(os.Remove(shard), os.Symlink("/dev/zero", shard)); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -20,9 +21,9 @@ func init() {
 
 // manyShards is a model of n shards of one tensor each.
 func manyShards(t testing.TB, n int) string {
-	groups := make([][]content, n)
+	groups := make([][]modeltest.Tensor, n)
 	for i := range groups {
-		groups[i] = []content{random(fmt.Sprint(i), layout.U16, 9)}
+		groups[i] = []modeltest.Tensor{modeltest.Random(fmt.Sprint(i), layout.U16, 9)}
 	}
 	return put(t, t.TempDir(), nil, groups...)
 }
@@ -60,8 +61,8 @@ func TestFewDescriptors(t *testing.T) {
 // TestTruncatedShard: a shard that shrinks once it is mapped is a fault, as any file is.
 func TestTruncatedShard(t *testing.T) {
 	dir := t.TempDir()
-	big := random("f16", layout.F16, 64, 1024)
-	m := openPath(t, put(t, dir, nil, []content{big}), nil)
+	big := modeltest.Random("f16", layout.F16, 64, 1024)
+	m := openPath(t, put(t, dir, nil, []modeltest.Tensor{big}), nil)
 	x := tensor(t, m, "f16")
 	if err := x.Dequantize(make([]float32, x.Elements())); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -43,7 +44,7 @@ func (f countedFile) Close() error {
 // TestOpenFS opens a manifest, and each shard by itself. All files are closed with the model.
 func TestOpenFS(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, apart(three())...))
+	manifest := filepath.Base(put(t, dir, nil, apart(modeltest.Model("three"))...))
 	sys := &countedFS{FS: os.DirFS(dir)}
 	names, err := fs.Glob(sys.FS, "*-of-*.apr")
 	if err != nil || len(names) != 3 {
@@ -72,7 +73,7 @@ func TestOpenFS(t *testing.T) {
 // TestOpenFSMaps: files of this system are mapped, whatever file system of Go's they come through, and none stays open.
 func TestOpenFSMaps(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, apart(three())...))
+	manifest := filepath.Base(put(t, dir, nil, apart(modeltest.Model("three"))...))
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +85,10 @@ func TestOpenFSMaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(kind, err)
 			}
-			for _, c := range three() {
-				x := tensor(t, m, c.name)
-				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) || x.ZeroCopy() != (mapsFiles && !noMap) {
-					t.Errorf("%s of %s, NoMap %t: zero copy %t, %v", c.name, kind, noMap, x.ZeroCopy(), err)
+			for _, c := range modeltest.Model("three") {
+				x := tensor(t, m, c.Name)
+				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || x.ZeroCopy() != (mapsFiles && !noMap) {
+					t.Errorf("%s of %s, NoMap %t: zero copy %t, %v", c.Name, kind, noMap, x.ZeroCopy(), err)
 				}
 			}
 			if s := m.Stats(); (s.UnmappedBytes == 0) != (mapsFiles && !noMap) {
@@ -102,13 +103,13 @@ func TestOpenFSMaps(t *testing.T) {
 
 // TestOpenFSChanged: what has the name of a mapped file is asked for, though the file came through fs.FS.
 func TestOpenFSChanged(t *testing.T) {
-	path := write(t, "m.safetensors", safeTensors([]content{random("x", layout.F32, 10)}))
+	path := modeltest.Write(t, "m.safetensors", modeltest.SafeTensors(modeltest.Random("x", layout.F32, 10)))
 	m, err := loader.OpenFS(os.DirFS(filepath.Dir(path)), filepath.Base(path), nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	if err := m.Changed(); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(path+".new", safeTensors([]content{random("x", layout.F32, 11)}), 0o666); err != nil {
+	if err := os.WriteFile(path+".new", modeltest.SafeTensors(modeltest.Random("x", layout.F32, 11)), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -134,7 +135,7 @@ func TestOpenFSRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %d files open", name, err, sys.open.Load())
 		}
 	}
-	model := safeTensors([]content{random("x", layout.U8, 3)})
+	model := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3))
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
 	f, err := w.Create("m")
@@ -162,7 +163,7 @@ func TestOpenFSRefuses(t *testing.T) {
 func TestOpenFSConfig(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(filepath.Join(dir, "m"), safeTensors([]content{random("x", layout.U8, 3)}), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "m"), modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3)), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	sys := &countedFS{FS: os.DirFS(dir)}
@@ -203,7 +204,7 @@ func (p *panickyFS) Open(name string) (fs.File, error) {
 
 // TestOpenFSPanics: a file whose Stat panics is closed.
 func TestOpenFSPanics(t *testing.T) {
-	sys := &panickyFS{countedFS{FS: os.DirFS(filepath.Dir(write(t, "m.safetensors", safeTensors(three()))))}}
+	sys := &panickyFS{countedFS{FS: os.DirFS(filepath.Dir(modeltest.Write(t, "m.safetensors", modeltest.SafeTensors(modeltest.Model("three")...))))}}
 	entries, err := fs.ReadDir(sys.FS, ".")
 	if err != nil || len(entries) == 0 {
 		t.Fatal(entries, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -19,8 +20,8 @@ func acquire(t *testing.T, m *loader.Model) *loader.Lease {
 }
 
 func TestLeaseOutlivesClose(t *testing.T) {
-	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
-		want := random("f32", layout.F32, 3, 4).data
+	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
+		want := modeltest.Random("f32", layout.F32, 3, 4).Data
 		direct := tensor(t, m, "i8")
 		l := acquire(t, m)
 		early := tensor(t, l, "i8")
@@ -80,7 +81,7 @@ func checkReleased(t *testing.T, l *loader.Lease, x loader.Tensor) {
 }
 
 func TestReleaseLeavesModelOpen(t *testing.T) {
-	m := openBytes(t, lifetimeFile(t), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
 	first, second := acquire(t, m), acquire(t, m)
 	x := tensor(t, first, "i8")
 	first.Release()
@@ -97,7 +98,7 @@ func TestReleaseLeavesModelOpen(t *testing.T) {
 }
 
 func TestLeaseNotFound(t *testing.T) {
-	l := acquire(t, openBytes(t, lifetimeFile(t), nil))
+	l := acquire(t, openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil))
 	defer l.Release()
 	if _, err := l.Tensor("none"); !errors.Is(err, loader.ErrNotFound) {
 		t.Error(err)
@@ -106,12 +107,12 @@ func TestLeaseNotFound(t *testing.T) {
 
 // TestSecondReleaseIsHarmless: only the first gives the model back.
 func TestSecondReleaseIsHarmless(t *testing.T) {
-	m := openBytes(t, lifetimeFile(t), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
 	l, other := acquire(t, m), acquire(t, m)
 	m.Close()
 	l.Release()
 	l.Release()
-	if b, err := tensor(t, other, "f32").Bytes(); err != nil || !slices.Equal(b, random("f32", layout.F32, 3, 4).data) {
+	if b, err := tensor(t, other, "f32").Bytes(); err != nil || !slices.Equal(b, modeltest.Random("f32", layout.F32, 3, 4).Data) {
 		t.Errorf("a double Release pulled the model from under another lease: %v", err)
 	}
 	other.Release()
@@ -120,10 +121,10 @@ func TestSecondReleaseIsHarmless(t *testing.T) {
 // TestLeaseForgetsFailures: what cannot be expanded costs a lease nothing, however often it is
 // tried.
 func TestLeaseForgetsFailures(t *testing.T) {
-	c := compressible("x", layout.U8, 100_000)
-	bad := lz4Blocks(t, c.data)
+	c := modeltest.Compressible("x", layout.U8, 100_000)
+	bad := modeltest.Blocks(t, c.Data)
 	copy(bad[4:], []byte{0, 0, 0})
-	m := openBytes(t, lz4FileOf(t, []content{c}, [][]byte{bad}), nil)
+	m := openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{bad}), nil)
 	l := acquire(t, m)
 	defer l.Release()
 	for range 3 {

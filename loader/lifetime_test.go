@@ -126,12 +126,8 @@ func TestEveryMethodIsTested(t *testing.T) {
 	check(reflect.TypeFor[loader.Tensor](), tensorFacts, func(name string) bool { return tensorCalls[name] != nil })
 }
 
-func lifetimeFile(t *testing.T) []byte {
-	return apr2File(t, nil, []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)})
-}
-
 func TestAfterClose(t *testing.T) {
-	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
 		x := tensor(t, m, "i8")
 		for name, call := range modelCalls {
 			if err := call(m); err != nil {
@@ -175,8 +171,8 @@ func TestAfterClose(t *testing.T) {
 
 // TestCopiesOutliveClose: what is not the mapping is memory of its own.
 func TestCopiesOutliveClose(t *testing.T) {
-	c := random("q", layout.Q8_0, 4, 32)
-	m := openPath(t, write(t, "model", shifted(apr2File(t, nil, []content{c}), 1)), nil)
+	c := modeltest.Random("q", layout.Q8_0, 4, 32)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.Shifted(modeltest.APR2Model(t, nil, c), 1)), nil)
 	x := tensor(t, m, "q")
 	values, err := x.Float32s()
 	b, err2 := x.Bytes()
@@ -185,7 +181,7 @@ func TestCopiesOutliveClose(t *testing.T) {
 	}
 	before := slices.Clone(values)
 	m.Close()
-	if !modeltest.SameFloats(values, before) || !slices.Equal(b, c.data) {
+	if !modeltest.SameFloats(values, before) || !slices.Equal(b, c.Data) {
 		t.Error("copies changed with Close")
 	}
 }
@@ -204,7 +200,7 @@ func TestCloseInIteration(t *testing.T) {
 }
 
 func TestCloseInValues(t *testing.T) {
-	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F16, 10, 4)}), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F16, 10, 4)), nil)
 	steps, last := 0, error(nil)
 	for _, err := range tensor(t, m, "x").Values(make([]float32, 8)) {
 		if steps++; steps == 2 {

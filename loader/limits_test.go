@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -19,7 +20,7 @@ var tooLarge = map[string]func(x loader.Tensor) error{
 
 func TestTensorBytes(t *testing.T) {
 	// Misaligned, so that Bytes has to copy: 1024 bytes stored, 4096 as float32.
-	b := safeTensorsAt(1, []content{random("w", layout.F32, 4, 64)})
+	b := modeltest.SafeTensorsAt(1, "", modeltest.Random("w", layout.F32, 4, 64))
 	for _, limit := range []int64{1023, 1024} {
 		x := tensor(t, openBytes(t, b, &loader.Options{TensorBytes: limit}), "w")
 		for name, call := range tooLarge {
@@ -36,7 +37,7 @@ func TestSparseTensor(t *testing.T) {
 		t.Skip("a sparse file of 8 TiB")
 	}
 	const rows, cols = math.MaxInt>>31 + 1, 1 << 10
-	path := sparse(t, content{"w", layout.F16, []int{rows, cols}, nil})
+	path := sparse(t, modeltest.Tensor{Name: "w", DType: layout.F16, Shape: []int{rows, cols}, Data: nil})
 	x := tensor(t, openPath(t, path, nil), "w")
 	if _, err := x.Float32s(); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("Float32s: %v", err)
@@ -48,20 +49,20 @@ func TestSparseTensor(t *testing.T) {
 }
 
 // sparse is sparseAPR2 where the file system can hold such files.
-func sparse(t *testing.T, tensors ...content) (path string) {
+func sparse(t *testing.T, tensors ...modeltest.Tensor) (path string) {
 	t.Helper()
 	probe := fmt.Sprintf("%s/probe", t.TempDir())
 	if err := truncateTo(probe, 9<<40); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	return sparseAPR2(t, tensors...)
+	return modeltest.SparseAPR2(t, tensors...)
 }
 
 // Metadata that is malformed is parsed once, however often it is asked for.
 func TestMetadataErrorIsKept(t *testing.T) {
-	b := apr2File(t, nil, []content{random("i", layout.I8, 4)})
+	b := modeltest.APR2Model(t, nil, modeltest.Random("i", layout.I8, 4))
 	b[32] = '!' // the metadata's brace
-	m := openBytes(t, footed(b), nil)
+	m := openBytes(t, modeltest.Footed(b), nil)
 	_, first := m.Metadata()
 	_, second := m.Metadata()
 	_, third := tensor(t, m, "i").Float32s()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -16,7 +17,7 @@ import (
 
 // TestOpenDirectory: of the files in a directory, what is opened or what is said.
 func TestOpenDirectory(t *testing.T) {
-	one := safeTensors(three()[:1])
+	one := modeltest.SafeTensors(modeltest.Model("three")[:1]...)
 	// Files that stand for one, whatever is in them, but for manifests and GGUF.
 	index := []byte(`{"weight_map":{"f32":"a.safetensors","i8":"b.safetensors"}}`)
 	for _, test := range []struct {
@@ -28,11 +29,11 @@ func TestOpenDirectory(t *testing.T) {
 		{"one file", map[string][]byte{"weights.safetensors": one, "config.json": nil, "README.md": nil}, "weights.safetensors", ""},
 		{"an upper-case name", map[string][]byte{"WEIGHTS.SAFETENSORS": one}, "WEIGHTS.SAFETENSORS", ""},
 		{"a wrong name", map[string][]byte{"weights.gguf": one}, "weights.gguf", ""},
-		{"an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "x.safetensors.index.json", ""},
-		{"an index of a variant", map[string][]byte{"x.safetensors.index.fp16.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "x.safetensors.index.fp16.json", ""},
+		{"an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "x.safetensors.index.json", ""},
+		{"an index of a variant", map[string][]byte{"x.safetensors.index.fp16.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "x.safetensors.index.fp16.json", ""},
 		{"one called model", map[string][]byte{"adapter_model.safetensors": nil, "model.safetensors": one, "model.fp16.safetensors": nil}, "model.safetensors", ""},
-		{"an index called model", map[string][]byte{"consolidated.safetensors": nil, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "model.safetensors.index.json", ""},
-		{"one beside its index", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2])}, "model.safetensors", ""},
+		{"an index called model", map[string][]byte{"consolidated.safetensors": nil, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "model.safetensors.index.json", ""},
+		{"one beside its index", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "model.safetensors", ""},
 		{"one beside an index without its shards", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index}, "model.safetensors", ""},
 		{"one beside hidden ones", map[string][]byte{"a.safetensors": one, "._a.safetensors": nil, ".safetensors": nil}, "a.safetensors", ""},
 		{"a damaged file", map[string][]byte{"a.gguf": []byte("GGUF")}, "", "a.gguf: gguf: "},
@@ -51,13 +52,13 @@ func TestOpenDirectory(t *testing.T) {
 		{"a damaged index", map[string][]byte{"x.safetensors.index.json": index[1:], "a.safetensors": one}, "", "with 2 models in it"},
 		{"a damaged index called model", map[string][]byte{"model.safetensors.index.json": index[:9], "a.safetensors": one}, "", "model.safetensors.index.json: manifest: "},
 		{"shards of an older model", map[string][]byte{"x.safetensors": one, "x-00001-of-00002.safetensors": nil, "x-00002-of-00002.safetensors": nil}, "x.safetensors", ""},
-		{"shards of an older model beside an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2]), "x-00003-of-00003.safetensors": nil}, "x.safetensors.index.json", ""},
+		{"shards of an older model beside an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...), "x-00003-of-00003.safetensors": nil}, "x.safetensors.index.json", ""},
 		{"shards of another model", map[string][]byte{"x.safetensors": one, "y-00001-of-00002.safetensors": nil}, "", "with 2 models in it"},
 		{"splits of two", map[string][]byte{"a-00001-of-00002.gguf": nil, "a-00002-of-00002.gguf": nil, "b-00001-of-00002.gguf": nil, "b-00002-of-00002.gguf": nil}, "", "with 2 models in it, to be opened by their own paths: a-00001-of-00002.gguf, b-00001-of-00002.gguf"},
 	} {
 		dir := t.TempDir()
 		for name, b := range test.files {
-			writeTo(t, filepath.Join(dir, name), b)
+			modeltest.WriteTo(t, filepath.Join(dir, name), b)
 		}
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			m, err := loader.Open(dir, opts)
@@ -69,8 +70,8 @@ func TestOpenDirectory(t *testing.T) {
 				}
 				continue
 			}
-			m = opened(t, m, err)
-			if b, err := tensor(t, m, "f32").Bytes(); err != nil || !bytes.Equal(b, three()[0].data) {
+			m = modeltest.Opened(t, m, err)
+			if b, err := tensor(t, m, "f32").Bytes(); err != nil || !bytes.Equal(b, modeltest.Model("three")[0].Data) {
 				t.Errorf("%s: %v", test.name, err)
 			}
 			files := m.Files()
@@ -83,7 +84,7 @@ func TestOpenDirectory(t *testing.T) {
 
 // TestOpenHubRoot opens a directory as the Hugging Face cache has one for each model.
 func TestOpenHubRoot(t *testing.T) {
-	one := safeTensors(three()[:1])
+	one := modeltest.SafeTensors(modeltest.Model("three")[:1]...)
 	both := []string{"snapshots/0a1b/model.safetensors", "snapshots/2c3d/model.safetensors"}
 	for _, test := range []struct {
 		name  string
@@ -111,7 +112,7 @@ func TestOpenHubRoot(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 				t.Fatal(err)
 			}
-			writeTo(t, path, b)
+			modeltest.WriteTo(t, path, b)
 		}
 		for _, name := range test.files {
 			put(name, one)
@@ -126,7 +127,7 @@ func TestOpenHubRoot(t *testing.T) {
 			}
 			continue
 		}
-		if got := opened(t, m, err).Files()[0].Path; got != filepath.Join(dir, test.open) {
+		if got := modeltest.Opened(t, m, err).Files()[0].Path; got != filepath.Join(dir, test.open) {
 			t.Errorf("%s: opened %s, want %s", test.name, got, test.open)
 		}
 	}
@@ -163,7 +164,7 @@ func TestOpenDirectoryOfShards(t *testing.T) {
 // TestOpenWorkingDirectory: names are as the user would say them.
 func TestOpenWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(three())...)
+	put(t, dir, nil, apart(modeltest.Model("three"))...)
 	t.Chdir(dir)
 	m := openPath(t, ".", nil)
 	if files := m.Files(); files[0].Path != "model-00001-of-00003.apr" || files[3].Path != "model.apr" {
@@ -173,7 +174,7 @@ func TestOpenWorkingDirectory(t *testing.T) {
 
 func TestOpenDirectoryIsNoFile(t *testing.T) {
 	dir := t.TempDir()
-	writeTo(t, filepath.Join(dir, "model.safetensors"), safeTensors([]content{random("x", layout.U8, 1)}))
+	modeltest.WriteTo(t, filepath.Join(dir, "model.safetensors"), modeltest.SafeTensors(modeltest.Random("x", layout.U8, 1)))
 	f, err := os.Open(dir)
 	if err != nil {
 		t.Skip(err)

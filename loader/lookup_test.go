@@ -9,17 +9,18 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // bytesNamed makes a model of one-byte tensors, which hold their position modulo 251.
 func bytesNamed(names []string) []byte {
-	tensors := make([]content, len(names))
+	tensors := make([]modeltest.Tensor, len(names))
 	for i, name := range names {
-		tensors[i] = content{name, layout.U8, []int{1}, []byte{byte(i % 251)}}
+		tensors[i] = modeltest.Tensor{Name: name, DType: layout.U8, Shape: []int{1}, Data: []byte{byte(i % 251)}}
 	}
-	return safeTensors(tensors)
+	return modeltest.SafeTensors(tensors...)
 }
 
 func manyNames(n int) []string {
@@ -130,7 +131,7 @@ func TestLookupConcurrently(t *testing.T) {
 // TestNearNames: the text of ErrNotFound has names that may be meant. A program that only asks whether a
 // tensor exists does not pay for them.
 func TestNearNames(t *testing.T) {
-	m := openBytes(t, safeTensors([]content{random("layer.0.weight", layout.U8, 1), random("layer.0.bias", layout.U8, 1)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("layer.0.weight", layout.U8, 1), modeltest.Random("layer.0.bias", layout.U8, 1)), nil)
 	_, err := m.Tensor("layer.0.wieght")
 	if !errors.Is(err, loader.ErrNotFound) || !strings.HasSuffix(err.Error(), `tensor "layer.0.wieght": not found; did you mean "layer.0.weight"?`) {
 		t.Error(err)
@@ -148,7 +149,7 @@ func TestNearNames(t *testing.T) {
 
 // TestNearCodes: the text of ErrNotFound says why a weight has no values, if its codes are listed under their own name.
 func TestNearCodes(t *testing.T) {
-	m := openBytes(t, safeTensors([]content{random("a.qweight", layout.I32, 16, 8), random("a.scales", layout.F16, 1, 8)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("a.qweight", layout.I32, 16, 8), modeltest.Random("a.scales", layout.F16, 1, 8)), nil)
 	if _, err := m.Tensor("a.weight"); err == nil || !strings.Contains(err.Error(), `tensor "a.weight": not found; its codes, "a.qweight", are not decoded: `) {
 		t.Errorf("%v", err)
 	}

@@ -17,18 +17,18 @@ import (
 // blocks: the lengths of blocks are not asked for one by one, and little comes twice.
 func TestCompressedRunFromAfar(t *testing.T) {
 	const run, runs = 30 * lz4block.Size, 10
-	c := compressible("x", layout.U8, run*runs)
-	file := lz4File(t, c)
+	c := modeltest.Compressible("x", layout.U8, run*runs)
+	file := modeltest.LZ4(t, c)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	x := tensor(t, m, "x")
 	r.reset()
 	values, want := make([]float32, run), make([]float32, run)
 	at := 0
 	for run, err := range x.Values(values) {
 		n := len(run.Values)
-		if err := errors.Join(err, dequant.Expand(c.dtype, want[:n], c.data[at:][:n])); err != nil || !modeltest.SameFloats(run.Values, want[:n]) {
+		if err := errors.Join(err, dequant.Expand(c.DType, want[:n], c.Data[at:][:n])); err != nil || !modeltest.SameFloats(run.Values, want[:n]) {
 			t.Fatalf("elements from %d on: other values, %v", at, err)
 		}
 		at += n
@@ -41,15 +41,15 @@ func TestCompressedRunFromAfar(t *testing.T) {
 // TestLargeReadsFromAfar: what a request costs is paid for many megabytes.
 func TestLargeReadsFromAfar(t *testing.T) {
 	const n = 20 << 20
-	c := random("x", layout.U8, n)
-	file := apr2File(t, nil, []content{c})
+	c := modeltest.Random("x", layout.U8, n)
+	file := modeltest.APR2Model(t, nil, c)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	x := tensor(t, m, "x")
 	r.reset()
 	var out bytes.Buffer
-	if _, err := x.WriteTo(&out); err != nil || !bytes.Equal(out.Bytes(), c.data) || r.reads.Load() > 2 || r.bytes.Load() != n {
+	if _, err := x.WriteTo(&out); err != nil || !bytes.Equal(out.Bytes(), c.Data) || r.reads.Load() > 2 || r.bytes.Load() != n {
 		t.Errorf("WriteTo: %d reads of %d bytes, %v", r.reads.Load(), r.bytes.Load(), err)
 	}
 	r.reset()
@@ -57,18 +57,18 @@ func TestLargeReadsFromAfar(t *testing.T) {
 	if err := x.Dequantize(values); err != nil || r.reads.Load() > 5 || r.bytes.Load() != n {
 		t.Errorf("Dequantize: %d reads of %d bytes, %v", r.reads.Load(), r.bytes.Load(), err)
 	}
-	if i := slices.IndexFunc(values, func(v float32) bool { return v != v }); i >= 0 || values[n-1] != float32(c.data[n-1]) {
+	if i := slices.IndexFunc(values, func(v float32) bool { return v != v }); i >= 0 || values[n-1] != float32(c.Data[n-1]) {
 		t.Error("other values")
 	}
 }
 
 // TestCachedOnce: a tensor from afar is in the cache as stored or as values, and is read once.
 func TestCachedOnce(t *testing.T) {
-	c := random("x", layout.Q8_0, 64, 1024)
-	file := apr2File(t, nil, []content{c})
+	c := modeltest.Random("x", layout.Q8_0, 64, 1024)
+	file := modeltest.APR2Model(t, nil, c)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	x := tensor(t, m, "x")
 	row := make([]float32, 1024)
 	heap := func(want int) {
@@ -80,7 +80,7 @@ func TestCachedOnce(t *testing.T) {
 	if err := warmTensors(t.Context(), m, "x"); err != nil {
 		t.Fatal(err)
 	}
-	heap(len(c.data))
+	heap(len(c.Data))
 	r.reset()
 	values := floats(t, x)
 	heap(4 * len(values))
@@ -95,7 +95,7 @@ func TestCachedOnce(t *testing.T) {
 	if err := warmTensors(t.Context(), l, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := tensor(t, l, "x").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+	if b, err := tensor(t, l, "x").Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 		t.Errorf("Bytes: %v, or others", err)
 	}
 	l.Release()
@@ -103,19 +103,19 @@ func TestCachedOnce(t *testing.T) {
 
 // TestWriteToWarm: what has been fetched is not fetched again.
 func TestWriteToWarm(t *testing.T) {
-	list := []content{random("raw", layout.U8, 1000), random("scaled", layout.Q8_0, 64)}
-	file := apr2File(t, nil, list)
+	list := []modeltest.Tensor{modeltest.Random("raw", layout.U8, 1000), modeltest.Random("scaled", layout.Q8_0, 64)}
+	file := modeltest.APR2Model(t, nil, list...)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	if err := warmTensors(t.Context(), m, "raw", "scaled"); err != nil {
 		t.Fatal(err)
 	}
 	r.reset()
 	for _, c := range list {
 		var out bytes.Buffer
-		if n, err := tensor(t, m, c.name).WriteTo(&out); err != nil || n != int64(len(c.data)) || !bytes.Equal(out.Bytes(), c.data) || r.reads.Load() > 0 {
-			t.Errorf("%s: %d bytes in %d reads, %v", c.name, n, r.reads.Load(), err)
+		if n, err := tensor(t, m, c.Name).WriteTo(&out); err != nil || n != int64(len(c.Data)) || !bytes.Equal(out.Bytes(), c.Data) || r.reads.Load() > 0 {
+			t.Errorf("%s: %d bytes in %d reads, %v", c.Name, n, r.reads.Load(), err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -16,13 +17,13 @@ import (
 // lengths, once.
 func TestCompressedRowTouchesItsBlock(t *testing.T) {
 	const rows, cols = 6400, 4096 // 16 rows of a byte each a block
-	c := random("table", layout.U8, rows, cols)
-	stored := literalBlocks(c.data)
+	c := modeltest.Random("table", layout.U8, rows, cols)
+	stored := modeltest.LiteralBlocks(c.Data)
 	var starts []uint64
 	for at := uint64(0); at < uint64(len(stored)); at += 4 + uint64(binary.LittleEndian.Uint32(stored[at:])) {
 		starts = append(starts, at)
 	}
-	path := write(t, "m", lz4FileOf(t, []content{c}, [][]byte{stored}))
+	path := modeltest.Write(t, "m", modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{stored}))
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
 	mapping, page := loader.MappingOf(m), uint64(os.Getpagesize())
@@ -48,7 +49,7 @@ func TestCompressedRowTouchesItsBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range got {
-			if want := float32(c.data[row*cols+uint64(i)]); v != want {
+			if want := float32(c.Data[row*cols+uint64(i)]); v != want {
 				t.Fatalf("row %d, column %d: %v, want %v", row, i, v, want)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,95 +18,9 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
-
-// compressible is a tensor of random bytes, of which LZ4 finds some again.
-func compressible(name string, d layout.DType, shape ...int) content {
-	c := random(name, d, shape...)
-	rng := rand.New(rand.NewPCG(uint64(d), 11))
-	for i := 0; i < len(c.data); {
-		n := min(rng.IntN(200)+1, len(c.data)-i)
-		if i > 1000 && rng.IntN(2) == 0 {
-			copy(c.data[i:i+n], c.data[i-1-rng.IntN(1000):])
-		}
-		i += n
-	}
-	return c
-}
-
-// lz4Blocks are data as a file has it.
-func lz4Blocks(t testing.TB, data []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := lz4block.NewWriter(&out, lz4block.Fast)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-// literalBlocks assembles blocks that repeat nothing: a token and a length, then the bytes themselves
-// (LZ4 block format, "Sequences").
-func literalBlocks(data []byte) (out []byte) {
-	for block := range slices.Chunk(data, 64<<10) {
-		var b []byte
-		if n := len(block); n < 15 {
-			b = append(b, byte(n<<4))
-		} else {
-			b = append(b, 15<<4)
-			for n -= 15; n >= 255; n -= 255 {
-				b = append(b, 255)
-			}
-			b = append(b, byte(n))
-		}
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)+len(block)))
-		out = append(append(out, b...), block...)
-	}
-	return out
-}
-
-// lz4File has all tensors compressed, between two that are not.
-func lz4File(t testing.TB, tensors ...content) []byte {
-	t.Helper()
-	stored := make([][]byte, len(tensors))
-	for i, c := range tensors {
-		stored[i] = lz4Blocks(t, c.data)
-	}
-	return lz4FileOf(t, tensors, stored)
-}
-
-// lz4FileOf has blocks that somebody else has made.
-func lz4FileOf(t testing.TB, tensors []content, stored [][]byte) []byte {
-	t.Helper()
-	list := []layout.Tensor{{Name: []byte("before"), DType: layout.U8, Shape: []int{5}}}
-	all := [][]byte{noise(5, 1)}
-	for i, c := range tensors {
-		list = append(list, layout.Tensor{Name: []byte(c.name), DType: c.dtype, Shape: c.shape, Encoding: layout.LZ4, Stored: uint64(len(stored[i]))})
-		all = append(all, stored[i])
-	}
-	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
-	all = append(all, noise(5, 2))
-	var out bytes.Buffer
-	w, err := apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: requiredKeys})
-	for _, b := range all {
-		if err == nil {
-			err = w.WriteTensor(b)
-		}
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 // TestCompressedEveryWay compares all ways to a compressed tensor's values with the whole of
 // it expanded at once: rows and blocks of the dtype lie across borders of LZ4 blocks.
@@ -120,7 +33,7 @@ func TestCompressedEveryWay(t *testing.T) {
 		case testmode.Brief():
 			continue
 		}
-		testCompressed(t, compressible("x", d, 41, 13, 256), ways)
+		testCompressed(t, modeltest.Compressible("x", d, 41, 13, 256), ways)
 	}
 }
 
@@ -131,34 +44,34 @@ func TestCompressedInParallel(t *testing.T) {
 		if testmode.Brief() && d != layout.Q8_0 {
 			continue
 		}
-		testCompressed(t, compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
+		testCompressed(t, modeltest.Compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
 	}
 }
 
-func testCompressed(t *testing.T, c content, placements []placement) {
-	want := make([]float32, c.elements())
-	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
+func testCompressed(t *testing.T, c modeltest.Tensor, placements []placement) {
+	want := make([]float32, c.Elements())
+	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	file := lz4File(t, c)
+	file := modeltest.LZ4(t, c)
 	for _, p := range placements {
-		t.Run(c.dtype.String()+"/"+p.name, func(t *testing.T) {
+		t.Run(c.DType.String()+"/"+p.name, func(t *testing.T) {
 			for name, expand := range expansions {
 				got, err := expand(tensor(t, p.open(t, file), "x").Stored()) // which finds nothing walked
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
-				} else if !sameValues(c.dtype, got, want) {
+				} else if !sameValues(c.DType, got, want) {
 					t.Errorf("%s gives other values", name)
 				}
 			}
 			x := tensor(t, p.open(t, file), "x").Stored()
-			if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.data)) || x.StoredBytes() >= x.RawBytes() {
+			if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.Data)) || x.StoredBytes() >= x.RawBytes() {
 				t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
 			}
-			rng := rand.New(rand.NewPCG(1, uint64(c.dtype)))
+			rng := rand.New(rand.NewPCG(1, uint64(c.DType)))
 			for range 30 {
-				at := rng.Uint64N(c.elements())
-				if v, err := valueAt(x, at); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
+				at := rng.Uint64N(c.Elements())
+				if v, err := valueAt(x, at); err != nil || !sameValues(c.DType, []float32{v}, want[at:at+1]) {
 					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
 				}
 			}
@@ -168,42 +81,41 @@ func testCompressed(t *testing.T, c content, placements []placement) {
 }
 
 // wantElements compares all ways to a tensor's bytes.
-func wantElements(t *testing.T, x loader.Tensor, c content, file []byte) {
+func wantElements(t *testing.T, x loader.Tensor, c modeltest.Tensor, file []byte) {
 	t.Helper()
 	for range 2 { // the second time what is written comes from the cache
 		var written bytes.Buffer
-		if n, err := x.WriteTo(&written); err != nil || n != int64(len(c.data)) || !bytes.Equal(written.Bytes(), c.data) {
+		if n, err := x.WriteTo(&written); err != nil || n != int64(len(c.Data)) || !bytes.Equal(written.Bytes(), c.Data) {
 			t.Errorf("WriteTo: %d bytes, %v", n, err)
 		}
-		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) || !mmapio.IsAligned(b, 64) {
+		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || !mmapio.IsAligned(b, 64) {
 			t.Errorf("Bytes: %d bytes, %v", len(b), err)
 		}
 	}
-	if v, err := loader.View[byte](x); err != nil || !bytes.Equal(v, c.data) {
+	if v, err := loader.View[byte](x); err != nil || !bytes.Equal(v, c.Data) {
 		t.Errorf("View: %d bytes, %v", len(v), err)
 	}
 	var written bytes.Buffer
 	if n, err := x.WriteDecrypted(&written); err != nil || n != int64(x.StoredBytes()) || !bytes.Contains(file, written.Bytes()) {
 		t.Errorf("WriteDecrypted: %d bytes, %v", n, err)
-	} else if !bytes.Equal(written.Bytes(), lz4Blocks(t, c.data)) {
+	} else if !bytes.Equal(written.Bytes(), modeltest.Blocks(t, c.Data)) {
 		t.Error("WriteDecrypted: other bytes")
 	}
 }
 
 func TestCompressedScaled(t *testing.T) {
-	c := compressible("x", layout.I16, 300, 257)
+	c := modeltest.Compressible("x", layout.I16, 300, 257)
 	md := quantization(layout.Metadata{number("x", "0.1")}, layout.Metadata{number("x", "-3")})
-	defer func(keys layout.Metadata) { requiredKeys = keys }(requiredKeys)
-	requiredKeys = append(requiredKeys[:len(requiredKeys):len(requiredKeys)], md...)
-	want := make([]float32, c.elements())
-	codec, err := dequant.NewCodec(c.dtype, layout.Quant{Scale: 0.1, Zero: -3}, true)
+	want := make([]float32, c.Elements())
+	codec, err := dequant.NewCodec(c.DType, layout.Quant{Scale: 0.1, Zero: -3}, true)
 	if err == nil {
-		err = codec.Expand(want, c.data, 0, 1)
+		err = codec.Expand(want, c.Data, 0, 1)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := tensor(t, openBytes(t, lz4File(t, c), nil), "x")
+	file := modeltest.LZ4Of(t, md, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)})
+	x := tensor(t, openBytes(t, file, nil), "x")
 	for name, expand := range expansions {
 		if got, err := expand(x); err != nil || !modeltest.SameFloats(got, want) {
 			t.Errorf("%s: %v, or other values", name, err)
@@ -213,8 +125,8 @@ func TestCompressedScaled(t *testing.T) {
 
 // TestCompressedCache: parts leave the cache alone, and are read from it where it has them.
 func TestCompressedCache(t *testing.T) {
-	c := compressible("x", layout.Q8_0, 640, 1024)
-	m := openBytes(t, lz4File(t, c), nil)
+	c := modeltest.Compressible("x", layout.Q8_0, 640, 1024)
+	m := openBytes(t, modeltest.LZ4(t, c), nil)
 	l, err := m.Acquire()
 	if err != nil {
 		t.Fatal(err)
@@ -245,16 +157,16 @@ func TestCompressedCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	use()
-	if s := stats(t, m); s.HeapBytes != uint64(len(c.data)) || s.Expansions != 1 || s.Hits < 6 {
-		t.Errorf("%+v, want one copy of %d bytes and parts from it", s, len(c.data))
+	if s := stats(t, m); s.HeapBytes != uint64(len(c.Data)) || s.Expansions != 1 || s.Hits < 6 {
+		t.Errorf("%+v, want one copy of %d bytes and parts from it", s, len(c.Data))
 	}
 	l.Release()
-	small := openBytes(t, lz4File(t, c), &loader.Options{CacheBytes: 1000})
+	small := openBytes(t, modeltest.LZ4(t, c), &loader.Options{CacheBytes: 1000})
 	l, err = small.Acquire()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tensor(t, l, "x").Bytes(); err != nil || stats(t, small).HeapBytes != uint64(len(c.data)) {
+	if _, err := tensor(t, l, "x").Bytes(); err != nil || stats(t, small).HeapBytes != uint64(len(c.Data)) {
 		t.Errorf("not pinned: %v, %+v", err, stats(t, small))
 	}
 	l.Release()
@@ -264,8 +176,8 @@ func TestCompressedCache(t *testing.T) {
 }
 
 func TestCompressedTooLarge(t *testing.T) {
-	c := compressible("x", layout.F16, 200, 1024)
-	m := openBytes(t, lz4File(t, c), &loader.Options{TensorBytes: int64(len(c.data)) - 1})
+	c := modeltest.Compressible("x", layout.F16, 200, 1024)
+	m := openBytes(t, modeltest.LZ4(t, c), &loader.Options{TensorBytes: int64(len(c.Data)) - 1})
 	x := tensor(t, m, "x")
 	if _, err := x.Bytes(); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("Bytes: %v", err)
@@ -283,8 +195,8 @@ func TestCompressedTooLarge(t *testing.T) {
 
 // TestCompressedNoAllocations looks up rows that lie across blocks, other ones each time.
 func TestCompressedNoAllocations(t *testing.T) {
-	file := lz4File(t, compressible("q8", layout.Q8_0, 640, 1024), compressible("f16", layout.F16, 640, 1024), compressible("i8", layout.I8, 640, 1024))
-	path := write(t, "m", file)
+	file := modeltest.LZ4(t, modeltest.Compressible("q8", layout.Q8_0, 640, 1024), modeltest.Compressible("f16", layout.F16, 640, 1024), modeltest.Compressible("i8", layout.I8, 640, 1024))
+	path := modeltest.Write(t, "m", file)
 	m, read := openPath(t, path, nil), openPath(t, path, &loader.Options{NoMap: true})
 	if runtime.GOOS == "js" { // whose system calls allocate
 		m = openBytes(t, file, nil)
@@ -323,8 +235,8 @@ func TestCompressedNoAllocations(t *testing.T) {
 // around it.
 func TestCompressedDamage(t *testing.T) {
 	const rows, cols = 130, 1024 // 64 rows a block
-	c := compressible("x", layout.U8, rows*16, cols/16)
-	good := lz4Blocks(t, c.data)
+	c := modeltest.Compressible("x", layout.U8, rows*16, cols/16)
+	good := modeltest.Blocks(t, c.Data)
 	le := binary.LittleEndian
 	second := 4 + int(le.Uint32(good))
 	third := second + 4 + int(le.Uint32(good[second:]))
@@ -363,7 +275,7 @@ func TestCompressedDamage(t *testing.T) {
 		{"a block behind", append(bytes.Clone(good), good[:second]...), 2, third, true},
 		{"first length", edit(func(b []byte) { b[3] = 0x80 }), 0, 0, true},
 	} {
-		file := lz4FileOf(t, []content{c}, [][]byte{tt.stored})
+		file := modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{tt.stored})
 		for _, p := range placements[:3] {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
 				x := tensor(t, p.open(t, file), "x")
@@ -408,13 +320,13 @@ func TestCompressedDamage(t *testing.T) {
 // TestCompressedFlips sets each byte of a tensor to others: an error or some values, and the
 // same ones by all ways.
 func TestCompressedFlips(t *testing.T) {
-	c := content{"x", layout.U8, []int{300}, bytes.Repeat([]byte("abcabcabd0"), 30)}
-	good := lz4Blocks(t, c.data)
+	c := modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{300}, Data: bytes.Repeat([]byte("abcabcabd0"), 30)}
+	good := modeltest.Blocks(t, c.Data)
 	for i := range good {
 		for _, v := range []byte{0, 1, 15, 16, 127, 128, 240, 255} {
 			stored := bytes.Clone(good)
 			stored[i] ^= v
-			x := tensor(t, openBytes(t, lz4FileOf(t, []content{c}, [][]byte{stored}), nil), "x")
+			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{stored}), nil), "x")
 			all, err := x.Bytes()
 			dst := make([]float32, 300)
 			if err2 := x.Dequantize(dst); (err == nil) != (err2 == nil) {
@@ -461,9 +373,9 @@ func counted(t *testing.T, file []byte, opts *loader.Options) (*loader.Model, *c
 // costs its bytes, and few requests.
 func TestCompressedReads(t *testing.T) {
 	const rows, cols, blocks = 6400, 1024, 100
-	c := compressible("x", layout.U8, rows, cols)
-	file := lz4File(t, c)
-	stored := lz4Blocks(t, c.data)
+	c := modeltest.Compressible("x", layout.U8, rows, cols)
+	file := modeltest.LZ4(t, c)
+	stored := modeltest.Blocks(t, c.Data)
 	var sizes [blocks]int64
 	for i, at := 0, 0; i < blocks; i++ {
 		sizes[i] = int64(binary.LittleEndian.Uint32(stored[at:])) + 4
@@ -518,7 +430,7 @@ func TestCompressedReads(t *testing.T) {
 // detector at random, so that it may take a few tries.
 func TestCompressedRowsOfOneBlock(t *testing.T) {
 	const cols = 1024
-	m, r := counted(t, lz4File(t, compressible("x", layout.U8, 640, cols)), nil)
+	m, r := counted(t, modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 640, cols)), nil)
 	x, dst := tensor(t, m, "x"), make([]float32, cols)
 	for range 50 {
 		if err := x.DequantizeRows(dst, 5*64, 1); err != nil {
@@ -544,17 +456,17 @@ func sum(list []int64) (n int64) {
 
 // TestCompressedSegments has a tensor that a file that is not mapped yields in several reads.
 func TestCompressedSegments(t *testing.T) {
-	c := random("x", layout.Q8_0, 970, 32*1024) // noise: as large compressed
-	if len(c.data) < 2*loader.Segment {
-		t.Fatalf("%d bytes", len(c.data))
+	c := modeltest.Random("x", layout.Q8_0, 970, 32*1024) // noise: as large compressed
+	if len(c.Data) < 2*loader.Segment {
+		t.Fatalf("%d bytes", len(c.Data))
 	}
-	want := make([]float32, c.elements())
-	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
+	want := make([]float32, c.Elements())
+	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	file := lz4FileOf(t, []content{c}, [][]byte{literalBlocks(c.data)})
+	file := modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.LiteralBlocks(c.Data)})
 	for name, read := range map[string]func(x loader.Tensor) bool{
-		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.data) },
+		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.Data) },
 		"Dequantize": func(x loader.Tensor) bool {
 			dst := make([]float32, len(want))
 			return x.Dequantize(dst) == nil && modeltest.SameFloats(dst, want)
@@ -567,7 +479,7 @@ func TestCompressedSegments(t *testing.T) {
 		"WriteTo": func(x loader.Tensor) bool {
 			var out bytes.Buffer
 			_, err := x.WriteTo(&out)
-			return err == nil && bytes.Equal(out.Bytes(), c.data)
+			return err == nil && bytes.Equal(out.Bytes(), c.Data)
 		},
 	} {
 		if testmode.Brief() && name != "Dequantize" {
@@ -590,13 +502,13 @@ func TestCompressedSegments(t *testing.T) {
 // TestCompressedConcurrently has many goroutines read one tensor by all ways, with a cache
 // that holds it and one that does not. Its lengths are read once.
 func TestCompressedConcurrently(t *testing.T) {
-	c := compressible("x", layout.Q8_0, 640, 1024)
-	want := make([]float32, c.elements())
-	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
+	c := modeltest.Compressible("x", layout.Q8_0, 640, 1024)
+	want := make([]float32, c.Elements())
+	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
 	for _, opts := range []*loader.Options{nil, {CacheBytes: -1}} {
-		m, r := counted(t, lz4File(t, c), opts)
+		m, r := counted(t, modeltest.LZ4(t, c), opts)
 		x := tensor(t, m, "x")
 		var wg sync.WaitGroup
 		for g := range uint64(6) {
@@ -608,7 +520,7 @@ func TestCompressedConcurrently(t *testing.T) {
 						t.Errorf("rows from %d on: %v, or other values", first, err)
 					}
 					if i%20 == g {
-						if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+						if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 							t.Errorf("Bytes: %v, or others", err)
 						}
 					}
@@ -627,7 +539,7 @@ func TestCompressedConcurrently(t *testing.T) {
 
 // TestCompressedEmpty has no elements, as APR1 may store them.
 func TestCompressedEmpty(t *testing.T) {
-	file := lz4File(t, content{"x", layout.F32, []int{0, 3}, nil})
+	file := modeltest.LZ4(t, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{0, 3}, Data: nil})
 	x := tensor(t, openBytes(t, file, nil), "x")
 	if b, err := x.Bytes(); len(b) != 0 || err != nil {
 		t.Errorf("%d bytes, %v", len(b), err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -25,7 +26,7 @@ func mapped(t *testing.T, path string) (n int) {
 }
 
 func TestOpenMapsOnce(t *testing.T) {
-	path := write(t, "model", safeTensors([]content{random("a", layout.F32, 9)}))
+	path := modeltest.Write(t, "model", modeltest.SafeTensors(modeltest.Random("a", layout.F32, 9)))
 	m := openPath(t, path, nil)
 	if n := mapped(t, path); n != 1 {
 		t.Errorf("%d mappings of an open model", n)
@@ -37,9 +38,9 @@ func TestOpenMapsOnce(t *testing.T) {
 }
 
 func TestFailedOpenLeavesNoMapping(t *testing.T) {
-	good := safeTensors([]content{random("a", layout.F32, 9)})
-	for _, b := range [][]byte{noise(5000, 1), good[:len(good)-1], good[:9], []byte("GGUF and so on")} {
-		path := write(t, "model", b)
+	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, 9))
+	for _, b := range [][]byte{modeltest.Noise(5000, 1), good[:len(good)-1], good[:9], []byte("GGUF and so on")} {
+		path := modeltest.Write(t, "model", b)
 		for _, w := range ways {
 			if m, err := w.open(path); err == nil {
 				m.Close()
@@ -55,13 +56,13 @@ func TestFailedOpenLeavesNoMapping(t *testing.T) {
 // TestDescriptionsOutliveMapping touches everything that was handed out after the memory
 // of the file is gone: what aliased it would end the process.
 func TestDescriptionsOutliveMapping(t *testing.T) {
-	tensors := []content{random("first", layout.F32, 3, 4), random("second", layout.I8, 5)}
+	tensors := []modeltest.Tensor{modeltest.Random("first", layout.F32, 3, 4), modeltest.Random("second", layout.I8, 5)}
 	md := layout.Metadata{{Key: "text", Value: "some text"}, {Key: "list", Value: []any{"one", "two"}}}
 	for format, b := range map[string][]byte{
-		"safetensors": safeTensorsWith(0, `{"text":"some text"}`, tensors),
-		"apr2":        apr2File(t, md, tensors),
+		"safetensors": modeltest.SafeTensorsAt(0, `{"text":"some text"}`, tensors...),
+		"apr2":        modeltest.APR2Model(t, md, tensors...),
 	} {
-		path := write(t, "model", b)
+		path := modeltest.Write(t, "model", b)
 		m := openPath(t, path, nil)
 		md, err := m.Metadata()
 		if err != nil {
@@ -78,7 +79,7 @@ func TestDescriptionsOutliveMapping(t *testing.T) {
 		}
 		for i, x := range handles {
 			c := tensors[i]
-			if got := (content{x.Name(), x.DType(), x.Shape(), c.data}); !got.equal(c) || x.Elements() != c.elements() {
+			if got := (modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: c.Data}); !got.Equal(c) || x.Elements() != c.Elements() {
 				t.Errorf("%s: %v, want %v", format, got, c)
 			}
 		}

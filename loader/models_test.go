@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -76,7 +77,7 @@ func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 // eachKind does what eachWay does, and tells the test where the bytes are.
 func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memoryKind)) {
 	t.Helper()
-	path := write(t, "model", b)
+	path := modeltest.Write(t, "model", b)
 	backed := way{"OpenReaderAt/backed", func(path string) (*loader.Model, error) { return openBacked(t, path) }, readFile}
 	if mapsBacking {
 		backed.kind = mappedFile
@@ -97,22 +98,13 @@ func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memor
 func openBytes(t testing.TB, b []byte, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenBytes(b, opts)
-	return opened(t, m, err)
+	return modeltest.Opened(t, m, err)
 }
 
 func openPath(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.Open(path, opts)
-	return opened(t, m, err)
-}
-
-func opened(t testing.TB, m *loader.Model, err error) *loader.Model {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() }) // the test may have closed it
-	return m
+	return modeltest.Opened(t, m, err)
 }
 
 func tensor(t testing.TB, m interface {

@@ -29,15 +29,15 @@ func vectors(n int) []float32 {
 }
 
 // product multiplies rows of c with vectors by package dot, on one core.
-func product(t *testing.T, c content, xs []float32, n int) []float32 {
+func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
 	t.Helper()
 	cols := len(xs) / n
-	rows := int(c.elements()) / cols
+	rows := int(c.Elements()) / cols
 	want := make([]float32, n*rows)
 	for i := range n {
-		a, err := dot.Prepare(c.dtype, xs[i*cols:][:cols])
+		a, err := dot.Prepare(c.DType, xs[i*cols:][:cols])
 		if err == nil {
-			err = dot.Rows(want[i*rows:][:rows], c.dtype, c.data, a)
+			err = dot.Rows(want[i*rows:][:rows], c.DType, c.Data, a)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -61,11 +61,11 @@ func TestMultiplyEveryWay(t *testing.T) {
 		dtypes = []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q4_K, layout.IQ3_S}
 	}
 	for _, d := range dtypes {
-		c := random("x", d, 3, 5, 768)
+		c := modeltest.Random("x", d, 3, 5, 768)
 		for _, n := range []int{1, 3} {
 			xs := vectors(n * 768)
 			want, got := product(t, c, xs, n), make([]float32, n*15)
-			file := apr2File(t, nil, []content{c})
+			file := modeltest.APR2Model(t, nil, c)
 			for _, p := range placements {
 				x := tensor(t, p.open(t, file), "x").Stored()
 				if err := x.MatMul(ctx, got, xs, n); err != nil {
@@ -73,7 +73,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 				}
 				sameProducts(t, d.String()+" "+p.name, got, want)
 			}
-			x := tensor(t, openBytes(t, lz4FileOf(t, []content{c}, [][]byte{lz4Blocks(t, c.data)}), nil), "x").Stored()
+			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)}), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}
@@ -85,13 +85,13 @@ func TestMultiplyEveryWay(t *testing.T) {
 // TestMultiplyLarge shares rows out to all cores, in several steps where they are read.
 func TestMultiplyLarge(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.IQ2_S} {
-		c := random("x", d, 3001, 1024)
+		c := modeltest.Random("x", d, 3001, 1024)
 		xs := vectors(2 * 1024)
 		want := product(t, c, xs, 2)
-		file := apr2File(t, nil, []content{c})
+		file := modeltest.APR2Model(t, nil, c)
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			got := make([]float32, 2*3001)
-			if err := tensor(t, openPath(t, write(t, "m", file), opts), "x").MatMul(t.Context(), got, xs, 2); err != nil {
+			if err := tensor(t, openPath(t, modeltest.Write(t, "m", file), opts), "x").MatMul(t.Context(), got, xs, 2); err != nil {
 				t.Fatal(err)
 			}
 			sameProducts(t, d.String(), got, want)
@@ -104,11 +104,11 @@ func TestMultiplyLarge(t *testing.T) {
 func TestMultiplyScaled(t *testing.T) {
 	md := quantization(layout.Metadata{number("i8", "0.25"), number("zero", "0.5"), number("i16", "0.5")},
 		layout.Metadata{number("zero", "-3")})
-	cs := []content{random("i8", layout.I8, 5, 64), random("zero", layout.I8, 5, 64), random("i16", layout.I16, 5, 64)}
-	m := openBytes(t, apr2File(t, md, cs), nil)
+	cs := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 5, 64), modeltest.Random("zero", layout.I8, 5, 64), modeltest.Random("i16", layout.I16, 5, 64)}
+	m := openBytes(t, modeltest.APR2Model(t, md, cs...), nil)
 	xs := vectors(64)
 	for _, c := range cs {
-		x := tensor(t, m, c.name)
+		x := tensor(t, m, c.Name)
 		values, err := x.Float32s()
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestMultiplyScaled(t *testing.T) {
 				want, magnitude = want+p, magnitude+math.Abs(p)
 			}
 			if math.Abs(float64(g)-want) > 20*0x1p-24*magnitude {
-				t.Errorf("%s: row %d is %v, want %v", c.name, r, g, want)
+				t.Errorf("%s: row %d is %v, want %v", c.Name, r, g, want)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestMultiplyLogical(t *testing.T) {
 }
 
 func TestMultiplyErrors(t *testing.T) {
-	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.Q4_0, 4, 64), random("none", layout.F32, 0, 7)}), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q4_0, 4, 64), modeltest.Random("none", layout.F32, 0, 7)), nil)
 	x := tensor(t, m, "x")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -201,8 +201,8 @@ func (r *endingReader) ReadAt(p []byte, off int64) (int, error) {
 
 // TestMultiplyFromAfar reads a tensor through a reader, and through one that keeps what it reads, until the context ends.
 func TestMultiplyFromAfar(t *testing.T) {
-	c := random("x", layout.Q8_0, 9000, 1024)
-	path := write(t, "m", apr2File(t, nil, []content{c}))
+	c := modeltest.Random("x", layout.Q8_0, 9000, 1024)
+	path := modeltest.Write(t, "m", modeltest.APR2Model(t, nil, c))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &endingReader{ReaderAt: f, from: math.MaxInt64, cancel: cancel}
 	m, err := loader.OpenReaderAt(t.Context(), r, info.Size(), nil)
-	x := tensor(t, opened(t, m, err), "x")
+	x := tensor(t, modeltest.Opened(t, m, err), "x")
 	xs, got := vectors(1024), make([]float32, 9000)
 	if err := x.MatVec(ctx, got, xs); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 	want := product(t, c, xs, 1)
 	sameProducts(t, "from afar", got, want)
 	cached, err := openBacked(t, path)
-	near := tensor(t, opened(t, cached, err), "x")
+	near := tensor(t, modeltest.Opened(t, cached, err), "x")
 	for _, way := range []string{"through a cache", "from the cache"} {
 		clear(got)
 		if err := near.MatVec(ctx, got, xs); err != nil {
@@ -240,17 +240,17 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 	if testmode.ChecksPointers() || testmode.Races() {
 		t.Skip("pools forget under the race detector")
 	}
-	cs := []content{random("small", layout.Q4_K, 8, 512), random("large", layout.Q4_0, 2048, 512), random("tiles", layout.IQ2_XS, 8, 512)}
+	cs := []modeltest.Tensor{modeltest.Random("small", layout.Q4_K, 8, 512), modeltest.Random("large", layout.Q4_0, 2048, 512), modeltest.Random("tiles", layout.IQ2_XS, 8, 512)}
 	blocks := make([][]byte, len(cs))
 	for i, c := range cs {
-		blocks[i] = lz4Blocks(t, c.data)
+		blocks[i] = modeltest.Blocks(t, c.Data)
 	}
 	models := map[string]*loader.Model{
-		"in memory":  openBytes(t, apr2File(t, nil, cs), nil),
-		"compressed": openBytes(t, lz4FileOf(t, cs, blocks), nil),
+		"in memory":  openBytes(t, modeltest.APR2Model(t, nil, cs...), nil),
+		"compressed": openBytes(t, modeltest.LZ4Of(t, nil, cs, blocks), nil),
 	}
 	if runtime.GOARCH != "wasm" { // where the host's files are objects
-		path := write(t, "m", apr2File(t, nil, cs))
+		path := modeltest.Write(t, "m", modeltest.APR2Model(t, nil, cs...))
 		models["mapped"], models["read"] = openPath(t, path, nil), openPath(t, path, &loader.Options{NoMap: true})
 		for _, dir := range checkpoints(t)[:8] {
 			models[dir] = openPath(t, modelIn(dir), nil)

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // TestDone has a model drain: its channel is closed with the last lease, not before.
 func TestDone(t *testing.T) {
-	file := safeTensors([]content{random("x", layout.F16, 100)})
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		first, second := acquire(t, m), acquire(t, m)
 		floats(t, tensor(t, first, "x"))
@@ -40,7 +41,7 @@ func TestDone(t *testing.T) {
 
 // TestHeldLeases names who has taken a lease and not released it.
 func TestHeldLeases(t *testing.T) {
-	file := safeTensors([]content{random("x", layout.F16, 100)})
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100))
 	m := openBytes(t, file, &loader.Options{TraceLeases: true})
 	l := forgotten(t, m)
 	acquire(t, m).Release()
@@ -68,7 +69,7 @@ func TestHooks(t *testing.T) {
 	var log bytes.Buffer
 	var expanded []string
 	gone := 0
-	m := openBytes(t, safeTensors([]content{random("a", layout.F16, 100), random("c", layout.C64, 4)}), &loader.Options{
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("a", layout.F16, 100), modeltest.Random("c", layout.C64, 4)), &loader.Options{
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks: loader.Hooks{
 			Expanded: func(name string, bytes uint64, _ time.Duration, err error) {
@@ -95,7 +96,7 @@ func TestHooks(t *testing.T) {
 
 // TestLeaseOf reads bound tensors through leases, after Close too, without allocating.
 func TestLeaseOf(t *testing.T) {
-	file := apr2File(t, nil, []content{random("x", layout.F16, 30, 4)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F16, 30, 4))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		bound := tensor(t, m, "x")
 		l := acquire(t, m)

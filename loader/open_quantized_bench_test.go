@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -13,28 +14,28 @@ import (
 // conventions make the stored tensors of one weight.
 var conventions = []struct {
 	name     string
-	of       func(layer string) []content
+	of       func(layer string) []modeltest.Tensor
 	metadata string
 }{
-	{"fp8", func(layer string) []content {
-		return []content{random(layer+".weight", layout.F8_E4M3, 16, 16), random(layer+".weight_scale_inv", layout.F32, 1, 1)}
+	{"fp8", func(layer string) []modeltest.Tensor {
+		return []modeltest.Tensor{modeltest.Random(layer+".weight", layout.F8_E4M3, 16, 16), modeltest.Random(layer+".weight_scale_inv", layout.F32, 1, 1)}
 	}, ""},
-	{"gptq", func(layer string) []content {
-		return []content{random(layer+".qweight", layout.I32, 2, 8), random(layer+".qzeros", layout.I32, 1, 1), random(layer+".scales", layout.F16, 1, 8), random(layer+".g_idx", layout.I32, 16)}
+	{"gptq", func(layer string) []modeltest.Tensor {
+		return []modeltest.Tensor{modeltest.Random(layer+".qweight", layout.I32, 2, 8), modeltest.Random(layer+".qzeros", layout.I32, 1, 1), modeltest.Random(layer+".scales", layout.F16, 1, 8), modeltest.Random(layer+".g_idx", layout.I32, 16)}
 	}, describedBy(`{"quant_method":"gptq","bits":4}`)},
-	{"nvfp4", func(layer string) []content {
-		return []content{random(layer+".weight", layout.U8, 16, 8), random(layer+".weight_scale", layout.F8_E4M3, 16, 1), random(layer+".weight_scale_2", layout.F32), random(layer+".input_scale", layout.F32)}
+	{"nvfp4", func(layer string) []modeltest.Tensor {
+		return []modeltest.Tensor{modeltest.Random(layer+".weight", layout.U8, 16, 8), modeltest.Random(layer+".weight_scale", layout.F8_E4M3, 16, 1), modeltest.Random(layer+".weight_scale_2", layout.F32), modeltest.Random(layer+".input_scale", layout.F32)}
 	}, ""},
-	{"ct-int4", func(layer string) []content {
-		shape := random(layer+".weight_shape", layout.I64, 2)
-		copy(shape.data, []byte{16, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0})
-		return []content{random(layer+".weight_packed", layout.I32, 16, 16), random(layer+".weight_scale", layout.BF16, 16, 1), shape}
+	{"ct-int4", func(layer string) []modeltest.Tensor {
+		shape := modeltest.Random(layer+".weight_shape", layout.I64, 2)
+		copy(shape.Data, []byte{16, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0})
+		return []modeltest.Tensor{modeltest.Random(layer+".weight_packed", layout.I32, 16, 16), modeltest.Random(layer+".weight_scale", layout.BF16, 16, 1), shape}
 	}, ""},
-	{"bnb-nf4", func(layer string) []content {
+	{"bnb-nf4", func(layer string) []modeltest.Tensor {
 		const text = `{"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [16, 16]}`
-		state := random(layer+".weight.quant_state.bitsandbytes__nf4", layout.U8, len(text))
-		copy(state.data, text)
-		return []content{random(layer+".weight", layout.U8, 128, 1), random(layer+".weight.absmax", layout.F32, 4), random(layer+".weight.quant_map", layout.F32, 16), state}
+		state := modeltest.Random(layer+".weight.quant_state.bitsandbytes__nf4", layout.U8, len(text))
+		copy(state.Data, text)
+		return []modeltest.Tensor{modeltest.Random(layer+".weight", layout.U8, 128, 1), modeltest.Random(layer+".weight.absmax", layout.F32, 4), modeltest.Random(layer+".weight.quant_map", layout.F32, 16), state}
 	}, ""},
 }
 
@@ -45,11 +46,11 @@ func BenchmarkOpenQuantized(b *testing.B) {
 	const openings = 20
 	for _, c := range conventions {
 		b.Run(c.name, func(b *testing.B) {
-			var tensors []content
+			var tensors []modeltest.Tensor
 			for i := range 2000 {
 				tensors = append(tensors, c.of(fmt.Sprintf("model.layers.%d.mlp.experts.%d.down_proj", i/50, i%50))...)
 			}
-			path := write(b, "model.safetensors", safeTensorsWith(0, c.metadata, tensors))
+			path := modeltest.Write(b, "model.safetensors", modeltest.SafeTensorsAt(0, c.metadata, tensors...))
 			var took [2][]float64 // seconds an opening
 			for b.Loop() {
 				for i, stored := range []bool{false, true} {

@@ -13,29 +13,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 func TestOpenEveryWay(t *testing.T) {
-	tensors := []content{
-		random("a", layout.F32, 3, 5),
-		random("b", layout.I64, 2),
-		random("c", layout.U8, 7),
-		random("odd", layout.F16, 3), // at an odd offset
-		random("scalar", layout.F64),
-		random("none", layout.F32, 2, 0),
+	tensors := []modeltest.Tensor{
+		modeltest.Random("a", layout.F32, 3, 5),
+		modeltest.Random("b", layout.I64, 2),
+		modeltest.Random("c", layout.U8, 7),
+		modeltest.Random("odd", layout.F16, 3), // at an odd offset
+		modeltest.Random("scalar", layout.F64),
+		modeltest.Random("none", layout.F32, 2, 0),
 	}
 	for format, b := range map[string][]byte{
-		"safetensors":       safeTensors(tensors),
-		"safetensors/moved": safeTensorsAt(5, tensors),
-		"apr2":              apr2File(t, nil, append(tensors[:4:4], random("q", layout.Q5_1, 2, 64))),
-		"apr2/moved":        shifted(apr2File(t, nil, tensors[:4]), 3),
+		"safetensors":       modeltest.SafeTensors(tensors...),
+		"safetensors/moved": modeltest.SafeTensorsAt(5, "", tensors...),
+		"apr2":              modeltest.APR2Model(t, nil, append(tensors[:4:4], modeltest.Random("q", layout.Q5_1, 2, 64))...),
+		"apr2/moved":        modeltest.Shifted(modeltest.APR2Model(t, nil, tensors[:4]...), 3),
 	} {
 		want := describe(t, openBytes(t, b, nil))
 		t.Run(format, func(t *testing.T) {
 			eachWay(t, b, func(t *testing.T, m *loader.Model) {
-				if got := describe(t, m); !slices.EqualFunc(got, want, content.equal) {
+				if got := describe(t, m); !slices.EqualFunc(got, want, modeltest.Tensor.Equal) {
 					t.Errorf("%v, want %v", got, want)
 				}
 			})
@@ -44,7 +45,7 @@ func TestOpenEveryWay(t *testing.T) {
 }
 
 // describe reads everything of a model.
-func describe(t *testing.T, m *loader.Model) (all []content) {
+func describe(t *testing.T, m *loader.Model) (all []modeltest.Tensor) {
 	t.Helper()
 	for x := range m.Tensors() {
 		b, err := x.Bytes()
@@ -54,20 +55,16 @@ func describe(t *testing.T, m *loader.Model) (all []content) {
 		if uint64(len(b)) != x.RawBytes() || cap(b) != len(b) {
 			t.Errorf("%s: length %d, capacity %d of %d bytes", x.Name(), len(b), cap(b), x.RawBytes())
 		}
-		all = append(all, content{x.Name(), x.DType(), x.Shape(), b})
+		all = append(all, modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: b})
 	}
 	return all
 }
 
-func (c content) equal(d content) bool {
-	return c.name == d.name && c.dtype == d.dtype && slices.Equal(c.shape, d.shape) && bytes.Equal(c.data, d.data)
-}
-
 func TestOpenReadsBack(t *testing.T) {
-	tensors := []content{random("a", layout.F32, 3, 5), random("b", layout.I64, 2), random("c", layout.U8, 7)}
-	for _, b := range [][]byte{safeTensors(tensors), apr2File(t, nil, tensors)} {
+	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 3, 5), modeltest.Random("b", layout.I64, 2), modeltest.Random("c", layout.U8, 7)}
+	for _, b := range [][]byte{modeltest.SafeTensors(tensors...), modeltest.APR2Model(t, nil, tensors...)} {
 		m := openBytes(t, b, nil)
-		if got := describe(t, m); !slices.EqualFunc(got, tensors, content.equal) {
+		if got := describe(t, m); !slices.EqualFunc(got, tensors, modeltest.Tensor.Equal) {
 			t.Errorf("%v: %v, want %v", m.Format(), got, tensors)
 		}
 		files := m.Files()
@@ -75,15 +72,15 @@ func TestOpenReadsBack(t *testing.T) {
 			t.Errorf("Files: %+v", files)
 		}
 		if x := tensor(t, m, "b"); x.File() != 0 || x.StoredBytes() != 16 || x.Encoding() != layout.Raw ||
-			!bytes.Equal(b[x.Offset():][:16], tensors[1].data) {
+			!bytes.Equal(b[x.Offset():][:16], tensors[1].Data) {
 			t.Errorf("%v: %+v", m.Format(), x)
 		}
 	}
 }
 
 func TestOpenFileAtAnyPosition(t *testing.T) {
-	c := random("a", layout.U16, 100)
-	f, err := os.Open(write(t, "x", safeTensors([]content{c})))
+	c := modeltest.Random("a", layout.U16, 100)
+	f, err := os.Open(modeltest.Write(t, "x", modeltest.SafeTensors(c)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +89,8 @@ func TestOpenFileAtAnyPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := loader.OpenFile(f, nil)
-	m = opened(t, m, err)
-	if b, err := tensor(t, m, "a").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+	m = modeltest.Opened(t, m, err)
+	if b, err := tensor(t, m, "a").Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 		t.Error(err)
 	}
 	if at, _ := f.Seek(0, 1); at != 77 {
@@ -105,26 +102,26 @@ func TestOpenFileAtAnyPosition(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
-	good := safeTensors([]content{random("a", layout.F32, 2)})
-	apr := apr2File(t, nil, []content{random("a", layout.F32, 2)})
+	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, 2))
+	apr := modeltest.APR2Model(t, nil, modeltest.Random("a", layout.F32, 2))
 	tests := []struct {
 		name string
 		file []byte
 		want error
 	}{
 		{"empty", nil, layout.ErrFormat},
-		{"garbage", noise(100, 1), layout.ErrFormat},
+		{"garbage", modeltest.Noise(100, 1), layout.ErrFormat},
 		{"text", []byte("hello world, this is no model"), layout.ErrFormat},
 		{"magic of an unsupported format", []byte("APRN\x03\x00\x00\x00 and more"), layout.ErrUnsupported},
 		{"a manifest of nothing", []byte(`{"shards": []}`), layout.ErrInvalid},
 		{"other JSON", []byte(`{"model_type": "bert"}`), layout.ErrUnsupported},
 		{"truncated safetensors", good[:len(good)-1], layout.ErrTruncated},
 		{"truncated apr2 header", apr[:20], layout.ErrTruncated},
-		{"duplicate", safeTensors([]content{random("a", layout.U8, 1), random("a", layout.U8, 1)}), layout.ErrDuplicate},
+		{"duplicate", modeltest.SafeTensors(modeltest.Random("a", layout.U8, 1), modeltest.Random("a", layout.U8, 1)), layout.ErrDuplicate},
 		{"trailing", append(good[:len(good):len(good)], 0), layout.ErrInvalid},
 	}
 	for _, tt := range tests {
-		path := write(t, "the file", tt.file)
+		path := modeltest.Write(t, "the file", tt.file)
 		for _, w := range ways {
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
 				m, err := w.open(path)
@@ -170,7 +167,7 @@ func TestOpenNoFile(t *testing.T) {
 }
 
 func TestOpenLimits(t *testing.T) {
-	b := safeTensors([]content{random("abc", layout.U8, 1, 1, 1), random("b", layout.U8, 1)})
+	b := modeltest.SafeTensors(modeltest.Random("abc", layout.U8, 1, 1, 1), modeltest.Random("b", layout.U8, 1))
 	tests := []struct {
 		name string
 		lim  layout.Limits
@@ -197,14 +194,14 @@ func TestOpenLimits(t *testing.T) {
 // a small multiple of what is there.
 func TestOpenBoundsMemory(t *testing.T) {
 	const multiple, constant = 8, 16 << 10
-	many := make([]content, 5000)
+	many := make([]modeltest.Tensor, 5000)
 	for i := range many {
-		many[i] = content{name: strconv.Itoa(i), dtype: layout.U8, shape: []int{0}}
+		many[i] = modeltest.Tensor{Name: strconv.Itoa(i), DType: layout.U8, Shape: []int{0}}
 	}
 	le := binary.LittleEndian
 	header := func(size uint64, text string) []byte { return append(le.AppendUint64(nil, size), text...) }
 	apr := func(edit func(b []byte)) []byte {
-		b := apr2File(t, nil, []content{random("a", layout.U8, 4096)})
+		b := modeltest.APR2Model(t, nil, modeltest.Random("a", layout.U8, 4096))
 		edit(b)
 		return b
 	}
@@ -212,8 +209,8 @@ func TestOpenBoundsMemory(t *testing.T) {
 		name string
 		file []byte
 	}{
-		{"honest safetensors", safeTensors(many)},
-		{"honest apr2", apr2File(t, nil, many)},
+		{"honest safetensors", modeltest.SafeTensors(many...)},
+		{"honest apr2", modeltest.APR2Model(t, nil, many...)},
 		{"header of 100 MB", header(100_000_000, "{")},
 		{"header of 2^63 bytes", header(1<<63, "{")},
 		{"braces", header(1<<20, strings.Repeat("{", 1<<20))},
@@ -229,7 +226,7 @@ func TestOpenBoundsMemory(t *testing.T) {
 			if w.name == "OpenBytes" {
 				continue // reads the file itself
 			}
-			path := write(t, "hostile", tt.file)
+			path := modeltest.Write(t, "hostile", tt.file)
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
 				got := allocated(func() {
 					if m, err := w.open(path); err == nil {
@@ -252,7 +249,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 	const stored = 100_000
 	const raw = stored * 255 / 18 * 18
 	le := binary.LittleEndian
-	b := apr2File(t, nil, []content{random("x", layout.U8, stored)})
+	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, stored))
 	entry := b[le.Uint32(b[20:])+8+3:] // behind the name
 	entry[0] = 17                      // Q4_0
 	le.PutUint64(entry[2:], raw/18*32)
@@ -274,7 +271,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 
 // TestWriteToIsFrugal with small tensors that have to be read.
 func TestWriteToIsFrugal(t *testing.T) {
-	m := openPath(t, write(t, "m", safeTensors([]content{random("x", layout.U8, 100)})), &loader.Options{NoMap: true})
+	m := openPath(t, modeltest.Write(t, "m", modeltest.SafeTensors(modeltest.Random("x", layout.U8, 100))), &loader.Options{NoMap: true})
 	x := tensor(t, m, "x")
 	if got := allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
 		t.Errorf("%d bytes allocated to write 100", got)

@@ -12,8 +12,8 @@ import (
 
 // reordered opens a model with one matrix twice, the second time with its rows in the order that is returned.
 func reordered(tb testing.TB, d layout.DType, rows, cols int) (plain, other loader.Tensor, order []uint32) {
-	c := random("x", d, rows, cols)
-	m := openBytes(tb, apr2File(tb, nil, []content{c, {name: "y", dtype: c.dtype, shape: c.shape, data: c.data}}), nil)
+	c := modeltest.Random("x", d, rows, cols)
+	m := openBytes(tb, modeltest.APR2Model(tb, nil, []modeltest.Tensor{c, {Name: "y", DType: c.DType, Shape: c.Shape, Data: c.Data}}...), nil)
 	for _, row := range rand.New(rand.NewPCG(1, 2)).Perm(rows) {
 		order = append(order, uint32(row))
 	}

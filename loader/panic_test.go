@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -44,7 +45,7 @@ func closes(t *testing.T, m *loader.Model) {
 
 // TestProgressPanics has callbacks of long work end in workers.
 func TestProgressPanics(t *testing.T) {
-	raw := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk), random("y", layout.U8, 3*loader.CRCChunk)})
+	raw := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 3*loader.CRCChunk), modeltest.Random("y", layout.U8, 3*loader.CRCChunk))
 	ctx := context.Background()
 	for name, callback := range callbacks {
 		eachWay(t, raw, func(t *testing.T, m *loader.Model) {
@@ -68,7 +69,7 @@ func TestProgressPanics(t *testing.T) {
 
 // TestVerifyBlocksPanics has the callback end in the workers that expand blocks.
 func TestVerifyBlocksPanics(t *testing.T) {
-	b := lz4File(t, compressible("x", layout.U8, 1<<20))
+	b := modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 1<<20))
 	for name, callback := range callbacks {
 		m := openBytes(t, b, nil)
 		var summed uint64
@@ -103,7 +104,7 @@ func (r failingReader) ReadAt(p []byte, off int64) (int, error) {
 
 // TestReaderPanics has a reader of the caller's end in the workers that read from it.
 func TestReaderPanics(t *testing.T) {
-	b := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk)})
+	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 3*loader.CRCChunk))
 	for name, end := range callbacks {
 		armed := false
 		m, err := loader.OpenReaderAt(context.Background(), failingReader{bytes.NewReader(b), &armed, end}, int64(len(b)), nil)

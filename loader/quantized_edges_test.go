@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -28,13 +29,13 @@ type sample struct {
 	form   *scheme.Form
 	shape  []int
 	parts  []samplePart
-	want   content
+	want   modeltest.Tensor
 	beside map[string][]byte
 }
 
 type samplePart struct {
 	role scheme.Role
-	content
+	modeltest.Tensor
 }
 
 // samples returns the weights of the fixtures in SafeTensors.
@@ -70,67 +71,13 @@ func samples(t *testing.T) (list []sample) {
 	return list
 }
 
-func contentOf(t *testing.T, x loader.Tensor) content {
+func contentOf(t *testing.T, x loader.Tensor) modeltest.Tensor {
 	t.Helper()
 	b, err := x.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return content{x.Name(), x.DType(), x.Shape(), slices.Clone(b)}
-}
-
-// rows returns the sizes of blocks in which dimension dim counts: how many there are, and the bytes of one.
-func (c content) blocks(dim int) (count, each int) {
-	count, each = 1, c.dtype.BlockBytes()
-	for i, n := range c.shape {
-		if i <= dim {
-			count *= n
-		} else {
-			each *= n
-		}
-	}
-	return count, each
-}
-
-// place returns a dimension that is counted from the last one if it is below 0.
-func (c content) place(dim int) int {
-	if dim < 0 {
-		dim += len(c.shape)
-	}
-	return dim
-}
-
-// cut returns the first n entries of a dimension.
-func (c content) cut(dim, n int) content {
-	dim = c.place(dim)
-	count, each := c.blocks(dim)
-	var data []byte
-	for i := range count {
-		if i%c.shape[dim] < n {
-			data = append(data, c.data[i*each:][:each]...)
-		}
-	}
-	c.shape, c.data = slices.Clone(c.shape), data
-	c.shape[dim] = n
-	return c
-}
-
-// reversed returns the entries of a dimension in the other order.
-func (c content) reversed(dim int) content {
-	dim = c.place(dim)
-	count, each := c.blocks(dim)
-	data, n := make([]byte, 0, len(c.data)), c.shape[dim]
-	for i := range count {
-		data = append(data, c.data[(i-i%n+n-1-i%n)*each:][:each]...)
-	}
-	c.data = data
-	return c
-}
-
-// stacked puts b behind c in a new first dimension.
-func (c content) stacked(b content) content {
-	c.shape, c.data = append([]int{2}, c.shape...), slices.Concat(c.data, b.data)
-	return c
+	return modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: slices.Clone(b)}
 }
 
 func (s *sample) rows() int { return s.shape[len(s.shape)-2] }
@@ -153,16 +100,16 @@ func (s sample) resized(rows, cols int) (_ sample, ok bool) {
 		}
 		parts = append(parts, samplePart{p.role, c})
 	}
-	s.parts, s.want = parts, s.want.cut(-2, rows).cut(-1, cols)
-	s.shape = s.want.shape
+	s.parts, s.want = parts, s.want.Cut(-2, rows).Cut(-1, cols)
+	s.shape = s.want.Shape
 	return s, true
 }
 
 // isFlat reports whether the weight is bitsandbytes' sequence of elements.
 func (s *sample) isFlat() bool { return s.form.Code == layout.CodeNF4 || s.form.Code == layout.CodeFP4 }
 
-func (s *sample) part(p samplePart, rows, cols int) (content, bool) {
-	f, c, bits := s.form, p.content, s.form.Code.Bits()
+func (s *sample) part(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
+	f, c, bits := s.form, p.Tensor, s.form.Code.Bits()
 	if s.isFlat() {
 		return s.flat(p, rows, cols)
 	}
@@ -183,110 +130,110 @@ func (s *sample) part(p samplePart, rows, cols int) (content, bool) {
 		return s.codes(c, rows, cols)
 	case scheme.Shape:
 		if f.Scheme == scheme.HQQ {
-			return content{c.name, c.dtype, c.shape, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols))}, true
+			return modeltest.Tensor{Name: c.Name, DType: c.DType, Shape: c.Shape, Data: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols))}, true
 		}
-		data := slices.Clone(c.data)
+		data := slices.Clone(c.Data)
 		binary.LittleEndian.PutUint64(data[len(data)-16:], uint64(rows))
 		binary.LittleEndian.PutUint64(data[len(data)-8:], uint64(cols))
-		c.data = data
+		c.Data = data
 		return c, true
 	case scheme.GroupIndex:
-		return c.cut(0, cols), cols == s.cols() || f.Scheme == scheme.GPTQ
+		return c.Cut(0, cols), cols == s.cols() || f.Scheme == scheme.GPTQ
 	case scheme.Scale, scheme.ZeroPoint, scheme.Bias:
 	default:
 		return c, true
 	}
-	last, isZero := len(c.shape)-1, p.role == scheme.ZeroPoint
+	last, isZero := len(c.Shape)-1, p.role == scheme.ZeroPoint
 	switch {
 	case f.Scheme == scheme.GPTQ && isZero:
-		return c.cut(-2, groupCols(c.shape[0])).cut(-1, ceil(rows*bits, 32)), true
+		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, ceil(rows*bits, 32)), true
 	case f.Pack == layout.PackAWQ && isZero:
-		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows/8), true
+		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, rows/8), true
 	case f.Scheme == scheme.AWQ && isZero:
-		return c.cut(-2, rows), cols == s.cols()
+		return c.Cut(-2, rows), cols == s.cols()
 	case s.zerosAlongRows() && isZero:
-		return c.cut(-2, ceil(rows*bits, 32)).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+		return c.Cut(-2, ceil(rows*bits, 32)).Cut(-1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
 	case f.Scheme == scheme.GPTQ, f.Pack == layout.PackAWQ:
-		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows), true
+		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, rows), true
 	}
 	switch {
 	case f.Scheme == scheme.HQQ && f.GroupRows == 1: // only for no rows
-		return c.cut(0, 0), true
+		return c.Cut(0, 0), true
 	case f.Scheme == scheme.HQQ:
-		return c.cut(1, 0), true
-	case c.elements() == 1 && len(c.shape) < 2 || len(c.shape) < len(s.shape) && f.GroupRows != 1:
+		return c.Cut(1, 0), true
+	case c.Elements() == 1 && len(c.Shape) < 2 || len(c.Shape) < len(s.shape) && f.GroupRows != 1:
 		return c, true
-	case len(c.shape) == 1:
-		return c.cut(0, rows), true
-	case len(c.shape) == 4:
-		return c.cut(0, groups(uint64(rows), f.GroupRows, c.shape[0])).cut(2, groups(uint64(cols), f.GroupCols, c.shape[2])), true
-	case len(c.shape) < len(s.shape):
-		return c.cut(-1, rows), true
+	case len(c.Shape) == 1:
+		return c.Cut(0, rows), true
+	case len(c.Shape) == 4:
+		return c.Cut(0, groups(uint64(rows), f.GroupRows, c.Shape[0])).Cut(2, groups(uint64(cols), f.GroupCols, c.Shape[2])), true
+	case len(c.Shape) < len(s.shape):
+		return c.Cut(-1, rows), true
 	case f.ScaleCols != 0 && cols != s.cols():
 		return c, false
 	case f.ScaleCols != 0:
-		return c.cut(-2, rows), true
+		return c.Cut(-2, rows), true
 	}
-	return c.cut(-2, groups(uint64(rows), f.GroupRows, c.shape[last-1])).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+	return c.Cut(-2, groups(uint64(rows), f.GroupRows, c.Shape[last-1])).Cut(-1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
 }
 
 // zerosAlongRows reports whether words of zero points hold consecutive rows.
 func (s *sample) zerosAlongRows() bool {
 	return slices.ContainsFunc(s.parts, func(p samplePart) bool {
-		return s.form.Scheme == scheme.PackQuantized && p.role == scheme.ZeroPoint && p.content.dtype == layout.I32
+		return s.form.Scheme == scheme.PackQuantized && p.role == scheme.ZeroPoint && p.Tensor.DType == layout.I32
 	})
 }
 
 func n2i(n uint64) int { return int(min(n, math.MaxInt32)) }
 
-func (s *sample) codes(c content, rows, cols int) (content, bool) {
+func (s *sample) codes(c modeltest.Tensor, rows, cols int) (modeltest.Tensor, bool) {
 	f, bits := s.form, s.form.Code.Bits()
-	unit := 8 * c.dtype.BlockBytes()
+	unit := 8 * c.DType.BlockBytes()
 	switch {
-	case c.dtype == layout.NVFP4:
+	case c.DType == layout.NVFP4:
 		bits = 4
 	case f.Code == layout.CodeBlocks:
 		bits = unit
 	}
 	switch f.Pack {
 	case layout.PackGPTQ:
-		return c.cut(-2, ceil(cols*bits, 32)).cut(-1, rows), cols*bits%32 == 0 || s.has(scheme.GroupIndex)
+		return c.Cut(-2, ceil(cols*bits, 32)).Cut(-1, rows), cols*bits%32 == 0 || s.has(scheme.GroupIndex)
 	case layout.PackPlanes:
-		return c.cut(-2, ceil(cols*bits, 32)).cut(-1, rows), cols%32 == 0 && rows%32 == 0
+		return c.Cut(-2, ceil(cols*bits, 32)).Cut(-1, rows), cols%32 == 0 && rows%32 == 0
 	case layout.PackAWQ:
-		return c.cut(-2, cols).cut(-1, rows/8), rows%8 == 0
+		return c.Cut(-2, cols).Cut(-1, rows/8), rows%8 == 0
 	case layout.PackLowSlabs:
 		if rows == 0 {
-			return c.cut(-2, 0), true
+			return c.Cut(-2, 0), true
 		}
-		return c.cut(-1, cols), rows == s.rows()
+		return c.Cut(-1, cols), rows == s.rows()
 	case layout.PackWords:
-		return c.cut(-2, rows).cut(-1, ceil(cols, 32/bits)), true
+		return c.Cut(-2, rows).Cut(-1, ceil(cols, 32/bits)), true
 	}
 	switch {
 	case f.Scheme == scheme.HQQ && f.GroupRows == 1:
-		return c.cut(0, 0), rows == 0
+		return c.Cut(0, 0), rows == 0
 	case f.Scheme == scheme.HQQ:
-		return c.cut(1, 0), rows == 0
-	case len(c.shape) > len(s.shape): // blocks of gpt-oss
-		return c.cut(-3, rows).cut(-2, cols/32), cols%32 == 0
-	case c.dtype == layout.U32 && cols%n2i(f.GroupCols) != 0, // MLX has whole groups
+		return c.Cut(1, 0), rows == 0
+	case len(c.Shape) > len(s.shape): // blocks of gpt-oss
+		return c.Cut(-3, rows).Cut(-2, cols/32), cols%32 == 0
+	case c.DType == layout.U32 && cols%n2i(f.GroupCols) != 0, // MLX has whole groups
 		(f.Code > 8 || f.Code == layout.CodeBlocks) && cols*bits%unit != 0, f.RowBytes == 0 && cols*bits%8 != 0:
 		return c, false
 	}
-	return c.cut(-2, rows).cut(-1, ceil(cols*bits, unit)), true
+	return c.Cut(-2, rows).Cut(-1, ceil(cols*bits, unit)), true
 }
 
-func (s *sample) flat(p samplePart, rows, cols int) (content, bool) {
-	n, c := rows*cols, p.content
+func (s *sample) flat(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
+	n, c := rows*cols, p.Tensor
 	scales := ceil(n, n2i(s.form.GroupCols))
 	switch p.role {
 	case scheme.Codes:
-		return c.cut(0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
+		return c.Cut(0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
 	case scheme.Scale:
-		return c.cut(0, scales), true
+		return c.Cut(0, scales), true
 	case scheme.NestedScale:
-		return c.cut(0, ceil(scales, 256)), true
+		return c.Cut(0, ceil(scales, 256)), true
 	case scheme.QuantState:
 		return s.state(c, rows, cols), true
 	}
@@ -296,10 +243,10 @@ func (s *sample) flat(p samplePart, rows, cols int) (content, bool) {
 var shapeInJSON = regexp.MustCompile(`"shape": ?\[[^]]*\]`)
 
 // state returns the description with another shape.
-func (s *sample) state(c content, shape ...int) content {
+func (s *sample) state(c modeltest.Tensor, shape ...int) modeltest.Tensor {
 	text, _ := json.Marshal(shape)
-	c.data = shapeInJSON.ReplaceAll(c.data, append([]byte(`"shape":`), text...))
-	c.shape = []int{len(c.data)}
+	c.Data = shapeInJSON.ReplaceAll(c.Data, append([]byte(`"shape":`), text...))
+	c.Shape = []int{len(c.Data)}
 	return c
 }
 
@@ -318,35 +265,35 @@ func (s sample) experts() (_ sample, ok bool) {
 		s.shape = []int{2, s.rows() / 2, s.cols()}
 		for i, p := range s.parts {
 			if p.role == scheme.QuantState {
-				s.parts[i].content = s.state(p.content, s.shape...)
+				s.parts[i].Tensor = s.state(p.Tensor, s.shape...)
 			}
 		}
-		s.want.shape = s.shape
+		s.want.Shape = s.shape
 		return s, true
 	}
 	turned := !s.zerosAlongRows() && f.GroupRows <= 1
 	var parts []samplePart
 	for _, p := range s.parts {
-		c := p.content
+		c := p.Tensor
 		switch {
 		case p.role == scheme.Shape:
-			c.shape, c.data = []int{3}, slices.Concat(int64s(2), c.data)
-		case len(c.shape) == 4:
+			c.Shape, c.Data = []int{3}, slices.Concat(int64s(2), c.Data)
+		case len(c.Shape) == 4:
 			return s, false
-		case c.elements() == 1 && (p.role != scheme.Codes) && f.GroupRows == 0, p.role == scheme.GlobalScale, p.role == scheme.InputScale, p.role == scheme.QuantState:
-		case !turned || c.shape[0] == 1:
-			c = c.stacked(c)
+		case c.Elements() == 1 && (p.role != scheme.Codes) && f.GroupRows == 0, p.role == scheme.GlobalScale, p.role == scheme.InputScale, p.role == scheme.QuantState:
+		case !turned || c.Shape[0] == 1:
+			c = c.Stacked(c)
 		default:
-			c = c.stacked(c.reversed(0))
+			c = c.Stacked(c.Reversed(0))
 		}
 		parts = append(parts, samplePart{p.role, c})
 	}
 	second := s.want
 	if turned {
-		second = second.reversed(0)
+		second = second.Reversed(0)
 	}
-	s.parts, s.want = parts, s.want.stacked(second)
-	s.shape = s.want.shape
+	s.parts, s.want = parts, s.want.Stacked(second)
+	s.shape = s.want.Shape
 	return s, true
 }
 
@@ -413,9 +360,9 @@ var edges = []struct {
 	{"group −1", "awq fp8 gptq int-quantized pack-quantized", sample.whole},
 	{"codes in another type", "bnb-fp4 bnb-nf4", func(s sample) (sample, bool) { // bnb_4bit_quant_storage
 		s.parts = slices.Clone(s.parts)
-		c := &s.parts[0].content
-		c.dtype, c.shape = layout.BF16, []int{len(c.data) / 2, 1}
-		return s, s.isFlat() && len(c.data)%2 == 0
+		c := &s.parts[0].Tensor
+		c.DType, c.Shape = layout.BF16, []int{len(c.Data) / 2, 1}
+		return s, s.isFlat() && len(c.Data)%2 == 0
 	}},
 	{"experts", "bnb-fp4 bnb-nf4 fp8 int-quantized mlx-affine mxfp4 nvfp4 pack-quantized", sample.experts},
 }
@@ -482,7 +429,7 @@ func TestCompanionGone(t *testing.T) {
 				switch opened := s.parts[1].role == scheme.QuantState || s.parts[1].role == scheme.Shape; {
 				case x.Name() == "norm" && err != nil, x.Name() != "norm" && err == nil && !opened:
 					t.Errorf("%s, %s: %s: %v", s.name, name, x.Name(), err)
-				case err != nil && (!errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), gone) != 1 || !strings.Contains(err.Error(), s.parts[1].name)):
+				case err != nil && (!errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), gone) != 1 || !strings.Contains(err.Error(), s.parts[1].Name)):
 					t.Errorf("%s, %s: %v", s.name, name, err)
 				}
 			}
@@ -497,7 +444,7 @@ func TestCompanionGone(t *testing.T) {
 func fromAfar(t *testing.T, path string) *loader.Model {
 	t.Helper()
 	m, err := openDistant(path)
-	return opened(t, m, err)
+	return modeltest.Opened(t, m, err)
 }
 
 // write writes the weight as a checkpoint of shards, with a tensor that is none of its parts in the first, and
@@ -510,14 +457,14 @@ func (s *sample) write(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	shards := [][]content{{random("norm", layout.F32, 5)}}
+	shards := [][]modeltest.Tensor{{modeltest.Random("norm", layout.F32, 5)}}
 	for _, p := range s.parts {
-		shards = append(shards, []content{p.content})
+		shards = append(shards, []modeltest.Tensor{p.Tensor})
 	}
 	for i, tensors := range shards {
 		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
-		put(name, safeTensors(tensors))
-		index[tensors[0].name] = name
+		put(name, modeltest.SafeTensors(tensors...))
+		index[tensors[0].Name] = name
 	}
 	text, err := json.Marshal(map[string]any{"weight_map": index})
 	if err != nil {
@@ -547,11 +494,11 @@ func (s *sample) check(m *loader.Model) error {
 		}
 		want := modelOf(s.want)
 		defer want.Close()
-		y, err := want.Tensor(s.want.name)
+		y, err := want.Tensor(s.want.Name)
 		if err == nil {
 			err = sameAsExpected(y, x)
 		}
-		if err == nil && s.want.elements() > 0 {
+		if err == nil && s.want.Elements() > 0 {
 			row := make([]float32, s.cols())
 			err = x.DequantizeRows(row, x.Elements()/uint64(s.cols())-1, 1)
 		}
@@ -566,8 +513,8 @@ func (s *sample) check(m *loader.Model) error {
 	return err
 }
 
-func modelOf(c content) *loader.Model {
-	m, err := loader.OpenBytes(safeTensors([]content{c}), nil)
+func modelOf(c modeltest.Tensor) *loader.Model {
+	m, err := loader.OpenBytes(modeltest.SafeTensors(c), nil)
 	if err != nil {
 		panic(err)
 	}
@@ -581,27 +528,27 @@ var otherTypes = map[layout.DType]layout.DType{
 }
 
 // damaged returns a part as no writer stores it, or nothing at all.
-func damaged(c content) map[string][]content {
-	all := map[string][]content{"missing": nil}
-	add := func(name string, c content, data []byte, shape ...int) {
-		c.data, c.shape = data, shape
-		all[name] = []content{c}
+func damaged(c modeltest.Tensor) map[string][]modeltest.Tensor {
+	all := map[string][]modeltest.Tensor{"missing": nil}
+	add := func(name string, c modeltest.Tensor, data []byte, shape ...int) {
+		c.Data, c.Shape = data, shape
+		all[name] = []modeltest.Tensor{c}
 	}
-	if d, ok := otherTypes[c.dtype]; ok {
+	if d, ok := otherTypes[c.DType]; ok {
 		other := c
-		other.dtype = d
-		all["of another type"] = []content{other}
+		other.DType = d
+		all["of another type"] = []modeltest.Tensor{other}
 	}
-	add("in one more dimension", c, c.data, append([]int{1}, c.shape...)...)
-	add("flat", c, c.data, int(c.elements()))
-	for i, n := range c.shape {
+	add("in one more dimension", c, c.Data, append([]int{1}, c.Shape...)...)
+	add("flat", c, c.Data, int(c.Elements()))
+	for i, n := range c.Shape {
 		if n > 0 {
-			all[fmt.Sprintf("short in dimension %d", i)] = []content{c.cut(i, n-1)}
+			all[fmt.Sprintf("short in dimension %d", i)] = []modeltest.Tensor{c.Cut(i, n-1)}
 		}
-		if each := len(c.data) / max(n, 1); each > 0 {
-			shape := slices.Clone(c.shape)
+		if each := len(c.Data) / max(n, 1); each > 0 {
+			shape := slices.Clone(c.Shape)
 			shape[i]++
-			add(fmt.Sprintf("long in dimension %d", i), c, slices.Concat(c.data, c.data[:each]), shape...)
+			add(fmt.Sprintf("long in dimension %d", i), c, slices.Concat(c.Data, c.Data[:each]), shape...)
 		}
 	}
 	return all
@@ -609,11 +556,11 @@ func damaged(c content) map[string][]content {
 
 // build opens the sample as one file.
 func (s *sample) build() (*loader.Model, error) {
-	var all []content
+	var all []modeltest.Tensor
 	for _, p := range s.parts {
-		all = append(all, p.content)
+		all = append(all, p.Tensor)
 	}
-	files := fstest.MapFS{"model.safetensors": {Data: safeTensors(all)}}
+	files := fstest.MapFS{"model.safetensors": {Data: modeltest.SafeTensors(all...)}}
 	for name, b := range s.beside {
 		files[name] = &fstest.MapFile{Data: b}
 	}
@@ -631,14 +578,14 @@ func (s *sample) sameOrRefused(t *testing.T, bad sample, how string) (refused bo
 	}
 	defer m.Close()
 	for x := range m.Tensors() {
-		if x.Name() != s.parts[0].name && x.Scheme() == nil {
+		if x.Name() != s.parts[0].Name && x.Scheme() == nil {
 			continue
 		}
 		values, err := x.Float32s()
 		switch {
 		case err != nil:
 			refused = true
-			named := func(p samplePart) bool { return strings.Contains(err.Error(), layout.Quote([]byte(p.name))) }
+			named := func(p samplePart) bool { return strings.Contains(err.Error(), layout.Quote([]byte(p.Name))) }
 			if !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) && !slices.ContainsFunc(bad.parts, named) {
 				t.Errorf("%s: %s: %v", s.name, how, err)
 			}
@@ -658,7 +605,7 @@ func TestQuantizedDamage(t *testing.T) {
 			if p.role == scheme.GroupIndex || p.role == scheme.Codes { // may be missing; may be those of another weight
 				continue
 			}
-			for how, instead := range damaged(p.content) {
+			for how, instead := range damaged(p.Tensor) {
 				if how == "missing" && s.form.Code == layout.CodeBlocks {
 					continue // floats, as of a layer that is not quantized
 				}
@@ -668,7 +615,7 @@ func TestQuantizedDamage(t *testing.T) {
 					bad.parts = append(bad.parts, samplePart{p.role, c})
 				}
 				tried++
-				if s.sameOrRefused(t, bad, p.name+" "+how) {
+				if s.sameOrRefused(t, bad, p.Name+" "+how) {
 					refused++
 				}
 			}
@@ -712,12 +659,12 @@ func TestQuantizedLies(t *testing.T) {
 			for how, data := range lying(p) {
 				bad := s
 				bad.parts = slices.Clone(s.parts)
-				c := &bad.parts[i].content
-				if c.data = data; p.role == scheme.QuantState {
-					c.shape = []int{len(data)}
+				c := &bad.parts[i].Tensor
+				if c.Data = data; p.role == scheme.QuantState {
+					c.Shape = []int{len(data)}
 				}
-				if !s.sameOrRefused(t, bad, p.name+" "+how) {
-					t.Errorf("%s: %s %s: is taken", s.name, p.name, how)
+				if !s.sameOrRefused(t, bad, p.Name+" "+how) {
+					t.Errorf("%s: %s %s: is taken", s.name, p.Name, how)
 				}
 			}
 		}
@@ -733,28 +680,28 @@ func TestQuantizedLies(t *testing.T) {
 func lying(p samplePart) map[string][]byte {
 	all := make(map[string][]byte)
 	at := func(name string, i int, v uint64) {
-		b := slices.Clone(p.data)
-		if size := p.dtype.BlockBytes(); size == 8 {
+		b := slices.Clone(p.Data)
+		if size := p.DType.BlockBytes(); size == 8 {
 			binary.LittleEndian.PutUint64(b[8*i:], v)
 		} else {
 			binary.LittleEndian.PutUint32(b[4*i:], uint32(v))
 		}
 		all[name] = b
 	}
-	last := int(p.elements()) - 1
+	last := int(p.Elements()) - 1
 	switch p.role {
 	case scheme.Shape:
 		at("with no columns", last, 0)
 		at("with −1 columns", last, math.MaxUint64)
 		at("with 2⁴⁰ columns", last, 1<<40)
 		at("with 2⁶³ rows", 0, 1<<63)
-		at("with another row", 0, 1+uint64(p.data[0]))
+		at("with another row", 0, 1+uint64(p.Data[0]))
 	case scheme.GroupIndex:
 		at("of group −2", last, math.MaxUint64-1)
 		at("of the largest group", 0, math.MaxInt32)
 		at("of a group too many", last/2, uint64(last+1))
 	case scheme.QuantState:
-		if !strings.Contains(p.name, "bitsandbytes") {
+		if !strings.Contains(p.Name, "bitsandbytes") {
 			break
 		}
 		for _, lie := range [][2]string{
@@ -762,7 +709,7 @@ func lying(p samplePart) map[string][]byte {
 			{`"shape": ?\[[^]]*\]`, `"shape": {}`}, {`"blocksize": ?\d+`, `"blocksize": 0`}, {`"blocksize": ?\d+`, `"blocksize": 63`}, {`"blocksize": ?\d+`, `"blocksize": 1e9`},
 			{`"quant_type": ?"[^"]*"`, `"quant_type": "nf8"`}, {`^\{`, `{{`}, {`\}$`, ``}, {`.*`, ``}, {`(?s).*`, "\xff\xfe"},
 		} {
-			if b := regexp.MustCompile(lie[0]).ReplaceAll(p.data, []byte(lie[1])); string(b) != string(p.data) {
+			if b := regexp.MustCompile(lie[0]).ReplaceAll(p.Data, []byte(lie[1])); string(b) != string(p.Data) {
 				all[lie[1]] = b
 			}
 		}
@@ -770,8 +717,8 @@ func lying(p samplePart) map[string][]byte {
 	return all
 }
 
-func floatsOf(c content) (v []float32) {
-	for b := c.data; len(b) > 0; b = b[4:] {
+func floatsOf(c modeltest.Tensor) (v []float32) {
+	for b := c.Data; len(b) > 0; b = b[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	}
 	return v

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -126,21 +127,23 @@ func TestF4LikeItsTwins(t *testing.T) {
 // TestF4Refused: F4 and F6 that may be codes of something else are refused, with a reason, and have the values of their type as they
 // are stored.
 func TestF4Refused(t *testing.T) {
-	codes := func(d layout.DType, shape ...int) content { return random("x.weight", d, shape...) }
-	scale := func(name string, d layout.DType, shape ...int) content { return random(name, d, shape...) }
+	codes := func(d layout.DType, shape ...int) modeltest.Tensor { return modeltest.Random("x.weight", d, shape...) }
+	scale := func(name string, d layout.DType, shape ...int) modeltest.Tensor {
+		return modeltest.Random(name, d, shape...)
+	}
 	for _, tt := range []struct {
 		want    string
-		tensors []content
+		tensors []modeltest.Tensor
 	}{
-		{"F4 without a scale", []content{codes(layout.F4, 2, 64)}},
-		{"F6_E2M3 without a scale", []content{codes(layout.F6_E2M3, 2, 64)}},
-		{`F6_E3M2 beside "x.scale"`, []content{codes(layout.F6_E3M2, 2, 64), scale("x.scale", layout.F8_E8M0, 2, 2)}},
-		{"does not fit shape [2 64] in groups of 32", []content{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E8M0, 2, 4)}},
-		{"does not fit shape [2 64] in groups of 16", []content{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E4M3, 2, 2)}},
-		{"rows of 3, which fill no bytes", []content{codes(layout.F4, 4, 3), scale("x.scale", layout.F8_E8M0, 4, 1)}},
-		{"of scales", []content{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E4M3, 2, 4), scale("x.scale_2", layout.F32, 1)}},
+		{"F4 without a scale", []modeltest.Tensor{codes(layout.F4, 2, 64)}},
+		{"F6_E2M3 without a scale", []modeltest.Tensor{codes(layout.F6_E2M3, 2, 64)}},
+		{`F6_E3M2 beside "x.scale"`, []modeltest.Tensor{codes(layout.F6_E3M2, 2, 64), scale("x.scale", layout.F8_E8M0, 2, 2)}},
+		{"does not fit shape [2 64] in groups of 32", []modeltest.Tensor{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E8M0, 2, 4)}},
+		{"does not fit shape [2 64] in groups of 16", []modeltest.Tensor{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E4M3, 2, 2)}},
+		{"rows of 3, which fill no bytes", []modeltest.Tensor{codes(layout.F4, 4, 3), scale("x.scale", layout.F8_E8M0, 4, 1)}},
+		{"of scales", []modeltest.Tensor{codes(layout.F4, 2, 64), scale("x.scale", layout.F8_E4M3, 2, 4), scale("x.scale_2", layout.F32, 1)}},
 	} {
-		m := openBytes(t, safeTensors(tt.tensors), nil)
+		m := openBytes(t, modeltest.SafeTensors(tt.tensors...), nil)
 		x := tensor(t, m, "x.weight")
 		if err := x.Problem(); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `"x.weight"`) {
 			t.Errorf("%v, want %q", err, tt.want)
@@ -152,7 +155,7 @@ func TestF4Refused(t *testing.T) {
 			t.Errorf("%s as stored: %d values, %v", tt.want, len(v), err)
 		}
 	}
-	m := openBytes(t, safeTensors([]content{random("c", layout.C64, 3)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("c", layout.C64, 3)), nil)
 	if _, err := tensor(t, m, "c").Float32s(); err == nil || !strings.Contains(err.Error(), "C64 has no values in float32: complex numbers are two") {
 		t.Error(err)
 	}
@@ -161,17 +164,17 @@ func TestF4Refused(t *testing.T) {
 // TestSmallFloats expands types whose blocks do not end with rows, in every way: whole, by rows, by ranges, as a factor.
 func TestSmallFloats(t *testing.T) {
 	for _, d := range []layout.DType{layout.F8_E8M0, layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ, layout.F6_E2M3, layout.F6_E3M2, layout.F4} {
-		c := random("x", d, 8, 3)
-		for i, b := range c.data { // neither NaN nor far from 1
-			if c.data[i] = b & 0x7f; d == layout.F8_E8M0 {
-				c.data[i] = 120 + b%16
+		c := modeltest.Random("x", d, 8, 3)
+		for i, b := range c.Data { // neither NaN nor far from 1
+			if c.Data[i] = b & 0x7f; d == layout.F8_E8M0 {
+				c.Data[i] = 120 + b%16
 			}
 		}
 		want := make([]float32, 24)
-		if err := dequant.Expand(d, want, c.data); err != nil {
+		if err := dequant.Expand(d, want, c.Data); err != nil {
 			t.Fatal(err)
 		}
-		eachWay(t, safeTensors([]content{random("before", layout.U8, 5), c}), func(t *testing.T, m *loader.Model) {
+		eachWay(t, modeltest.SafeTensors(modeltest.Random("before", layout.U8, 5), c), func(t *testing.T, m *loader.Model) {
 			x := tensor(t, m, "x").Stored()
 			for from := range want {
 				for n := range len(want) - from {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,24 +18,10 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// blockFP8 is an FP8 weight of 256 × 384 in blocks of 128 × 128, by hand: every code is 1.5, and the scale
-// of block (r, c) is 2^(3r+c).
-func blockFP8() []content {
-	codes := content{"a.weight", layout.F8_E4M3, []int{256, 384}, make([]byte, 256*384)}
-	for i := range codes.data {
-		codes.data[i] = 0x3c // 1.5
-	}
-	var scales []byte
-	for i := range 6 {
-		scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(float32(int(1)<<i)))
-	}
-	return []content{codes, {"a.weight_scale_inv", layout.F32, []int{2, 3}, scales}}
-}
-
 // TestRowOfFP8FromAfar: a row costs its codes and its row of scales. All scales are read once the rows
 // have asked for as many.
 func TestRowOfFP8FromAfar(t *testing.T) {
-	d := newDistant("model.safetensors", safeTensors(blockFP8()))
+	d := newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...))
 	m := d.open(t, nil)
 	x := tensor(t, m, "a.weight")
 	row := make([]float32, 384)
@@ -52,7 +37,7 @@ func TestRowOfFP8FromAfar(t *testing.T) {
 	if s := m.Stats(); s.HeapBytes != 6*4 {
 		t.Errorf("the cache has %d bytes", s.HeapBytes)
 	}
-	whole := tensor(t, newDistant("model.safetensors", safeTensors(blockFP8())).open(t, nil), "a.weight")
+	whole := tensor(t, newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...)).open(t, nil), "a.weight")
 	if v, err := whole.Float32s(); err != nil || v[0] != 1.5 || v[256*384-1] != 1.5*32 {
 		t.Errorf("%v", err)
 	}
@@ -168,7 +153,7 @@ func TestRowsFromAfar(t *testing.T) {
 
 // TestWarmParts: warming a logical tensor loads its parts, and its values then make no request.
 func TestWarmParts(t *testing.T) {
-	d := newDistant("model.safetensors", safeTensors(blockFP8()))
+	d := newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...))
 	m := d.open(t, nil)
 	l, err := m.Acquire()
 	if err != nil {
@@ -194,10 +179,10 @@ func TestWarmParts(t *testing.T) {
 
 // TestLeasePinsParts: what a lease has read of a logical tensor's parts, or warmed, stays until the lease is released.
 func TestLeasePinsParts(t *testing.T) {
-	awq := []content{random("a.qweight", layout.I32, 64, 2), random("a.qzeros", layout.I32, 2, 2), random("a.scales", layout.F16, 2, 16)}
-	for name, tensors := range map[string][]content{"fp8": blockFP8(), "awq": awq} {
+	awq := []modeltest.Tensor{modeltest.Random("a.qweight", layout.I32, 64, 2), modeltest.Random("a.qzeros", layout.I32, 2, 2), modeltest.Random("a.scales", layout.F16, 2, 16)}
+	for name, tensors := range map[string][]modeltest.Tensor{"fp8": modeltest.Model("FP8 blocks"), "awq": awq} {
 		for _, warm := range []bool{false, true} {
-			d := newDistant("model.safetensors", safeTensors(tensors))
+			d := newDistant("model.safetensors", modeltest.SafeTensors(tensors...))
 			m := d.open(t, nil)
 			l, err := m.Acquire()
 			if err != nil {
@@ -234,7 +219,7 @@ func TestLeasePinsParts(t *testing.T) {
 
 // TestLogicalTensor has what can be asked of a logical tensor and of its parts.
 func TestLogicalTensor(t *testing.T) {
-	file := safeTensors(append(blockFP8(), random("norm", layout.F32, 4)))
+	file := modeltest.SafeTensors(append(modeltest.Model("FP8 blocks"), modeltest.Random("norm", layout.F32, 4))...)
 	m := openBytes(t, file, nil)
 	x := tensor(t, m, "a.weight")
 	if s := x.Scheme(); s == nil || s.Scheme != "fp8" || s.GroupRows != 128 || s.GroupCols != 128 {
@@ -284,7 +269,7 @@ func TestLogicalTensor(t *testing.T) {
 // TestValuesOfCodes: a logical tensor and its codes have values of their own in the cache, whichever are asked for first.
 func TestValuesOfCodes(t *testing.T) {
 	for _, first := range []string{"logical", "codes"} {
-		m := openBytes(t, safeTensors(blockFP8()), nil)
+		m := openBytes(t, modeltest.SafeTensors(modeltest.Model("FP8 blocks")...), nil)
 		x := tensor(t, m, "a.weight")
 		of := map[string]loader.Tensor{"logical": x, "codes": x.Parts()[0].Tensor}
 		if _, err := of[first].Float32s(); err != nil {
@@ -329,13 +314,13 @@ func beside(t *testing.T, path, name, text string) {
 
 // TestRefusedWeights: codes whose companions do not fit have bytes and no values, and verify says so.
 func TestRefusedWeights(t *testing.T) {
-	bad := blockFP8()
-	bad[1].shape = []int{3, 2}
-	index := content{"q.g_idx", layout.I32, []int{32}, make([]byte, 128)}
-	binary.LittleEndian.PutUint32(index.data[4*31:], 7)
-	gptq := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 2, 1), random("q.scales", layout.F16, 2, 8), index}
+	bad := modeltest.Model("FP8 blocks")
+	bad[1].Shape = []int{3, 2}
+	index := modeltest.Tensor{Name: "q.g_idx", DType: layout.I32, Shape: []int{32}, Data: make([]byte, 128)}
+	binary.LittleEndian.PutUint32(index.Data[4*31:], 7)
+	gptq := []modeltest.Tensor{modeltest.Random("q.qweight", layout.I32, 4, 8), modeltest.Random("q.qzeros", layout.I32, 2, 1), modeltest.Random("q.scales", layout.F16, 2, 8), index}
 	for name, tt := range map[string]struct {
-		tensors []content
+		tensors []modeltest.Tensor
 		tensor  string
 		says    string
 		opens   bool // as a logical tensor, whose parts are wrong
@@ -343,10 +328,10 @@ func TestRefusedWeights(t *testing.T) {
 		"misfit":                 {bad, "a.weight", "does not fit shape [256 384]", false},
 		"alone":                  {bad[:1], "a.weight", "without a scale", false},
 		"a group that is none":   {gptq, "q.weight", "column 31 is in group 7 of 2", true},
-		"a format of int8 tiles": {[]content{random("i.weight", layout.I8, 4, 4), random("i.SCB", layout.F32, 4), {"i.weight_format", layout.U8, nil, []byte{2}}}, "i.weight", "tiles of format 2", true},
+		"a format of int8 tiles": {[]modeltest.Tensor{modeltest.Random("i.weight", layout.I8, 4, 4), modeltest.Random("i.SCB", layout.F32, 4), {Name: "i.weight_format", DType: layout.U8, Shape: nil, Data: []byte{2}}}, "i.weight", "tiles of format 2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := modeltest.Write(t, "memory", safeTensors(tt.tensors))
+			path := modeltest.Write(t, "memory", modeltest.SafeTensors(tt.tensors...))
 			if tt.tensor == "q.weight" {
 				beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`)
 			}
@@ -376,16 +361,16 @@ func TestRefusedWeights(t *testing.T) {
 // what they are.
 func TestBytesWithoutScale(t *testing.T) {
 	for _, tt := range []struct {
-		tensor content
+		tensor modeltest.Tensor
 		warns  bool
 	}{
-		{random("a.weight", layout.I8, 4, 4), true}, {random("a.qweight", layout.U8, 4, 4), true},
-		{random("mask", layout.U8, 4, 4), false}, {random("a.weight", layout.U8, 4), false}, {random("a.weight", layout.I32, 4, 4), false},
+		{modeltest.Random("a.weight", layout.I8, 4, 4), true}, {modeltest.Random("a.qweight", layout.U8, 4, 4), true},
+		{modeltest.Random("mask", layout.U8, 4, 4), false}, {modeltest.Random("a.weight", layout.U8, 4), false}, {modeltest.Random("a.weight", layout.I32, 4, 4), false},
 	} {
-		for _, more := range [][]content{{tt.tensor}, append(blockFP8(), content{"x." + tt.tensor.name, tt.tensor.dtype, tt.tensor.shape, tt.tensor.data})} {
-			r, err := openBytes(t, safeTensors(more), nil).Verify(context.Background(), nil)
+		for _, more := range [][]modeltest.Tensor{{tt.tensor}, append(modeltest.Model("FP8 blocks"), modeltest.Tensor{Name: "x." + tt.tensor.Name, DType: tt.tensor.DType, Shape: tt.tensor.Shape, Data: tt.tensor.Data})} {
+			r, err := openBytes(t, modeltest.SafeTensors(more...), nil).Verify(context.Background(), nil)
 			if err != nil || r.Err() != nil || (len(r.Findings) == 1) != tt.warns || tt.warns && !strings.Contains(r.Findings[0].Error(), "without a scale: it may be codes") {
-				t.Errorf("%s %v: %+v, %v", tt.tensor.name, tt.tensor.dtype, r, err)
+				t.Errorf("%s %v: %+v, %v", tt.tensor.Name, tt.tensor.DType, r, err)
 			}
 		}
 	}
@@ -393,12 +378,12 @@ func TestBytesWithoutScale(t *testing.T) {
 
 // TestFBGEMMExperts: experts are stored as [experts, in, out], and each column has a scale, wherever that dimension is.
 func TestFBGEMMExperts(t *testing.T) {
-	codes := content{"x.down_proj", layout.F8_E4M3, []int{2, 3, 4}, bytes.Repeat([]byte{0x38, 0x40}, 12)} // 1, 2
+	codes := modeltest.Tensor{Name: "x.down_proj", DType: layout.F8_E4M3, Shape: []int{2, 3, 4}, Data: bytes.Repeat([]byte{0x38, 0x40}, 12)} // 1, 2
 	for _, shape := range [][]int{{2, 1, 4}, {2, 4, 1}} {
 		dir := t.TempDir()
-		scale := content{"x.down_proj_scale", layout.F32, shape, modeltest.Float32s(1, 2, 3, 4, 5, 6, 7, 8)}
+		scale := modeltest.Tensor{Name: "x.down_proj_scale", DType: layout.F32, Shape: shape, Data: modeltest.Float32s(1, 2, 3, 4, 5, 6, 7, 8)}
 		path := filepath.Join(dir, "model.safetensors")
-		if err := errors.Join(os.WriteFile(path, safeTensors([]content{codes, scale}), 0o600),
+		if err := errors.Join(os.WriteFile(path, modeltest.SafeTensors(codes, scale), 0o600),
 			os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -413,9 +398,9 @@ func TestFBGEMMExperts(t *testing.T) {
 // TestScalesThatAreNaN: verify tells them from the scales alone, whatever the codes are.
 func TestScalesThatAreNaN(t *testing.T) {
 	for bad, want := range map[byte]bool{0x7f: true, 0xff: true, 0x38: false} {
-		scales := content{"a.weight_scale", layout.F8_E4M3, []int{4, 2}, bytes.Repeat([]byte{0x38}, 8)}
-		scales.data[5] = bad
-		m := openBytes(t, safeTensors([]content{{"a.weight", layout.U8, []int{4, 16}, make([]byte, 64)}, scales, random("a.weight_scale_2", layout.F32)}), nil)
+		scales := modeltest.Tensor{Name: "a.weight_scale", DType: layout.F8_E4M3, Shape: []int{4, 2}, Data: bytes.Repeat([]byte{0x38}, 8)}
+		scales.Data[5] = bad
+		m := openBytes(t, modeltest.SafeTensors([]modeltest.Tensor{{Name: "a.weight", DType: layout.U8, Shape: []int{4, 16}, Data: make([]byte, 64)}, scales, modeltest.Random("a.weight_scale_2", layout.F32)}...), nil)
 		r, err := m.Verify(context.Background(), nil)
 		if err != nil || (r.Err() != nil) != want || want && !strings.Contains(r.Err().Error(), "scale 5 is NaN") {
 			t.Errorf("%#x: %v, %v", bad, r.Err(), err)
@@ -425,12 +410,12 @@ func TestScalesThatAreNaN(t *testing.T) {
 
 // TestZeroGroupIndex: verify says how an index of zeros alone was understood.
 func TestZeroGroupIndex(t *testing.T) {
-	index := content{"q.g_idx", layout.I32, []int{32}, make([]byte, 128)}
-	two := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 2, 1), random("q.scales", layout.F16, 2, 8), index}
-	one := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 1, 1), random("q.scales", layout.F16, 1, 8), index}
+	index := modeltest.Tensor{Name: "q.g_idx", DType: layout.I32, Shape: []int{32}, Data: make([]byte, 128)}
+	two := []modeltest.Tensor{modeltest.Random("q.qweight", layout.I32, 4, 8), modeltest.Random("q.qzeros", layout.I32, 2, 1), modeltest.Random("q.scales", layout.F16, 2, 8), index}
+	one := []modeltest.Tensor{modeltest.Random("q.qweight", layout.I32, 4, 8), modeltest.Random("q.qzeros", layout.I32, 1, 1), modeltest.Random("q.scales", layout.F16, 1, 8), index}
 	for _, tt := range []struct {
 		config  string
-		tensors []content
+		tensors []modeltest.Tensor
 		says    string
 	}{
 		{`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`, two, "taken for consecutive groups, without desc_act"},
@@ -439,7 +424,7 @@ func TestZeroGroupIndex(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "model.safetensors")
-		if err := errors.Join(os.WriteFile(path, safeTensors(tt.tensors), 0o600), os.WriteFile(filepath.Join(dir, "config.json"), []byte(tt.config), 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(path, modeltest.SafeTensors(tt.tensors...), 0o600), os.WriteFile(filepath.Join(dir, "config.json"), []byte(tt.config), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		m := openPath(t, path, &loader.Options{NoMap: !mapsFiles})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/quantize"
@@ -24,8 +25,8 @@ import (
 // TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
 // model. Each call works or answers ErrClosed, and readers under a lease never fail.
 func TestCloseAgainstReaders(t *testing.T) {
-	path := write(t, "model", lifetimeFile(t))
-	shiftedPath := write(t, "shifted", shifted(lifetimeFile(t), 2))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
+	shiftedPath := modeltest.Write(t, "shifted", modeltest.Shifted(modeltest.APR2Model(t, nil, modeltest.Model("three")...), 2))
 	for round := range 10 {
 		for _, path := range []string{path, shiftedPath} {
 			m, err := loader.Open(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
@@ -116,7 +117,7 @@ func (c *countdown) tick() {
 // TestOneCloseWins: of many, one closes and the others hear that it is closed.
 func TestOneCloseWins(t *testing.T) {
 	for range 50 {
-		m := openBytes(t, lifetimeFile(t), nil)
+		m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
 		var wg sync.WaitGroup
 		var won atomic.Int32
 		for range 8 {
@@ -194,16 +195,16 @@ func constantModel(t *testing.T, value float32, n int) []byte {
 	for i := range values {
 		values[i] = value
 	}
-	var tensors []content
+	var tensors []modeltest.Tensor
 	for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
-		c := random(d.String(), d, int(n))
+		c := modeltest.Random(d.String(), d, int(n))
 		codec, err := dequant.NewCodec(d, layout.Quant{}, false)
-		if err := cmp.Or(err, quantize.Encode(codec, c.data, values, nil, 1)); err != nil {
+		if err := cmp.Or(err, quantize.Encode(codec, c.Data, values, nil, 1)); err != nil {
 			t.Fatal(err)
 		}
 		tensors = append(tensors, c)
 	}
-	return apr2File(t, layout.Metadata{{Key: "value", Value: float64(value)}}, tensors)
+	return modeltest.APR2Model(t, layout.Metadata{{Key: "value", Value: float64(value)}}, tensors...)
 }
 
 // request serves one, or finds that the model was closed before it began.
@@ -243,7 +244,7 @@ func request(t *testing.T, current *atomic.Pointer[loader.Model]) bool {
 }
 
 func TestVerifyAndWriteConcurrently(t *testing.T) {
-	m := openPath(t, write(t, "model", lifetimeFile(t)), nil)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...)), nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

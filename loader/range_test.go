@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 func TestRanges(t *testing.T) {
-	file := apr2File(t, nil, []content{random("x", layout.Q4_0, 5, 2, 32)}) // 10 rows
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q4_0, 5, 2, 32)) // 10 rows
 	const most = math.MaxUint64
 	rows := func(dst int, first, n uint64) func(loader.Tensor) error {
 		return func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, dst), first, n) }
@@ -75,8 +76,8 @@ func TestRanges(t *testing.T) {
 }
 
 func TestScalar(t *testing.T) {
-	c := content{"x", layout.I16, nil, []byte{0xfe, 0xff}} // -2
-	eachWay(t, safeTensorsAt(1, []content{c}), func(t *testing.T, m *loader.Model) {
+	c := modeltest.Tensor{Name: "x", DType: layout.I16, Shape: nil, Data: []byte{0xfe, 0xff}} // -2
+	eachWay(t, modeltest.SafeTensorsAt(1, "", c), func(t *testing.T, m *loader.Model) {
 		x := tensor(t, m, "x")
 		if len(x.Shape()) != 0 || x.Elements() != 1 {
 			t.Errorf("shape %v", x.Shape())
@@ -105,13 +106,13 @@ func TestScalar(t *testing.T) {
 
 func TestEmptyTensors(t *testing.T) {
 	const huge = math.MaxInt
-	tensors := []content{
-		random("a", layout.F32, 0), random("b", layout.F16, 3, 0), random("c", layout.I64, 0, 3),
-		random("d", layout.F32, huge, 0, huge), random("e", layout.U8, huge, huge, 0), random("f", layout.F16, 0, huge, huge),
-		random("odd", layout.U8, 1), // the next is at an odd offset
-		random("g", layout.F64, 0, 2), random("h", layout.F32, 2, 0),
+	tensors := []modeltest.Tensor{
+		modeltest.Random("a", layout.F32, 0), modeltest.Random("b", layout.F16, 3, 0), modeltest.Random("c", layout.I64, 0, 3),
+		modeltest.Random("d", layout.F32, huge, 0, huge), modeltest.Random("e", layout.U8, huge, huge, 0), modeltest.Random("f", layout.F16, 0, huge, huge),
+		modeltest.Random("odd", layout.U8, 1), // the next is at an odd offset
+		modeltest.Random("g", layout.F64, 0, 2), modeltest.Random("h", layout.F32, 2, 0),
 	}
-	for format, b := range map[string][]byte{"safetensors": safeTensorsAt(3, tensors), "apr2": apr2File(t, nil, tensors)} {
+	for format, b := range map[string][]byte{"safetensors": modeltest.SafeTensorsAt(3, "", tensors...), "apr2": modeltest.APR2Model(t, nil, tensors...)} {
 		t.Run(format, func(t *testing.T) {
 			eachWay(t, b, func(t *testing.T, m *loader.Model) {
 				for x := range m.Tensors() {
@@ -148,8 +149,8 @@ func checkEmpty(t *testing.T, x loader.Tensor) {
 
 func TestUnsupportedDTypes(t *testing.T) {
 	for _, d := range []layout.DType{layout.C64, layout.F8_E4M3FNUZ, layout.F4, layout.F6_E3M2} {
-		c := random("x", d, 4, 4)
-		eachWay(t, safeTensors([]content{c}), func(t *testing.T, m *loader.Model) {
+		c := modeltest.Random("x", d, 4, 4)
+		eachWay(t, modeltest.SafeTensors(c), func(t *testing.T, m *loader.Model) {
 			x := tensor(t, m, "x")
 			for name, expand := range expansions {
 				if _, err := expand(x); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
@@ -159,7 +160,7 @@ func TestUnsupportedDTypes(t *testing.T) {
 			if err := x.DequantizeRange(make([]float32, 1), 5); !errors.Is(err, loader.ErrUnsupported) {
 				t.Errorf("%v: DequantizeRange: %v", d, err)
 			}
-			if b, err := x.Bytes(); err != nil || string(b) != string(c.data) {
+			if b, err := x.Bytes(); err != nil || string(b) != string(c.Data) {
 				t.Errorf("%v: Bytes: %v", d, err)
 			}
 		})

@@ -7,14 +7,15 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // Any part of the elements is what Bytes has there, however the file is read.
 func TestReadAt(t *testing.T) {
-	tensors := []content{random("a", layout.F32, 7, 401), random("odd", layout.U8, 7), random("b", layout.F16, 3), random("none", layout.F32, 0)}
-	eachWay(t, safeTensors(tensors), func(t *testing.T, m *loader.Model) {
+	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 7, 401), modeltest.Random("odd", layout.U8, 7), modeltest.Random("b", layout.F16, 3), modeltest.Random("none", layout.F32, 0)}
+	eachWay(t, modeltest.SafeTensors(tensors...), func(t *testing.T, m *loader.Model) {
 		for x := range m.Tensors() {
 			want, err := x.Bytes()
 			if err != nil {
@@ -28,7 +29,7 @@ func TestReadAt(t *testing.T) {
 }
 
 func TestReadAtEnds(t *testing.T) {
-	m := openBytes(t, safeTensors([]content{random("a", layout.U8, 10)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("a", layout.U8, 10)), nil)
 	x, err := m.Tensor("a")
 	if err != nil {
 		t.Fatal(err)

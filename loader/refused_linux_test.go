@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -42,13 +43,13 @@ func limitAddresses(t *testing.T) {
 
 // withHole writes a SafeTensors file with c and a tensor of hole bytes, which take no room on
 // the disk.
-func withHole(t *testing.T, path string, c content) {
+func withHole(t *testing.T, path string, c modeltest.Tensor) {
 	t.Helper()
-	n := len(c.data)
+	n := len(c.Data)
 	header := fmt.Sprintf(`{%q:{"dtype":"%v","shape":[%d],"data_offsets":[0,%d]},"hole":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
-		c.name, c.dtype, c.shape[0], n, hole, n, int64(n)+hole)
+		c.Name, c.DType, c.Shape[0], n, hole, n, int64(n)+hole)
 	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
-	writeTo(t, path, append(b, c.data...))
+	modeltest.WriteTo(t, path, append(b, c.Data...))
 	if err := os.Truncate(path, int64(len(b)+n)+hole); err != nil {
 		t.Skip(err)
 	}
@@ -60,11 +61,11 @@ func TestMappingRefused(t *testing.T) {
 		t.Skip("no such file can be opened here")
 	}
 	dir := t.TempDir()
-	c := random("x", layout.F32, 1000)
+	c := modeltest.Random("x", layout.F32, 1000)
 	name := "model-00001-of-00001.safetensors"
 	withHole(t, filepath.Join(dir, name), c)
 	index := filepath.Join(dir, "model.safetensors.index.json")
-	writeTo(t, index, []byte(`{"weight_map":{"x":"`+name+`","hole":"`+name+`"}}`))
+	modeltest.WriteTo(t, index, []byte(`{"weight_map":{"x":"`+name+`","hole":"`+name+`"}}`))
 	limitAddresses(t)
 	for way, open := range map[string]func() (*loader.Model, error){
 		"Open":     func() (*loader.Model, error) { return loader.Open(filepath.Join(dir, name), nil) },
@@ -72,11 +73,11 @@ func TestMappingRefused(t *testing.T) {
 		"shard":    func() (*loader.Model, error) { return loader.Open(index, nil) },
 	} {
 		m, err := open()
-		m = opened(t, m, err)
+		m = modeltest.Opened(t, m, err)
 		x := tensor(t, m, "x")
 		for range 2 {
 			b, err := x.Bytes()
-			if err != nil || !bytes.Equal(b, c.data) {
+			if err != nil || !bytes.Equal(b, c.Data) {
 				t.Fatalf("%s: %d bytes, %v", way, len(b), err)
 			}
 			if values, err := x.Float32s(); err != nil || len(values) != 1000 {

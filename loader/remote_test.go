@@ -118,7 +118,7 @@ func (d *distant) Close() error {
 func (d *distant) open(t testing.TB, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenReaderAt(context.Background(), d, d.size, opts)
-	return opened(t, m, err)
+	return modeltest.Opened(t, m, err)
 }
 
 func openDistant(path string) (*loader.Model, error) {
@@ -214,7 +214,7 @@ func (s *web) open(t testing.TB, path string, opts *loader.Options) *loader.Mode
 	t.Helper()
 	r := s.read(t, path)
 	m, err := loader.OpenReaderAt(t.Context(), r, r.Size(), opts)
-	return opened(t, m, err)
+	return modeltest.Opened(t, m, err)
 }
 
 // plainReader can nothing but ReadAt.

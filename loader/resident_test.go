@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -12,8 +13,8 @@ import (
 // A file that was just written is in the page cache; pages that nobody has read may be made
 // to go, but nothing can be made to stay, so that only the most is certain.
 func TestResident(t *testing.T) {
-	content := apr2File(t, nil, []content{random("x", layout.F32, 256, 1024)})
-	m := openPath(t, write(t, "model", content), nil)
+	content := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 256, 1024))
+	m := openPath(t, modeltest.Write(t, "model", content), nil)
 	x := tensor(t, m, "x")
 	if _, err := m.WarmAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestResident(t *testing.T) {
 }
 
 func TestResidentNotMapped(t *testing.T) {
-	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F32, 4)}), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4)), nil)
 	if _, err := m.Resident(0, 0, 1); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("in memory: %v", err)
 	}

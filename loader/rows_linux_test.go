@@ -19,8 +19,8 @@ import (
 func TestRowTouchesItsPages(t *testing.T) {
 	const rows, cols, row = 131_072, 4096, 77_777
 	const rowBytes = cols / 32 * 18
-	table := content{name: "table", dtype: layout.Q4_0, shape: []int{rows, cols}}
-	path := sparseAPR2(t, table)
+	table := modeltest.Tensor{Name: "table", DType: layout.Q4_0, Shape: []int{rows, cols}}
+	path := modeltest.SparseAPR2(t, table)
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
 	want := writeRow(t, path, int64(x.Offset())+row*rowBytes, rowBytes)
@@ -62,7 +62,7 @@ func TestRowTouchesItsPages(t *testing.T) {
 // the values as the block's definition has them.
 func writeRow(t *testing.T, path string, off int64, size int) (want []float32) {
 	t.Helper()
-	b := noise(uint64(size), 9)
+	b := modeltest.Noise(uint64(size), 9)
 	for block := 0; block < size; block += 18 {
 		d := float32(block/18 + 1)
 		binary.LittleEndian.PutUint16(b[block:], uint16(float16.Fromfloat32(d)))
@@ -105,7 +105,7 @@ func dropPages(t *testing.T, path string, m *loader.Model) {
 }
 
 func TestOpenReadsNoData(t *testing.T) {
-	path := sparseAPR2(t, content{name: "x", dtype: layout.F32, shape: []int{1 << 24}})
+	path := modeltest.SparseAPR2(t, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{1 << 24}})
 	m := openPath(t, path, nil)
 	for range m.Tensors() {
 	}

@@ -3,25 +3,26 @@ package loader_test
 import (
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
 // BenchmarkQuantizedRow reads one row of 4,096 among a thousand of weights that are stored as several tensors.
 func BenchmarkQuantizedRow(b *testing.B) {
 	const rows, cols = 1024, 4096
-	shape := random("a.weight_shape", layout.I64, 2)
-	copy(shape.data, []byte{0, rows >> 8, 0, 0, 0, 0, 0, 0, 0, cols >> 8, 0, 0, 0, 0, 0, 0})
+	shape := modeltest.Random("a.weight_shape", layout.I64, 2)
+	copy(shape.Data, []byte{0, rows >> 8, 0, 0, 0, 0, 0, 0, 0, cols >> 8, 0, 0, 0, 0, 0, 0})
 	for _, c := range []struct {
 		name, metadata string
-		of             []content
+		of             []modeltest.Tensor
 	}{
-		{"fp8", "", []content{random("a.weight", layout.F8_E4M3, rows, cols), random("a.weight_scale_inv", layout.F32, rows/128, cols/128)}},
-		{"ct-int4", "", []content{random("a.weight_packed", layout.I32, rows, cols/8), random("a.weight_scale", layout.BF16, rows, cols/128), shape}},
-		{"nvfp4", "", []content{random("a.weight", layout.U8, rows, cols/2), random("a.weight_scale", layout.F8_E4M3, rows, cols/16), random("a.weight_scale_2", layout.F32)}},
-		{"mlx", describedBy(`{"group_size":64,"bits":4}`), []content{random("a.weight", layout.U32, rows, cols/8), random("a.scales", layout.BF16, rows, cols/64), random("a.biases", layout.BF16, rows, cols/64)}},
+		{"fp8", "", []modeltest.Tensor{modeltest.Random("a.weight", layout.F8_E4M3, rows, cols), modeltest.Random("a.weight_scale_inv", layout.F32, rows/128, cols/128)}},
+		{"ct-int4", "", []modeltest.Tensor{modeltest.Random("a.weight_packed", layout.I32, rows, cols/8), modeltest.Random("a.weight_scale", layout.BF16, rows, cols/128), shape}},
+		{"nvfp4", "", []modeltest.Tensor{modeltest.Random("a.weight", layout.U8, rows, cols/2), modeltest.Random("a.weight_scale", layout.F8_E4M3, rows, cols/16), modeltest.Random("a.weight_scale_2", layout.F32)}},
+		{"mlx", describedBy(`{"group_size":64,"bits":4}`), []modeltest.Tensor{modeltest.Random("a.weight", layout.U32, rows, cols/8), modeltest.Random("a.scales", layout.BF16, rows, cols/64), modeltest.Random("a.biases", layout.BF16, rows, cols/64)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			w := tensor(b, openBytes(b, safeTensorsWith(0, c.metadata, c.of), nil), "a.weight")
+			w := tensor(b, openBytes(b, modeltest.SafeTensorsAt(0, c.metadata, c.of...), nil), "a.weight")
 			dst := make([]float32, cols)
 			b.ReportAllocs()
 			for i := uint64(0); b.Loop(); i++ {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -14,8 +15,8 @@ import (
 // TestCloseDuringCall closes the model in the middle of a call. Close returns at once, the
 // call finishes on its memory, and the mapping goes with it.
 func TestCloseDuringCall(t *testing.T) {
-	c := random("x", layout.Q8_0, 4096, 1024) // more than one chunk of Verify
-	file := apr2File(t, nil, []content{c})
+	c := modeltest.Random("x", layout.Q8_0, 4096, 1024) // more than one chunk of Verify
+	file := modeltest.APR2Model(t, nil, c)
 	tests := []struct {
 		name string
 		call func(m *loader.Model, x loader.Tensor, pause func()) error
@@ -33,7 +34,7 @@ func TestCloseDuringCall(t *testing.T) {
 				pause()
 				return got.Write(b)
 			}))
-			if err == nil && !bytes.Equal(got.Bytes(), c.data) {
+			if err == nil && !bytes.Equal(got.Bytes(), c.Data) {
 				err = errors.New("other bytes written")
 			}
 			return err
@@ -41,7 +42,7 @@ func TestCloseDuringCall(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := write(t, "model", file)
+			path := modeltest.Write(t, "model", file)
 			m := openPath(t, path, nil)
 			inside, goOn := make(chan struct{}, 1<<10), make(chan struct{})
 			result := make(chan error)
@@ -79,13 +80,9 @@ func checkMappedUntil(t *testing.T, path string, goOn chan<- struct{}, result <-
 	}
 }
 
-type writerFunc func(b []byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
 func TestLeaseHoldsMapping(t *testing.T) {
-	c := random("x", layout.F32, 1000)
-	path := write(t, "model", safeTensors([]content{c}))
+	c := modeltest.Random("x", layout.F32, 1000)
+	path := modeltest.Write(t, "model", modeltest.SafeTensors(c))
 	m := openPath(t, path, nil)
 	first, second := acquire(t, m), acquire(t, m)
 	view, err := tensor(t, first, "x").Bytes()
@@ -94,7 +91,7 @@ func TestLeaseHoldsMapping(t *testing.T) {
 	}
 	m.Close()
 	second.Release()
-	if mapped(t, path) != 1 || !slices.Equal(view, c.data) {
+	if mapped(t, path) != 1 || !slices.Equal(view, c.Data) {
 		t.Error("unmapped under a lease")
 	}
 	first.Release()
@@ -105,7 +102,7 @@ func TestLeaseHoldsMapping(t *testing.T) {
 
 // TestReleaseDuringCall: a call through the lease finishes, and then lets go.
 func TestReleaseDuringCall(t *testing.T) {
-	path := write(t, "model", lifetimeFile(t))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
 	m := openPath(t, path, nil)
 	l := acquire(t, m)
 	x := tensor(t, l, "f32")
@@ -114,7 +111,7 @@ func TestReleaseDuringCall(t *testing.T) {
 		_, err := x.WriteTo(writerFunc(func(b []byte) (int, error) {
 			inside <- struct{}{}
 			<-goOn
-			if !slices.Equal(b, random("f32", layout.F32, 3, 4).data) {
+			if !slices.Equal(b, modeltest.Random("f32", layout.F32, 3, 4).Data) {
 				return 0, errors.New("other bytes")
 			}
 			return len(b), nil

@@ -62,46 +62,46 @@ func TestScaled(t *testing.T) {
 	quants := map[layout.DType]layout.Quant{
 		layout.I8: {Scale: 0.1, Zero: -3}, layout.I16: {Scale: -3e-5}, layout.I32: {Scale: 0.5, Zero: 100000}, layout.I64: {Scale: 7},
 	}
-	var tensors []content
+	var tensors []modeltest.Tensor
 	for _, d := range []layout.DType{layout.I8, layout.I16, layout.I32, layout.I64, layout.F32, layout.U8} {
-		tensors = append(tensors, random(d.String(), d, 6, 1000))
+		tensors = append(tensors, modeltest.Random(d.String(), d, 6, 1000))
 	}
-	file := apr2File(t, md, tensors)
+	file := modeltest.APR2Model(t, md, tensors...)
 	for _, p := range placements {
 		m := p.open(t, file)
 		for _, c := range tensors {
-			x := tensor(t, m, c.name)
-			quant, wantScaled := quants[c.dtype]
+			x := tensor(t, m, c.Name)
+			quant, wantScaled := quants[c.DType]
 			q, scaled, err := x.Scale()
 			if q != quant || scaled != wantScaled || err != nil {
-				t.Errorf("%s: scale %+v, %v, %v", c.name, q, scaled, err)
+				t.Errorf("%s: scale %+v, %v, %v", c.Name, q, scaled, err)
 			}
 			want := plainValues(t, c, quant, wantScaled)
 			for name, expand := range expansions {
-				if got, err := expand(x); err != nil || !sameValues(c.dtype, got, want) {
-					t.Errorf("%s, %s, %s: other values, %v", p.name, c.name, name, err)
+				if got, err := expand(x); err != nil || !sameValues(c.DType, got, want) {
+					t.Errorf("%s, %s, %s: other values, %v", p.name, c.Name, name, err)
 				}
 			}
 			if v, err := valueAt(x, 5999); err != nil || !modeltest.SameFloats([]float32{v}, want[5999:6000]) {
-				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.name, v, want[5999], err)
+				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.Name, v, want[5999], err)
 			}
 		}
 	}
 }
 
 // plainValues multiplies one by one.
-func plainValues(t *testing.T, c content, q layout.Quant, scaled bool) []float32 {
-	values := make([]float32, c.elements())
+func plainValues(t *testing.T, c modeltest.Tensor, q layout.Quant, scaled bool) []float32 {
+	values := make([]float32, c.Elements())
 	if !scaled {
-		if err := dequant.Expand(c.dtype, values, c.data); err != nil {
+		if err := dequant.Expand(c.DType, values, c.Data); err != nil {
 			t.Fatal(err)
 		}
 		return values
 	}
-	width := c.dtype.BlockBytes()
+	width := c.DType.BlockBytes()
 	for i := range values {
 		n := int64(0)
-		for b, octet := range c.data[i*width:][:width] {
+		for b, octet := range c.Data[i*width:][:width] {
 			n |= int64(octet) << (8 * b)
 		}
 		shift := 64 - 8*width
@@ -112,10 +112,10 @@ func plainValues(t *testing.T, c content, q layout.Quant, scaled bool) []float32
 }
 
 func TestScaleOverflow(t *testing.T) {
-	c := content{"x", layout.I64, []int{1}, []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
+	c := modeltest.Tensor{Name: "x", DType: layout.I64, Shape: []int{1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
 	md := quantization(layout.Metadata{number("x", "1")}, layout.Metadata{number("x", "1")})
 	for _, p := range placements {
-		x := tensor(t, p.open(t, apr2File(t, md, []content{c})), "x")
+		x := tensor(t, p.open(t, modeltest.APR2Model(t, md, c)), "x")
 		for name, read := range expansions {
 			if _, err := read(x); !errors.Is(err, dequant.ErrOverflow) {
 				t.Errorf("%s, %s: %v", p.name, name, err)
@@ -126,7 +126,7 @@ func TestScaleOverflow(t *testing.T) {
 
 // TestBadScales: what needs the metadata fails, all else works.
 func TestBadScales(t *testing.T) {
-	tensors := []content{random("i8", layout.I8, 2, 2), random("f16", layout.F16, 2, 2)}
+	tensors := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 2, 2), modeltest.Random("f16", layout.F16, 2, 2)}
 	for _, bad := range []layout.Metadata{
 		quantization(layout.Metadata{number("i8", "0")}, nil),
 		quantization(layout.Metadata{number("i8", "1e99")}, nil),
@@ -135,7 +135,7 @@ func TestBadScales(t *testing.T) {
 		quantization(layout.Metadata{number("i8", "1")}, layout.Metadata{number("i8", "1.5")}),
 	} {
 		// No Writer writes it, so it gets its name afterwards.
-		b := apr2File(t, layout.Metadata{{Key: "Quantization", Value: bad[0].Value}}, tensors)
+		b := modeltest.APR2Model(t, layout.Metadata{{Key: "Quantization", Value: bad[0].Value}}, tensors...)
 		m := openBytes(t, bytes.Replace(b, []byte("Quantization"), []byte("quantization"), 1), nil)
 		var fe *layout.FormatError
 		for name, read := range expansions {
@@ -149,7 +149,7 @@ func TestBadScales(t *testing.T) {
 		if _, _, err := tensor(t, m, "i8").Scale(); !errors.As(err, &fe) {
 			t.Errorf("%v: Scale: %v", bad, err)
 		}
-		if b, err := tensor(t, m, "i8").Bytes(); err != nil || !slices.Equal(b, tensors[0].data) {
+		if b, err := tensor(t, m, "i8").Bytes(); err != nil || !slices.Equal(b, tensors[0].Data) {
 			t.Errorf("%v: Bytes: %v", bad, err)
 		}
 		if _, err := loader.View[int8](tensor(t, m, "i8")); err != nil {

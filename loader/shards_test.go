@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -45,7 +46,7 @@ func TestShardsAreOneModel(t *testing.T) {
 		for _, w := range fromDisk() {
 			t.Run(s.path+"/"+w.name, func(t *testing.T) {
 				m, err := w.open(shardsDir(s.path))
-				m = opened(t, m, err)
+				m = modeltest.Opened(t, m, err)
 				if m.Len() != single.Len() || m.Format() != single.Format() {
 					t.Fatalf("%d tensors of %v, want %d of %v", m.Len(), m.Format(), single.Len(), single.Format())
 				}
@@ -72,7 +73,7 @@ func sameTensor(t *testing.T, x, want loader.Tensor) {
 	t.Helper()
 	b, err := x.Bytes()
 	wb, werr := want.Bytes()
-	if got := (content{x.Name(), x.DType(), x.Shape(), b}); err != nil || werr != nil || !got.equal(content{want.Name(), want.DType(), want.Shape(), wb}) {
+	if got := (modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: b}); err != nil || werr != nil || !got.Equal(modeltest.Tensor{Name: want.Name(), DType: want.DType(), Shape: want.Shape(), Data: wb}) {
 		t.Errorf("%s: %v, %v", want.Name(), err, werr)
 	}
 	q, scaled, err := x.Scale()
@@ -138,16 +139,16 @@ func TestShardFiles(t *testing.T) {
 
 // put writes an APR2 model of one shard for each group of tensors, and is the path of its
 // manifest. edit may change the manifest.
-func put(t testing.TB, dir string, edit func(*manifest), groups ...[]content) string {
+func put(t testing.TB, dir string, edit func(*manifest), groups ...[]modeltest.Tensor) string {
 	t.Helper()
 	m := manifest{Version: "2.0.0", Sharded: true, Count: len(groups), Map: map[string]int{}}
 	for i, group := range groups {
-		b := apr2File(t, nil, group)
+		b := modeltest.APR2Model(t, nil, group...)
 		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(groups))
-		writeTo(t, filepath.Join(dir, name), b)
-		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))})
+		modeltest.WriteTo(t, filepath.Join(dir, name), b)
+		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-modeltest.APR2Footer]))})
 		for _, c := range group {
-			m.Map[c.name] = i
+			m.Map[c.Name] = i
 		}
 	}
 	if edit != nil {
@@ -158,7 +159,7 @@ func put(t testing.TB, dir string, edit func(*manifest), groups ...[]content) st
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "model.apr")
-	writeTo(t, path, text)
+	modeltest.WriteTo(t, path, text)
 	return path
 }
 
@@ -188,26 +189,15 @@ func (m *manifest) describe(t testing.TB, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Size, s.CRC32, s.SHA256 = len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
+		s.Size, s.CRC32, s.SHA256 = len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-modeltest.APR2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
 	}
 }
 
-func writeTo(t testing.TB, path string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, b, 0o666); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func apart(tensors []content) (groups [][]content) {
+func apart(tensors []modeltest.Tensor) (groups [][]modeltest.Tensor) {
 	for _, c := range tensors {
-		groups = append(groups, []content{c})
+		groups = append(groups, []modeltest.Tensor{c})
 	}
 	return groups
-}
-
-func three() []content {
-	return []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)}
 }
 
 func TestOpenShardErrors(t *testing.T) {
@@ -215,7 +205,7 @@ func TestOpenShardErrors(t *testing.T) {
 	if runtime.GOOS == "windows" { // where names of files lead to no numbers: the tensors are found twice
 		oneFile = "duplicate"
 	}
-	other := safeTensors([]content{random("f32", layout.F32, 3, 4)})
+	other := modeltest.SafeTensors(modeltest.Random("f32", layout.F32, 3, 4))
 	tests := []struct {
 		name  string
 		edit  func(*manifest)
@@ -250,7 +240,7 @@ func TestOpenShardErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dir := t.TempDir()
-		path := put(t, dir, tt.edit, apart(three())...)
+		path := put(t, dir, tt.edit, apart(modeltest.Model("three"))...)
 		if tt.spoil != nil {
 			if err := tt.spoil(dir); err != nil {
 				t.Fatal(err)
@@ -274,9 +264,9 @@ func TestOpenShardErrors(t *testing.T) {
 // TestFirstShardToFailIsNamed, although several are opened at a time.
 func TestFirstShardToFailIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	groups := make([][]content, 12)
+	groups := make([][]modeltest.Tensor, 12)
 	for i := range groups {
-		groups[i] = []content{random(fmt.Sprint(i), layout.U8, 1)}
+		groups[i] = []modeltest.Tensor{modeltest.Random(fmt.Sprint(i), layout.U8, 1)}
 	}
 	path := put(t, dir, func(m *manifest) {
 		for i := 4; i < len(m.Shards); i++ {
@@ -336,7 +326,9 @@ func TestOpenSplitErrors(t *testing.T) {
 		{"another model", func(dir string) error {
 			return errors.Join(os.Remove(part(dir, 4)), os.Link(filepath.Join(dir, "single.gguf"), part(dir, 4)))
 		}, []string{"model-00004-of-00004.gguf: ", "split.count"}},
-		{"no GGUF", func(dir string) error { return os.WriteFile(part(dir, 2), safeTensors(three()[:1]), 0o666) }, []string{"model-00002-of-00004.gguf: ", "split.count"}},
+		{"no GGUF", func(dir string) error {
+			return os.WriteFile(part(dir, 2), modeltest.SafeTensors(modeltest.Model("three")[:1]...), 0o666)
+		}, []string{"model-00002-of-00004.gguf: ", "split.count"}},
 	}
 	for _, tt := range tests {
 		dir := copyDir(t, shardsDir("gguf"))
@@ -387,7 +379,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 	for _, tt := range tests {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
-			tensors := three()
+			tensors := modeltest.Model("three")
 			m := openPath(t, put(t, dir, nil, apart(tensors)...), opts)
 			b, err := os.ReadFile(shardPath(dir))
 			if err != nil {
@@ -405,9 +397,9 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 			if _, err := m.Verify(context.Background(), nil); !errors.Is(err, tt.want) {
 				t.Errorf("%s, %+v: Verify: %v", tt.name, opts, err)
 			}
-			for _, c := range []content{tensors[0], tensors[2]} {
-				if b, err := tensor(t, m, c.name).Bytes(); err != nil || !bytes.Equal(b, c.data) {
-					t.Errorf("%s, %+v: %s: %v", tt.name, opts, c.name, err)
+			for _, c := range []modeltest.Tensor{tensors[0], tensors[2]} {
+				if b, err := tensor(t, m, c.Name).Bytes(); err != nil || !bytes.Equal(b, c.Data) {
+					t.Errorf("%s, %+v: %s: %v", tt.name, opts, c.Name, err)
 				}
 			}
 		}
@@ -417,7 +409,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 // TestShardsChangedDirectory: where the files are does not depend on where the process is.
 func TestShardsChangedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(three())...)
+	put(t, dir, nil, apart(modeltest.Model("three"))...)
 	t.Chdir(dir)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		os.Chdir(dir)
@@ -435,13 +427,13 @@ func TestShardsChangedDirectory(t *testing.T) {
 }
 
 func TestShardMetadata(t *testing.T) {
-	two := []content{random("a", layout.I8, 2), random("b", layout.I8, 2)}
+	two := []modeltest.Tensor{modeltest.Random("a", layout.I8, 2), modeltest.Random("b", layout.I8, 2)}
 	quant := func(scales map[string]float64) map[string]any {
 		return map[string]any{"quantization": map[string]any{"scales": scales}}
 	}
-	withScale := func(dir string, i int, c content, scale string) {
-		md := layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: c.name, Value: json.Number(scale)}}}}}}
-		writeTo(t, filepath.Join(dir, fmt.Sprintf("model-%05d-of-00002.apr", i)), apr2File(t, md, []content{c}))
+	withScale := func(dir string, i int, c modeltest.Tensor, scale string) {
+		md := layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: c.Name, Value: json.Number(scale)}}}}}}
+		modeltest.WriteTo(t, filepath.Join(dir, fmt.Sprintf("model-%05d-of-00002.apr", i)), modeltest.APR2Model(t, md, c))
 	}
 	dir := t.TempDir()
 	path := put(t, dir, func(m *manifest) {
@@ -484,14 +476,14 @@ func TestShardMetadata(t *testing.T) {
 
 func TestVerifyShards(t *testing.T) {
 	dir := t.TempDir()
-	big := random("big", layout.F32, 3<<20/4)
-	path := put(t, dir, nil, append(apart(three()), []content{big})...)
+	big := modeltest.Random("big", layout.F32, 3<<20/4)
+	path := put(t, dir, nil, append(apart(modeltest.Model("three")), []modeltest.Tensor{big})...)
 	total := uint64(0)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := openPath(t, path, opts)
 		total = 0
 		for _, f := range m.Files()[:4] {
-			total += f.Size - apr2Footer
+			total += f.Size - modeltest.APR2Footer
 		}
 		last, calls := uint64(0), 0
 		r, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 3, Progress: func(done, all uint64) {
@@ -516,7 +508,7 @@ func TestVerifyShards(t *testing.T) {
 	}
 	defer f.Close()
 	at := int64(tensor(t, openPath(t, path, nil), "big").Offset())
-	if _, err := f.WriteAt([]byte{^big.data[1<<20]}, at+1<<20); err != nil {
+	if _, err := f.WriteAt([]byte{^big.Data[1<<20]}, at+1<<20); err != nil {
 		t.Fatal(err)
 	}
 	m := openPath(t, path, nil)
@@ -534,9 +526,9 @@ func TestVerifyShards(t *testing.T) {
 // TestVerifyCRCOfShards holds the sums of pieces against sums of whole files, of sizes around
 // that of a piece.
 func TestVerifyCRCOfShards(t *testing.T) {
-	var tensors []content
+	var tensors []modeltest.Tensor
 	for i, n := range []uint64{1, loader.CRCChunk - 1, loader.CRCChunk, loader.CRCChunk + 1, 2*loader.CRCChunk - 300} {
-		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, int(n)))
+		tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	for range 2 {
 		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), nil)
@@ -549,7 +541,9 @@ func TestVerifyCRCOfShards(t *testing.T) {
 // TestVerifySwappedShards: every shard is valid, and of the right size, but another model's or
 // another's place. One that has the right number in its footer opens, and passes no further.
 func TestVerifySwappedShards(t *testing.T) {
-	group := func(values string) []content { return []content{{"t", layout.U8, []int{4}, []byte(values)}} }
+	group := func(values string) []modeltest.Tensor {
+		return []modeltest.Tensor{{Name: "t", DType: layout.U8, Shape: []int{4}, Data: []byte(values)}}
+	}
 	for _, digests := range []bool{false, true} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
@@ -569,16 +563,16 @@ func TestVerifySwappedShards(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			m.Close() // Windows overwrites no mapped file
-			swapped := apr2File(t, nil, group("evil"))
+			swapped := modeltest.APR2Model(t, nil, group("evil")...)
 			if len(swapped) != len(right) || crc32.ChecksumIEEE(swapped) != crc32.ChecksumIEEE(right) {
 				t.Fatal("these do not have the size and the checksum of the whole file that they share")
 			}
-			writeTo(t, shard, swapped)
+			modeltest.WriteTo(t, shard, swapped)
 			if _, err := loader.Open(path, opts); !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), "shards.crc32") || strings.Count(err.Error(), "00001-of-00001") != 1 {
 				t.Errorf("another model's shard: %v", err)
 			}
-			copy(swapped[len(swapped)-apr2Footer:], right[len(right)-apr2Footer:]) // a forgery
-			writeTo(t, shard, swapped)
+			copy(swapped[len(swapped)-modeltest.APR2Footer:], right[len(right)-modeltest.APR2Footer:]) // a forgery
+			modeltest.WriteTo(t, shard, swapped)
 			m = openPath(t, path, opts)
 			r, err = m.Verify(context.Background(), nil)
 			var fields []string
@@ -599,9 +593,9 @@ func TestVerifySwappedShards(t *testing.T) {
 // TestVerifyDigests reads a shard with a digest once and in order, whatever else sums it, and
 // names the shard whose digest is another.
 func TestVerifyDigests(t *testing.T) {
-	var tensors []content
+	var tensors []modeltest.Tensor
 	for i, n := range []uint64{0, 1, loader.CRCChunk, 3*loader.CRCChunk + 300} {
-		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, int(n)))
+		tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	dir := t.TempDir()
 	total := uint64(0)
@@ -611,7 +605,7 @@ func TestVerifyDigests(t *testing.T) {
 			total += uint64(s.Size)
 		}
 		m.Shards[2].SHA256 = "" // between others
-		total -= apr2Footer
+		total -= modeltest.APR2Footer
 	}, apart(tensors)...)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		for _, workers := range []int{1, 3} {
@@ -631,7 +625,7 @@ func TestVerifyDigests(t *testing.T) {
 	if text[at]++; text[at] == '9'+1 || text[at] == 'f'+1 {
 		text[at] = '0'
 	}
-	writeTo(t, path, text)
+	modeltest.WriteTo(t, path, text)
 	r, err := openPath(t, path, nil).Verify(context.Background(), nil)
 	if err != nil || len(r.Findings) != 1 || r.Findings[0].Field != "shards.sha256" || r.Findings[0].Offset != uint64(at-1) ||
 		!strings.Contains(r.Findings[0].Error(), "model-00004-of-00004.apr") {
@@ -640,7 +634,7 @@ func TestVerifyDigests(t *testing.T) {
 }
 
 func TestShardStats(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(three())...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...), nil)
 	if !mapsFiles {
 		t.Skip("nothing is mapped here")
 	}
@@ -662,7 +656,7 @@ func TestShardStats(t *testing.T) {
 
 // TestShardsAgainstClose lets many goroutines touch shards first while one closes the model.
 func TestShardsAgainstClose(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(three())...)
+	path := put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...)
 	for round := range 20 {
 		m, err := loader.Open(path, &loader.Options{NoMap: round%4 == 3})
 		if err != nil {
@@ -674,7 +668,7 @@ func TestShardsAgainstClose(t *testing.T) {
 
 func TestShardLeaseOutlivesClose(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		tensors := three()
+		tensors := modeltest.Model("three")
 		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), opts)
 		l, err := m.Acquire()
 		if err != nil {
@@ -682,8 +676,8 @@ func TestShardLeaseOutlivesClose(t *testing.T) {
 		}
 		m.Close()
 		for _, c := range tensors { // touched for the first time
-			if b, err := tensor(t, l, c.name).Bytes(); err != nil || !bytes.Equal(b, c.data) {
-				t.Errorf("%s: %v", c.name, err)
+			if b, err := tensor(t, l, c.Name).Bytes(); err != nil || !bytes.Equal(b, c.Data) {
+				t.Errorf("%s: %v", c.Name, err)
 			}
 		}
 		x := tensor(t, l, "i8")
@@ -696,7 +690,7 @@ func TestShardLeaseOutlivesClose(t *testing.T) {
 
 // TestFirstTouchOnce: of many that touch a shard first, each gets the same memory.
 func TestFirstTouchOnce(t *testing.T) {
-	tensors := three()
+	tensors := modeltest.Model("three")
 	path := put(t, t.TempDir(), nil, apart(tensors)...)
 	for range 50 {
 		m := openPath(t, path, nil)
@@ -705,7 +699,7 @@ func TestFirstTouchOnce(t *testing.T) {
 		for i := range got {
 			wg.Go(func() {
 				b, err := tensor(t, m, "f32").Bytes()
-				if err != nil || !bytes.Equal(b, tensors[0].data) {
+				if err != nil || !bytes.Equal(b, tensors[0].Data) {
 					t.Error(err)
 				}
 				got[i] = b
@@ -722,7 +716,7 @@ func TestFirstTouchOnce(t *testing.T) {
 }
 
 func TestShardTensorsAllocateNothing(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(three())...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...), nil)
 	tensor(t, m, "f32").Bytes()
 	if n := testing.AllocsPerRun(100, func() {
 		x, err := m.Tensor("f32")
@@ -752,7 +746,7 @@ func TestSplitOfManyBoundsMemory(t *testing.T) {
 		t.Fatal("no split.count")
 	}
 	b = bytes.Replace(b, key, append(key[:len(key)-2:len(key)-2], 0xff, 0xff), 1)
-	path := write(t, "model-00001-of-65535.gguf", b)
+	path := modeltest.Write(t, "model-00001-of-65535.gguf", b)
 	n := allocated(func() { _, err = loader.Open(path, nil) })
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -20,7 +21,7 @@ func TestReadBeside(t *testing.T) {
 	const config = `{"hidden_size": 384}`
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")
-	for name, b := range map[string]string{"model.safetensors": string(safeTensors([]content{random("x", layout.U8, 3)})), "config.json": config} {
+	for name, b := range map[string]string{"model.safetensors": string(modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3))), "config.json": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestReadBeside(t *testing.T) {
 		"NoMap":     openPath(t, path, &loader.Options{NoMap: true}),
 		"directory": openPath(t, dir, nil),
 		"link":      openPath(t, linked, nil),
-		"far":       opened(t, far, err),
+		"far":       modeltest.Opened(t, far, err),
 	} {
 		if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != config {
 			t.Errorf("%s: %q, %v", where, b, err)
@@ -50,7 +51,7 @@ func TestReadBeside(t *testing.T) {
 			t.Errorf("%s, no such file: %q, %v", where, b, err)
 		}
 	}
-	if _, err := openBytes(t, lifetimeFile(t), nil).ReadBeside(t.Context(), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
+	if _, err := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil).ReadBeside(t.Context(), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
 		t.Errorf("in memory: %v", err)
 	}
 }

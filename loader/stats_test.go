@@ -3,6 +3,7 @@ package loader_test
 import (
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -22,7 +23,7 @@ func floats(t *testing.T, x loader.Tensor) []float32 {
 }
 
 func TestStats(t *testing.T) {
-	file := apr2File(t, nil, []content{random("f32", layout.F32, 1000), random("f16", layout.F16, 1000)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("f32", layout.F32, 1000), modeltest.Random("f16", layout.F16, 1000))
 	eachKind(t, file, func(t *testing.T, m *loader.Model, kind memoryKind) {
 		s := stats(t, m)
 		mapped := s.MappedBytes > 0
@@ -61,11 +62,11 @@ func TestStats(t *testing.T) {
 }
 
 func TestCacheBudgetOfModel(t *testing.T) {
-	var tensors []content
+	var tensors []modeltest.Tensor
 	for _, name := range []string{"a", "b", "c"} {
-		tensors = append(tensors, random(name, layout.F16, 100)) // 400 bytes as float32
+		tensors = append(tensors, modeltest.Random(name, layout.F16, 100)) // 400 bytes as float32
 	}
-	file := safeTensors(tensors)
+	file := modeltest.SafeTensors(tensors...)
 	tests := []struct {
 		budget    int64
 		heap      uint64
@@ -91,8 +92,8 @@ func TestCacheBudgetOfModel(t *testing.T) {
 
 // TestLeaseKeepsExpansions: under a lease even a budget of nothing expands once.
 func TestLeaseKeepsExpansions(t *testing.T) {
-	c := random("x", layout.F16, 100)
-	m := openBytes(t, safeTensors([]content{c}), &loader.Options{CacheBytes: -1})
+	c := modeltest.Random("x", layout.F16, 100)
+	m := openBytes(t, modeltest.SafeTensors(c), &loader.Options{CacheBytes: -1})
 	l := acquire(t, m)
 	x := tensor(t, l, "x")
 	first := floats(t, x)
@@ -117,7 +118,7 @@ func TestLeaseKeepsExpansions(t *testing.T) {
 
 // TestCloseForgetsExpansions: the heap goes when the mapping does.
 func TestCloseForgetsExpansions(t *testing.T) {
-	m := openBytes(t, safeTensors([]content{random("x", layout.F16, 100)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100)), nil)
 	l := acquire(t, m)
 	floats(t, tensor(t, l, "x"))
 	m.Close()
@@ -132,7 +133,7 @@ func TestCloseForgetsExpansions(t *testing.T) {
 }
 
 func TestExpandedOnce(t *testing.T) {
-	m := openPath(t, write(t, "m", apr2File(t, nil, []content{random("x", layout.Q5_1, 1000, 256)})), nil)
+	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q5_1, 1000, 256))), nil)
 	x := tensor(t, m, "x")
 	got := make(chan *float32)
 	for range 32 {

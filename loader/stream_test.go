@@ -60,7 +60,7 @@ func TestRemoteModels(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			want := openPath(t, filepath.Join(testdata, path), nil)
 			near, err := openDistant(filepath.Join(testdata, path))
-			sameModel(t, opened(t, near, err), want)
+			sameModel(t, modeltest.Opened(t, near, err), want)
 			sameModel(t, s.open(t, "/"+path, nil), want)
 			ahead := s.open(t, "/"+path, nil)
 			if _, err := ahead.WarmAll(t.Context(), nil); err != nil && !errors.Is(err, loader.ErrUnsupported) {
@@ -104,7 +104,7 @@ func TestRemoteShards(t *testing.T) {
 		single := openPath(t, shardsDir(sharded.single), nil)
 		m := s.open(t, "/shards/"+sharded.path, nil)
 		near, err := openDistant(shardsDir(sharded.path))
-		near = opened(t, near, err)
+		near = modeltest.Opened(t, near, err)
 		for want := range single.Tensors() {
 			sameTensor(t, tensor(t, m, want.Name()), want)
 			sameTensor(t, tensor(t, near, want.Name()), want)
@@ -168,14 +168,13 @@ func TestNoSiblings(t *testing.T) {
 // gigabyte are models of 1,000 tensors of 1 MB, of which only the index exists.
 func gigabyte(t *testing.T) map[string]*made {
 	const n, size = 1000, 1_000_000 / 64 * 64
-	list := make([]content, n)
+	list := make([]modeltest.Tensor, n)
 	for i := range list {
-		list[i] = content{name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", i), dtype: layout.F32, shape: []int{size / 64, 16}}
+		list[i] = modeltest.Tensor{Name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", i), DType: layout.F32, Shape: []int{size / 64, 16}}
 	}
-	var apr bytes.Buffer
 	note := layout.Metadata{{Key: "notes", Value: strings.Repeat("metadata ", 40_000)}}
-	aprSize := int64(apr2Head(t, &apr, note, list).Size())
-	foot := binary.LittleEndian.AppendUint64([]byte("\x00\x00\x00\x002RPA"), uint64(aprSize))
+	apr, aprSize := modeltest.APR2Head(t, note, list...)
+	foot := binary.LittleEndian.AppendUint64([]byte("\x00\x00\x00\x002RPA"), aprSize)
 
 	le := binary.LittleEndian
 	text := func(b []byte, s string) []byte { return append(le.AppendUint64(b, uint64(len(s))), s...) }
@@ -184,10 +183,10 @@ func gigabyte(t *testing.T) map[string]*made {
 	gguf = text(le.AppendUint32(text(gguf, "general.architecture"), 8), "llama")
 	var header bytes.Buffer
 	for i, c := range list {
-		gguf = le.AppendUint32(text(gguf, c.name), 2)
+		gguf = le.AppendUint32(text(gguf, c.Name), 2)
 		gguf = le.AppendUint64(le.AppendUint64(gguf, 16), size/64)
 		gguf = le.AppendUint64(le.AppendUint32(gguf, 0), uint64(i)*size)
-		fmt.Fprintf(&header, `,%q:{"dtype":"F32","shape":[%d,16],"data_offsets":[%d,%d]}`, c.name, size/64, i*size, (i+1)*size)
+		fmt.Fprintf(&header, `,%q:{"dtype":"F32","shape":[%d,16],"data_offsets":[%d,%d]}`, c.Name, size/64, i*size, (i+1)*size)
 	}
 	gguf = append(gguf, make([]byte, -len(gguf)&31)...)
 	header.Bytes()[0] = '{'
@@ -195,7 +194,7 @@ func gigabyte(t *testing.T) map[string]*made {
 	header.WriteString(strings.Repeat(" ", -header.Len()&7))
 	safe := append(le.AppendUint64(nil, uint64(header.Len())), header.Bytes()...)
 	return map[string]*made{
-		"apr2":        {apr.Bytes(), foot, aprSize},
+		"apr2":        {apr, foot, int64(aprSize)},
 		"safetensors": {safe, nil, int64(len(safe)) + n*size},
 		"gguf":        {gguf, nil, int64(len(gguf)) + n*size},
 	}
@@ -265,7 +264,7 @@ func hang(ctx context.Context) error {
 }
 
 func TestOpenIsCancelled(t *testing.T) {
-	file := apr2File(t, nil, three())
+	file := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
 	d := newDistant("far", file)
 	ctx, cancel := context.WithCancel(t.Context())
 	d.before = func(ctx context.Context) error {
@@ -282,7 +281,7 @@ func TestOpenIsCancelled(t *testing.T) {
 	d.before = nil
 	ctx, cancel = context.WithCancel(t.Context())
 	m, err := loader.OpenReaderAt(ctx, d, d.size, nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	cancel()
 	if _, err := tensor(t, m, "i8").Bytes(); err != nil {
 		t.Error(err)
@@ -292,8 +291,8 @@ func TestOpenIsCancelled(t *testing.T) {
 // TestRemoteFaults: what comes is right, or there is an error, and after it another try.
 func TestRemoteFaults(t *testing.T) {
 	const size = 300_000
-	c := random("x", layout.U8, size)
-	file := safeTensors([]content{random("before", layout.U8, 200_000), c})
+	c := modeltest.Random("x", layout.U8, size)
+	file := modeltest.SafeTensors(modeltest.Random("before", layout.U8, 200_000), c)
 	etag := `"1"`
 	files := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("ETag", etag)
@@ -343,7 +342,7 @@ func TestRemoteFaults(t *testing.T) {
 			}
 			defer r.Close()
 			m, err := loader.OpenReaderAt(t.Context(), r, r.Size(), nil)
-			m = opened(t, m, err)
+			m = modeltest.Opened(t, m, err)
 			x := tensor(t, m, "x")
 			s.failing(test.fault)
 			for name, read := range map[string]func() error{
@@ -363,7 +362,7 @@ func TestRemoteFaults(t *testing.T) {
 				}
 			}
 			s.failing(nil)
-			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 				t.Errorf("when all is well again: %v, or other bytes", err)
 			}
 		})
@@ -373,7 +372,7 @@ func TestRemoteFaults(t *testing.T) {
 // TestMetadataIsReadAgain: an error of reading is not for ever.
 func TestMetadataIsReadAgain(t *testing.T) {
 	for _, broken := range []error{errBroken, fmt.Errorf("deep: %w", &fs.PathError{Op: "read", Path: "x", Err: errBroken}), io.EOF} {
-		d := newDistant("far", apr2File(t, nil, three()))
+		d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
 		m := d.open(t, nil)
 		d.before = func(context.Context) error { return broken }
 		if _, err := m.Metadata(); err == nil || errors.Is(err, errBroken) != errors.Is(broken, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
@@ -391,7 +390,7 @@ func TestMetadataIsReadAgain(t *testing.T) {
 
 // TestReaderSizes: what is said of a file's size makes nobody take memory.
 func TestReaderSizes(t *testing.T) {
-	file := apr2File(t, nil, three())
+	file := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
 	for _, size := range []int64{-1, -1 << 63} {
 		if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), size, nil); !errors.Is(err, loader.ErrRange) {
 			t.Errorf("a size of %d: %v", size, err)
@@ -419,7 +418,7 @@ func TestReaderSizes(t *testing.T) {
 		}
 	}
 	m, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(liar), int64(len(liar))+lyingSize, nil)
-	x := tensor(t, opened(t, m, err), "x")
+	x := tensor(t, modeltest.Opened(t, m, err), "x")
 	for name, read := range map[string]func() error{
 		"Bytes":    func() error { _, err := x.Bytes(); return err },
 		"Float32s": func() error { _, err := x.Float32s(); return err },
@@ -441,7 +440,7 @@ func TestReaderSizes(t *testing.T) {
 }
 
 func TestReaderTensorBytes(t *testing.T) {
-	d := newDistant("far", safeTensors([]content{random("large", layout.U8, 2000), random("small", layout.U8, 1000)}))
+	d := newDistant("far", modeltest.SafeTensors(modeltest.Random("large", layout.U8, 2000), modeltest.Random("small", layout.U8, 1000)))
 	m := d.open(t, &loader.Options{TensorBytes: 1000})
 	if _, err := tensor(t, m, "large").Bytes(); !errors.Is(err, loader.ErrTooLarge) {
 		t.Error(err)
@@ -465,9 +464,9 @@ func (r byContext) ReadAtContext(ctx context.Context, p []byte, off int64) (int,
 
 // TestReadsAreCancelled: what takes a context ends with it, even if nobody ever answers.
 func TestReadsAreCancelled(t *testing.T) {
-	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 300_000)))
+	d := newDistant("far", modeltest.LZ4(t, modeltest.Compressible("a", layout.U8, 300_000)))
 	m, err := loader.OpenReaderAt(t.Context(), byContext{d}, d.size, nil)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	for name, work := range map[string]func(ctx context.Context) error{
 		"Warm":   func(ctx context.Context) error { return warmTensors(ctx, m, "a") },
 		"Verify": func(ctx context.Context) error { _, err := m.Verify(ctx, nil); return err },
@@ -503,7 +502,7 @@ func TestReadsAreCancelled(t *testing.T) {
 // TestCloseEndsReads: what takes no context ends with the model, even if nobody ever answers.
 // A bubble in which all wait for ever fails at once.
 func TestCloseEndsReads(t *testing.T) {
-	file := apr2File(t, nil, []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("f32", layout.F32, 3, 4), modeltest.Random("i8", layout.I8, 3, 4), modeltest.Random("q4", layout.Q4_0, 3, 64))
 	for kind, prefix := range map[string]string{"by context": "reader: ", "by vector": "far: "} {
 		calls := map[string]func(m *loader.Model, x loader.Tensor) error{
 			"WarmAll": func(m *loader.Model, _ loader.Tensor) error {
@@ -529,7 +528,7 @@ func TestCloseEndsReads(t *testing.T) {
 						r = d
 					}
 					m, err := loader.OpenReaderAt(t.Context(), r, d.size, nil)
-					m = opened(t, m, err)
+					m = modeltest.Opened(t, m, err)
 					x := tensor(t, m, "i8")
 					reads := 0
 					d.before = func(ctx context.Context) error { reads++; return hang(ctx) }
@@ -550,7 +549,7 @@ func TestCloseEndsReads(t *testing.T) {
 // it end with the last lease.
 func TestCloseSparesLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDistant("far", apr2File(t, nil, three()))
+		d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
 		m := d.open(t, nil)
 		reads := make(chan chan struct{}, 2) // that wait for an answer
 		d.before = func(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -20,7 +21,7 @@ import (
 // lost opens a file whose pages behind the first bytes are lost from then on.
 func lost(t *testing.T, b []byte, left int64, opts *loader.Options) *loader.Model {
 	t.Helper()
-	path := write(t, "model", b)
+	path := modeltest.Write(t, "model", b)
 	if opts != nil && opts.NoMap {
 		m := openPath(t, path, opts)
 		if err := os.Truncate(path, left); err != nil {
@@ -33,17 +34,9 @@ func lost(t *testing.T, b []byte, left int64, opts *loader.Options) *loader.Mode
 		t.Fatal(err)
 	}
 	m, err := loader.OpenMapped(path, mapping, opts)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	lose(t, path, mapping, left)
 	return m
-}
-
-// large has tensors of many pages; "q8" is expanded by several goroutines.
-func large(t *testing.T) []byte {
-	return apr2File(t, nil, []content{
-		random("f32", layout.F32, 64, 1024), random("f16", layout.F16, 64, 1024),
-		random("i8", layout.I8, 64, 1024), random("q8", layout.Q8_0, 1024, 1024),
-	})
 }
 
 // readers read on the caller's behalf.
@@ -74,7 +67,7 @@ func shrunk(opts *loader.Options) error {
 }
 
 func TestTruncatedFile(t *testing.T) {
-	b := large(t)
+	b := modeltest.APR2Model(t, nil, modeltest.Model("large")...)
 	page := int64(os.Getpagesize())
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := lost(t, b, page, opts) // header and index are left
@@ -103,7 +96,7 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 func TestTruncatedFileNamesTensor(t *testing.T) {
-	m := lost(t, large(t), int64(os.Getpagesize()), nil)
+	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), int64(os.Getpagesize()), nil)
 	err := readers["Dequantize"](tensor(t, m, "f16"))
 	var fault *mmapio.FaultError
 	if !errors.As(err, &fault) || fault.Path != m.Files()[0].Path || fault.Offset < uint64(os.Getpagesize()) {
@@ -122,7 +115,7 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := write(t, "model", content)
+		path := modeltest.Write(t, "model", content)
 		mapping, err := mmapio.Map(path)
 		if err != nil {
 			t.Fatal(err)
@@ -139,9 +132,9 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 
 // TestTruncatedOpenFile reads from the caller's file, where nothing faults.
 func TestTruncatedOpenFile(t *testing.T) {
-	path := write(t, "model", large(t))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...))
 	m, err := openFile(&loader.Options{NoMap: true})(path)
-	m = opened(t, m, err)
+	m = modeltest.Opened(t, m, err)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +148,7 @@ func TestTruncatedOpenFile(t *testing.T) {
 }
 
 func TestTruncatedBytes(t *testing.T) {
-	m := lost(t, shifted(large(t), 1), 4096, nil)
+	m := lost(t, modeltest.Shifted(modeltest.APR2Model(t, nil, modeltest.Model("large")...), 1), 4096, nil)
 	for x := range m.Tensors() {
 		if _, err := x.Bytes(); x.ZeroCopy() || !errors.Is(err, mmapio.ErrFault) {
 			t.Errorf("%s.Bytes, copied: %v", x.Name(), err)
@@ -169,8 +162,8 @@ func TestTruncatedBytes(t *testing.T) {
 func TestTruncatedMetadata(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		for format, b := range map[string][]byte{
-			"apr2":        large(t),
-			"safetensors": safeTensorsWith(0, `{"a":"b"}`, []content{random("i8", layout.I8, 64, 1024)}),
+			"apr2":        modeltest.APR2Model(t, nil, modeltest.Model("large")...),
+			"safetensors": modeltest.SafeTensorsAt(0, `{"a":"b"}`, modeltest.Random("i8", layout.I8, 64, 1024)),
 		} {
 			m := lost(t, b, 0, opts)
 			if _, err := m.Metadata(); !errors.Is(err, shrunk(opts)) {
@@ -189,7 +182,7 @@ func TestTruncatedMetadata(t *testing.T) {
 // TestMetadataBeforeTruncation: what was parsed once is there.
 func TestMetadataBeforeTruncation(t *testing.T) {
 	testmode.ChangesMapped(t)
-	path := write(t, "model", large(t))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...))
 	m := openPath(t, path, nil)
 	first, err := m.Metadata()
 	if err != nil {
@@ -203,7 +196,7 @@ func TestMetadataBeforeTruncation(t *testing.T) {
 }
 
 func TestViewOfTruncatedFile(t *testing.T) {
-	m := lost(t, large(t), int64(os.Getpagesize()), nil)
+	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), int64(os.Getpagesize()), nil)
 	values, err := tensor(t, m, "f32").Float32s()
 	if err != nil || !tensor(t, m, "f32").ZeroCopy() && littleEndian {
 		t.Fatal(err)
@@ -221,7 +214,7 @@ func TestViewOfTruncatedFile(t *testing.T) {
 }
 
 func TestStatsOfTruncatedFile(t *testing.T) {
-	m := lost(t, large(t), 0, nil)
+	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), 0, nil)
 	if s := m.Stats(); s.MappedBytes != m.Files()[0].Size {
 		t.Errorf("%+v", s)
 	}
@@ -229,7 +222,7 @@ func TestStatsOfTruncatedFile(t *testing.T) {
 
 // Where a file has no checksum, nothing but its last byte tells Verify that data is gone.
 func TestVerifyTruncatedWithoutChecksum(t *testing.T) {
-	b := safeTensors([]content{random("f32", layout.F32, 64, 1024)})
+	b := modeltest.SafeTensors(modeltest.Random("f32", layout.F32, 64, 1024))
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := lost(t, b, int64(os.Getpagesize()), opts)
 		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, shrunk(opts)) {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -71,7 +72,7 @@ func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func()
 		"mapped": {Trust: trust}, "read": {Trust: trust, NoMap: true},
 		"private": {Trust: trust, Private: true}, "private read": {Trust: trust, Private: true, NoMap: true},
 	} {
-		path := write(t, "m.safetensors", b)
+		path := modeltest.Write(t, "m.safetensors", b)
 		t.Run(name, func(t *testing.T) {
 			f(t, func() (*loader.Model, error) { return loader.Open(path, opts) })
 		})
@@ -89,11 +90,6 @@ func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func()
 			})
 		})
 	}
-}
-
-// manyTensors has tensors that share chunks, and one of several chunks.
-func manyTensors() []content {
-	return []content{random("a", layout.F32, 10, 100), random("b", layout.F16, 300, 300), random("c", layout.F32, 70, 1000), random("d", layout.I8, 1000), random("e", layout.F32, 30000)}
 }
 
 // waysOut are the ways by which bytes of a tensor leave the loader.
@@ -141,8 +137,8 @@ func boolTo(b bool) uint64 {
 
 // TestTrustWrongChunk flips a bit in one chunk: tensors there are errors in every way out, others work.
 func TestTrustWrongChunk(t *testing.T) {
-	tensors := manyTensors()
-	good := safeTensors(tensors)
+	tensors := modeltest.Model("many")
+	good := modeltest.SafeTensors(tensors...)
 	for _, c := range []int{1, 3} {
 		bad := bytes.Clone(good)
 		bad[c*testChunk+77] ^= 0x10
@@ -190,7 +186,7 @@ func TestTrustWrongChunk(t *testing.T) {
 
 // TestTrustHead flips bits in the head, and cuts and extends the file: Open fails.
 func TestTrustHead(t *testing.T) {
-	good := safeTensors(manyTensors())
+	good := modeltest.SafeTensors(modeltest.Model("many")...)
 	for name, bad := range map[string][]byte{
 		"first byte": append([]byte{good[0] ^ 1}, good[1:]...),
 		"name":       bytes.Replace(good, []byte(`"a"`), []byte(`"x"`), 1),
@@ -216,8 +212,8 @@ func TestTrustHead(t *testing.T) {
 
 // TestTrustWhole reads a good file in every way.
 func TestTrustWhole(t *testing.T) {
-	tensors := manyTensors()
-	good := safeTensors(tensors)
+	tensors := modeltest.Model("many")
+	good := modeltest.SafeTensors(tensors...)
 	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
 		m, err := open()
 		if err != nil {
@@ -225,13 +221,13 @@ func TestTrustWhole(t *testing.T) {
 		}
 		defer m.Close()
 		for i, x := range tensors {
-			got, err := tensor(t, m, x.name).Bytes()
-			if err != nil || !bytes.Equal(got, tensors[i].data) {
-				t.Errorf("%s: %v", x.name, err)
+			got, err := tensor(t, m, x.Name).Bytes()
+			if err != nil || !bytes.Equal(got, tensors[i].Data) {
+				t.Errorf("%s: %v", x.Name, err)
 			}
 			for way, do := range waysOut {
-				if err := do(tensor(t, m, x.name)); err != nil {
-					t.Errorf("%s of %s: %v", way, x.name, err)
+				if err := do(tensor(t, m, x.Name)); err != nil {
+					t.Errorf("%s of %s: %v", way, x.Name, err)
 				}
 			}
 		}
@@ -246,7 +242,7 @@ func TestTrustWhole(t *testing.T) {
 
 // TestTrustOnce has a hundred goroutines ask for one cold chunk: it is hashed once.
 func TestTrustOnce(t *testing.T) {
-	good := safeTensors(manyTensors())
+	good := modeltest.SafeTensors(modeltest.Model("many")...)
 	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
 		m, err := open()
 		if err != nil {
@@ -273,7 +269,7 @@ func TestTrustOnce(t *testing.T) {
 
 // TestTrustLyingServer has a server that is honest until the index is read.
 func TestTrustLyingServer(t *testing.T) {
-	good := safeTensors(manyTensors())
+	good := modeltest.SafeTensors(modeltest.Model("many")...)
 	r := &countingReader{b: good}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
 	if err != nil {
@@ -297,9 +293,9 @@ func TestTrustLyingServer(t *testing.T) {
 
 // TestPrivate rewrites a file after it was verified: a private model does not see that.
 func TestPrivate(t *testing.T) {
-	tensors := manyTensors()
-	good := safeTensors(tensors)
-	path := write(t, "m.safetensors", good)
+	tensors := modeltest.Model("many")
+	good := modeltest.SafeTensors(tensors...)
+	path := modeltest.Write(t, "m.safetensors", good)
 	m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}, Private: true})
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +308,7 @@ func TestPrivate(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, len(good)), 0o666); err != nil {
 		t.Skip(err) // as where open files cannot be written to
 	}
-	if !bytes.Equal(b, tensors[2].data) {
+	if !bytes.Equal(b, tensors[2].Data) {
 		t.Error("the view shows what was written later")
 	}
 	if _, err := tensor(t, m, "e").Bytes(); !errors.Is(err, layout.ErrChecksum) {
@@ -364,7 +360,7 @@ func TestTrustShards(t *testing.T) {
 
 // TestTrustCancelled ends one of two that wait for a chunk from afar.
 func TestTrustCancelled(t *testing.T) {
-	good := safeTensors(manyTensors())
+	good := modeltest.SafeTensors(modeltest.Model("many")...)
 	m, err := loader.OpenReaderAt(t.Context(), &countingReader{b: good}, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +394,7 @@ func (r refusing) Open(ctx context.Context, name string) (loader.Stored, error) 
 // TestTrustBesideRefused has a registry that stores a configuration so that it cannot be read. Who trusts a list
 // with that configuration must not read the model without it.
 func TestTrustBesideRefused(t *testing.T) {
-	good := safeTensors([]content{random("x", layout.U8, 3)})
+	good := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3))
 	by := listing{plainTrust{"m.safetensors": vouch(good), "config.json": vouch([]byte(`{}`))}}
 	for _, listed := range []string{"config.json", "other.json"} {
 		for _, r := range []io.ReaderAt{refusing{&countingReader{b: good}}, &countingReader{b: good}} {
@@ -428,7 +424,7 @@ func TestTrustBeside(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("names without ?")
 	}
-	good := safeTensors([]content{random("x", layout.U8, 3)})
+	good := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3))
 	dir := t.TempDir()
 	put := func(name, text string) {
 		t.Helper()
@@ -487,8 +483,8 @@ func (s silentSource) ReadAt(context.Context, []byte, int64) error {
 
 // TestStoredVerify: digests of a file that is complete are made of its own bytes. A file without bytes is refused.
 func TestStoredVerify(t *testing.T) {
-	good := safeTensors(manyTensors())
-	f, err := os.Open(write(t, "m.safetensors", good))
+	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	f, err := os.Open(modeltest.Write(t, "m.safetensors", good))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -48,7 +49,7 @@ func (p packing) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 }
 
 // packed opens a file whose tensor "x" is c, packed.
-func packed(t *testing.T, p placement, c content, fail error) (loader.Tensor, *atomic.Int64) {
+func packed(t *testing.T, p placement, c modeltest.Tensor, fail error) (loader.Tensor, *atomic.Int64) {
 	t.Helper()
 	unpacked := new(atomic.Int64)
 	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
@@ -56,19 +57,19 @@ func packed(t *testing.T, p placement, c content, fail error) (loader.Tensor, *a
 		return packing{f, unpacked, fail}
 	})
 	inverted := c
-	inverted.data = bytes.Clone(c.data)
-	for i := range inverted.data {
-		inverted.data[i] ^= 0xff
+	inverted.Data = bytes.Clone(c.Data)
+	for i := range inverted.Data {
+		inverted.Data[i] ^= 0xff
 	}
-	file := apr2File(t, nil, []content{random("before", layout.U8, 5), inverted, random("after", layout.U8, 5)})
+	file := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), inverted, modeltest.Random("after", layout.U8, 5))
 	return tensor(t, p.open(t, file), "x"), unpacked
 }
 
 func TestPackedEveryWay(t *testing.T) {
 	for _, d := range []layout.DType{layout.F32, layout.I64, layout.Q8_0} {
-		c := random("x", d, 9, 5, 256)
-		want := make([]float32, c.elements())
-		if err := dequant.Expand(d, want, c.data); err != nil {
+		c := modeltest.Random("x", d, 9, 5, 256)
+		want := make([]float32, c.Elements())
+		if err := dequant.Expand(d, want, c.Data); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range placements {
@@ -85,7 +86,7 @@ func TestPackedEveryWay(t *testing.T) {
 			var out bytes.Buffer
 			n, err := x.WriteTo(&out)
 			b, err2 := x.Bytes()
-			if err != nil || err2 != nil || n != int64(len(c.data)) || !bytes.Equal(out.Bytes(), c.data) || !bytes.Equal(b, c.data) || unpacked.Load() != 1 {
+			if err != nil || err2 != nil || n != int64(len(c.Data)) || !bytes.Equal(out.Bytes(), c.Data) || !bytes.Equal(b, c.Data) || unpacked.Load() != 1 {
 				t.Errorf("%v, %s: other bytes, unpacked %d times; %v, %v", d, p.name, unpacked.Load(), err, err2)
 			}
 			if x.ZeroCopy() || x.Encoding() != layout.Protobuf {
@@ -101,7 +102,7 @@ func TestPackedIsHeld(t *testing.T) {
 		return openBytes(t, b, &loader.Options{CacheBytes: -1})
 	}}
 	for _, name := range []string{"Values, rows of 1", "Values, rows of 7", "Values(1001)"} {
-		x, unpacked := packed(t, none, random("x", layout.F16, 30, 256), nil)
+		x, unpacked := packed(t, none, modeltest.Random("x", layout.F16, 30, 256), nil)
 		if _, err := expansions[name](x); err != nil || unpacked.Load() != 1 {
 			t.Errorf("%s: unpacked %d times; %v", name, unpacked.Load(), err)
 		}
@@ -109,7 +110,7 @@ func TestPackedIsHeld(t *testing.T) {
 }
 
 func TestPackedFails(t *testing.T) {
-	c := random("x", layout.F16, 3, 256)
+	c := modeltest.Random("x", layout.F16, 3, 256)
 	bad := layout.Errorf(layout.April, 77, "float_data", layout.ErrInvalid, "bad")
 	x, unpacked := packed(t, placements[0], c, bad)
 	for name, call := range tensorCalls {
@@ -127,7 +128,7 @@ func TestPackedFails(t *testing.T) {
 		list[0].Encoding = layout.Protobuf
 		return f // which cannot unpack
 	})
-	x = tensor(t, openBytes(t, apr2File(t, nil, []content{c}), nil), "x")
+	x = tensor(t, openBytes(t, modeltest.APR2Model(t, nil, c), nil), "x")
 	for name, err := range map[string]error{
 		"Bytes":   func() error { _, err := x.Bytes(); return err }(),
 		"WriteTo": func() error { _, err := x.WriteTo(io.Discard); return err }(),
@@ -144,21 +145,21 @@ func TestPackedFails(t *testing.T) {
 func TestWholeTensorTypes(t *testing.T) {
 	for _, d := range []layout.DType{layout.APR_Q4, layout.APR_Q8} {
 		shape := []int{5, 7, 2341}
-		c := random("x", d, shape...)
+		c := modeltest.Random("x", d, shape...)
 		if d == layout.APR_Q8 {
-			copy(c.data, []byte{0, 0, 0x20, 0x3e}) // 0.15625
+			copy(c.Data, []byte{0, 0, 0x20, 0x3e}) // 0.15625
 		}
 		want := make([]float32, 5*7*2341)
-		if err := dequant.Expand(d, want, c.data); err != nil {
+		if err := dequant.Expand(d, want, c.Data); err != nil {
 			t.Fatal(err)
 		}
 		disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
 			list[1].DType, list[1].Shape = d, shape
 			return f
 		})
-		bytesOf := content{"x", layout.U8, []int{len(c.data)}, c.data}
-		plain := apr2File(t, nil, []content{random("before", layout.U8, 5), bytesOf, random("after", layout.U8, 5)})
-		for encoding, file := range map[string][]byte{"raw": plain, "lz4": lz4File(t, bytesOf)} {
+		bytesOf := modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{len(c.Data)}, Data: c.Data}
+		plain := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), bytesOf, modeltest.Random("after", layout.U8, 5))
+		for encoding, file := range map[string][]byte{"raw": plain, "lz4": modeltest.LZ4(t, bytesOf)} {
 			for _, p := range placements {
 				x := tensor(t, p.open(t, file), "x")
 				for name, expand := range expansions {
@@ -166,7 +167,7 @@ func TestWholeTensorTypes(t *testing.T) {
 						t.Errorf("%s of %v, %s, %s: %v, or other values", name, d, encoding, p.name, err)
 					}
 				}
-				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 					t.Errorf("Bytes of %v, %s, %s: %v, or others", d, encoding, p.name, err)
 				}
 			}
@@ -176,15 +177,15 @@ func TestWholeTensorTypes(t *testing.T) {
 
 // TestHeadIsReadOnce counts the requests for two rows of a tensor with a head.
 func TestHeadIsReadOnce(t *testing.T) {
-	c := content{"x", layout.U8, []int{4 + 30}, append([]byte{0, 0, 0x20, 0x3e}, make([]byte, 30)...)}
+	c := modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{4 + 30}, Data: append([]byte{0, 0, 0x20, 0x3e}, make([]byte, 30)...)}
 	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
 		list[0].DType, list[0].Shape = layout.APR_Q8, []int{5, 6}
 		return f
 	})
-	file := apr2File(t, nil, []content{c})
+	file := modeltest.APR2Model(t, nil, c)
 	r := &requests{ReaderAt: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
-	x := tensor(t, opened(t, m, err), "x")
+	x := tensor(t, modeltest.Opened(t, m, err), "x")
 	row := make([]float32, 6)
 	for i, want := range []int64{2, 1, 1} {
 		r.n.Store(0)
@@ -208,7 +209,7 @@ func (r *requests) ReadAt(p []byte, off int64) (int, error) {
 // TestLeaseLetsGoOfPacked: a lease pins a packed tensor that it handed out or read a part of,
 // and no other.
 func TestLeaseLetsGoOfPacked(t *testing.T) {
-	c := random("x", layout.I8, 30, 256)
+	c := modeltest.Random("x", layout.I8, 30, 256)
 	pinned := map[string]int{"Bytes": 1, "View": 1, "Float32s": 1, "Dequantize": 1, "DequantizeRows": 1,
 		"DequantizeRange": 1, "ReadAt": 1, "MatVec": 1, "MatMul": 1}
 	for name, call := range tensorCalls {

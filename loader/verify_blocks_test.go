@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -26,8 +27,8 @@ func blockStarts(stored []byte) (starts []int) {
 // TestVerifyBlocks: blocks that were written wrongly have a right checksum.
 func TestVerifyBlocks(t *testing.T) {
 	const long, short = 150*lz4block.Size + 5, 3 * lz4block.Size
-	tensors := []content{compressible("long", layout.U8, long), compressible("short", layout.U8, short), compressible("empty", layout.U8, 0)}
-	good := [][]byte{lz4Blocks(t, tensors[0].data), lz4Blocks(t, tensors[1].data), nil}
+	tensors := []modeltest.Tensor{modeltest.Compressible("long", layout.U8, long), modeltest.Compressible("short", layout.U8, short), modeltest.Compressible("empty", layout.U8, 0)}
+	good := [][]byte{modeltest.Blocks(t, tensors[0].Data), modeltest.Blocks(t, tensors[1].Data), nil}
 	starts := blockStarts(good[0])
 
 	// An offset of 0 is none that LZ4 has; two blocks, so that the first has to be told.
@@ -49,7 +50,7 @@ func TestVerifyBlocks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bad := bytes.Clone(good[0])
 			test.change(bad)
-			file := lz4FileOf(t, tensors, [][]byte{bad, good[1], good[2]})
+			file := modeltest.LZ4Of(t, nil, tensors, [][]byte{bad, good[1], good[2]})
 			eachWay(t, file, func(t *testing.T, m *loader.Model) {
 				for _, workers := range []int{0, 1, 3} {
 					r := verify(t, m, &loader.VerifyOptions{Workers: workers})
@@ -74,7 +75,7 @@ func TestVerifyBlocks(t *testing.T) {
 
 // TestVerifyBlocksProgress: every byte is told of, and after cancelling nothing goes on.
 func TestVerifyBlocksProgress(t *testing.T) {
-	file := lz4File(t, compressible("x", layout.U8, 100*lz4block.Size), compressible("y", layout.U8, 10))
+	file := modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 100*lz4block.Size), modeltest.Compressible("y", layout.U8, 10))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		last, sum := uint64(0), tensor(t, m, "x").StoredBytes()+tensor(t, m, "y").StoredBytes()
 		r := verify(t, m, &loader.VerifyOptions{Progress: func(done, total uint64) {

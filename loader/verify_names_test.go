@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -61,7 +62,7 @@ func TestVerifyMetadataOnce(t *testing.T) {
 	for i := range many {
 		many[i] = layout.Entry{Key: fmt.Sprintf("%014x", i), Value: json.Number("17")}
 	}
-	file := apr2File(t, layout.Metadata{{Key: "own", Value: many}}, nil)
+	file := modeltest.APR2Model(t, layout.Metadata{{Key: "own", Value: many}}, nil...)
 	m := openBytes(t, file, nil)
 	if _, err := m.Metadata(); err != nil {
 		t.Fatal(err)

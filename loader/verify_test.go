@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -85,8 +86,8 @@ func TestVerifyNamesTensors(t *testing.T) {
 
 // TestVerifyFindsEveryByte changes one byte after another.
 func TestVerifyFindsEveryByte(t *testing.T) {
-	good := apr2File(t, nil, []content{random("x", layout.Q8_0, 64)})
-	footer := len(good) - apr2Footer
+	good := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q8_0, 64))
+	footer := len(good) - modeltest.APR2Footer
 	for at := range good {
 		bad := bytes.Clone(good)
 		bad[at] ^= 0x10
@@ -116,10 +117,10 @@ func TestVerifyManyChunks(t *testing.T) {
 	const around = 3 * loader.CRCChunk
 	for _, extra := range []int{-1, 0, 1, 1000} {
 		// Behind the last tensor comes at once the footer.
-		b := apr2File(t, nil, []content{random("x", layout.U8, 1)})
-		b = apr2File(t, nil, []content{random("x", layout.U8, around+extra-(len(b)-1-apr2Footer))})
-		if len(b)-apr2Footer != around+extra {
-			t.Fatalf("%d bytes to sum, want %d", len(b)-apr2Footer, around+extra)
+		b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 1))
+		b = modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, around+extra-(len(b)-1-modeltest.APR2Footer)))
+		if len(b)-modeltest.APR2Footer != around+extra {
+			t.Fatalf("%d bytes to sum, want %d", len(b)-modeltest.APR2Footer, around+extra)
 		}
 		bad := bytes.Clone(b)
 		bad[loader.CRCChunk]++
@@ -146,11 +147,11 @@ func TestVerifyManyChunks(t *testing.T) {
 }
 
 func TestVerifyProgress(t *testing.T) {
-	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.U8, 5*loader.CRCChunk)}), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 5*loader.CRCChunk)), nil)
 	for _, workers := range []int{1, 8} {
 		last, steps, inside := uint64(0), 0, false
 		r := verify(t, m, &loader.VerifyOptions{Workers: workers, Progress: func(done, total uint64) {
-			if inside || done <= last || done > total || total != m.Files()[0].Size-apr2Footer {
+			if inside || done <= last || done > total || total != m.Files()[0].Size-modeltest.APR2Footer {
 				t.Errorf("%d of %d after %d", done, total, last)
 			}
 			inside = true
@@ -165,7 +166,7 @@ func TestVerifyProgress(t *testing.T) {
 }
 
 func TestVerifyCancelled(t *testing.T) {
-	b := apr2File(t, nil, []content{random("x", layout.U8, 20*loader.CRCChunk)})
+	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 20*loader.CRCChunk))
 	eachWay(t, b, func(t *testing.T, m *loader.Model) {
 		ctx, cancel := context.WithCancel(context.Background())
 		steps := 0
@@ -193,16 +194,16 @@ func TestVerifyCancelled(t *testing.T) {
 func TestVerifyCancelledBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	m := openBytes(t, safeTensors([]content{random("x", layout.U8, 1)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.U8, 1)), nil)
 	if r, err := m.Verify(ctx, nil); r != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", r, err)
 	}
 }
 
 func TestVerifyBadMetadata(t *testing.T) {
-	b := apr2File(t, nil, []content{random("x", layout.U8, 1)})
+	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 1))
 	b[32] = '!'
-	eachWay(t, footed(b), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.Footed(b), func(t *testing.T, m *loader.Model) {
 		for range 2 { // whether or not it has been asked for before
 			if got := outline(verify(t, m, nil)); !slices.Equal(got, []string{"error metadata 32"}) {
 				t.Errorf("%q", got)
@@ -236,7 +237,7 @@ func TestReportErr(t *testing.T) {
 
 // TestMetadata parses once and answers always the same.
 func TestMetadata(t *testing.T) {
-	b := safeTensorsWith(0, `{"b":"1","a":"2"}`, []content{random("x", layout.U8, 1)})
+	b := modeltest.SafeTensorsAt(0, `{"b":"1","a":"2"}`, modeltest.Random("x", layout.U8, 1))
 	eachWay(t, b, func(t *testing.T, m *loader.Model) {
 		first, err := m.Metadata()
 		want := layout.Metadata{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}}

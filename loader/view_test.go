@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -53,15 +54,6 @@ func viewerOf[T mmapio.Number](name string) viewer {
 	}}
 }
 
-// finite is random, but no float in it is a NaN, which encoding/binary may quiet.
-func finite(name string, d layout.DType, shape ...int) content {
-	c := random(name, d, shape...)
-	for i := range c.data {
-		c.data[i] &^= 0x40 // an exponent bit in the last byte of every float
-	}
-	return c
-}
-
 var viewers = []viewer{
 	viewerOf[byte]("byte"), viewerOf[octet]("octet"), viewerOf[int8]("int8"),
 	viewerOf[uint16]("uint16"), viewerOf[half]("half"), viewerOf[int16]("int16"),
@@ -83,15 +75,15 @@ var views = map[layout.DType]string{
 
 func TestViewTypes(t *testing.T) {
 	for d, allowed := range views {
-		c := finite("x", d, 3, 256)
-		b := safeTensors([]content{c})
+		c := modeltest.Finite("x", d, 3, 256)
+		b := modeltest.SafeTensors(c)
 		if d.Quantized() {
-			b = apr2File(t, nil, []content{c})
+			b = modeltest.APR2Model(t, nil, c)
 		}
 		x := tensor(t, openBytes(t, b, nil), "x")
 		want := append(strings.Fields(allowed), "byte", "octet")
 		for _, v := range viewers {
-			_, err := v.view(x, c.data)
+			_, err := v.view(x, c.Data)
 			switch {
 			case slices.Contains(want, v.name):
 				if err != nil {
@@ -114,8 +106,8 @@ func TestViewEveryAlignment(t *testing.T) {
 			if d.Quantized() {
 				continue // not in SafeTensors
 			}
-			c := finite("x", d, 12)
-			path := write(t, "model", safeTensorsAt(phase, []content{c}))
+			c := modeltest.Finite("x", d, 12)
+			path := modeltest.Write(t, "model", modeltest.SafeTensorsAt(phase, "", c))
 			m := openPath(t, path, nil)
 			x := tensor(t, m, "x")
 			if x.Offset()%8 != uint64(phase) {
@@ -126,14 +118,14 @@ func TestViewEveryAlignment(t *testing.T) {
 				t.Errorf("%v at %d: ZeroCopy %v", d, phase, x.ZeroCopy())
 			}
 			b, err := x.Bytes()
-			if err != nil || !bytes.Equal(b, c.data) || inPlace(m, x, b) != want {
+			if err != nil || !bytes.Equal(b, c.Data) || inPlace(m, x, b) != want {
 				t.Errorf("%v at %d: Bytes in place %v, %v", d, phase, inPlace(m, x, b), err)
 			}
 			for _, v := range viewers {
 				if !slices.Contains(strings.Fields(allowed), v.name) || d == layout.C64 && v.name == "uint64" {
 					continue // TestViewComplexBits has the last
 				}
-				memory, err := v.view(x, c.data)
+				memory, err := v.view(x, c.Data)
 				if err != nil || littleEndian && inPlace(m, x, memory) != want {
 					t.Errorf("%v at %d as %s: in place %v, %v", d, phase, v.name, inPlace(m, x, memory), err)
 				}
@@ -151,10 +143,10 @@ func inPlace(m *loader.Model, x loader.Tensor, b []byte) bool {
 // TestViewComplexBits: complex numbers are aligned as their halves, and uint64 is not.
 func TestViewComplexBits(t *testing.T) {
 	for phase := range 8 {
-		c := finite("x", layout.C64, 12)
-		x := tensor(t, openBytes(t, safeTensorsAt(phase, []content{c}), nil), "x")
+		c := modeltest.Finite("x", layout.C64, 12)
+		x := tensor(t, openBytes(t, modeltest.SafeTensorsAt(phase, "", c), nil), "x")
 		for _, v := range []viewer{viewerOf[uint64]("uint64"), viewerOf[complex64]("complex64")} {
-			if _, err := v.view(x, c.data); err != nil {
+			if _, err := v.view(x, c.Data); err != nil {
 				t.Errorf("at %d as %s: %v", phase, v.name, err)
 			}
 		}
@@ -163,27 +155,27 @@ func TestViewComplexBits(t *testing.T) {
 
 func TestViewOfOddMemory(t *testing.T) {
 	for phase := range 8 {
-		tensors := []content{finite("f64", layout.F64, 3), finite("f32", layout.F32, 3), finite("f16", layout.F16, 3), finite("u8", layout.U8, 3)}
-		file := safeTensorsAt(phase, tensors)
+		tensors := []modeltest.Tensor{modeltest.Finite("f64", layout.F64, 3), modeltest.Finite("f32", layout.F32, 3), modeltest.Finite("f16", layout.F16, 3), modeltest.Finite("u8", layout.U8, 3)}
+		file := modeltest.SafeTensorsAt(phase, "", tensors...)
 		for base := range 8 {
 			memory := mmapio.AlignedBytes(len(file) + base)[base:]
 			copy(memory, file)
 			m := openBytes(t, memory, nil)
 			for _, c := range tensors {
-				x := tensor(t, m, c.name)
+				x := tensor(t, m, c.Name)
 				b, err := x.Bytes()
 				if err != nil || x.ZeroCopy() != inPlace(m, x, b) {
-					t.Errorf("%s at %d+%d: ZeroCopy %v, in place %v, %v", c.name, base, phase, x.ZeroCopy(), inPlace(m, x, b), err)
+					t.Errorf("%s at %d+%d: ZeroCopy %v, in place %v, %v", c.Name, base, phase, x.ZeroCopy(), inPlace(m, x, b), err)
 				}
-				if !mmapio.IsAligned(b, c.dtype.Align()) {
-					t.Errorf("%s at %d+%d: Bytes are misaligned", c.name, base, phase)
+				if !mmapio.IsAligned(b, c.DType.Align()) {
+					t.Errorf("%s at %d+%d: Bytes are misaligned", c.Name, base, phase)
 				}
 				if base == 0 && phase == 0 && !x.ZeroCopy() {
-					t.Errorf("%s is aligned, but copied", c.name)
+					t.Errorf("%s is aligned, but copied", c.Name)
 				}
 				for _, v := range viewers {
-					if _, err := v.view(x, c.data); err != nil && !errors.Is(err, loader.ErrUnsupported) {
-						t.Errorf("%s at %d+%d as %s: %v", c.name, base, phase, v.name, err)
+					if _, err := v.view(x, c.Data); err != nil && !errors.Is(err, loader.ErrUnsupported) {
+						t.Errorf("%s at %d+%d as %s: %v", c.Name, base, phase, v.name, err)
 					}
 				}
 			}
@@ -194,19 +186,19 @@ func TestViewOfOddMemory(t *testing.T) {
 // TestPromisedAlignment moves tensors to where their types are aligned, but not as the
 // file's flags promise.
 func TestPromisedAlignment(t *testing.T) {
-	tensors := []content{finite("a", layout.F32, 5), finite("b", layout.U8, 5), finite("c", layout.Q4_0, 32)}
-	good := apr2File(t, nil, tensors)
+	tensors := []modeltest.Tensor{modeltest.Finite("a", layout.F32, 5), modeltest.Finite("b", layout.U8, 5), modeltest.Finite("c", layout.Q4_0, 32)}
+	good := modeltest.APR2Model(t, nil, tensors...)
 	for _, shift := range []int{0, 1, 4, 32, 64} {
-		m := openPath(t, write(t, "model", shifted(good, shift)), nil)
+		m := openPath(t, modeltest.Write(t, "model", modeltest.Shifted(good, shift)), nil)
 		for _, c := range tensors {
-			x := tensor(t, m, c.name)
+			x := tensor(t, m, c.Name)
 			b, err := x.Bytes()
 			want := mapsFiles && shift%64 == 0
-			if err != nil || !bytes.Equal(b, c.data) || x.ZeroCopy() != want || inPlace(m, x, b) != want {
-				t.Errorf("%s moved by %d: ZeroCopy %v, in place %v, %v", c.name, shift, x.ZeroCopy(), inPlace(m, x, b), err)
+			if err != nil || !bytes.Equal(b, c.Data) || x.ZeroCopy() != want || inPlace(m, x, b) != want {
+				t.Errorf("%s moved by %d: ZeroCopy %v, in place %v, %v", c.Name, shift, x.ZeroCopy(), inPlace(m, x, b), err)
 			}
 			if !x.ZeroCopy() && !mmapio.IsAligned(b, 64) {
-				t.Errorf("%s: copy is misaligned", c.name)
+				t.Errorf("%s: copy is misaligned", c.Name)
 			}
 		}
 	}
@@ -214,7 +206,7 @@ func TestPromisedAlignment(t *testing.T) {
 
 func TestViewOfNothing(t *testing.T) {
 	for phase := range 8 {
-		x := tensor(t, openBytes(t, safeTensorsAt(phase, []content{finite("x", layout.F64, 3, 0)}), nil), "x")
+		x := tensor(t, openBytes(t, modeltest.SafeTensorsAt(phase, "", modeltest.Finite("x", layout.F64, 3, 0)), nil), "x")
 		if v, err := loader.View[float64](x); err != nil || v == nil || len(v) != 0 {
 			t.Errorf("at %d: %v, %v", phase, v, err)
 		}
@@ -230,7 +222,7 @@ func TestFloat32sIsTheView(t *testing.T) {
 		t.Skip("views are copies here")
 	}
 	for phase := range 8 {
-		m := openBytes(t, safeTensorsAt(phase, []content{finite("x", layout.F32, 9)}), nil)
+		m := openBytes(t, modeltest.SafeTensorsAt(phase, "", modeltest.Finite("x", layout.F32, 9)), nil)
 		x := tensor(t, m, "x")
 		v, err := loader.View[float32](x)
 		f, err2 := x.Float32s()

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -43,9 +44,9 @@ func resident(t *testing.T, m *loader.Model, x loader.Tensor) uint64 {
 }
 
 // quarters are tensors of so many bytes each.
-func quarters(n uint64) (list []content) {
+func quarters(n uint64) (list []modeltest.Tensor) {
 	for i := range 4 {
-		list = append(list, random(fmt.Sprint(i), layout.U8, int(n)+i))
+		list = append(list, modeltest.Random(fmt.Sprint(i), layout.U8, int(n)+i))
 	}
 	return list
 }
@@ -53,7 +54,7 @@ func quarters(n uint64) (list []content) {
 // TestWarmAll: what was warmed is in memory. Other work on the machine may take pages away, but not each time.
 func TestWarmAll(t *testing.T) {
 	const n = 9 << 20
-	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
 	var wrong []string
 	for range 3 {
 		m := cold(t, path)
@@ -99,7 +100,7 @@ func warmAll(t *testing.T, m *loader.Model, n uint64) {
 // TestWarmFaults: who reads what was warmed waits for no disk. Other work on the machine may take
 // pages away, but not each time.
 func TestWarmFaults(t *testing.T) {
-	path := write(t, "model", apr2File(t, nil, quarters(9<<20)))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(9<<20)...))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var n int64
@@ -136,7 +137,7 @@ func majorFaults(t *testing.T) int64 {
 // are mapped, the kernel reads them again with their neighbours, but not each time.
 func TestWarmNamed(t *testing.T) {
 	const n = 4 << 20
-	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
 	var wrong []string
 	for range 3 {
 		wrong = nil
@@ -164,8 +165,8 @@ func TestWarmNamed(t *testing.T) {
 func TestWarmOrder(t *testing.T) {
 	const n = 20 << 20
 	list := quarters(n)
-	list[0], list[2] = random("0", layout.U8, 1), random("2", layout.U8, 1)
-	path := write(t, "model", apr2File(t, nil, list))
+	list[0], list[2] = modeltest.Random("0", layout.U8, 1), modeltest.Random("2", layout.U8, 1)
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, list...))
 	var first, second uint64
 	for range 3 { // other work on the machine may take pages away, but not each time
 		m := cold(t, path)
@@ -194,7 +195,7 @@ func TestWarmRate(t *testing.T) { synctest.Test(t, testWarmRate) }
 
 func testWarmRate(t *testing.T) {
 	const n, rate = 4 << 20, 40 << 20
-	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
 	m := cold(t, path)
 	begun := time.Now()
 	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: rate}); err != nil {
@@ -212,7 +213,7 @@ func testWarmRate(t *testing.T) {
 }
 
 func TestWarmTruncated(t *testing.T) {
-	m := lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, nil)
+	m := lost(t, modeltest.APR2Model(t, nil, quarters(1<<20)...), 2<<20, nil)
 	_, err := m.WarmAll(t.Context(), nil)
 	if !errors.Is(err, mmapio.ErrFault) {
 		t.Errorf("%v", err)
@@ -220,7 +221,7 @@ func TestWarmTruncated(t *testing.T) {
 	if _, err := m.Warm(t.Context(), []string{"0"}, &loader.WarmOptions{Ordered: true}); !errors.Is(err, mmapio.ErrChanged) {
 		t.Errorf("of what is left: %v", err)
 	}
-	m = lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, &loader.Options{NoMap: true})
+	m = lost(t, modeltest.APR2Model(t, nil, quarters(1<<20)...), 2<<20, &loader.Options{NoMap: true})
 	if err := warmTensors(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("not mapped: %v", err)
 	}
@@ -228,7 +229,7 @@ func TestWarmTruncated(t *testing.T) {
 
 // TestWarmShards: a shard is mapped when one of its tensors is warmed.
 func TestWarmShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(three())...)
+	path := put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...)
 	m := openPath(t, path, nil)
 	if n := stats(t, m).MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
@@ -262,14 +263,14 @@ func TestWarmShards(t *testing.T) {
 // TestWarmAliases: a tensor inside another counts once.
 func TestWarmAliases(t *testing.T) {
 	const n = 40 << 20
-	c := random("whole", layout.U8, n)
+	c := modeltest.Random("whole", layout.U8, n)
 	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
 		for i := range list[1:] {
 			list[1+i].Offset = list[0].Offset + uint64(i)*5<<20
 		}
 		return f
 	})
-	path := write(t, "model", apr2File(t, nil, append([]content{c}, quarters(1<<20)...)))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, append([]modeltest.Tensor{c}, quarters(1<<20)...)...))
 	m := cold(t, path)
 	for _, names := range [][]string{nil, {"0", "3", "whole", "1"}} {
 		var last uint64
@@ -296,7 +297,7 @@ func TestEvict(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	const n = 4 << 20
 	list := quarters(n)
-	m := openPath(t, write(t, "model", apr2File(t, nil, list)), nil)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, list...)), nil)
 	if _, err := m.WarmAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +315,7 @@ func TestEvict(t *testing.T) {
 	if left := mappedResident(t, m); left > all-n+2*page || left < all-n-page {
 		t.Errorf("%d of %d bytes are left without one of %d", left, all, n)
 	}
-	if !bytes.Equal(view, list[1].data) {
+	if !bytes.Equal(view, list[1].Data) {
 		t.Error("the view has other bytes")
 	}
 	if err := m.Evict("0", "1", "2"); err != nil {
@@ -343,7 +344,7 @@ func TestEvict(t *testing.T) {
 }
 
 func TestReleaseCache(t *testing.T) {
-	m := openPath(t, write(t, "model", large(t)), nil)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...)), nil)
 	l := acquire(t, m)
 	defer l.Release()
 	for _, name := range []string{"f16", "i8", "q8"} {

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -21,11 +22,11 @@ import (
 // TestWarmFarRequests: neighbours come together, padding only between them, and nothing a
 // second time.
 func TestWarmFarRequests(t *testing.T) {
-	list := []content{
-		random("a", layout.U8, 1000), random("b", layout.U8, 24), random("c", layout.U8, 5000),
-		random("d", layout.U8, 5000), random("e", layout.U8, 64), random("empty", layout.F32, 0, 3), random("f", layout.U8, 77),
+	list := []modeltest.Tensor{
+		modeltest.Random("a", layout.U8, 1000), modeltest.Random("b", layout.U8, 24), modeltest.Random("c", layout.U8, 5000),
+		modeltest.Random("d", layout.U8, 5000), modeltest.Random("e", layout.U8, 64), modeltest.Random("empty", layout.F32, 0, 3), modeltest.Random("f", layout.U8, 77),
 	}
-	file := apr2File(t, nil, list) // each tensor at a multiple of 64 bytes
+	file := modeltest.APR2Model(t, nil, list...) // each tensor at a multiple of 64 bytes
 	for _, step := range []struct {
 		name            string
 		names           []string
@@ -46,7 +47,7 @@ func TestWarmFarRequests(t *testing.T) {
 		}
 		d.traffic.reset()
 		for _, name := range step.names {
-			if b, err := tensor(t, m, name).Bytes(); err != nil || !bytes.Equal(b, find(list, name).data) {
+			if b, err := tensor(t, m, name).Bytes(); err != nil || !bytes.Equal(b, find(list, name).Data) {
 				t.Errorf("%s: %s has other bytes, or %v", step.name, name, err)
 			}
 		}
@@ -55,7 +56,7 @@ func TestWarmFarRequests(t *testing.T) {
 		}
 		c := &counter{r: bytes.NewReader(file)}
 		m, err := loader.OpenReaderAt(t.Context(), c, int64(len(file)), nil)
-		m = opened(t, m, err)
+		m = modeltest.Opened(t, m, err)
 		c.reset()
 		if err := warmTensors(t.Context(), m, step.names...); err != nil || c.reads.Load() != step.requests || c.bytes.Load() != step.bytes {
 			t.Errorf("%s: %d plain reads of %d bytes, want %d of %d; %v", step.name, c.reads.Load(), c.bytes.Load(), step.requests, step.bytes, err)
@@ -77,19 +78,19 @@ func TestWarmFarRequests(t *testing.T) {
 	}
 }
 
-func find(list []content, name string) content {
+func find(list []modeltest.Tensor, name string) modeltest.Tensor {
 	for _, c := range list {
-		if c.name == name {
+		if c.Name == name {
 			return c
 		}
 	}
-	return content{}
+	return modeltest.Tensor{}
 }
 
 // TestWarmFarLarge: the pieces of a large tensor come at the same time.
 func TestWarmFarLarge(t *testing.T) {
-	c := random("x", layout.U8, 40<<20)
-	d := newDistant("far", safeTensors([]content{random("before", layout.U8, 100), c}))
+	c := modeltest.Random("x", layout.U8, 40<<20)
+	d := newDistant("far", modeltest.SafeTensors(modeltest.Random("before", layout.U8, 100), c))
 	m := d.open(t, nil)
 	d.traffic.reset()
 	var waiting sync.WaitGroup // for each other
@@ -117,15 +118,15 @@ func TestWarmFarLarge(t *testing.T) {
 	if len(told) != 3 || told[2] != 40<<20 || told[0] >= told[1] {
 		t.Errorf("progress of %d", told)
 	}
-	if b, err := tensor(t, m, "x").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+	if b, err := tensor(t, m, "x").Bytes(); err != nil || !bytes.Equal(b, c.Data) {
 		t.Errorf("%v, or other bytes", err)
 	}
 }
 
 // TestWarmFarCompressed: a tensor travels once and is expanded on arrival.
 func TestWarmFarCompressed(t *testing.T) {
-	list := []content{compressible("a", layout.U8, 300_000), compressible("b", layout.Q8_0, 1000, 320), compressible("c", layout.F32, 7)}
-	file := lz4File(t, list...)
+	list := []modeltest.Tensor{modeltest.Compressible("a", layout.U8, 300_000), modeltest.Compressible("b", layout.Q8_0, 1000, 320), modeltest.Compressible("c", layout.F32, 7)}
+	file := modeltest.LZ4(t, list...)
 	d := newDistant("far", file)
 	m := d.open(t, nil)
 	d.traffic.reset()
@@ -135,18 +136,18 @@ func TestWarmFarCompressed(t *testing.T) {
 	}
 	d.before = func(context.Context) error { return errBroken }
 	for _, c := range list {
-		x := tensor(t, m, c.name)
-		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
-			t.Errorf("%s: %v, or other bytes", c.name, err)
+		x := tensor(t, m, c.Name)
+		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) {
+			t.Errorf("%s: %v, or other bytes", c.Name, err)
 		}
 		if err := x.DequantizeRange(make([]float32, 5), 2); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: %v", c.Name, err)
 		}
 	}
 }
 
 func TestWarmFarDamaged(t *testing.T) {
-	file := lz4File(t, compressible("a", layout.U8, 300_000))
+	file := modeltest.LZ4(t, modeltest.Compressible("a", layout.U8, 300_000))
 	d := newDistant("far", file)
 	x := tensor(t, d.open(t, nil), "a")
 	for name, at := range map[string]uint64{"a length": 2, "a block": 4} {
@@ -175,18 +176,18 @@ func TestWarmFarPacked(t *testing.T) {
 		}
 		return m
 	}}
-	c := random("x", layout.F32, 100, 100)
+	c := modeltest.Random("x", layout.F32, 100, 100)
 	x, unpacked := packed(t, far, c, nil)
-	if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) || unpacked.Load() != 1 {
+	if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || unpacked.Load() != 1 {
 		t.Errorf("%v, or other bytes, unpacked %d times", err, unpacked.Load())
 	}
-	if d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(len(c.data)) {
+	if d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(len(c.Data)) {
 		t.Errorf("%d requests for %d bytes", d.traffic.requests.Load(), d.traffic.bytes.Load())
 	}
 }
 
 func TestWarmFarErrors(t *testing.T) {
-	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 1000), random("b", layout.U8, 2000)}))
+	d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Random("a", layout.U8, 1000), modeltest.Random("b", layout.U8, 2000)))
 	m := d.open(t, &loader.Options{CacheBytes: 2999})
 	d.traffic.reset()
 	if err := warmTensors(t.Context(), m, "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
@@ -245,17 +246,17 @@ func TestWarmFarGivesUp(t *testing.T) {
 
 // safeTensorsHeader is that of a file of one tensor of n bytes.
 func safeTensorsHeader(n int) []byte {
-	b := safeTensors([]content{{"x", layout.U8, []int{n}, make([]byte, n)}})
+	b := modeltest.SafeTensors([]modeltest.Tensor{{Name: "x", DType: layout.U8, Shape: []int{n}, Data: make([]byte, n)}}...)
 	return bytes.Clone(b[:len(b)-n])
 }
 
 // TestWarmFarAgainstAll: warming, reading, leases and Close go on at once.
 func TestWarmFarAgainstAll(t *testing.T) {
-	var list []content
+	var list []modeltest.Tensor
 	for i := range 20 {
-		list = append(list, random(fmt.Sprint(i), layout.U8, 100*i+1))
+		list = append(list, modeltest.Random(fmt.Sprint(i), layout.U8, 100*i+1))
 	}
-	file := apr2File(t, nil, list)
+	file := modeltest.APR2Model(t, nil, list...)
 	for round := range 10 {
 		d := newDistant("far", file)
 		m := d.open(t, &loader.Options{CacheBytes: int64(20_000 * (1 + round%2))})
@@ -277,9 +278,9 @@ func TestWarmFarAgainstAll(t *testing.T) {
 				}
 			})
 		}
-		check := func(x loader.Tensor, c content) error {
-			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
-				return errors.Join(err, errors.New(c.name))
+		check := func(x loader.Tensor, c modeltest.Tensor) error {
+			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) {
+				return errors.Join(err, errors.New(c.Name))
 			}
 			return nil
 		}
@@ -302,7 +303,7 @@ func TestWarmFarAgainstAll(t *testing.T) {
 				return err
 			}
 			defer l.Release()
-			x, err := l.Tensor(list[i%20].name)
+			x, err := l.Tensor(list[i%20].Name)
 			if err != nil {
 				return err
 			}
@@ -311,7 +312,7 @@ func TestWarmFarAgainstAll(t *testing.T) {
 			}
 			return nil
 		})
-		again(func(i int) error { return m.Evict(list[i%20].name) })
+		again(func(i int) error { return m.Evict(list[i%20].Name) })
 		l, err := m.Acquire()
 		if err != nil {
 			t.Fatal(err)
@@ -337,7 +338,7 @@ func TestWarmFarAgainstAll(t *testing.T) {
 func TestRemoteRate(t *testing.T) { synctest.Test(t, testRemoteRate) }
 
 func testRemoteRate(t *testing.T) {
-	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 3<<20)}))
+	d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Random("a", layout.U8, 3<<20)))
 	m := d.open(t, nil)
 	begun := time.Now()
 	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 8 << 20}); err != nil {

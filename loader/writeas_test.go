@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -78,12 +79,12 @@ func TestWriteAs(t *testing.T) {
 	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
 	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
 	for _, d := range dtypes {
-		c := compressible("x", d, 300, 1024)
-		raw := apr2File(t, nil, []content{c})
+		c := modeltest.Compressible("x", d, 300, 1024)
+		raw := modeltest.APR2Model(t, nil, c)
 		for name, m := range map[string]*loader.Model{
-			"mapped":    openPath(t, write(t, "m", raw), nil),
-			"read":      openPath(t, write(t, "m", raw), &loader.Options{NoMap: true}),
-			"LZ4":       openBytes(t, lz4File(t, c), nil),
+			"mapped":    openPath(t, modeltest.Write(t, "m", raw), nil),
+			"read":      openPath(t, modeltest.Write(t, "m", raw), &loader.Options{NoMap: true}),
+			"LZ4":       openBytes(t, modeltest.LZ4(t, c), nil),
 			"encrypted": openBytes(t, encryptedFile(t, encrypter, raw), withKey),
 			"remote":    newDistant("m", raw).open(t, nil),
 		} {
@@ -100,7 +101,7 @@ func TestWriteAs(t *testing.T) {
 					continue
 				}
 				wantRounded(t, to, out.Bytes(), want)
-				if to == d && !bytes.Equal(out.Bytes(), c.data) { // NaNs too
+				if to == d && !bytes.Equal(out.Bytes(), c.Data) { // NaNs too
 					t.Errorf("%s: %v has not stayed as it was", name, d)
 				}
 				for _, part := range [][2]int{{0, len(values)}, {1, 0}, {len(values), 0}, {777, 1}, {1025, 100_000}, {12345, 200_000}} {
@@ -117,7 +118,7 @@ func TestWriteAs(t *testing.T) {
 
 // TestWriteAsRefuses: other types, ranges beyond the tensor, tensors without values, and contexts that have ended.
 func TestWriteAsRefuses(t *testing.T) {
-	m := openBytes(t, safeTensors([]content{random("x", layout.F32, 300, 1024), random("c", layout.C64, 2), random("none", layout.F32, 0, 3)}), nil)
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F32, 300, 1024), modeltest.Random("c", layout.C64, 2), modeltest.Random("none", layout.F32, 0, 3)), nil)
 	x := tensor(t, m, "x")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

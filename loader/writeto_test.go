@@ -6,13 +6,14 @@ import (
 	"io"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // TestWriteToFails: what the writer says is not made the tensor's fault.
 func TestWriteToFails(t *testing.T) {
-	path := write(t, "model", safeTensors([]content{random("x", layout.F32, 1000)}))
+	path := modeltest.Write(t, "model", modeltest.SafeTensors(modeltest.Random("x", layout.F32, 1000)))
 	full := errors.New("no space left")
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		x := tensor(t, openPath(t, path, opts), "x")
@@ -30,18 +31,18 @@ func TestWriteToFails(t *testing.T) {
 
 // TestWriteToFailsMidway: what was written of a compressed tensor until then is right.
 func TestWriteToFailsMidway(t *testing.T) {
-	c := compressible("x", layout.F32, 1024, 1280) // five MiB
-	m := openBytes(t, lz4File(t, c), nil)
+	c := modeltest.Compressible("x", layout.F32, 1024, 1280) // five MiB
+	m := openBytes(t, modeltest.LZ4(t, c), nil)
 	x, full := tensor(t, m, "x"), errors.New("no space left")
-	for _, room := range []int{0, 1, 64<<10 - 1, 64 << 10, 1<<20 + 7, len(c.data) - 1} {
+	for _, room := range []int{0, 1, 64<<10 - 1, 64 << 10, 1<<20 + 7, len(c.Data) - 1} {
 		w := &boundedWriter{room: room, err: full}
 		written, err := x.WriteTo(w)
-		if err != full || written != int64(room) || !bytes.Equal(w.b, c.data[:room]) {
+		if err != full || written != int64(room) || !bytes.Equal(w.b, c.Data[:room]) {
 			t.Errorf("%d bytes of %d, %v", written, room, err)
 		}
 	}
-	w := &boundedWriter{room: len(c.data)}
-	if written, err := x.WriteTo(w); err != nil || written != int64(len(c.data)) || !bytes.Equal(w.b, c.data) {
+	w := &boundedWriter{room: len(c.Data)}
+	if written, err := x.WriteTo(w); err != nil || written != int64(len(c.Data)) || !bytes.Equal(w.b, c.Data) {
 		t.Errorf("all of it: %d bytes, %v", written, err)
 	}
 }

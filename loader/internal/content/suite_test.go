@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -91,25 +90,11 @@ func cached(c content.Content) *content.Cached {
 	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
 }
 
-// compressed returns the blocks of b.
-func compressed(t *testing.T, b []byte) []byte {
-	var out bytes.Buffer
-	w := lz4block.NewWriter(&out, lz4block.Fast)
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 // TestContents runs the suite on every Content: over every file, in memory, compressed, packed, and with a cache that is empty
 // or filled. Sizes are none, less than a block of LZ4, and several.
 func TestContents(t *testing.T) {
 	for name, n := range map[string]int{"none": 0, "few": 1000, "many": 3*lz4block.Size + 77} {
-		want := make([]byte, n)
-		rand.NewChaCha8([32]byte{1}).Read(want)
+		want := modeltest.Noise(uint64(n), 1)
 		clear(want[:n/2]) // one half is compressed, the other is not
 		run := func(kind string, open func(t *testing.T) content.Content) {
 			t.Run(name+"/"+kind, func(t *testing.T) { contenttest.Run(t, want, open) })
@@ -125,7 +110,7 @@ func TestContents(t *testing.T) {
 		for kind, way := range files {
 			plain := func(t *testing.T) content.Content { return stored(t, way, want) }
 			lz4 := func(t *testing.T) content.Content {
-				blocks := stored(t, way, compressed(t, want))
+				blocks := stored(t, way, modeltest.Blocks(t, want))
 				return content.LZ4{Table: content.NewTable(layout.APR2, before, blocks.N, uint64(n)), Stored: blocks}
 			}
 			packed := func(t *testing.T) content.Content {

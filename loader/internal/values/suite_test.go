@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
@@ -23,13 +21,6 @@ import (
 
 const rows, cols = 150, 512
 
-// noise returns n bytes.
-func noise(n uint64) []byte {
-	b := make([]byte, n)
-	rand.NewChaCha8([32]byte{byte(n)}).Read(b)
-	return b
-}
-
 // contents are ways in which bytes come into reach: in place, read, compressed.
 var contents = map[string]func(t *testing.T, b []byte) *content.Cached{
 	"in place": func(_ *testing.T, b []byte) *content.Cached { return cached(content.Memory(b)) },
@@ -42,13 +33,8 @@ var contents = map[string]func(t *testing.T, b []byte) *content.Cached{
 		return cached(&content.Stored{File: f, N: uint64(len(b)), Large: true})
 	},
 	"LZ4": func(t *testing.T, b []byte) *content.Cached {
-		var out bytes.Buffer
-		w := lz4block.NewWriter(&out, lz4block.Fast)
-		w.Write(b)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return cached(content.LZ4{Table: content.NewTable(layout.APR2, 0, uint64(out.Len()), uint64(len(b))), Stored: content.Memory(out.Bytes())})
+		blocks := content.Memory(modeltest.Blocks(t, b))
+		return cached(content.LZ4{Table: content.NewTable(layout.APR2, 0, blocks.Size(), uint64(len(b))), Stored: blocks})
 	},
 }
 
@@ -74,7 +60,7 @@ func run(t *testing.T, want []float32, stored []byte, open func(in *content.Cach
 // typed returns stored elements, their values, and how Typed is made of the elements.
 func typed(t *testing.T, d layout.DType) (stored []byte, want []float32, open func(in *content.Cached) *values.Typed) {
 	_, size := d.Span(0, rows*cols)
-	stored, want = noise(size), make([]float32, rows*cols)
+	stored, want = modeltest.Noise(size, 1), make([]float32, rows*cols)
 	if err := dequant.Expand(d, want, stored); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +87,7 @@ func TestTyped(t *testing.T) {
 
 // TestTypedFinds: a codec that is found out at the first read, with a scale: after one that fails.
 func TestTypedFinds(t *testing.T) {
-	stored, want := noise(rows*cols), make([]float32, rows*cols)
+	stored, want := modeltest.Noise(rows*cols, 1), make([]float32, rows*cols)
 	for i, b := range stored {
 		want[i] = 0.5 * float32(int(int8(b))-3)
 	}
@@ -161,7 +147,7 @@ func TestGrouped(t *testing.T) {
 	if err := g.Check(); err != nil {
 		t.Fatal(err)
 	}
-	stored := noise(rows * cols)
+	stored := modeltest.Noise(rows*cols, 1)
 	scales, offsets := make([]float32, rows*cols/64), make([]float32, rows*cols/64)
 	for i := range scales {
 		scales[i], offsets[i] = float32(i%13)/8, float32(i%5)

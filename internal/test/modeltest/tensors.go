@@ -1,0 +1,304 @@
+package modeltest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+)
+
+// models are the tensors of models that tests open, by name.
+var models = map[string]func() []Tensor{
+	// Floats, integers and blocks, of a few elements.
+	"three": func() []Tensor {
+		return []Tensor{Random("f32", layout.F32, 3, 4), Random("i8", layout.I8, 3, 4), Random("q4", layout.Q4_0, 3, 64)}
+	},
+	// Tensors that share chunks of 64 KiB, and tensors of several chunks.
+	"many": func() []Tensor {
+		return []Tensor{
+			Random("a", layout.F32, 10, 100), Random("b", layout.F16, 300, 300), Random("c", layout.F32, 70, 1000),
+			Random("d", layout.I8, 1000), Random("e", layout.F32, 30000),
+		}
+	},
+	// Tensors of many pages, and one that all cores expand.
+	"large": func() []Tensor {
+		return []Tensor{
+			Random("f32", layout.F32, 64, 1024), Random("f16", layout.F16, 64, 1024),
+			Random("i8", layout.I8, 64, 1024), Random("q8", layout.Q8_0, 1024, 1024),
+		}
+	},
+	// A quantized weight "a.weight": 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them: 1, 2, 4, 8, 16, 32.
+	"FP8 blocks": func() []Tensor {
+		var scales []byte
+		for i := range 6 {
+			scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(float32(int(1)<<i)))
+		}
+		return []Tensor{
+			{"a.weight", layout.F8_E4M3, []int{256, 384}, bytes.Repeat([]byte{0x3c}, 256*384)},
+			{"a.weight_scale_inv", layout.F32, []int{2, 3}, scales},
+		}
+	},
+}
+
+// Model returns the tensors of a named model.
+func Model(name string) []Tensor { return models[name]() }
+
+// Noise returns n bytes that are the same in every run.
+func Noise(n uint64, seed uint64) []byte {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	b := make([]byte, n)
+	rand.NewChaCha8(key).Read(b)
+	return b
+}
+
+// Random returns a tensor of random bytes, as every dtype may have them.
+func Random(name string, d layout.DType, shape ...int) Tensor {
+	size, err := d.Size(shape)
+	if err != nil {
+		panic(err)
+	}
+	return Tensor{name, d, shape, Noise(size, uint64(d)<<32+size)}
+}
+
+// Finite returns a tensor of random floats without NaNs and infinities.
+func Finite(name string, d layout.DType, shape ...int) Tensor {
+	c := Random(name, d, shape...)
+	for i := range c.Data {
+		c.Data[i] &^= 0x40 // an exponent bit in the last byte of every float
+	}
+	return c
+}
+
+// Compressible returns a tensor that LZ4 halves: random bytes, and copies of bytes before them.
+func Compressible(name string, d layout.DType, shape ...int) Tensor {
+	c := Random(name, d, shape...)
+	rng := rand.New(rand.NewPCG(uint64(d), 11))
+	for i := 0; i < len(c.Data); {
+		n := min(rng.IntN(200)+1, len(c.Data)-i)
+		if i > 1000 && rng.IntN(2) == 0 {
+			copy(c.Data[i:i+n], c.Data[i-1-rng.IntN(1000):])
+		}
+		i += n
+	}
+	return c
+}
+
+// Elements returns the product of the shape.
+func (c Tensor) Elements() uint64 {
+	n, _ := layout.Elements(c.Shape)
+	return n
+}
+
+// Equal reports whether c and d have the same name, dtype, shape and bytes.
+func (c Tensor) Equal(d Tensor) bool {
+	return c.Name == d.Name && c.DType == d.DType && slices.Equal(c.Shape, d.Shape) && bytes.Equal(c.Data, d.Data)
+}
+
+// blocks returns the sizes of blocks in which dimension dim counts: how many there are, and the bytes of one.
+func (c Tensor) blocks(dim int) (count, each int) {
+	count, each = 1, c.DType.BlockBytes()
+	for i, n := range c.Shape {
+		if i <= dim {
+			count *= n
+		} else {
+			each *= n
+		}
+	}
+	return count, each
+}
+
+// place returns a dimension that is counted from the last one if it is below 0.
+func (c Tensor) place(dim int) int {
+	if dim < 0 {
+		dim += len(c.Shape)
+	}
+	return dim
+}
+
+// Cut returns the first n entries of a dimension.
+func (c Tensor) Cut(dim, n int) Tensor {
+	dim = c.place(dim)
+	count, each := c.blocks(dim)
+	var data []byte
+	for i := range count {
+		if i%c.Shape[dim] < n {
+			data = append(data, c.Data[i*each:][:each]...)
+		}
+	}
+	c.Shape, c.Data = slices.Clone(c.Shape), data
+	c.Shape[dim] = n
+	return c
+}
+
+// Reversed returns the entries of a dimension in the other order.
+func (c Tensor) Reversed(dim int) Tensor {
+	dim = c.place(dim)
+	count, each := c.blocks(dim)
+	data, n := make([]byte, 0, len(c.Data)), c.Shape[dim]
+	for i := range count {
+		data = append(data, c.Data[(i-i%n+n-1-i%n)*each:][:each]...)
+	}
+	c.Data = data
+	return c
+}
+
+// Stacked puts b behind c in a new first dimension.
+func (c Tensor) Stacked(b Tensor) Tensor {
+	c.Shape, c.Data = append([]int{2}, c.Shape...), slices.Concat(c.Data, b.Data)
+	return c
+}
+
+// required are the keys that metadata of APR2 must have.
+var required = layout.Metadata{
+	{Key: "apr_version", Value: "2.0.0"},
+	{Key: "model_type", Value: "test"},
+	{Key: "architecture", Value: layout.Metadata{}},
+}
+
+// APR2Model returns an APR2 file as APR2 does, with the keys that its metadata must have before md.
+func APR2Model(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
+	t.Helper()
+	return APR2(t, slices.Concat(required, md), tensors...)
+}
+
+// APR2Head returns the start of an APR2 file up to its tensors, whose Data is not looked at, and the size of the whole file.
+func APR2Head(t testing.TB, md layout.Metadata, tensors ...Tensor) (head []byte, size uint64) {
+	t.Helper()
+	list := make([]layout.Tensor, len(tensors))
+	for i, c := range tensors {
+		list[i] = layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape}
+	}
+	var b bytes.Buffer
+	w, err := apr2.NewWriter(&b, slices.Values(list), &apr2.Options{Metadata: slices.Concat(required, md)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), w.Size()
+}
+
+// SparseAPR2 writes a file of zeros with these tensors, so large that it is better not written. Its checksum is wrong, which
+// opening does not look at.
+func SparseAPR2(t testing.TB, tensors ...Tensor) (path string) {
+	t.Helper()
+	head, size := APR2Head(t, nil, tensors...)
+	path = Write(t, "sparse.apr", head)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	footer := binary.LittleEndian.AppendUint64([]byte("\x00\x00\x00\x002RPA"), size)
+	if _, err := f.WriteAt(footer, int64(size)-APR2Footer); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Places in an APR2 file.
+const (
+	apr2DataOffset = 28 // of the header's field that says where tensors begin
+	APR2Footer     = 16 // bytes
+)
+
+// Shifted moves the tensors of an APR2 file back by n bytes, against the alignment that its flags promise. The file is
+// valid otherwise.
+func Shifted(b []byte, n int) []byte {
+	le := binary.LittleEndian
+	at := le.Uint32(b[apr2DataOffset:])
+	out := slices.Concat(b[:at], make([]byte, n), b[at:])
+	le.PutUint32(out[apr2DataOffset:], at+uint32(n))
+	return Footed(out)
+}
+
+// Footed sets the footer of an APR2 file right, and returns the file.
+func Footed(b []byte) []byte {
+	footer := b[len(b)-APR2Footer:]
+	binary.LittleEndian.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-APR2Footer]))
+	binary.LittleEndian.PutUint64(footer[8:], uint64(len(b)))
+	return b
+}
+
+// Blocks compresses data to blocks of LZ4, as APR2 has them.
+func Blocks(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := lz4block.NewWriter(&out, lz4block.Fast)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// LiteralBlocks puts data into blocks of LZ4 without compressing it.
+func LiteralBlocks(data []byte) (out []byte) {
+	for block := range slices.Chunk(data, lz4block.Size) {
+		var b []byte
+		if n := len(block); n < 15 {
+			b = append(b, byte(n<<4))
+		} else {
+			b = append(b, 15<<4)
+			for n -= 15; n >= 255; n -= 255 {
+				b = append(b, 255)
+			}
+			b = append(b, byte(n))
+		}
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)+len(block)))
+		out = append(append(out, b...), block...)
+	}
+	return out
+}
+
+// LZ4 returns an APR2 file of compressed tensors, with raw ones "before" and "after" them.
+func LZ4(t testing.TB, tensors ...Tensor) []byte {
+	t.Helper()
+	stored := make([][]byte, len(tensors))
+	for i, c := range tensors {
+		stored[i] = Blocks(t, c.Data)
+	}
+	return LZ4Of(t, nil, tensors, stored)
+}
+
+// LZ4Of does what LZ4 does, with stored as the blocks of the tensors, and md as further metadata.
+func LZ4Of(t testing.TB, md layout.Metadata, tensors []Tensor, stored [][]byte) []byte {
+	t.Helper()
+	list := []layout.Tensor{{Name: []byte("before"), DType: layout.U8, Shape: []int{5}}}
+	all := slices.Concat([][]byte{Noise(5, 1)}, stored, [][]byte{Noise(5, 2)})
+	for i, c := range tensors {
+		list = append(list, layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape, Encoding: layout.LZ4, Stored: uint64(len(stored[i]))})
+	}
+	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
+	var out bytes.Buffer
+	w, err := apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: slices.Concat(required, md)})
+	for _, b := range all {
+		if err == nil {
+			err = w.WriteTensor(b)
+		}
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// WriteTo writes a file called path.
+func WriteTo(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
