@@ -3,8 +3,8 @@ package layout
 import "encoding/binary"
 
 // Cursor reads a part of a file from front to back, for formats whose fields have no fixed
-// place. It keeps its first error, and every read after that returns zero. A decoder reads the
-// fields of a record and asks Err once.
+// place. After its first error every read returns zero. A decoder reads the fields of a record and
+// asks Err once.
 //
 // A Cursor fetches the file in windows. They grow while it reads on, and start small behind a
 // Skip, so that a remote file's tensors are stepped over and not fetched.
@@ -38,7 +38,7 @@ func (c *Cursor) Left() uint64 { return c.end - c.at }
 // Err returns the first error, a *[FormatError], or nil.
 func (c *Cursor) Err() error { return c.err }
 
-// Fail keeps an error about the field at offset at, unless there is one already.
+// Fail sets the cursor's error, about the field at offset at, unless there is one already.
 func (c *Cursor) Fail(at uint64, field string, sentinel error, format string, args ...any) {
 	if c.err == nil {
 		c.err = Errorf(c.format, at, field, sentinel, format, args...)
@@ -148,6 +148,7 @@ func (c *Cursor) fetch(field string, n uint64) bool {
 	return true
 }
 
+// short fails because n bytes are asked for, and fewer are left.
 func (c *Cursor) short(field string, n uint64) {
 	c.Fail(c.at, field, ErrTruncated, "%d bytes, but only %d are left", n, c.Left())
 }

@@ -45,7 +45,8 @@ func (ix *Index) Find(name string) int {
 	}
 }
 
-// Share makes the index that of a file among several: its tensors are n of list from first on, and names finds all of list.
+// Share makes ix the index of one file of several. Its tensors become those of list from first on, as many as it has, and names
+// finds all of list.
 func (ix *Index) Share(list []Tensor, names *Names, first int) {
 	n := len(ix.Tensors)
 	ix.Tensors, ix.Names, ix.first = list[first:first+n:first+n], names, first

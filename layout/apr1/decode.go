@@ -129,8 +129,7 @@ func (d *decoder) begin(version string, count uint64, sections ...layout.Section
 	return nil
 }
 
-// end returns where the checksum starts, which ends every file. The longer header is known to
-// be there.
+// end returns where the checksum starts, which ends every file.
 func (d *decoder) end() uint64 { return d.size - crcSize }
 
 // check makes sure that this package can read files with the header.

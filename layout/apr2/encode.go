@@ -54,7 +54,7 @@ type Rewriter interface {
 	Truncate(size int64) error
 }
 
-// summed passes bytes on and sums them.
+// summed writes to w and computes the size and CRC32 of all that it has written.
 type summed struct {
 	w   io.Writer
 	sum crcmath.Sum

@@ -88,7 +88,8 @@ type encrypting struct {
 	content uint64 // bytes in buf, without tags
 }
 
-// encrypted returns what encrypts all that write hands to its destination, as tensor t, the one of this ordinal.
+// encrypted returns a function that encrypts all that write hands to its destination. t is the tensor, and ordinal its position in the
+// index.
 func (s *encrypt) encrypted(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	blocks := max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block)
 	if n := blocks * (s.block + encrypted.TagSize); n > uint64(len(s.buf)) {

@@ -88,7 +88,7 @@ func (h *Header) check() error {
 	return nil
 }
 
-// isDamage tells an error about what the file holds from one of reading it.
+// isDamage reports whether err is about what the file holds, not about reading it.
 func isDamage(err error) bool {
 	return slices.ContainsFunc([]error{
 		layout.ErrInvalid, layout.ErrTruncated, layout.ErrOverlap, layout.ErrDuplicate, layout.ErrLimit, layout.ErrUnsupported,

@@ -229,7 +229,7 @@ func (t *tensorProto) dtype() layout.DType {
 	return d
 }
 
-// bad keeps an error about the tensor.
+// bad sets the error of the wire, with the name of the tensor, unless there is one already.
 func (t *tensorProto) bad(at uint64, field string, sentinel error, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	t.fail(at, field, sentinel, "initializer %s: %s", layout.Quote(t.r.names[t.name:]), reason)

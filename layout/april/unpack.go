@@ -167,7 +167,7 @@ func (u *unpacker) element(out []byte, at, v uint64) []byte {
 	}
 }
 
-// bad keeps an error about the tensor.
+// bad sets the error of the wire, with the name of the tensor, unless there is one already.
 func (u *unpacker) bad(at uint64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	u.fail(at, tensorFields[u.num].name, layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)

@@ -10,7 +10,7 @@ import (
 )
 
 // wire reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding)
-// from a part of a file. It keeps its first error and returns zeros from then on.
+// from a part of a file. After its first error it returns zeros.
 type wire struct {
 	cursor  layout.Cursor // where window was taken from
 	window  []byte        // the bytes from at on that are read
@@ -50,7 +50,7 @@ type record struct {
 
 func (w *wire) err() error { return w.cursor.Err() }
 
-// fail keeps an error about the bytes.
+// fail sets the error, about the bytes at an offset, unless there is one already.
 func (w *wire) fail(at uint64, field string, sentinel error, format string, args ...any) {
 	w.malformed = w.malformed || w.err() == nil
 	w.cursor.Fail(at, field, sentinel, format, args...)

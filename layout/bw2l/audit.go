@@ -17,8 +17,8 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	r := f.reader(in)
 	r.metadata()
 	found.Fail(r.err)
-	if r.odd.n > 0 {
-		found.Warn(r.odd.at, r.odd.field, layout.ErrInvalid, "not valid UTF-8; there are %d such texts in all", r.odd.n)
+	if r.invalid.n > 0 {
+		found.Warn(r.invalid.at, r.invalid.field, layout.ErrInvalid, "not valid UTF-8; there are %d such texts in all", r.invalid.n)
 	}
 	for _, s := range f.Sections {
 		if !slices.Contains(types, s.Type) {

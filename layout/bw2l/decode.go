@@ -166,6 +166,7 @@ func skip(c *layout.Cursor, field string, n uint64) span {
 	return s
 }
 
+// str8 reads a string behind its length of one byte.
 func str8(c *layout.Cursor, field string) []byte {
 	return c.Take(field, uint64(c.U8(field)))
 }
@@ -180,13 +181,13 @@ func key(c *layout.Cursor, field string) string {
 	return s
 }
 
-// reader reads the contents that headers point to. It keeps its first error and reads nothing after it.
+// reader reads the contents that headers point to. After its first error it reads nothing.
 type reader struct {
-	file *File
-	in   layout.Input
-	left uint64 // of Limits.HeaderBytes
-	err  error
-	odd  struct { // texts that are not valid UTF-8
+	file    *File
+	in      layout.Input
+	left    uint64 // of Limits.HeaderBytes
+	err     error
+	invalid struct { // texts that are not valid UTF-8
 		n     int
 		field string // of the first one
 		at    uint64
@@ -197,6 +198,7 @@ func (f *File) reader(in layout.Input) reader {
 	return reader{file: f, in: in, left: f.lim.HeaderBytes}
 }
 
+// fail sets the reader's error, unless err is nil or there is one already.
 func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
 
 // afford reports whether the limits allow a piece of the file to be read.
@@ -231,8 +233,8 @@ func (r *reader) decoded(field string, at uint64, b []byte) any {
 	if utf8.ValidString(s) {
 		return s
 	}
-	if r.odd.n++; r.odd.n == 1 {
-		r.odd.field, r.odd.at = field, at
+	if r.invalid.n++; r.invalid.n == 1 {
+		r.invalid.field, r.invalid.at = field, at
 	}
 	return layout.Blob(s)
 }
@@ -255,7 +257,7 @@ func (d *decoder) index() error {
 	return err
 }
 
-// enter goes over a section again, and takes its arrays from the front of d's.
+// enter adds the arrays of a section to the index. They are the first that are left in d.arrays.
 func (d *decoder) enter(s *Section) error {
 	switch s.Type {
 	case typeArray:
@@ -287,7 +289,7 @@ func (d *decoder) enterLayers(s *Section) error {
 	return nil
 }
 
-// tensor enters the next array. quant is for integers.
+// tensor adds the first array that is left to the index. quant is the scale of integers.
 func (d *decoder) tensor(name []byte, quant *layout.Quant) error {
 	a := d.arrays[0]
 	d.arrays = d.arrays[1:]

@@ -76,7 +76,7 @@ type decoder struct {
 	infosAt     uint64 // where the tensor infos begin
 }
 
-// limited replaces an error of a truncated file by ErrLimit if lim, not the file, ended the header.
+// limited returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
 func (d *decoder) limited(err error) error {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {

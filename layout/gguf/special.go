@@ -21,7 +21,7 @@ type special map[string]noted
 // noted is an integer at an offset of the file.
 type noted struct{ value, off uint64 }
 
-// note keeps b, the value of key at offset off, if key is one of specialKeys.
+// note enters b, the value of key at offset off, if key is one of specialKeys. It fails if the value is of another type.
 func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 	order := d.file.width.order()
 	switch want, ok := specialKeys[string(key)]; {
@@ -35,7 +35,7 @@ func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 	}
 }
 
-// apply checks the values and gives them to d.
+// apply checks the values and sets the alignment and the split of d.
 func (s special) apply(d *decoder) {
 	if a, ok := s[keyAlignment]; ok {
 		d.align = a.value

@@ -84,7 +84,8 @@ func (p *parser) check() error {
 	return ahead.Err()
 }
 
-// count returns the number of members or elements of the object or array that comes next.
+// count returns the number of members or elements of the object or array that comes next. So an element is passed once more for
+// every level around it, of which Limits.Depth allows 64.
 func (p *parser) count() int {
 	ahead := p.Scanner
 	return ahead.Skip()

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Scanner reads a text value by value. It keeps its first error: after that, [Scanner.More]
-// reports false and the other methods return zero values. A reader of objects and arrays asks
+// Scanner reads a text value by value. After its first error [Scanner.More] reports
+// false and the other methods return zero values. A reader of objects and arrays asks
 // [Scanner.Err] once.
 type Scanner[T string | []byte] struct {
 	// Field names what is read in errors.

@@ -27,12 +27,12 @@ func (m *File) errorAt(i int, sentinel error, format string, args ...any) error 
 	return m.errorf(path, field, sentinel, format, args...)
 }
 
-// UnusableError returns the error of shard i being of no use, because of err.
+// UnusableError returns the error that shard i cannot be used, which wraps err.
 func (m *File) UnusableError(i int, err error) error {
 	return m.errorAt(i, err, "shard %s cannot be used", quote(m.Shards[i].Name))
 }
 
-// SameFileError returns the error of shards i and j being one file, under two names: its index would take memory for each.
+// SameFileError returns the error that shards i and j are one file under two names. Its index would take memory for each.
 func (m *File) SameFileError(i, j int) error {
 	return m.errorAt(max(i, j), layout.ErrDuplicate, "shards %s and %s are one file", quote(m.Shards[min(i, j)].Name), quote(m.Shards[max(i, j)].Name))
 }
@@ -123,7 +123,7 @@ func (m *File) TooManyError(n, limit uint64) error {
 	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, limit)
 }
 
-// DuplicateError returns the error of two tensors that have the same name.
+// DuplicateError returns the error that two tensors of different shards have the same name.
 func (m *File) DuplicateError(a, b *layout.Tensor) error {
 	key := m.mapKey()
 	return m.errorf([]any{key, string(a.Name)}, key, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",

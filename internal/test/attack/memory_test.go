@@ -142,8 +142,7 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 	},
 }
 
-// dense makes metadata in JSON whose values take many times their text once they are made, or would. Members of 20 bytes
-// are as dense as they may be.
+// dense makes metadata in JSON whose values take many times their text.
 var dense = map[string]func(size int) []byte{
 	"digits":          func(size int) []byte { return listed(size, `{"a":[`, `1`, `]}`) },
 	"strings":         func(size int) []byte { return listed(size, `{"a":[`, `""`, `]}`) },

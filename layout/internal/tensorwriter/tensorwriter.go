@@ -48,7 +48,7 @@ func New(dst io.Writer, plan Plan) *File { return &File{Plan: plan, dst: dst} }
 // Err returns the error that ended the work, or nil.
 func (f *File) Err() error { return f.err }
 
-// Fail makes err the answer of every later call, and returns it.
+// Fail makes every later call return err, and returns it.
 func (f *File) Fail(err error) error {
 	f.err = err
 	return err
@@ -91,7 +91,7 @@ func (f *File) Complete() error {
 	return f.err
 }
 
-// begin pads the file up to the next tensor.
+// begin pads the file up to the next tensor and returns it. It fails if all tensors have been written.
 func (f *File) begin() (*layout.Tensor, error) {
 	if f.err != nil {
 		return nil, f.err
