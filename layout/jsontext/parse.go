@@ -84,8 +84,8 @@ func (p *parser) check() error {
 	return ahead.Err()
 }
 
-// count returns the number of members or elements of the object or array that comes next. So an element is passed once more for
-// every level around it, of which Limits.Depth allows 64.
+// count returns the number of members or elements of the object or array that comes next. So a text is passed once more for every
+// level of nesting. Limits.Depth allows 64 levels.
 func (p *parser) count() int {
 	ahead := p.Scanner
 	return ahead.Skip()
