@@ -74,7 +74,7 @@ func ReadEncryptedHead(in layout.Input, flag Flags, lim *layout.Limits) (*Encryp
 	return &EncryptedHead{Bytes: b, End: size - footerSize, Keys: keys}, nil
 }
 
-// checkOrder checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
+// checkOrder checks that the sections lie as they must in a file that is signed or encrypted. limit bounds the
 // metadata.
 func (h Header) checkOrder(size, limit uint64) error {
 	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)

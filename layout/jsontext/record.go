@@ -51,7 +51,7 @@ func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i
 	}
 }
 
-// Shape reads an array of dimensions into the memory of dst. More than most are an error.
+// Shape reads an array of dimensions into the memory of dst. More than limit are an error.
 func (s *Scanner[T]) Shape(dst []int, limit uint64) []int {
 	dst = dst[:0]
 	for s.Open('[', "an array"); s.More(']'); {

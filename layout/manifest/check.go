@@ -117,7 +117,7 @@ func (m *File) CheckEncrypted(i int, shard layout.File) error {
 	return nil
 }
 
-// TooManyError returns the error of shards that hold n tensors, more than most.
+// TooManyError returns the error that all shards together have n tensors, more than limit.
 func (m *File) TooManyError(n, limit uint64) error {
 	key := m.mapKey()
 	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, limit)

@@ -100,7 +100,7 @@ func (x *Format[F]) Description(t testing.TB, name string, want any) {
 	}
 }
 
-// Seed adds the fixtures of fewer than most bytes to a fuzz target.
+// Seed adds the fixtures of fewer than limit bytes to a fuzz target.
 func (x *Format[F]) Seed(f *testing.F, limit int) {
 	f.Helper()
 	paths, err := filepath.Glob(filepath.Join(x.Dir, "*"+x.Ext))
