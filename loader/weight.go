@@ -3,7 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -75,7 +74,7 @@ func (w *weight) cached(ctx context.Context, env content.Env, kind cache.Kind, f
 	})
 }
 
-// All returns all scales of the weight, which the cache keeps. All are read if a range's scales cannot be read alone, or once
+// All returns all scales of the weight, which are cached. All are read if a range's scales cannot be read alone, or once
 // ranges have read as many as there are.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
@@ -103,13 +102,18 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// Read returns count scales and their offsets from scale from on, in mem.
-func (w *weight) Read(ctx context.Context, env content.Env, mem []float32, from, count uint64) (values.Scaling, error) {
-	r := w.reader(ctx, env)
-	defer r.release()
-	r.scales = scheme.Scales{Scales: mem[:count:count], Offsets: mem[count:]}
-	err := w.ReadScales(r, &r.scales, from)
-	return values.Scaling{Scales: r.scales.Scales, Offsets: r.scales.Offsets, From: from}, err
+// Read returns count scales and their offsets from scale from on, in the memory of mem.
+func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch, from, count uint64) (s values.Scaling, err error) {
+	r, ok := mem.Reader.(*partReader)
+	if !ok {
+		r = new(partReader)
+		mem.Reader = r
+	}
+	*r = partReader{w, ctx, env, scheme.Scales{Scales: mem.Floats[:count:count], Offsets: mem.Floats[count:]}}
+	err = w.ReadScales(r, &r.scales, from)
+	s = values.Scaling{Scales: r.scales.Scales, Offsets: r.scales.Offsets, From: from}
+	*r = partReader{} // scratch memory refers to no model
+	return s, err
 }
 
 // makeScales makes all scales, with the offsets behind them in the same memory.
@@ -124,9 +128,7 @@ func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scal
 		offsets = min(1, entries)
 	}
 	floats := mmapio.Aligned[float32](int(entries + offsets))
-	r := w.reader(ctx, env)
-	defer r.release()
-	r.scales = scheme.Scales{Scales: floats[:entries], Offsets: floats[entries:]}
+	r := &partReader{w, ctx, env, scheme.Scales{Scales: floats[:entries], Offsets: floats[entries:]}}
 	err = w.ReadScales(r, &r.scales, 0)
 	return r.scales, err
 }
@@ -142,16 +144,13 @@ func (w *weight) allScales(ctx context.Context, env content.Env) (cache.Buffer, 
 
 // check checks the parts that say how codes are read.
 func (w *weight) check(ctx context.Context, env content.Env) error {
-	r := w.reader(ctx, env)
-	defer r.release()
-	return w.Check(r)
+	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
 // verify checks all that parts say of codes. It returns how a group index of zeros alone was taken, which programs
 // understand differently, or nothing.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndex string, err error) {
-	r := w.reader(ctx, env)
-	defer r.release()
+	r := &partReader{weight: w, ctx: ctx, env: env}
 	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil || w.Ordered {
 		return "", err
 	}
@@ -169,20 +168,6 @@ type partReader struct {
 
 var _ scheme.Parts = (*partReader)(nil)
 
-var partReaders = sync.Pool{New: func() any { return new(partReader) }}
-
-func (w *weight) reader(ctx context.Context, env content.Env) *partReader {
-	r := partReaders.Get().(*partReader)
-	r.weight, r.ctx, r.env = w, ctx, env
-	return r
-}
-
-// release lets another call have the memory of r.
-func (r *partReader) release() {
-	*r = partReader{}
-	partReaders.Put(r)
-}
-
 // Floats reads elements of a part, of type d or of the part's.
 func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
@@ -193,13 +178,12 @@ func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, fir
 	return p.wrap(err)
 }
 
-// Constants returns all values of a part, which the cache keeps: one part of a weight.
+// Constants returns all values of a part, which are cached: one part of a weight.
 func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
 	b, err := r.cached(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
-		own := r.reader(ctx, env)
-		defer own.release()
 		p, _ := r.part(role)
 		b.Floats = mmapio.Aligned[float32](int(p.Elements()))
+		own := &partReader{weight: r.weight, ctx: ctx, env: env}
 		return b, own.Floats(role, layout.Invalid, b.Floats, 0)
 	})
 	return b.Floats, err

@@ -17,7 +17,7 @@ type answer struct {
 	named []params // of the groups that name it, if there are several groups
 }
 
-// An override is what a configuration says of the layer at a path. There may be as many as the file has room for: parameters are made
+// An override is what a configuration says of the layer at a path. There may be very many: parameters are made
 // of it when they are asked for.
 type override struct {
 	path string

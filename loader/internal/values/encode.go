@@ -148,8 +148,8 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 		floats, err := mmapio.View[float32](dst[:4*min(n, len(dst)/4)])
 		inPlace := d == layout.F32 && err == nil
 		if !inPlace {
-			mem.floats = grown(mem.floats, uint64(n))
-			floats = mem.floats
+			mem.Floats = grown(mem.Floats, uint64(n))
+			floats = mem.Floats
 		}
 		if err := v.Read(ctx, env, floats, first); err != nil {
 			return err

@@ -27,8 +27,8 @@ type Grouped struct {
 type Scales interface {
 	// All returns all scales, for n values from element first on, unless it is better to read some only.
 	All(ctx context.Context, env content.Env, first, n uint64) (s Scaling, ok bool, err error)
-	// Read returns count scales from scale from on, in memory of 2·count+1 numbers that may be used for them.
-	Read(ctx context.Context, env content.Env, mem []float32, from, count uint64) (Scaling, error)
+	// Read returns count scales from scale from on, in the memory of mem.Floats, which has 2·count+1 numbers.
+	Read(ctx context.Context, env content.Env, mem *Scratch, from, count uint64) (Scaling, error)
 }
 
 // Scaling is the scales of consecutive groups.
@@ -90,8 +90,8 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 		}
 		from, count := g.Scales(first, n)
 		if !all {
-			mem.floats = grown(mem.floats, 2*count+1)
-			if s, err = v.Scales.Read(ctx, env, mem.floats, from, count); err != nil {
+			mem.Floats = grown(mem.Floats, 2*count+1)
+			if s, err = v.Scales.Read(ctx, env, mem, from, count); err != nil {
 				return err
 			}
 		}

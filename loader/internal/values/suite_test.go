@@ -176,8 +176,8 @@ func (m memoryScales) All(context.Context, content.Env, uint64, uint64) (values.
 	return values.Scaling{Scales: m.scales, Offsets: m.offsets}, m.all, nil
 }
 
-func (m memoryScales) Read(_ context.Context, _ content.Env, mem []float32, from, count uint64) (values.Scaling, error) {
-	s := values.Scaling{Scales: mem[:count], Offsets: mem[count:][:count], From: from}
+func (m memoryScales) Read(_ context.Context, _ content.Env, mem *values.Scratch, from, count uint64) (values.Scaling, error) {
+	s := values.Scaling{Scales: mem.Floats[:count], Offsets: mem.Floats[count:][:count], From: from}
 	copy(s.Scales, m.scales[from:])
 	copy(s.Offsets, m.offsets[from:])
 	return s, nil

@@ -150,21 +150,22 @@ func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in co
 	})
 }
 
-// scratch is memory of one goroutine for a run of elements.
-type scratch struct {
+// Scratch is memory of one goroutine for a run of elements.
+type Scratch struct {
 	codes  []byte
-	floats []float32
+	Floats []float32
+	Reader any // what Scales.Read has made, for its next call
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
 // maxScratch bounds the memory, in bytes, that stays for the next run.
 const maxScratch = 2 << 20
 
-func takeScratch() *scratch { return scratches.Get().(*scratch) }
+func takeScratch() *Scratch { return scratches.Get().(*Scratch) }
 
-func (s *scratch) give() {
-	if cap(s.codes)+4*cap(s.floats) <= maxScratch {
+func (s *Scratch) give() {
+	if cap(s.codes)+4*cap(s.Floats) <= maxScratch {
 		scratches.Put(s)
 	}
 }
