@@ -184,7 +184,7 @@ func (f *File) outside(off, n uint64) error {
 // wrap adds the name to an error of reading.
 func (f *File) wrap(err error) error {
 	switch err.(type) {
-	case nil, *mmapio.FaultError, *fs.PathError:
+	case nil, *mmapio.FaultError, *fs.PathError, *layout.IntegrityError:
 		return err
 	}
 	return &fs.PathError{Op: "read", Path: f.name, Err: err}
