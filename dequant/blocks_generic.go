@@ -13,6 +13,7 @@ var nibbleFloats = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5,
 // iq4Floats and fp4Floats are codebooks as floats.
 var iq4Floats, fp4Floats = asFloats(&block.IQ4), asFloats(&block.FP4)
 
+// asFloats returns the sixteen values as float32s.
 func asFloats(codes *[16]int8) (f [16]float32) {
 	for i, c := range codes {
 		f[i] = float32(c)
@@ -20,6 +21,7 @@ func asFloats(codes *[16]int8) (f [16]float32) {
 	return f
 }
 
+// q4_0Generic reads a binary16 scale d, then 16 bytes of nibbles, the low ones first. Values are d·(nibble − 8).
 func q4_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &nibbleFloats, block.FloatAt((*[2]byte)(src)))
@@ -27,6 +29,7 @@ func q4_0Generic(dst []float32, src []byte) {
 	}
 }
 
+// iq4_NLGeneric reads a binary16 scale, then 16 bytes of nibbles that index a codebook, the low ones first.
 func iq4_NLGeneric(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &iq4Floats, block.FloatAt((*[2]byte)(src)))
@@ -34,6 +37,7 @@ func iq4_NLGeneric(dst []float32, src []byte) {
 	}
 }
 
+// mxfp4Generic reads a scale that is a power of two (E8M0), then 16 bytes of nibbles of E2M1, the low ones first.
 func mxfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, block.E8M0Half(src[0]))
@@ -56,7 +60,8 @@ func nvfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandNibbles expands 16 bytes of Q4_0, IQ4_NL, MXFP4 and IQ4_XS: the low nibbles first.
+// expandNibbles sets y to the values of 32 nibbles times d: first those of the low nibbles of all bytes, then those
+// of the upper ones.
 func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
 	for j, q := range qs {
 		y[j] = values[q&15] * d
@@ -64,7 +69,8 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 	}
 }
 
-// aprQ4Generic reads d, then nibbles of neighbours, the first of them low.
+// aprQ4Generic reads a binary16 scale d, then 16 bytes of two neighbours each, the first in the low nibble. Values
+// are d·(nibble − 8).
 func aprQ4Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		b, y := (*[18]byte)(src), (*[32]float32)(dst)
@@ -86,6 +92,7 @@ func aprScale(d float32) float32 {
 	return d
 }
 
+// q4_1Generic reads d and m, then 16 bytes of nibbles n, the low ones first. Values are d·n + m.
 func q4_1Generic(dst []float32, src []byte) {
 	for len(src) >= 20 && len(dst) >= 32 {
 		b, y := (*[20]byte)(src), (*[32]float32)(dst)
@@ -102,7 +109,8 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSGeneric reads d, the upper 2 bits of the eight scales, their lower 4, and nibbles.
+// iq4_XSGeneric reads d, the upper 2 bits of the eight scales, their lower 4, and nibbles. Values are those of a
+// codebook times d·(scale − 32).
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
@@ -128,6 +136,8 @@ var fiveBitFloats = func() (t [32]float32) {
 	return t
 }()
 
+// q5_0Generic reads d, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values are
+// d·(code − 16).
 func q5_0Generic(dst []float32, src []byte) {
 	for len(src) >= 22 && len(dst) >= 32 {
 		b, y := (*[22]byte)(src), (*[32]float32)(dst)
@@ -142,6 +152,8 @@ func q5_0Generic(dst []float32, src []byte) {
 	}
 }
 
+// q5_1Generic reads d and m, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values
+// are d·code + m.
 func q5_1Generic(dst []float32, src []byte) {
 	for len(src) >= 24 && len(dst) >= 32 {
 		b, y := (*[24]byte)(src), (*[32]float32)(dst)
@@ -156,6 +168,7 @@ func q5_1Generic(dst []float32, src []byte) {
 	}
 }
 
+// q8_0Generic reads a binary16 scale and 32 int8s, which it multiplies.
 func q8_0Generic(dst []float32, src []byte) {
 	for len(src) >= 34 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), block.FloatAt((*[2]byte)(src)))

@@ -22,8 +22,8 @@ type Codec struct {
 // AllCores is the number of cores that stands for all of GOMAXPROCS.
 const AllCores = 0
 
-// NewCodec returns the codec of elements of type d, or of integers that q maps if scaled is true.
-// The error wraps errors.ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
+// NewCodec returns the codec of elements of type d. If scaled is true, the elements are integers that q maps to
+// values. The error wraps errors.ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
 func NewCodec(d layout.DType, q layout.Quant, scaled bool) (Codec, error) {
 	switch {
 	case scaled && d.Kind() != layout.KindInt:
@@ -74,6 +74,8 @@ func (c Codec) Span(first, n uint64) (off, size uint64) {
 // that survives faults of a mapping still does. A small dst is expanded without allocating.
 func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
 	b := blockSizes[c.dtype]
+	// A block has a power of two of elements, so this masks the bits of an element's number that count within its
+	// block.
 	inBlock := b.elems() - 1
 	skip := int(first) & inBlock
 	if b.size(skip, len(dst)) != uint64(len(src)) || b.bytes == 0 {
@@ -89,14 +91,15 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
 	}
 	return simd.InParallel(cores, skip+len(dst), simd.ParallelGrain, func(lo, hi int) error {
+		// lo and hi count elements from the start of the first block, and dst begins with element skip of it.
 		from := max(lo, skip)
 		at := lo >> b.log2Elems * int(b.bytes)
 		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, large)
 	})
 }
 
-// errLength returns the error of elements [first, first+elems) that size bytes do not hold: the type has no expansion,
-// or ErrLength.
+// errLength returns the error for size bytes that are not the blocks of elements [first, first+elems). It wraps
+// ErrLength, or errors.ErrUnsupported if the type has no expansion.
 func (c Codec) errLength(elems, size int, first uint64) error {
 	b := blockSizes[c.dtype]
 	if b.bytes == 0 {
@@ -107,8 +110,8 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
 }
 
-// expand does what Expand does with bytes that fit, on the caller's core. dst begins with element skip of src's first
-// block.
+// expand does what Expand does with bytes of the right size, on the caller's core. dst begins with element skip of
+// src's first block. It fails only if an integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
 	b := blockSizes[c.dtype]
 	if skip > 0 && len(dst) > 0 {
@@ -117,7 +120,7 @@ func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
 	}
 	whole := len(dst) &^ (b.elems() - 1)
 	size := int(b.size(0, whole))
-	if rest := dst[whole:]; len(rest) > 0 {
+	if rest := dst[whole:]; len(rest) > 0 { // dst ends within a block
 		expandPart(c.dtype, rest, src[size:], 0)
 	}
 	if c.scaled {

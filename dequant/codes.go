@@ -39,7 +39,7 @@ var byteFloats = func() (t [256]float32) {
 	return t
 }()
 
-// nibbles repeats the values of sixteen codes for all bytes, by their lower nibbles.
+// nibbles returns a table of all bytes: the value of each is that of the code in its lower nibble.
 func nibbles(values [16]float32) *[256]float32 {
 	t := new([256]float32)
 	for n := range t {
@@ -57,6 +57,7 @@ func minusZero(values [16]float32) [16]float32 {
 	return values
 }
 
+// e2m1PlusFloats are the values of E2M1 with +0 for code 8, as ModelOpt has it.
 var e2m1PlusFloats = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
 // nf4Floats is the table of normal floats that bitsandbytes has in its get_4bit_type.

@@ -70,7 +70,8 @@ type blockSize struct {
 
 func (b blockSize) elems() int { return 1 << (b.log2Elems & 63) } // the mask spares the compiler longer shifts
 
-// size returns the bytes of the blocks that hold n elements from element skip of the first on.
+// size returns the size in bytes of the blocks that hold n elements. The first of these is element skip of its
+// block.
 func (b blockSize) size(skip, n int) uint64 {
 	if n == 0 {
 		return 0
@@ -93,13 +94,15 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
 }
 
-// expand expands whole blocks by the active kernel, and by the portable one what is less than a kernel's step. It
-// checks nothing. large lets kernels store past the caches.
+// expand expands the blocks of src to dst by the active kernel. The portable one takes the last blocks, too few for
+// a kernel's step. The caller has checked that src holds exactly dst's blocks. large lets kernels store past the
+// caches.
 func expand(d layout.DType, dst []float32, src []byte, large bool) {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	k := &active.expand[d]
 	run := k.run
 	if large && k.stream != nil {
+		// A kernel that stores past the caches needs an aligned dst. Plain numbers before that are expanded portably.
 		head := min(unaligned(dst), len(dst))
 		if head == 0 {
 			run = k.stream
@@ -109,6 +112,7 @@ func expand(d layout.DType, dst []float32, src []byte, large bool) {
 			run = k.stream
 		}
 	}
+	// One call takes simd.MaxCall elements at most, because assembly cannot be preempted.
 	for n := simd.WholeSteps(len(dst)/elems, k.step); n > 0; {
 		c := simd.WholeSteps(min(n, simd.MaxCall/elems), k.step)
 		run(dst[:c*elems], src[:c*size])
@@ -126,8 +130,8 @@ var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart expands the first block of src and copies its elements from skip on to dst. It returns how many were
-// copied.
+// expandPart expands the first block of src, and copies its elements from skip on to dst, as many as dst takes. It
+// returns how many were copied.
 func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)

@@ -8,10 +8,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel does what Expand does with parts that fit, on several cores. It is a function of its own because its
-// closure is allocated.
+// expandParallel does what Expand does with parts that checkParts has checked, on several cores. It is a function of
+// its own because its closure is allocated.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
 	grain := simd.ParallelGrain
+	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
 		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
@@ -36,8 +37,8 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 // noOffset stands for the offsets of a tensor without any. Scale unit expands codes to themselves.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand does what Expand does with parts that fit, on the caller's core. It fails only for a column whose group does
-// not exist.
+// expand does what Expand does with parts that checkParts has checked, on the caller's core. It fails only for a
+// column whose group does not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
 	g.ScaleCols = g.scaleCols()
 	if g.inRows() {
@@ -79,16 +80,16 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	return nil
 }
 
-// flat returns the size of a group. ok reports that the tensor is one sequence of groups of this size, in codes and in
-// scales, so that rows need no attention.
+// flat returns the size of a group if the tensor is one sequence of groups of this size, in codes and in scales.
+// Then rows need no attention. Otherwise ok is false.
 func (g Grouped) flat() (group uint64, ok bool) {
 	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.minRowBytes() || g.Cols == 1 {
 		return 0, false
 	}
 	switch {
-	case g.GroupRows == 0 && g.GroupCols == 0:
+	case g.GroupRows == 0 && g.GroupCols == 0: // one group for each matrix
 		return g.Rows * g.Cols, g.scaleCols() == 1 && g.Rows*g.Cols <= math.MaxInt32
-	case g.GroupRows != 1 && g.Rows != 1:
+	case g.GroupRows != 1 && g.Rows != 1: // rows share scales
 		return 0, false
 	}
 	if group = g.Cols; g.GroupCols != 0 {
@@ -153,6 +154,8 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	if x.inSlabs() {
 		x.code = 8
 	}
+	// Codes in words or slabs are unpacked to scratch memory first, as many of a row as it takes, or several
+	// complete rows.
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
@@ -174,12 +177,12 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	return nil
 }
 
-// expandRow expands a row of a strip. Its codes begin at the given bit of the first byte. It fails if a group does not
-// exist.
+// expandRow expands columns of one row of a matrix, from column s.col on, as many as dst takes. row counts within
+// the matrix. The codes begin at the given bit of the first byte. It fails if a column's group does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip) error {
 	at := s.scales
 	switch x.GroupRows {
-	case 0:
+	case 0: // all rows share their scales
 	case 1:
 		at += uint64(row) * x.scaleCols()
 	default:
@@ -217,7 +220,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	k, bits := &active.grouped[x.code], x.code.Bits()
 	if x.Bias {
 		k = &active.grouped[x.code+biased]
-	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] {
+	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // kernels take no offsets here
 		k = &generic.grouped[x.code]
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
@@ -225,6 +228,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
 		return
 	}
+	// Each turn expands n codes: pairs of groups of 16, codes that no kernel takes, whole groups, or a part of one group.
 	for len(dst) > 0 {
 		n := min(len(dst), group-within)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
+// f32Generic expands little-endian F32.
 func f32Generic(dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
 		dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
@@ -14,6 +15,7 @@ func f32Generic(dst []float32, src []byte) {
 	}
 }
 
+// f16Generic expands F16, binary16.
 func f16Generic(dst []float32, src []byte) {
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = block.Float(binary.LittleEndian.Uint16(src))
@@ -21,6 +23,7 @@ func f16Generic(dst []float32, src []byte) {
 	}
 }
 
+// bf16Generic expands BF16, the upper halves of float32s, four at a time and then the rest.
 func bf16Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 4 {
 		w := binary.LittleEndian.Uint64(src)
@@ -36,6 +39,7 @@ func bf16Generic(dst []float32, src []byte) {
 	}
 }
 
+// f64Generic expands F64, rounded to float32.
 func f64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
 		dst[0] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src)))
@@ -43,8 +47,8 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// smallFloats returns the values of codes of n bits: a sign, then the exponent plus bias, then mantissa bits of the
-// mantissa. No code is an infinity or a NaN.
+// smallFloats returns the values of codes of n bits: a sign, then the exponent plus bias, then as many bits of
+// mantissa as that parameter says. No code is an infinity or a NaN.
 func smallFloats(n, mantissa, bias int) (t [256]float32) {
 	for b := range t {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1
@@ -107,7 +111,8 @@ func f8e5m2fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e5m2fnuzFl
 func f6e2m3Generic(dst []float32, src []byte) { lookup6(dst, src, &e2m3Floats) }
 func f6e3m2Generic(dst []float32, src []byte) { lookup6(dst, src, &e3m2Floats) }
 
-// lookup6 expands four codes of 6 bits from three bytes, the first from the lowest bits.
+// lookup6 expands codes of 6 bits by a table of their values. Three bytes hold four codes, the first in the lowest
+// bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 3 && len(dst) >= 4 {
 		w := uint32(src[0]) | uint32(src[1])<<8 | uint32(src[2])<<16

@@ -31,6 +31,7 @@ type Parts struct {
 // or scales.
 func (g Grouped) Check() error {
 	switch {
+	// The codes that each packing takes, and those that biases or groups of columns go with:
 	case int(g.Code) >= numCodes || codeValues[g.Code] == nil || g.Pack > layout.PackPlanes, g.Bias && g.Code > 8,
 		g.Pack == layout.PackGPTQ && g.Code > 8, g.Pack == layout.PackPlanes && (g.Code > 7 || 32%g.Code.Bits() == 0), g.Pack == layout.PackAWQ && g.Code != 4,
 		g.Pack == layout.PackWords && g.Code > 8, g.inSlabs() && g.Code > 4 && g.Code != 8, g.Pack == layout.PackLowSlabs && g.Code == 3,
@@ -82,7 +83,7 @@ func (g Grouped) Dense(first, n uint64) bool {
 	case !g.inSlabs():
 		return false
 	}
-	row, until := first/g.Cols, (first+n-1)/g.Cols
+	row, until := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
 	return row/g.Rows == until/g.Rows && row%g.Rows/g.slab() == until%g.Rows/g.slab()
 }
 
@@ -113,7 +114,8 @@ func (g Grouped) scaleCols() uint64 {
 	return groups(g.Cols, g.GroupCols)
 }
 
-// matrixBytes returns the size of the codes of one matrix that do not lie by rows.
+// matrixBytes returns the size in bytes of the codes of one matrix, if they do not lie by rows: by words of columns,
+// or in slabs.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -157,8 +159,8 @@ func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
 	return row*g.rowBytes() + col*b/8, int(col * b % 8)
 }
 
-// Scales returns which scales elements [first, first+n) have: size of them, from scale off on.
-// Permuted columns have whole rows of scales. g is one for which Check returns nil.
+// Scales returns which scales elements [first, first+n) use: size scales, from the one numbered off on. Elements of
+// several rows, and of Permuted columns, use whole rows of scales. g is one for which Check returns nil.
 func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -209,7 +211,8 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	return g.expandParallel(dst, p, first, cores, large)
 }
 
-// checkParts returns an error if p does not have what elements [first, first+n) need.
+// checkParts returns an error if p does not have what elements [first, first+n) need. It wraps ErrLength, or
+// errors.ErrUnsupported for offsets of a code that has none.
 func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if g.Rows == 0 || g.Cols == 0 {
 		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)

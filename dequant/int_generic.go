@@ -17,6 +17,7 @@ func i8Generic(dst []float32, src []byte) { lookup(dst, src, &int8Floats) }
 
 func u8Generic(dst []float32, src []byte) { lookup(dst, src, &byteFloats) }
 
+// boolGeneric expands BOOL: 0 for a zero byte, else 1.
 func boolGeneric(dst []float32, src []byte) {
 	for i := range min(len(dst), len(src)) {
 		v := float32(0)
@@ -27,6 +28,7 @@ func boolGeneric(dst []float32, src []byte) {
 	}
 }
 
+// i16Generic expands little-endian int16s to the nearest float32.
 func i16Generic(dst []float32, src []byte) {
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = float32(int16(binary.LittleEndian.Uint16(src)))
@@ -34,6 +36,7 @@ func i16Generic(dst []float32, src []byte) {
 	}
 }
 
+// u16Generic expands little-endian uint16s to the nearest float32.
 func u16Generic(dst []float32, src []byte) {
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = float32(binary.LittleEndian.Uint16(src))
@@ -41,6 +44,7 @@ func u16Generic(dst []float32, src []byte) {
 	}
 }
 
+// i32Generic expands little-endian int32s to the nearest float32.
 func i32Generic(dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
 		dst[0] = float32(int32(binary.LittleEndian.Uint32(src)))
@@ -48,6 +52,7 @@ func i32Generic(dst []float32, src []byte) {
 	}
 }
 
+// u32Generic expands little-endian uint32s to the nearest float32.
 func u32Generic(dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
 		dst[0] = float32(binary.LittleEndian.Uint32(src))
@@ -55,6 +60,7 @@ func u32Generic(dst []float32, src []byte) {
 	}
 }
 
+// i64Generic expands little-endian int64s to the nearest float32, rounded once.
 func i64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
 		dst[0] = roundInt64(int64(binary.LittleEndian.Uint64(src)))
@@ -62,6 +68,7 @@ func i64Generic(dst []float32, src []byte) {
 	}
 }
 
+// u64Generic expands little-endian uint64s to the nearest float32, rounded once.
 func u64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
 		dst[0] = roundUint64(binary.LittleEndian.Uint64(src))
@@ -69,13 +76,16 @@ func u64Generic(dst []float32, src []byte) {
 	}
 }
 
-// i8ScaledGeneric and i16ScaledGeneric rely on their caller for q − zero being exact.
+// i8ScaledGeneric writes scale × (q − zero) for the int8s q in src. The caller has made sure that q − zero is exact
+// in float32.
 func i8ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 	for i := range min(len(dst), len(src)) {
 		dst[i] = float32(int32(int8(src[i]))-zero) * scale
 	}
 }
 
+// i16ScaledGeneric writes scale × (q − zero) for the int16s q in src. The caller has made sure that q − zero is
+// exact in float32.
 func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = float32(int32(int16(binary.LittleEndian.Uint16(src)))-zero) * scale
@@ -83,8 +93,8 @@ func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 	}
 }
 
-// roundInt64 rounds once. Go's conversion does not on 32-bit machines: it rounds the upper and the
-// lower half apart, and then their sum.
+// roundInt64 returns the float32 nearest to v, rounded once. On 32-bit machines Go's conversion rounds the upper and
+// the lower half apart, and then their sum.
 func roundInt64(v int64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)
@@ -95,8 +105,8 @@ func roundInt64(v int64) float32 {
 	return roundUint64(uint64(v))
 }
 
-// roundUint64 rounds once. Bits too low for a float64 become a sticky one, which is enough to
-// break a tie.
+// roundUint64 returns the float32 nearest to v, rounded once. Bits too low for a float64 become a sticky one, which
+// is enough to break a tie.
 func roundUint64(v uint64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)

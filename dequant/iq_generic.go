@@ -19,7 +19,7 @@ var (
 	iq1Levels    = [16]float32{-0.875, 0.125, 1.125, 8: -1.125, -0.125, 0.875} // -1, 0, 1, and ⅛ more or less
 )
 
-// expandGroup expands the eight nibbles of w, the lowest first.
+// expandGroup expands the eight nibbles of w, the lowest first: each indexes levels, which d multiplies.
 func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
 	y[0] = levels[w&15] * d
 	y[1] = levels[w>>4&15] * d

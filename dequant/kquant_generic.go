@@ -8,6 +8,8 @@ import (
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.
 
+// q2_KGeneric reads 16 bytes with a scale and an offset of 4 bits for every 16 elements, codes of 2 bits, then d and
+// dmin. Values are d·scale·code − dmin·offset.
 func q2_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 84 && len(dst) >= 256 {
 		b := (*[84]byte)(src)
@@ -32,6 +34,8 @@ func q2_KGeneric(dst []float32, src []byte) {
 	}
 }
 
+// q3_KGeneric reads the upper bits of the codes, their lower 2 bits, 16 scales of 6 bits, then d. Values are
+// d·scale·(code − 4).
 func q3_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		b := (*[110]byte)(src)
@@ -57,6 +61,8 @@ func q3_KGeneric(dst []float32, src []byte) {
 	}
 }
 
+// q4_KGeneric reads d and dmin, eight scales and offsets of 6 bits, then nibbles. Values are d·scale·nibble −
+// dmin·offset.
 func q4_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 144 && len(dst) >= 256 {
 		b := (*[144]byte)(src)
@@ -64,7 +70,7 @@ func q4_KGeneric(dst []float32, src []byte) {
 		scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 		y, qs := dst[:256], src[16:144]
 		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
-			var low, high [16]float32
+			var low, high [16]float32 // the values of all codes, for the low and the upper nibbles
 			affine(low[:], d*float32(scales[k]), dmin*float32(mins[k]))
 			affine(high[:], d*float32(scales[k+1]), dmin*float32(mins[k+1]))
 			out := (*[64]float32)(y)
@@ -78,6 +84,8 @@ func q4_KGeneric(dst []float32, src []byte) {
 	}
 }
 
+// q5_KGeneric reads d and dmin, eight scales and offsets of 6 bits, the upper bits of the codes, then nibbles.
+// Values are d·scale·code − dmin·offset.
 func q5_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 176 && len(dst) >= 256 {
 		b := (*[176]byte)(src)
@@ -86,7 +94,7 @@ func q5_KGeneric(dst []float32, src []byte) {
 		qh := (*[32]byte)(b[16:])
 		y, qs := dst[:256], src[48:176]
 		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
-			var low, high [32]float32
+			var low, high [32]float32 // the values of all codes, for the low and the upper nibbles
 			affine(low[:], d*float32(scales[k]), dmin*float32(mins[k]))
 			affine(high[:], d*float32(scales[k+1]), dmin*float32(mins[k+1]))
 			out := (*[64]float32)(y)
@@ -101,7 +109,7 @@ func q5_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// affine tabulates d·n − m.
+// affine sets entry n of values to d·n − m.
 func affine(values []float32, d, m float32) {
 	for n := range values {
 		values[n] = float32(d*float32(n)) - m
@@ -116,6 +124,8 @@ var sixBitFloats = func() (t [64]float32) {
 	return t
 }()
 
+// q6_KGeneric reads nibbles, the upper 2 bits of the codes, 16 int8 scales, then d. Values are d·scale·(code − 32).
+// Both halves of a block are alike.
 func q6_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 210 && len(dst) >= 256 {
 		d := block.Float(binary.LittleEndian.Uint16(src[208:]))
@@ -128,7 +138,8 @@ func q6_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q6Half expands 128 elements: byte l of qh completes elements l, l+32, l+64 and l+96.
+// q6Half expands half a block of Q6_K, 128 elements. Byte l of qh has the upper bits of elements l, l+32, l+64 and
+// l+96. sc has a scale for every 16 elements.
 func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
 	var s [8]float32
 	for k, v := range sc {

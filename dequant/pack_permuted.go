@@ -7,8 +7,9 @@ import (
 // maxPermuted is the largest number of groups in a row that expandPermuted takes: 256 KiB of scales and offsets.
 const maxPermuted = 512
 
-// expandPermuted expands complete rows of permuted columns, tile by tile. The number of rows is a multiple of eight.
-// codes are those of the whole matrix, and top is the first row. It fails if a column's group does not exist.
+// expandPermuted expands complete rows of a matrix whose columns have groups in any order, tile by tile. rows is a
+// multiple of eight, and top the first row. codes are those of the whole matrix. It fails if a column's group does
+// not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
 		if uint(g) >= uint(x.ScaleCols) {
@@ -22,13 +23,13 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 		x.transposeScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
 		for c := 0; c < n; c += step {
 			columns := min(step, n-c)
-			for i := range groups(uint64(columns*bits), 32) {
+			for i := range groups(uint64(columns*bits), 32) { // gathers the words of the tile's rows
 				at := 4 * (int(c*bits/32+int(i))*int(x.Rows) + top + r)
 				copy(words[i*4*tileRows:][:4*height], codes[at:])
 			}
 			for i := 0; i < height; i += 8 {
 				to, scales, offsets := dst[(r+i)*n+c:], x.scratch.scales[i:], x.scratch.offsets[i:]
-				whole := columns &^ 31
+				whole := columns &^ 31 // which kernels take; the portable loop takes the rest
 				if whole > 0 {
 					active.permuted[bits](to, n, words[4*i:], whole, x.parts.GroupOf[c:], scales, offsets)
 				}
@@ -41,8 +42,8 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	return nil
 }
 
-// transposeScales transposes scales and offsets of the given number of rows into the scratch, so that those of one
-// group are adjacent. The first row's begin at index at.
+// transposeScales transposes scales and offsets of the given number of rows into scratch memory, so that those of
+// one group are adjacent. Those of the first row begin at index at. One offset for all is repeated.
 func (x *expansion) transposeScales(at, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {
@@ -62,7 +63,7 @@ func (x *expansion) transposeScales(at, rows int) {
 func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	n := len(dst) &^ 7
 	if x.Bias || len(offsets) == 1 || n == 0 {
-		n = 0
+		n = 0 // the kernel takes neither biases nor one offset for all
 	} else {
 		active.each(dst[:n], scales, offsets)
 		offsets = offsets[n:]

@@ -1,6 +1,7 @@
 package dequant
 
-// transposePlanes does what transposeTile does for PackPlanes, where 32 columns take as many words as a code has bits.
+// transposePlanes writes codes of rows base to until-1 and columns c to end-1 to the scratch memory, by rows, from
+// bit planes. In these, 32 columns of a row take as many words as a code has bits.
 func (x *expansion) transposePlanes(codes []byte, base, until, c, end int) {
 	bits, blocks := x.code.Bits(), (end-c+31)/32
 	x.transposeColumns(codes, base, until, c, blocks*bits)
@@ -18,7 +19,7 @@ func joinPlanes(b []byte, bits int) {
 	src := b
 	for offset := 0; offset < bits; {
 		width := min(4, bits-offset)
-		if width == 3 {
+		if width == 3 { // a plane of 2 bits and one of 1
 			width = 2
 		}
 		for i := range codes {

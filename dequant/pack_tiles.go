@@ -11,22 +11,22 @@ const (
 )
 
 // expandTiles expands n columns from left on, of rows from top on, of a matrix whose codes lie by columns. It
-// transposes the codes tile by tile.
+// transposes the codes tile by tile. It fails if a column's group does not exist.
 func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.code.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
 	if x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
-		done := rows &^ 7
+		done := rows &^ 7 // kernels take eight rows at a time, the rest goes the common way
 		if err := x.expandPermuted(dst, codes, matrix, top, done); err != nil || done == rows {
 			return err
 		}
 		dst, top, rows = dst[done*n:], top+done, rows-done
 	}
-	step := 8 * tileBytes / bits &^ 31
+	step := 8 * tileBytes / bits &^ 31 // columns of a tile
 	for r := top; r < top+rows; {
 		base := r
 		if x.Pack == layout.PackAWQ {
-			base &^= 7
+			base &^= 7 // a word has eight rows
 		}
 		until := min(base+tileRows, top+rows)
 		for c := left &^ 31; c < left+n; c += step {
@@ -47,8 +47,8 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 	return nil
 }
 
-// transposeTile writes codes of rows base to until-1 and columns c to end-1 to the scratch, by rows. base is a multiple
-// of 8 in PackAWQ, and c a multiple of 32.
+// transposeTile writes codes of rows base to until-1 and columns c to end-1 to the scratch memory, row by row. base
+// is a multiple of 8 in PackAWQ, and c a multiple of 32.
 func (x *expansion) transposeTile(codes []byte, base, until, c, end int) {
 	switch x.Pack {
 	case layout.PackAWQ:
@@ -60,8 +60,8 @@ func (x *expansion) transposeTile(codes []byte, base, until, c, end int) {
 	}
 }
 
-// transposeColumns does what transposeTile does for PackGPTQ, whose words hold codes of one row and lie side by side
-// for all rows. A row of the scratch gets the given number of words, from column c on.
+// transposeColumns writes words of rows base to until-1 to the scratch memory, by rows: the given number for each
+// row, from that of column c on. In codes, the words of all rows for the same columns lie side by side.
 func (x *expansion) transposeColumns(codes []byte, base, until, c, words int) {
 	stride := 4 * int(x.Rows)
 	transposeWords(x.scratch.codes[:], tileBytes, codes[c/32*x.code.Bits()*stride+4*base:], stride, words, until-base)

@@ -7,7 +7,8 @@ import (
 // perWord returns the number of whole codes in a word of PackWords.
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
-// joinWords writes n codes of a row, from column col on, to codes without the unused bits of their words.
+// joinWords writes n codes of a row, from column col on, to codes without gaps: it leaves out the unused bits at the
+// end of every word.
 func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.codeAt(row*x.Cols + col)
 	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.Bits()
@@ -23,7 +24,7 @@ func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 			codes, joined, have = codes[4:], joined>>32, have-32
 		}
 	}
-	for i := range codes {
+	for i := range codes { // at most four bytes are left
 		codes[i], joined = byte(joined), joined>>8
 	}
 }

@@ -33,7 +33,8 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 	return nil
 }
 
-// expandScaledExactly serves every zero point, and the types that have no scaledKernel.
+// expandScaledExactly does what expandScaled does, without a kernel. It serves every zero point, and the types that
+// have no scaledKernel. The error wraps ErrOverflow.
 func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	factor, size := float64(scale), d.BlockBytes()
 	for i := range dst {

@@ -22,7 +22,7 @@ func q1_0Generic(dst []float32, src []byte) {
 // threeLevels tabulates d·(q − 1). Codes of 2 bits have a fourth value.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
-// q2_0Generic reads d, then neighbours in one byte, the first of them low.
+// q2_0Generic reads d, then bytes of four neighbours each, the first in the lowest bits. Values are d·(code − 1).
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src)))
@@ -35,7 +35,8 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Generic reads twice 32 bytes with four runs of elements in them, then d.
+// tq2_0Generic reads twice 32 bytes of four codes each, then d. The codes at the same bits of the 32 bytes are
+// consecutive elements.
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
@@ -63,8 +64,8 @@ func tq1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandTrits expands bytes that are fractions of 256 in base three. The first run has their first
-// digits, the next their second. It stops once y is full.
+// expandTrits expands bytes that are fractions of 256 in base three, five digits each. The first len(qs) elements
+// have their first digits, the next their second. It stops once y is full.
 func expandTrits(y []float32, qs []byte, values *[4]float32) {
 	for power := byte(1); len(y) >= len(qs); power *= 3 {
 		for m, q := range qs {

@@ -18,7 +18,8 @@ type transposer struct {
 // awqOrder[k] is the place of column k among the nibbles of AutoAWQ's words.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// wordsGeneric does what transposer.words says, word by word.
+// wordsGeneric writes each column of src, a matrix of words of 32 bits, as a row of dst. Strides are the bytes from
+// one row to the next.
 func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	for c := range columns {
 		out, in := dst[c*dstStride:][:4*rows], src[4*c:]
@@ -28,8 +29,9 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 	}
 }
 
-// nibblesGeneric does what transposer.nibbles says. It swaps halves of words between rows four apart, then bytes
-// between rows two apart, then nibbles between neighbours. Rows missing to a multiple of eight count as zero.
+// nibblesGeneric writes eight rows of src as one row of words in each of eight planes of dst, as transposer.nibbles
+// says. It swaps halves of words between rows four apart, then bytes between rows two apart, then nibbles between
+// neighbours. Rows missing to a multiple of eight count as zero.
 func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
@@ -53,7 +55,8 @@ func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, row
 	}
 }
 
-// transposeWords does what transposer.words does, for any numbers of rows and columns.
+// transposeWords writes each column of src, a matrix of words of 32 bits, as a row of dst. The kernel takes
+// multiples of eight rows and columns, and the portable loop the rest.
 func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -67,7 +70,8 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles does what transposer.nibbles does, for any numbers of rows and columns.
+// transposeNibbles separates the nibbles of src into eight planes, as transposer.nibbles says. The kernel takes
+// multiples of eight rows and columns, and the portable loop the rest.
 func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -81,7 +85,8 @@ func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, r
 	}
 }
 
-// permutedRows returns the portable kernel of codes of the given number of bits. It takes any number of columns.
+// permutedRows returns the portable permutedKernel of codes of the given number of bits. It expands eight rows whose
+// columns have groups in any order, and takes any number of columns.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {
@@ -89,7 +94,7 @@ func permutedRows(bits int) permutedKernel {
 			group := tileRows * int(groups[c])
 			for r := range 8 {
 				q := binary.LittleEndian.Uint32(word[4*r:]) >> bit
-				if bit+bits > 32 {
+				if bit+bits > 32 { // the code ends in the next word of the row
 					q |= binary.LittleEndian.Uint32(word[4*(tileRows+r):]) << (32 - bit)
 				}
 				dst[r*stride+c] = (byteFloats[q&(1<<bits-1)] - offsets[group+r]) * scales[group+r]

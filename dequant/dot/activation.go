@@ -25,7 +25,8 @@ type group struct {
 	half [16]int16  // sums of 16 codes
 }
 
-// dealt returns the place of the first sixteen codes of block k, or the second sixteen.
+// dealt returns the index in group.q of the first sixteen codes of block k, or of the second sixteen if second is
+// odd.
 func dealt(k, second int) int { return k&3*64 + second&1*32 + k>>2&1*16 }
 
 // An Activation is a vector, prepared for rows of some types. It may be used by several goroutines
@@ -104,7 +105,8 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set quantizes up to 256 elements x. An error wraps dequant.ErrNotFinite; at is then the first element of its block.
+// set makes g the codes, scales and sums of up to 256 elements x, as kind says. If a scale or a sum is not finite,
+// the error wraps dequant.ErrNotFinite, and at is the first element of the block.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
@@ -124,6 +126,7 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 }
 
 // setByKernel does what set does by a kernel. It returns false if there is none, or if a scale or sum is not finite.
+// The portable code then finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	run := active.blocks
 	if kind == layout.Q8_K {
@@ -144,8 +147,8 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	return true
 }
 
-// set32 quantizes block k as quantize_row_q8_0_ref does, or quantize_row_q8_1_ref if sums is set. An error wraps
-// dequant.ErrNotFinite.
+// set32 quantizes the 32 elements x to block k as ggml's quantize_row_q8_0_ref does, or quantize_row_q8_1_ref if
+// sums is set. If the scale or the sum is not finite, the error wraps dequant.ErrNotFinite.
 func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	d := abs(extreme(x[:])) / 127
 	inverse := 1 / d
@@ -153,7 +156,7 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	if g.d[k] > math.MaxFloat32 || g.d[k] != g.d[k] {
 		return fmt.Errorf("scale %v is not finite in binary16: %w", d, dequant.ErrNotFinite)
 	}
-	if inverse > math.MaxFloat32 {
+	if inverse > math.MaxFloat32 { // all elements are zero or nearly
 		inverse = 0
 	}
 	for h := range 2 {
@@ -175,7 +178,8 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	return nil
 }
 
-// setK quantizes 256 elements as quantize_row_q8_K_ref does. An error wraps dequant.ErrNotFinite.
+// setK quantizes 256 elements as ggml's quantize_row_q8_K_ref does. If one is a NaN or an infinity, the error wraps
+// dequant.ErrNotFinite.
 func (g *group) setK(x *[groupElems]float32) error {
 	greatest := extreme(x[:])
 	if !(abs(greatest) <= math.MaxFloat32) {
@@ -183,7 +187,7 @@ func (g *group) setK(x *[groupElems]float32) error {
 	}
 	*g = group{}
 	inverse := -127 / greatest
-	if abs(inverse) > math.MaxFloat32 {
+	if abs(inverse) > math.MaxFloat32 { // all elements are zero or nearly: so are codes and scales
 		return nil
 	}
 	for k := range g.d {

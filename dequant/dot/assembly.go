@@ -10,7 +10,7 @@ func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantized
 // whole returns the kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for others.
 func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
-		if blocks%4 == 0 {
+		if blocks%4 == 0 { // four blocks of 64 elements fill a group
 			f(dst, rows, &x[0].q[0], blocks/4)
 		} else {
 			nvfp4Generic(dst, rows, x, blocks)

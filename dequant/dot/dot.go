@@ -51,7 +51,7 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 		return nil
 	}
 	size := len(rows) / n
-	step := max(1, tileBytes/max(1, size))
+	step := max(1, tileBytes/max(1, size)) // rows that stay in the first cache
 	if active.quantized[d].one == nil && active.plain[d] == nil {
 		multiplyTiles(dst, d, rows, as)
 		return nil
@@ -88,6 +88,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 		for first := 0; first < a.n; first += part {
 			x := a.floats[first:min(first+part, len(a.floats))]
 			w := t.floats[:len(x)]
+			// x is padded with zeros to a multiple of lanes. So what the row does not fill of w is cleared.
 			clear(w[copy(w, row[first:]):])
 			sum += t.times(w, x)
 		}
@@ -100,7 +101,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 // further ones. They stay in the first cache, next to one activation.
 const tileBytes = 16 << 10
 
-// check returns the error of Rows for n products with size bytes of rows of type d.
+// check returns an error unless size bytes are n rows of type d that can be multiplied with a. Rows says which.
 func check(n int, d layout.DType, size int, a *Activation) error {
 	switch kind := Type(d); {
 	case kind == 0:
@@ -127,7 +128,8 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply does what Rows does, without checks.
+// multiply does what Rows does, without checks. Types without a kernel, and rows of numbers that are no multiple of
+// lanes, are expanded to floats.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	if a.n == 0 {
 		clear(dst)
@@ -137,7 +139,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 		return
 	}
 	size := len(rows) / len(dst)
-	step := max(1, simd.MaxCall/a.n)
+	step := max(1, simd.MaxCall/a.n) // rows that one call takes
 	if run := active.quantized[d].one; run != nil {
 		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
 			run(dst[:step], rows[:step*size], a.groups, a.n/d.BlockElems())
@@ -153,8 +155,9 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers multiplies rows of numbers with x by run. A number takes each elements of rows: its bytes, or one
-// float32. len(x) is a positive multiple of lanes.
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. A number takes each
+// elements of rows: its bytes, or one float32. len(x) is a positive multiple of lanes. The product of a long row is
+// the sum of those of its parts.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
 	if len(x) <= part {
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
@@ -199,8 +202,8 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 		}
 		return
 	}
-	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))
-	abreast := min(len(as), max(4, nearGroups/groups))
+	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems)) // bytes of a row as it is and of whole groups
+	abreast := min(len(as), max(4, nearGroups/groups))              // activations that one call takes
 	step := max(1, min(tileBytes/whole, simd.MaxCall/(abreast*groups*groupElems)))
 	b := bundles.Get().(*bundle)
 	defer bundles.Put(b)
@@ -216,7 +219,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 		tile := rows[lo*size : hi*size]
 		if size < whole {
 			tile = b.padded[:(hi-lo)*whole]
-			for r := range hi - lo {
+			for r := range hi - lo { // copies a row, and clears what it does not fill
 				clear(tile[r*whole:][copy(tile[r*whole:][:whole], rows[(lo+r)*size:][:size]):whole])
 			}
 		}
@@ -251,8 +254,8 @@ func (t *tile) times(w, x []float32) float32 {
 	return t.one[0]
 }
 
-// multiplyTiles does what Mat does for types without a kernel, without checks. It expands one part of a row after
-// another, and multiplies each with all activations.
+// multiplyTiles does what Mat does for types without a kernel, without checks. It expands up to part elements of a
+// row to floats, multiplies them with all activations, adds the products to dst, and goes on.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)

@@ -26,16 +26,16 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are
-// q[32k:]. y is dealt.
+// sums16 sets sums to the sums of products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k,
+// whose codes are q[32k:]. The codes of y lie where dealt says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[dealt(i>>1, i):]))
 	}
 }
 
-// small returns the kernel of a type whose blocks have 32 elements in size bytes. decode gives codes, scale d and
-// offset m. The offset is added if offsets is 1.
+// small returns the kernel of a type whose blocks have 32 elements in size bytes. decode sets q to the codes of a
+// block and returns its scale d and offset m. The offset is added if offsets is 1.
 func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -61,7 +61,8 @@ func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offset
 	}
 }
 
-// nvfp4Generic reads four scales, then 8 bytes of nibbles for each, the low ones first.
+// nvfp4Generic multiplies rows of NVFP4 with an activation. A block has four scales, then 8 bytes of nibbles for
+// each, the low ones first. Four blocks of 64 elements fill a group of x.
 func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	for r := range dst {
 		var p partials
@@ -98,8 +99,8 @@ type superblock struct {
 	d, m       float32
 }
 
-// super returns the kernel of a type whose blocks have 256 elements in size bytes. Offsets are subtracted if
-// offsets is -1.
+// super returns the kernel of a type whose blocks have 256 elements in size bytes. decode sets s to a block. Its
+// offsets are subtracted if offsets is -1, and there are none if it is 0.
 func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -129,7 +130,8 @@ func super(size int, decode func(s *superblock, src []byte), offsets int) quanti
 	}
 }
 
-// floatsGeneric multiplies rows of float32s.
+// floatsGeneric sets dst to the products of consecutive rows of float32s with x. len(x) is a multiple of lanes. The
+// partial sums are added in halves.
 func floatsGeneric(dst, rows, x []float32) {
 	for r := range dst {
 		var p [lanes]float32
@@ -158,6 +160,7 @@ func nibbles(q *[32]int8, src *[16]byte) {
 
 // The decoders of small set q to the codes of a block, less what the type subtracts, and return scale and offset.
 
+// decodeQ4_0 sets q to the codes of a block, nibbles − 8, and returns its scale.
 func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[16]byte)(src[2:]) {
 		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
@@ -165,12 +168,13 @@ func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
+// decodeQ4_1 sets q to the nibbles of a block, and returns its scale and offset.
 func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	nibbles(q, (*[16]byte)(src[4:]))
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// fiveBits sets codes to a nibble of low and, above it, a bit of high, less the number less.
+// fiveBits sets q to 32 codes: a nibble of low with a bit of high above it, minus less.
 func fiveBits(q *[32]int8, low *[16]byte, high uint32, less int8) {
 	for i, c := range low {
 		q[i] = int8(c&15|byte(high>>i&1)<<4) - less
@@ -178,16 +182,19 @@ func fiveBits(q *[32]int8, low *[16]byte, high uint32, less int8) {
 	}
 }
 
+// decodeQ5_0 sets q to the codes of a block, 5 bits − 16, and returns its scale.
 func decodeQ5_0(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[6:]), binary.LittleEndian.Uint32(src[2:]), 16)
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
+// decodeQ5_1 sets q to the codes of a block, 5 bits, and returns its scale and offset.
 func decodeQ5_1(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[8:]), binary.LittleEndian.Uint32(src[4:]), 0)
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
+// decodeQ8_0 sets q to the int8s of a block, and returns its scale.
 func decodeQ8_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[32]byte)(src[2:]) {
 		q[i] = int8(c)
@@ -202,11 +209,13 @@ func lookup(q *[32]int8, src *[16]byte, values *[16]int8) {
 	}
 }
 
+// decodeIQ4_NL sets q to the codebook's entries for the nibbles of a block, and returns its scale.
 func decodeIQ4_NL(q *[32]int8, src []byte) (d, m float32) {
 	lookup(q, (*[16]byte)(src[2:]), &block.IQ4)
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
+// decodeMXFP4 sets q to twice the E2M1 values of a block, and returns half its scale.
 func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 	lookup(q, (*[16]byte)(src[1:]), &block.FP4)
 	return block.E8M0Half(src[0]), 0
@@ -214,6 +223,7 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 
 // The decoders of super set s to a block. They leave m and min as they are if the type has no offsets.
 
+// decodeQ2_K sets s to a block: 16 scales and offsets of 4 bits, codes of 2 bits, then the scale of each.
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
 	for k := range s.scale {
@@ -225,6 +235,8 @@ func decodeQ2_K(s *superblock, src []byte) {
 	s.d, s.m = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
+// decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then their scale. It leaves
+// the offsets.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
 	scales := block.Q3Scales((*[12]byte)(b[96:]))
@@ -248,6 +260,8 @@ func (s *superblock) scalesK4(b *[16]byte) {
 	s.d, s.m = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 }
 
+// decodeQ4_K sets s to a block: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low
+// nibbles first.
 func decodeQ4_K(s *superblock, src []byte) {
 	s.scalesK4((*[16]byte)(src))
 	for i, c := range (*[128]byte)(src[16:]) {
@@ -256,6 +270,8 @@ func decodeQ4_K(s *superblock, src []byte) {
 	}
 }
 
+// decodeQ5_K sets s to a block: scales and offsets, the upper bits of the codes, then 128 bytes of nibbles. Every 32
+// bytes hold 64 codes, the low nibbles first.
 func decodeQ5_K(s *superblock, src []byte) {
 	s.scalesK4((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
@@ -266,6 +282,8 @@ func decodeQ5_K(s *superblock, src []byte) {
 	}
 }
 
+// decodeQ6_K sets s to a block: nibbles, the upper 2 bits of codes, 16 int8 scales, then their scale. Codes are 6
+// bits − 32. It leaves the offsets.
 func decodeQ6_K(s *superblock, src []byte) {
 	b := (*[210]byte)(src)
 	for h := range 2 {
@@ -283,6 +301,8 @@ func decodeQ6_K(s *superblock, src []byte) {
 	s.d = block.FloatAt((*[2]byte)(b[208:]))
 }
 
+// decodeIQ4_XS sets s to a block: d, eight scales of 6 bits less 32, then nibbles that index a codebook. It leaves
+// the offsets.
 func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
 	high := binary.LittleEndian.Uint16(b[2:])
@@ -302,6 +322,8 @@ func (s *superblock) unscaled(d *[2]byte) {
 	s.d = block.FloatAt(d)
 }
 
+// decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits less 1, then the scale. The codes at the same bits
+// of 32 bytes are consecutive.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
 		at := i>>5<<7 | i&31
@@ -312,6 +334,7 @@ func decodeTQ2_0(s *superblock, src []byte) {
 	s.unscaled((*[2]byte)(src[64:]))
 }
 
+// decodeTQ1_0 sets s to a block: bytes of five ternary codes, the last four bytes of four, then the scale.
 func decodeTQ1_0(s *superblock, src []byte) {
 	trits(s.q[:160], src[:32])
 	trits(s.q[160:240], src[32:48])
@@ -319,8 +342,8 @@ func decodeTQ1_0(s *superblock, src []byte) {
 	s.unscaled((*[2]byte)(src[52:]))
 }
 
-// trits decodes bytes that are fractions of 256 in base three. The first run has their first
-// digits, the next their second, until q is full.
+// trits sets q to the codes -1, 0 and 1 in bytes that are fractions of 256 in base three. The first len(src) codes
+// have their first digits, the next their second, until q is full.
 func trits(q []int8, src []byte) {
 	for power := byte(1); len(q) > 0; power *= 3 {
 		for i, c := range src {
