@@ -33,7 +33,8 @@ func (c *chunks) heap() uint64 {
 	return c.bytes
 }
 
-// read fills p with verified bytes from off on. If it fails, p has nothing that could be used.
+// read fills p with the bytes of the file from off on. Bytes before Off are those of Head, which is verified. Chunks
+// are checked by their digests. Bytes from End on come as the source sends them. If read fails, it clears p.
 func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	for rest := p; len(rest) > 0 && err == nil; {
 		n := 0
@@ -43,7 +44,7 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 		case off >= c.End:
 			n, err = len(rest), c.fetch(ctx, rest, off)
 		default:
-			n, err = c.covered(ctx, rest, off)
+			n, err = c.readChunks(ctx, rest, off)
 		}
 		rest, off = rest[n:], off+uint64(n)
 	}
@@ -53,18 +54,19 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// covered reads bytes that digests cover from off on: whole chunks at once and in place, else a range in one.
-func (c *chunks) covered(ctx context.Context, p []byte, off uint64) (n int, err error) {
+// readChunks reads bytes from off on, which lies in a chunk, into p. It returns how many: those of all whole chunks
+// that fit in p, or else those that p needs of the first chunk. The error is that of fetching, or of a wrong chunk.
+func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
 	whole := uint64(len(p)) / c.Chunk
-	if off+uint64(len(p)) >= c.End {
+	if off+uint64(len(p)) >= c.End { // the last chunk may be shorter
 		whole = c.count - i
 	}
 	if off == begin && whole > 0 {
 		last, size := c.Span(i + whole - 1)
 		n := int(last + size - off)
-		return n, c.inPlace(ctx, p[:n], i, whole)
+		return n, c.fetchInto(ctx, p[:n], i, whole)
 	}
 	b, err := c.chunk(ctx, i)
 	if err != nil {
@@ -73,10 +75,11 @@ func (c *chunks) covered(ctx context.Context, p []byte, off uint64) (n int, err 
 	return copy(p, b[off-begin:]), nil
 }
 
-// inPlace reads n chunks from chunk i on into p, and checks them.
-func (c *chunks) inPlace(ctx context.Context, p []byte, i, n uint64) error {
+// fetchInto fetches n chunks from chunk i on into p, which has their length, and compares their digests. It fetches
+// nothing if one of the chunks is known to be wrong.
+func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	for k := i; k < i+n; k++ {
-		if err := c.known(k); err != nil {
+		if err := c.knownError(k); err != nil {
 			return err
 		}
 	}
@@ -95,17 +98,18 @@ func (c *chunks) inPlace(ctx context.Context, p []byte, i, n uint64) error {
 	})
 }
 
-// chunk returns chunk i, verified. Of several that want it one fetches.
+// chunk returns the verified bytes of chunk i, from memory or else from the source. Of several calls for the same chunk
+// one fetches, and the others wait. The error is that of fetching, of a wrong chunk, or of one that is too large.
 func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	if b := c.find(i); b != nil {
 		return b, nil
 	}
 	return c.flights.Do(ctx, i, func(ctx context.Context) ([]byte, error) {
-		if b := c.find(i); b != nil {
+		if b := c.find(i); b != nil { // another call has just fetched it
 			return b, nil
 		}
 		off, n := c.Span(i)
-		if err := c.known(i); err != nil {
+		if err := c.knownError(i); err != nil {
 			return nil, err
 		}
 		if err := c.checkSize(n); err != nil {
@@ -123,7 +127,7 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	})
 }
 
-// find returns chunk i if it is in memory, as the last to be forgotten.
+// find returns chunk i if it is in memory, else nil. It makes the chunk the last to be forgotten.
 func (c *chunks) find(i uint64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +145,7 @@ func (c *chunks) add(i uint64, b []byte) {
 		c.recent = make(map[uint64][]byte)
 	}
 	c.recent[i], c.order, c.bytes = b, append(c.order, i), c.bytes+uint64(len(b))
-	for c.bytes > recentBytes && len(c.order) > 1 {
+	for c.bytes > recentBytes && len(c.order) > 1 { // the new chunk stays, whatever its size
 		c.bytes -= uint64(len(c.recent[c.order[0]]))
 		delete(c.recent, c.order[0])
 		c.order = c.order[1:]

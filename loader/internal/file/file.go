@@ -115,7 +115,8 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// View returns the n bytes at off without copying, read-only, or nil if only ReadAt has them.
+// View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It
+// returns nil without an error if the file is not in memory: then ReadAt reads the bytes.
 func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !f.InPlace() {
 		return nil, nil
@@ -124,14 +125,15 @@ func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 		if err := f.ensure(ctx, off, n); err != nil {
 			return nil, err
 		}
-		if !f.InPlace() {
+		if !f.InPlace() { // any more: the cache has just become full
 			return nil, nil
 		}
 	}
 	return f.memory.Slice(off, n)
 }
 
-// ReadAt fills p with the bytes from off on, or fails.
+// ReadAt fills p with the bytes from off on, which it fetches and verifies first if need be. It fails if they leave the
+// file, cannot be read, or are not the trusted ones.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if !layout.Within(off, uint64(len(p)), f.size) {
 		return f.outside(off, uint64(len(p)))
@@ -141,18 +143,19 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 			return err
 		}
 	}
-	if f.chunks != nil && !f.InPlace() {
+	if f.chunks != nil && !f.InPlace() { // asked again, for the cache may have become full
 		return f.chunks.read(ctx, p, off)
 	}
 	return f.read(ctx, p, off)
 }
 
-// read does what ReadAt does, for bytes that are verified or that nobody has verified yet.
+// read fills p with the bytes from off on and verifies nothing. It reads them from memory if they are there, else from
+// the cache, which fetches them, or from the source.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	switch {
 	case f.opening != nil:
 		return f.wrap(mmapio.ReadFull(f.opening, p, off))
-	case f.source == nil || f.InPlace():
+	case f.source == nil || f.InPlace(): // memory reads them, below
 	case f.memory == nil:
 		return f.fromSource(ctx, p, off)
 	default:
@@ -161,9 +164,10 @@ func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 		} else if !cached {
 			return f.fromSource(ctx, p, off)
 		}
+		// The cache has written them to the file of memory.
 	}
 	n, err := f.memory.ReadAt(p, int64(off))
-	if n == len(p) {
+	if n == len(p) { // whatever err says, such as io.EOF
 		return nil
 	}
 	return f.wrap(err)
@@ -177,11 +181,12 @@ func (f *File) fromSource(ctx context.Context, p []byte, off uint64) error {
 	return f.wrap(endedBy(ctx, f.source.ReadAt(ctx, p, int64(off))))
 }
 
+// outside returns the error of a range of n bytes at off that leaves the file.
 func (f *File) outside(off, n uint64) error {
 	return f.wrap(fmt.Errorf("%w: offset %d, length %d, size %d", mmapio.ErrRange, off, n, f.size))
 }
 
-// wrap adds the name to an error of reading.
+// wrap adds the name of the file to an error of reading, unless it has one.
 func (f *File) wrap(err error) error {
 	switch err.(type) {
 	case nil, *mmapio.FaultError, *fs.PathError, *layout.IntegrityError:
@@ -203,7 +208,7 @@ func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 // Probe makes sure that the last of n bytes at off exists. It reports whether memory for all may then be taken at once: the
 // system, not a server, vouches for them.
 func (f *File) Probe(ctx context.Context, off, n uint64) (sure bool, err error) {
-	if f.Fetches() { // the size of its file is a promise
+	if f.Fetches() { // the cache's file has its full size before the bytes arrive: only fetching tells
 		err := f.ensure(ctx, off, n)
 		return err == nil && f.InPlace(), err
 	}
@@ -216,7 +221,8 @@ func (f *File) Probe(ctx context.Context, off, n uint64) (sure bool, err error) 
 	return err == nil && !f.remote, err
 }
 
-// Ensure makes the n bytes at off of a file in place present and trusted, and reads any others.
+// Ensure fetches and verifies the n bytes at off. If the file is not in place, it reads them and drops what it has
+// read. The error is that of reading, or a *layout.IntegrityError.
 func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	if f.chunks == nil || f.InPlace() {
 		return f.ensure(ctx, off, n)
@@ -225,7 +231,8 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	return err
 }
 
-// ensure makes the n bytes at off present, in memory that has a cache, and trusted. It does nothing for bytes that are.
+// ensure verifies the n bytes at off if the file has digests, which fetches them into a cache. Without digests it only
+// fetches them, if there is a cache. It does nothing for bytes that are verified or present already.
 func (f *File) ensure(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.done(off, n) { // the usual case, in one word of bits
@@ -239,7 +246,8 @@ func (f *File) ensure(ctx context.Context, off, n uint64) error {
 	return nil
 }
 
-// bring fetches n bytes at off to memory, unless they are present. A full disk makes the file one that the source reads.
+// bring makes the cache fetch the n bytes at off, unless it has them. A full disk is no error: it sets f.full, after
+// which the source is read and not the cache.
 func (f *File) bring(ctx context.Context, off, n uint64) error {
 	cached, err := f.cache.Bring(ctx, off, n)
 	if err == nil && !cached {
@@ -248,7 +256,7 @@ func (f *File) bring(ctx context.Context, off, n uint64) error {
 	return f.wrap(endedBy(ctx, err))
 }
 
-// endedBy returns err, or why ctx has ended in its place.
+// endedBy returns the cause of ctx in place of err, if ctx has ended and err is not nil. Otherwise it returns err.
 func endedBy(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
 		return why
@@ -264,7 +272,8 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 	return f.memory.Resident(off, n)
 }
 
-// Warm brings the n bytes at off of a file in place into memory. cold says that some are not known to be there.
+// Warm fetches the n bytes at off of a file in place, brings their pages into memory, and verifies them. cold says that
+// some pages are not known to be in memory. It does nothing more once a full cache has ended that the file is in place.
 func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	if f.cache != nil {
 		if err := f.ensure(ctx, off, n); err != nil || !f.InPlace() {
@@ -290,7 +299,7 @@ type input struct {
 
 // Slice returns the n bytes at off, in place or as a copy.
 func (in input) Slice(off, n uint64) ([]byte, error) {
-	if in.opening == nil {
+	if in.opening == nil { // else nothing is mapped yet: see Opening
 		if b, err := in.View(in.ctx, off, n); b != nil || err != nil {
 			return b, err
 		}

@@ -40,21 +40,23 @@ type digests struct {
 	wrong map[uint64]error // *layout.IntegrityError
 }
 
-// newDigests refuses digests that do not fit a file of size bytes.
+// newDigests returns the digests of a file called name, with no chunk verified yet. It fails if trusted does not fit a
+// file of size bytes.
 func newDigests(name string, size uint64, trusted *layout.Digests) (*digests, error) {
 	t := trusted
 	if t.Chunk == 0 || t.Off > t.End || t.End > size || uint64(len(t.Head)) != t.Off || uint64(len(t.Sums)) != t.Count()*uint64(t.HashSize()) {
 		return nil, fmt.Errorf("%w: %d bytes of digests do not fit a file of %d bytes", layout.ErrInvalid, len(t.Sums), size)
 	}
 	d := &digests{Digests: t, name: name, count: t.Count(), shift: 64, wrong: make(map[uint64]error)}
-	if t.Chunk&(t.Chunk-1) == 0 {
+	if t.Chunk&(t.Chunk-1) == 0 { // else end stays 0, and done returns false
 		d.shift, d.off, d.end = uint(bits.TrailingZeros64(t.Chunk)), t.Off, t.End
 	}
 	d.ok = make([]atomic.Uint64, (d.count+63)/64)
 	return d, nil
 }
 
-// done reports whether the n bytes at off are known to be the trusted ones. It may say no of many chunks that are.
+// done reports whether the n bytes at off were verified. It is quick, and true only if one word of bits tells: false
+// may mean that chunks lie in two words, or that their size is no power of two.
 func (d *digests) done(off, n uint64) bool {
 	if off < d.off || off+n > d.end || n == 0 {
 		return false
@@ -67,9 +69,10 @@ func (d *digests) done(off, n uint64) bool {
 	return d.ok[lo>>6].Load()&mask == mask
 }
 
+// isDone reports whether chunk i was verified.
 func (d *digests) isDone(i uint64) bool { return d.ok[i>>6].Load()>>(i&63)&1 != 0 }
 
-// span returns the chunks lo to hi-1 that have some of the n bytes at off.
+// span returns the chunks lo to hi-1 that have some of the n bytes at off. If none has, it returns 0, 0.
 func (d *digests) span(off, n uint64) (lo, hi uint64) {
 	end := min(off+n, d.End)
 	off = max(off, d.Off)
@@ -79,7 +82,8 @@ func (d *digests) span(off, n uint64) (lo, hi uint64) {
 	return (off - d.Off) / d.Chunk, (end-d.Off-1)/d.Chunk + 1
 }
 
-// sum compares the digest of chunk i, and remembers the result for good.
+// sum compares got, the digest computed of chunk i, with the trusted one. It notes for good that the chunk was
+// verified, or its *layout.IntegrityError, which it returns.
 func (d *digests) sum(i uint64, got []byte) error {
 	off, n := d.Span(i)
 	d.hashed.Add(n)
@@ -101,14 +105,15 @@ func (d *digests) sumBytes(i uint64, b []byte) error {
 	return d.sum(i, h.Sum(nil))
 }
 
-// known returns the error of a chunk that was found to be wrong, or nil.
-func (d *digests) known(i uint64) error {
+// knownError returns the error of a chunk that was found to be wrong, or nil.
+func (d *digests) knownError(i uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wrong[i]
 }
 
-// checkSize refuses a chunk of n bytes that would have to be fetched for a range in it.
+// checkSize returns an error if a chunk of n bytes comes over a network and is larger than maxChunk. All of a chunk has
+// to be fetched for any range in it.
 func (d *digests) checkSize(n uint64) error {
 	if !d.remote || n <= maxChunk {
 		return nil
@@ -117,8 +122,9 @@ func (d *digests) checkSize(n uint64) error {
 		layout.ErrLimit, n, d.Granularity)
 }
 
-// Trust lets out only bytes whose digests are those that find returns. find reads the file as it is, and nothing of that goes
-// into the cache. A private file is copied into memory of this process, where it is verified.
+// Trust makes f let out only bytes whose digests are those that find returns. find reads the file unverified, and
+// nothing of that goes into the cache. A private file is copied into memory of this process, where it is verified. The
+// error is that of find, or of digests that do not fit the file.
 func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Input) (*layout.Digests, error)) error {
 	raw := &unverified{File: f, ctx: ctx}
 	trusted, err := find(raw)
@@ -131,7 +137,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	}
 	d.remote = f.source != nil && !private
 	if f.source != nil {
-		// Its marks are its own: that a chunk arrived well says nothing of what the cache has.
+		// It has bits of its own: a chunk that arrived well may be another one in the file of the cache.
 		arriving, err := newDigests(f.name, f.size, trusted)
 		if err != nil {
 			return err
@@ -147,7 +153,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	}
 	f.digests = d
 	if f.cache != nil && raw.end > 0 {
-		f.cache.Bring(ctx, 0, raw.end) // or else it comes when it is next read
+		f.cache.Bring(ctx, 0, raw.end) // what find has read, now verified; an error shows when it is next read
 	}
 	return nil
 }
@@ -159,6 +165,8 @@ type unverified struct {
 	end uint64 // of what came from the source
 }
 
+// Slice returns the n bytes at off: those that the cache has, or else what the source sends, which the cache does not
+// get. u.end then covers them.
 func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	if u.source == nil || u.Has(off, n) {
 		return u.Input(u.ctx).Slice(off, n)
@@ -174,7 +182,9 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	})
 }
 
-// copyPrivately makes f a copy of itself that this process alone can write to, chunk by chunk as they are verified.
+// copyPrivately makes f a file in memory of this process alone. It copies the bytes before and after the chunks now. A
+// chunk is copied when it is verified. The error is layout.ErrLimit if many bytes follow the chunks, or that of
+// reading.
 func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -197,15 +207,15 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	return nil
 }
 
-// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that nobody has touched, on all
-// cores. The error is a *layout.IntegrityError of the first wrong chunk, the same each time, that of reading, or why ctx has
-// ended. Bytes before and after those that digests cover pass.
+// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that are not yet verified, on
+// all cores. The error is a *layout.IntegrityError of the first wrong chunk, the same each time, that of reading, or
+// why ctx has ended. Bytes before and after those that digests cover pass.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them says so
 	}
 	d := f.digests
-	if f.Fetches() {
+	if f.Fetches() { // bytes before and after the chunks are only made present
 		for _, outside := range [][2]uint64{{off, min(off+n, d.Off)}, {max(off, d.End), off + n}} {
 			if begin, end := outside[0], outside[1]; begin < end {
 				if err := f.bring(ctx, begin, end-begin); err != nil {
@@ -215,6 +225,7 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 		}
 	}
 	lo, hi := d.span(off, n)
+	// next takes the next chunk that is not yet verified.
 	next := func() (i uint64, ok bool) {
 		for ; lo < hi; lo++ {
 			if !d.isDone(lo) {
@@ -252,7 +263,8 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 // errFull means that a chunk did not go to a file that takes no more.
 var errFull = errors.New("the cache takes no more")
 
-// arrive makes chunk i present and hashes it, or waits for the call that does.
+// arrive makes chunk i present and compares its digest, or waits for the call that does. The error is errFull, that of
+// reading, of a wrong chunk, or of one that is too large.
 func (f *File) arrive(ctx context.Context, i uint64) error {
 	_, err := f.digests.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
 		d := f.digests
@@ -260,14 +272,14 @@ func (f *File) arrive(ctx context.Context, i uint64) error {
 			return none, nil
 		}
 		off, n := d.Span(i)
-		if err := d.known(i); err != nil {
+		if err := d.knownError(i); err != nil {
 			return none, err
 		}
 		if err := d.checkSize(n); err != nil {
 			return none, err
 		}
 		h := d.NewHash()
-		if err := f.each(ctx, off, n, func(b []byte) { h.Write(b) }); err != nil {
+		if err := f.eachPiece(ctx, off, n, func(b []byte) { h.Write(b) }); err != nil {
 			return none, err
 		}
 		return none, d.sum(i, h.Sum(nil))
@@ -275,9 +287,10 @@ func (f *File) arrive(ctx context.Context, i uint64) error {
 	return err
 }
 
-// each calls use with the n bytes at off, in order, before anybody has verified them: with memory, with memory that was
-// just written, or with one buffer again and again.
-func (f *File) each(ctx context.Context, off, n uint64, use func(b []byte)) error {
+// eachPiece calls use with the n bytes at off, in order and in pieces, before they are verified. b is the file in
+// memory, or the private copy that was just written, or one buffer that is used again. It returns errFull if the cache
+// is full.
+func (f *File) eachPiece(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.bring(ctx, off, n); err != nil {
 			return err
@@ -302,7 +315,7 @@ func (f *File) each(ctx context.Context, off, n uint64, use func(b []byte)) erro
 	for end := off + n; off < end; {
 		step := min(pieceBytes, end-off)
 		read, b := f.read, buf
-		if f.from != nil {
+		if f.from != nil { // the private copy is written, and shown to use
 			step = min(mmapio.Trusted, end-off)
 			read, b = f.from.ReadAt, f.private[off:]
 		}
