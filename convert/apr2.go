@@ -21,14 +21,15 @@ var apr2Target = target{
 // unsigned has the unsigned integers by their sizes in bytes.
 var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
 
-// divideAPR2 plans one file or, if that is too large, shards and a manifest.
+// divideAPR2 plans one file or, if that is larger than Options.ShardBytes, shards and a manifest. The error says what
+// the format cannot hold.
 func (p *Plan) divideAPR2() error {
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}}
 	list := p.apr2Entries(p.Tensors)
 	if p.opts.Compress.compresses() {
-		list = entries(p.Tensors) // sizes are known once tensors are written
+		list = entries(p.Tensors) // as if nothing were compressed: sizes are known once tensors are written
 	}
-	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0]))
+	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0])) // for its checks and the size
 	if err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func (p *Plan) apr2Options(f *file) *apr2.Options {
 	return opts
 }
 
-// apr2Entries yields the tensors' entries. An LZ4 tensor without Stored may become compressed, to a
-// size that is known once it is written.
+// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress are LZ4 without Stored: their sizes
+// are known once they are written. Tensors whose LZ4 blocks are copied have Stored, others no encoding.
 func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		i := 0
@@ -72,13 +73,14 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// divideAPR2Shards plans files of at most Options.ShardBytes, with as many tensors in each as fit, but at least one.
+// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit. A tensor that
+// exceeds the limit alone has a shard of its own, and is marked as Oversized.
 func (p *Plan) divideAPR2Shards() error {
 	md, err := newShardMetadata(p.Metadata, without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format"))
 	if err != nil {
 		return err
 	}
-	size := md.size
+	size := md.size // bytes of metadata that every shard has
 	if s := p.opts.Signer; s != nil {
 		size += s.SignatureBytes(p.opts.ShardBytes)
 	}
@@ -92,14 +94,16 @@ func (p *Plan) divideAPR2Shards() error {
 	p.files = nil
 	empty := apr2.NewSizer(p.opts.Align, size).Encrypted(p.opts.Encrypter)
 	shard, first := empty, 0
-	endShard := func(next int) {
+	endShard := func(next int) { // the shard has the tensors from first up to next
 		tensors := p.Tensors[first:next]
 		p.files = append(p.files, file{tensors: tensors, metadata: md.of(tensors), size: shard.Size()})
 		shard, first = empty, next
 	}
 	i := 0
 	for e := range p.apr2Entries(p.Tensors) {
-		with := func(s apr2.Sizer) apr2.Sizer { return s.With(&e).WithMetadata(md.sizeOf(p.Tensors[i].Name)) }
+		with := func(s apr2.Sizer) apr2.Sizer { // a shard like s that has tensor i too
+			return s.With(&e).WithMetadata(md.sizeOf(p.Tensors[i].Name))
+		}
 		if i > first && with(shard).Size() > p.opts.ShardBytes {
 			endShard(i)
 		}
@@ -179,19 +183,19 @@ func (s *shardMetadata) of(tensors []Tensor) layout.Metadata {
 				own = append(own, layout.Entry{Key: tensors[i].Name, Value: v})
 			}
 		}
-		q.Set(key, own) // which is there, so that the order stays
+		q.Set(key, own) // newShardMetadata has set an empty object there, so the order of keys stays
 	}
 	md := slices.Clone(s.common)
 	setObject(&md, "quantization", q)
 	return md
 }
 
-// sizeOf returns the bytes that the tensor called name adds to the metadata of its shard.
+// sizeOf returns how many bytes of JSON the scale and zero point of the tensor called name add to its shard's metadata.
 func (s *shardMetadata) sizeOf(name string) (n uint64) {
 	for _, scales := range s.scales {
 		if v, ok := scales[name]; ok {
-			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // it was read from JSON
-			n += uint64(len(b))                                          // with a comma in place of the braces
+			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // no error: v was read from JSON
+			n += uint64(len(b))                                          // the braces count for the comma
 		}
 	}
 	return n

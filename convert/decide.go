@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/quantize"
 )
 
-// decide sets Tensors and LeftOut: how every tensor is written. Metadata describes the source so far. decide reads the
-// tensors that become int8, since the metadata has their scales.
+// decide sets Tensors and LeftOut: how every tensor is written. It expects Metadata to describe the source. It reads
+// the tensors that become int8, since the metadata has their scales. The error says what cannot be written.
 func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
 		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
@@ -29,7 +29,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, p.target.name)
 	}
 	dec := decider{Plan: p, ctx: ctx, comfy: comfyShapes(object(p.Metadata, ggufKey))}
-	if CanWrite(p.model.Format()) {
+	if CanWrite(p.model.Format()) { // an earlier conversion may have written the source
 		dec.originals = originalsOf(p.Metadata)
 	}
 	p.findWeights()
@@ -58,8 +58,8 @@ type decider struct {
 	comfy     map[string][]int // shapes that a GGUF source says blocks have as plain numbers, by name
 }
 
-// decide sets how t is written. Codes that cannot be decoded are a *PartError if the new format would take them for
-// weights.
+// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. The error is a *PartError
+// for codes that cannot be decoded, if the new file would present them as numbers.
 func (p *decider) decide(t *Tensor) (err error) {
 	if t.source.Scheme() != nil {
 		return p.decideWeight(t)
@@ -85,7 +85,7 @@ func (p *decider) decide(t *Tensor) (err error) {
 		t.Shape = slices.Clone(shape)
 	}
 	t.fit(p.Plan)
-	if t.Reencoded {
+	if t.Reencoded { // as Options.DType says, or by fit
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
@@ -94,8 +94,8 @@ func (p *decider) decide(t *Tensor) (err error) {
 	return nil
 }
 
-// decideWeight plans to write the values of a quantized weight: as Options.DType says, and as F32 if a type of
-// blocks does not fit or would lose too much.
+// decideWeight plans to write the values of t, a quantized weight, as Options.DType says. They become F32 without
+// such a type, for tensors of Options.Keep, and wherever reencode finds a reason against it. t.Changed has the reason.
 func (p *decider) decideWeight(t *Tensor) error {
 	t.Scheme = t.source.Scheme().Scheme
 	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
@@ -104,7 +104,7 @@ func (p *decider) decideWeight(t *Tensor) error {
 	} else if err := p.reencode(t); err != nil {
 		return err
 	}
-	if t.NotReencoded != "" { // F32 then
+	if t.NotReencoded != "" { // a reason for F32: the codes cannot stay
 		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
 	t.joinDims(p.target)
@@ -112,8 +112,8 @@ func (p *decider) decideWeight(t *Tensor) error {
 	return nil
 }
 
-// reencode plans to re-encode t as the options say, or sets NotReencoded. For I8 it reads the whole tensor. A type that
-// the format lacks is layout.ErrUnsupported.
+// reencode plans to re-encode t as the options say, or sets NotReencoded to the reason against it. For I8 it reads the
+// whole tensor. A type that the format lacks is layout.ErrUnsupported. A tensor that has the type already stays.
 func (p *decider) reencode(t *Tensor) error {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
@@ -135,7 +135,7 @@ func (p *decider) reencode(t *Tensor) error {
 			found.Add(run.Values)
 		}
 		var err error
-		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite: there is no other
+		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite is its only error
 			t.NotReencoded = "no scale for NaN and infinity"
 			return nil
 		}
@@ -153,8 +153,8 @@ var blocksOf32 = map[layout.DType]layout.DType{
 	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
 }
 
-// typeFor returns the type that a tensor is to be re-encoded to. fallback says why it is not the one asked for, or
-// is "".
+// typeFor returns the type to re-encode a tensor to: that of Options.TypeOf, else of the recipe, else Options.DType. If
+// its rows are no multiple of that type's block, another type may replace it. fallback then says why; else it is "".
 func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if p.opts.TypeOf != nil {
 		d = p.opts.TypeOf(t.Name)
@@ -179,7 +179,7 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	case p.resolver != nil:
 		return layout.F16, why
 	}
-	return d, "" // whyNotReencoded says that d does not fit
+	return d, "" // whyNotReencoded finds that d does not fit
 }
 
 // method names how the model is quantized; "" if nothing is re-encoded.
@@ -194,13 +194,13 @@ func (p *Plan) method() string {
 }
 
 // whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d, or "".
-// isFallback tells that d stands for another type.
+// isFallback reports that d replaces the type asked for, as typeFor does for rows that do not fit.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
 	from := t.source.DType()
 	switch kind := from.Kind(); {
 	case p.staysStored(t):
 		return "by request"
-	case t.Scheme != "": // the values are known
+	case t.Scheme != "": // a quantized weight, which has values in float32
 	case !dequant.Supported(from):
 		return fmt.Sprintf("%v has no values in float32", from)
 	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.hasScale:

@@ -15,7 +15,8 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// describePlan adds to Metadata what the caller and the plan say.
+// describePlan adds to Metadata what the options set and how the planned tensors are quantized. It fails if the
+// source's configuration of quantized weights, which stay, cannot be read.
 func (p *Plan) describePlan() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
 	if p.Format != layout.GGUF {
@@ -33,7 +34,7 @@ func (p *Plan) describePlan() error {
 }
 
 // setQuantization sets the object quantization: method, bits per weight, scales and zero points of the new file. It
-// removes those of the source for tensors that are re-encoded.
+// removes the source's scales and zero points of tensors that are not copied or whose scale the plan knows.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
@@ -43,7 +44,7 @@ func (p *Plan) setQuantization() {
 	} else if ok && p.isOutdated(method) {
 		q = without(q, "method", "bits_per_weight")
 	}
-	isDecided := make(map[string]bool)
+	isDecided := make(map[string]bool) // names of the tensors whose entries of the source are removed
 	for i := range p.Tensors {
 		if t := &p.Tensors[i]; t.hasScale || !t.isCopied() {
 			isDecided[t.Name] = true
@@ -64,12 +65,13 @@ func (p *Plan) setQuantization() {
 	}
 	setObject(&q, "scales", scales)
 	setObject(&q, "zero_points", zeros)
-	if len(q) > 0 || old != nil { // another value than an object stays
+	if len(q) > 0 || old != nil { // a value that is no object, for which old is nil, stays
 		setObject(&p.Metadata, "quantization", q)
 	}
 }
 
-// isOutdated reports whether method, the type that the source names, was that of a tensor and is none's any more.
+// isOutdated reports whether method, the source's quantization, no longer holds: no new tensor has the type that it
+// names, but a changed tensor of the source had it.
 func (p *Plan) isOutdated(method any) bool {
 	isChanged := false
 	for i := range p.Tensors {
@@ -93,9 +95,9 @@ func (p *Plan) bitsPerWeight() float64 {
 	return math.Round(1000*bits/max(elements, 1)) / 1000
 }
 
-// addMethod adds what the files beside the model say about its quantization to the architecture, unless Metadata
-// says it: a reader of the new file would have to guess. An unreadable configuration is an error, unless
-// Options.Config replaces it.
+// addMethod adds what files beside the model say about its quantization to the architecture in Metadata, unless
+// Metadata says it: readers of the new file would have to guess. A configuration that cannot be read is an error,
+// unless Options.Config or Metadata replaces it.
 func (p *Plan) addMethod() error {
 	said, problem := p.model.Quantization()
 	if problem != nil && configIn(p.opts.Config).Says() {
@@ -157,15 +159,15 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	return keys
 }
 
-// describeLayers removes ComfyUI's descriptions of weights that no longer are quantized. A text that is no JSON
-// stays as it is.
+// describeLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They
+// are a JSON text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
 func (p *Plan) describeLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.Layers)
 	if text == "" || !p.decodes && p.opts.Only == nil {
 		return
 	}
-	stays := make(map[string]bool) // also by the ends of names: programs strip prefixes
+	stays := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
 	add := func(layer string) {
 		for ok := true; ok; _, layer, ok = strings.Cut(layer, ".") {
 			stays[layer] = true
@@ -194,14 +196,15 @@ func (p *Plan) describeLayers() {
 	setObject(&p.Metadata, safeTensorsKey, own)
 }
 
-// findStale sets Stale. A file that cannot be read is not in it.
+// findStale sets Stale: files beside a new SafeTensors file that say how weights are quantized, though none of them is.
+// It skips files that cannot be read.
 func (p *Plan) findStale() {
 	if p.Format != layout.SafeTensors || !p.dequantizes() {
 		return
 	}
 	for _, file := range append([]scheme.File{{Name: "config.json"}}, scheme.Files...) {
 		path := filepath.Join(filepath.Dir(p.Path), file.Name)
-		md := p.model.ConfigFile()
+		md := p.model.ConfigFile() // has been read, but is that beside the source
 		if md == nil || !isSameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
 			md, _ = ReadConfig(path)
 		}

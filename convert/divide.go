@@ -14,7 +14,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// entries yields how the tensors are described in a new file. Each name is valid until the next.
+// entries yields how the tensors are described in a new file. Each Name is valid until the next is yielded.
 func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		var name []byte
@@ -28,7 +28,8 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// measure sets the size of a file. The target may reorder its tensors. An error says why the file cannot be written.
+// measure sets f.size to the size of the file with its tensors and metadata. It may reorder f.tensors, as the format
+// wants them. An error says why the file cannot be written.
 func (p *Plan) measure(f *file) error {
 	w, err := p.target.begin(p, io.Discard, f)
 	if err == nil {
@@ -37,8 +38,8 @@ func (p *Plan) measure(f *file) error {
 	return err
 }
 
-// planSingle plans a single file of all tensors for a format without compression, whose metadata are md. It reports
-// whether that file is not too large for Options.ShardBytes.
+// planSingle plans a single file of all tensors with metadata md, for a format without compression. It reports whether
+// the file fits Options.ShardBytes, where 0 is no limit. Options that ask for compression are layout.ErrUnsupported.
 func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	if p.opts.Compress.compresses() {
 		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.name)
@@ -49,15 +50,15 @@ func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	return p.opts.ShardBytes == 0 || p.files[0].size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
 }
 
-// divideInOrder plans files of at most Options.ShardBytes, with as many tensors in each as fit, but at least one. The
-// first file has the metadata first, the others have those of others. bytes returns what a tensor adds to a file, which
-// may grow by an alignment on top.
+// divideInOrder plans shards of at most Options.ShardBytes with as many tensors in each as fit, but at least one. first
+// is the metadata of the first shard, others that of the others. bytes returns how many bytes a tensor adds to a file,
+// to which padding adds up to align bytes once.
 func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) error {
 	p.files = nil
 	limit := p.opts.ShardBytes
 	for left, md := p.Tensors, first; len(left) > 0; md = others {
 		f := file{metadata: md}
-		if err := p.measure(&f); err != nil { // without tensors
+		if err := p.measure(&f); err != nil { // its size without tensors
 			return err
 		}
 		n, size := 0, f.size
@@ -81,8 +82,8 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 // maxShards is the highest number that fits the names of shards.
 const maxShards = 99_999
 
-// nameShards sets Shards and the paths of the files. It checks that the manifest will be readable. It will not grow
-// when its digests are known.
+// nameShards sets Shards and the paths of the files. It writes the manifest, if the format has one, to memory and reads
+// it, as a check. The manifest is as large once its digests are known. More than maxShards are layout.ErrLimit.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)
 	if p.Shards > maxShards {
@@ -104,14 +105,14 @@ func (p *Plan) nameShards() error {
 		return err
 	}
 	for i, s := range read.Shards {
-		if want := filepath.Base(p.files[i].path); s.Name != want { // it is not UTF-8
+		if want := filepath.Base(p.files[i].path); s.Name != want { // a name that is not UTF-8 reads as another
 			return fmt.Errorf("%w: %q cannot be the name of a shard", layout.ErrInvalid, want)
 		}
 	}
 	return nil
 }
 
-// inMemory returns what write writes.
+// inMemory returns the bytes that write writes, or its error.
 func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
@@ -122,7 +123,7 @@ func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// manifestShards returns what a manifest says of the files.
+// manifestShards returns the entries of the files in a manifest: names, sizes and digests, as far as they are known.
 func (p *Plan) manifestShards() (shards []manifest.Shard) {
 	for _, f := range p.files {
 		shards = append(shards, manifest.Shard{
@@ -133,7 +134,7 @@ func (p *Plan) manifestShards() (shards []manifest.Shard) {
 	return shards
 }
 
-// manifestPlaces yields the number of the file of each tensor.
+// manifestPlaces yields each tensor's name and the position in p.files of the file that has it.
 func (p *Plan) manifestPlaces() iter.Seq[manifest.Place] {
 	return func(yield func(manifest.Place) bool) {
 		for shard, f := range p.files {

@@ -21,8 +21,8 @@ type buffers struct {
 	encoded         []byte
 }
 
-// rows returns the buffer of values for as many whole rows of n elements as a step has, or for one. It grows the
-// others too.
+// rows returns b.values cut to whole rows of n elements: as many as step holds, but at least one. It grows all three
+// buffers if they are too small.
 func (b *buffers) rows(n int) []float32 {
 	if size := max(n, step); len(b.values) < size {
 		b.values, b.decoded = mmapio.Aligned[float32](size), mmapio.Aligned[float32](size)
@@ -31,13 +31,14 @@ func (b *buffers) rows(n int) []float32 {
 	return b.values[:len(b.values)/n*n]
 }
 
-// writeTo writes the tensor's bytes in its new encoding, and counts the values that the encoding does not hold.
+// writeTo writes the tensor's bytes in its new encoding to w, and counts the values that the encoding does not hold.
+// It fails if the source cannot be read, w fails, or nothing is left of a block's numbers.
 func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
 	case t.isCopied():
 		_, err := t.source.WriteTo(w)
 		return lost, err
-	case !t.Reencoded:
+	case !t.Reencoded: // all bytes but the head, whose scale has gone into the metadata
 		rest := io.NewSectionReader(t.source, int64(t.headBytes), int64(t.source.RawBytes())-int64(t.headBytes))
 		buf.rows(1)
 		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
@@ -49,7 +50,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	}
 	weights := newColumnWeights(t.importance, t.Shape)
 	values := buf.rows(max(weights.columns, 1))
-	encode := func(values []float32) error {
+	encode := func(values []float32) error { // writes the next values of the tensor to w
 		for len(values) > 0 {
 			n, importance := weights.next(len(values))
 			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
@@ -65,6 +66,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 		}
 		return nil
 	}
+	// Values would read a restored type as the integers that stand for it, and would not count what F64 loses.
 	if isRestored := t.restored != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
 		d, err := newDecoder(t, values, encode)
 		if err != nil {
@@ -107,6 +109,7 @@ func newDecoder(t *Tensor, values []float32, encode func(values []float32) error
 	return &decoder{dtype: t.From, codec: codec, stored: make([]byte, 0, size), values: values, encode: encode}, err
 }
 
+// Write takes the next bytes of the tensor. It passes on values whenever the buffer is full, and fails as encode does.
 func (d *decoder) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
 		n := min(len(b)-written, cap(d.stored)-len(d.stored))
@@ -118,7 +121,7 @@ func (d *decoder) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// flush decodes what has been written since the last flush.
+// flush decodes the bytes that have been written since the last flush, and calls encode with the values.
 func (d *decoder) flush() error {
 	n := len(d.stored) / d.dtype.BlockBytes() * d.dtype.BlockElems()
 	if n == 0 {

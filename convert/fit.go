@@ -40,8 +40,8 @@ func (t *Tensor) expand() {
 	t.To, t.hasScale, t.Reencoded = layout.F32, false, true
 }
 
-// moveScale plans to write APR_Q8, a scale and then int8s, as int8s with a scale in the metadata. It
-// reports false if t is of another type, or its scale is one that metadata cannot hold or cannot be read.
+// moveScale plans to write APR_Q8, whose head is a scale before int8s, as int8s with that scale in the metadata. It
+// reports false, and changes nothing, for other types and for a scale that is 0, not finite or unreadable.
 func (t *Tensor) moveScale() bool {
 	head := make([]byte, t.To.HeadBytes())
 	if len(head) == 0 || t.source.Elements() == 0 {
@@ -59,8 +59,8 @@ func (t *Tensor) moveScale() bool {
 	return true
 }
 
-// storeBits plans to write the bits of a type that the format lacks as integers of its width. Without such integers
-// it plans one dimension of bytes. setOriginals adds the type and the shape to the metadata.
+// storeBits plans to write the bits of t as integers of the same width; integers has these types by size in bytes. If
+// there are none, or t has blocks, it plans one dimension of bytes. standsFor becomes t's type, for setOriginals.
 func (t *Tensor) storeBits(integers map[int]layout.DType) {
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
@@ -77,7 +77,7 @@ func (t *Tensor) joinDims(to *target) {
 	outer, inner := t.Shape[:len(t.Shape)-to.maxDims+1], t.Shape[len(t.Shape)-to.maxDims+1:]
 	n, ok := layout.Elements(outer)
 	if !ok || n > math.MaxInt {
-		n = 0 // an inner dimension is 0
+		n = 0 // so many rows exist only if an inner dimension is 0
 	}
 	t.Shape = append([]int{int(n)}, inner...)
 	if t.Changed != "" {
@@ -86,8 +86,8 @@ func (t *Tensor) joinDims(to *target) {
 	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, to.maxDims)
 }
 
-// canReshape reports whether t, blocks in the source, becomes plain numbers, whose rows may have any length, and
-// has the elements of shape.
+// canReshape reports whether t can be written in the given shape: it is quantized in the source and becomes plain
+// numbers, whose rows may have any length, and the number of elements is the same.
 func (t *Tensor) canReshape(to *target, shape []int) bool {
 	n, ok := layout.Elements(shape)
 	becomesPlain := t.From.Quantized() && (!t.To.Quantized() || to.expands(t.To))
@@ -96,7 +96,7 @@ func (t *Tensor) canReshape(to *target, shape []int) bool {
 
 const originalsKey = "original_tensors"
 
-// setOriginals sets the types and shapes that the format cannot hold, by name of tensor:
+// setOriginals adds to Metadata the source's types and shapes that the new format cannot hold, by name of tensor:
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func (p *Plan) setOriginals() {
@@ -109,13 +109,15 @@ func (p *Plan) setOriginals() {
 	setObject(&p.Metadata, originalsKey, all)
 }
 
-// hasOriginal reports whether the new file cannot say the type or shape that the tensor has in the source.
+// hasOriginal reports whether the new file cannot express the tensor's type or number of dimensions in the source.
+// hasScalars says that the format has tensors without dimensions.
 func (t *Tensor) hasOriginal(hasScalars bool) bool {
 	rank := len(t.FromShape())
 	return t.standsFor != layout.Invalid || rank == 0 && !hasScalars || len(t.Shape) != rank
 }
 
-// describeOriginal returns t's type, if integers stand for it, and shape in the source as readOriginal reads them.
+// describeOriginal returns the keys that readOriginal reads: t's shape in the source, and its type there if t is
+// written as integers that hold its bits.
 func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	if t.standsFor != layout.Invalid {
 		md.Set("dtype", t.standsFor.String())
@@ -128,7 +130,8 @@ func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	return md
 }
 
-// originalsOf returns what setOriginals has written into md, by name of tensor.
+// originalsOf returns what an earlier conversion has written by setOriginals into md, by name of tensor. The first
+// entry of a name counts.
 func originalsOf(md layout.Metadata) map[string]any {
 	all := make(map[string]any)
 	for _, e := range object(md, originalsKey) {
@@ -139,7 +142,8 @@ func originalsOf(md layout.Metadata) map[string]any {
 	return all
 }
 
-// readOriginal reads what describeOriginal wrote. It reports false for anything else.
+// readOriginal reads v as describeOriginal writes it, from a file of anyone. It reports false for an unknown type, and
+// for a shape that is missing, negative or of too many dimensions.
 func readOriginal(v any) (o original, ok bool) {
 	md, _ := v.(layout.Metadata)
 	shape, err := layout.Get[[]int](md, "shape")
@@ -155,8 +159,8 @@ func readOriginal(v any) (o original, ok bool) {
 	return o, ok
 }
 
-// restore sets From and restored to what t was before an earlier conversion, unless o does not fit the bytes. Only
-// integers without a scale stand for another type.
+// restore sets From and restored to o, the type and shape before an earlier conversion. It changes nothing if o has
+// another size than t. If o names a type, t must be integers without a scale.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {

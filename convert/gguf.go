@@ -18,7 +18,8 @@ var ggufTarget = target{
 	divide:   (*Plan).divideGGUF, begin: beginGGUF,
 }
 
-// divideGGUF plans one file or, if that is too large, shards. The first has the metadata, as gguf-split writes it.
+// divideGGUF plans one file or, if that is larger than Options.ShardBytes, shards. The first shard has the metadata,
+// the others only the alignment, as gguf-split writes them. Path becomes that of the first shard.
 func (p *Plan) divideGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
@@ -40,10 +41,10 @@ func (p *Plan) divideGGUF() error {
 	if n > math.MaxUint16 {
 		return fmt.Errorf("%w: %d shards of at most %d bytes, and split.count is of 16 bits", layout.ErrLimit, n, p.opts.ShardBytes)
 	}
-	for i := range p.files { // the sizes stay
+	for i := range p.files { // numbers in place of the zeros above, which leaves the sizes as they are
 		p.files[i].metadata = splitKeys(withoutSplit(p.files[i].metadata), i, n, len(p.Tensors))
 	}
-	p.replaced = p.single
+	p.replaced = p.single // an old model in one file
 	if err := p.nameShards(); err != nil {
 		return err
 	}
@@ -80,12 +81,13 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	return out, addCarried(&out, md, rest)
 }
 
-// addShapes adds the shapes of tensors whose outermost dimensions were joined.
+// addShapes adds to out, under keyShape, the source's shapes of tensors with more dimensions than GGUF allows. joinDims
+// has joined their outermost dimensions. Tensors written as integers for another type are left to setOriginals.
 func (p *Plan) addShapes(out *layout.Metadata) {
 	var shapes layout.Metadata
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		dims, fits := layout.As[[]int32](t.FromShape())
+		dims, fits := layout.As[[]int32](t.FromShape()) // the key has no larger numbers
 		if fits && len(dims) > p.target.maxDims && t.standsFor == layout.Invalid {
 			shapes = append(shapes, layout.Entry{Key: keyShape + t.Name, Value: dims})
 		}
@@ -93,7 +95,8 @@ func (p *Plan) addShapes(out *layout.Metadata) {
 	out.Merge(shapes)
 }
 
-// addGGUFKeys adds keys of GGUF that APR2 metadata states in another way, and out lacks.
+// addGGUFKeys sets keys of GGUF in out, unless they are there, from md, which is APR2 metadata: the architecture, the
+// model card and the vocabulary.
 func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	add := func(key string, value any) {
 		if _, exists := out.Get(key); !exists {
@@ -113,8 +116,8 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	}
 }
 
-// addCarried adds as JSON the keys of APR2 metadata that a reader of the new file would not derive from the keys of
-// out. rest holds keys of a GGUF source that GGUF has no type for.
+// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out.
+// rest has the keys of a GGUF source whose values have no type of GGUF; they are added too.
 func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 	silent, derived := requiredMetadata(), requiredMetadata()
 	describeGGUF(&derived, *out)
@@ -127,6 +130,7 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 		if err != nil {
 			return err
 		}
+		// silent has the values that say nothing, derived those that a reader finds anyway.
 		if !hasEqual(silent, e.Key, e.Value) && !hasEqual(derived, e.Key, e.Value) {
 			carried = append(carried, c)
 		}
@@ -135,8 +139,8 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 	return nil
 }
 
-// setFileType sets the keys that say what the file is quantized to, unless a GGUF source says it and no tensor is
-// re-encoded.
+// setFileType sets general.file_type, the type of most weights, and general.quantization_version in out. It leaves out
+// as it is if the source is GGUF with metadata and no tensor is re-encoded.
 func (p *Plan) setFileType(out *layout.Metadata) {
 	hasBlocks, isChanged := false, false
 	elements := make(map[layout.DType]uint64)
@@ -175,7 +179,8 @@ var fileTypes = map[layout.DType]uint32{
 	layout.IQ2_S: 28, layout.IQ4_XS: 30, layout.IQ1_M: 31, layout.BF16: 32, layout.TQ1_0: 36, layout.TQ2_0: 37, layout.MXFP4: 38,
 }
 
-// dominantType returns the type with the most elements: of several the first, Invalid without any.
+// dominantType returns the type with the most elements. Of several it returns that of the lowest number, without any
+// Invalid.
 func dominantType(elements map[layout.DType]uint64) (most layout.DType) {
 	for d, n := range elements {
 		if c := cmp.Compare(n, elements[most]); c > 0 || c == 0 && d < most {

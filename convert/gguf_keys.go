@@ -23,7 +23,8 @@ const (
 	keyShape        = "comfy.gguf.orig_shape." // with the name of a tensor: its shape, for ComfyUI-GGUF and package gguf
 )
 
-// splitKeys returns md with the keys by which the shards of a GGUF model find each other.
+// splitKeys returns md with the keys of a shard of a GGUF model: its number from 0 on, the number of shards, and the
+// number of tensors in all of them. md is not changed.
 func splitKeys(md layout.Metadata, shard, shards, tensors int) layout.Metadata {
 	return append(md[:len(md):len(md)],
 		layout.Entry{Key: "split.no", Value: uint16(shard)},
@@ -42,7 +43,8 @@ func withoutSplit(md layout.Metadata) layout.Metadata {
 	return md
 }
 
-// comfyShapes returns the shapes that a GGUF source has under keyShape, by name of tensor.
+// comfyShapes returns the shapes that md, the keys of a GGUF file, has under keyShape, by name of tensor. It skips
+// values that are no list of int32, or have negative numbers.
 func comfyShapes(md layout.Metadata) map[string][]int {
 	shapes := make(map[string][]int)
 	for _, e := range md {

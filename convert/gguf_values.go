@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// typedMetadata returns the keys of a GGUF file with values of GGUF's types, from md as the file or JSON has it. types
-// and bytes are what typesOf and bytesOf say of it. rest has the keys whose values have no type of GGUF.
+// typedMetadata returns the keys of a GGUF file with values of GGUF's types. md has these keys as the file had them, or
+// as JSON, which types and bytes complete: see typesOf and bytesOf. rest has the keys whose values fit no type of GGUF.
 func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadata) {
 	typeAt, bytesAt := maps.Collect(types.All()), maps.Collect(bytes.All())
 	typed = make(layout.Metadata, 0, len(md))
@@ -28,8 +28,8 @@ func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadat
 	return typed, rest
 }
 
-// withBytes returns v with the bytes of its strings that JSON could not hold, as bytesIn says them. Slices of strings
-// come from GGUF files, and have their bytes.
+// withBytes returns v with strings of bytes that are not UTF-8 put back: bytes has them as bytesIn returns them, one
+// for a string or by position for a list. A []string comes from a GGUF file, not JSON, and has its bytes.
 func withBytes(v, bytes any) any {
 	switch v := v.(type) {
 	case string:
@@ -50,7 +50,7 @@ func withBytes(v, bytes any) any {
 	return v
 }
 
-// blob returns the bytes of a Blob, or of its base64 in JSON.
+// blob returns the bytes of a Blob, or of its base64 in JSON. It reports false for other values.
 func blob(v any) (string, bool) {
 	switch v := v.(type) {
 	case layout.Blob:
@@ -62,8 +62,8 @@ func blob(v any) (string, bool) {
 	return "", false
 }
 
-// typedValue returns v as the type that numberType names or, if the name is empty, as the first type of untyped that
-// holds it. It reports false if the type does not hold v.
+// typedValue returns v as the type called name, such as "u32" or "[u32]". Without a name it returns a v of GGUF's types
+// as it is, any other as the first type of untyped that holds it. It reports false if no such type holds v.
 func typedValue(v any, name string) (typed any, ok bool) {
 	if hasType(v, name) {
 		return v, true
@@ -109,7 +109,7 @@ func to[T any](v any) (any, bool) {
 	return layout.As[T](v)
 }
 
-// hasType reports whether v has the type called name, or one of GGUF's if the name is empty.
+// hasType reports whether v is of the Go type for GGUF's type called name or, if name is "", for any type of GGUF.
 func hasType(v any, name string) bool {
 	switch x := v.(type) {
 	case string:
@@ -122,7 +122,8 @@ func hasType(v any, name string) bool {
 	return numberType(v) != nil && (name == "" || name == numberType(v))
 }
 
-// setTyped sets keys of a GGUF file as Options.Set says. A key that md has already keeps its type.
+// setTyped sets keys of md, those of a GGUF file, as Options.Set says. A text becomes a value of the type that the key
+// has, if it is there. Keys of shards are layout.ErrUnsupported, texts that do not fit their type an error too.
 func setTyped(md *layout.Metadata, set layout.Metadata) error {
 	for _, e := range set {
 		if isSplit(e) {
@@ -141,7 +142,8 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 	return nil
 }
 
-// parseSetting reads TYPE:VALUE or VALUE as a value of GGUF. old is the value that it replaces, or nil.
+// parseSetting reads text, TYPE:VALUE or VALUE, as a value of GGUF. Without TYPE the value is of the type of old, the
+// value that it replaces. If old is nil, it is JSON or a string. A VALUE that is not of its type is layout.ErrInvalid.
 func parseSetting(text string, old any) (any, error) {
 	name, _ := numberType(old).(string)
 	switch old.(type) {
@@ -163,7 +165,7 @@ func parseSetting(text string, old any) (any, error) {
 		return text, nil
 	}
 	if err != nil {
-		v = text // NaN, for one
+		v = text // no JSON: a string, or a float such as NaN
 		if f, err := strconv.ParseFloat(text, 64); err == nil {
 			v = f
 		}
@@ -178,7 +180,8 @@ func parseSetting(text string, old any) (any, error) {
 	return nil, fmt.Errorf("%w: no value of type %s", layout.ErrInvalid, name)
 }
 
-// parseSettings returns Options.Set for a format whose metadata is JSON: texts that are JSON are read as such.
+// parseSettings returns a copy of set, which is Options.Set, in which texts that are JSON became the values that they
+// stand for. It serves formats whose metadata is JSON.
 func parseSettings(set layout.Metadata) layout.Metadata {
 	set = slices.Clone(set)
 	for i := range set {

@@ -54,8 +54,9 @@ func ReadImportance(path string) (Importance, error) {
 	return all, nil
 }
 
-// meansOf returns the importance of the columns of the tensor called name: sums divided by their counts, or 1 for each
-// column of a matrix without input. A number of sums that is no multiple of that of counts is layout.ErrInvalid.
+// meansOf returns the importance of the columns of the tensor called name: sums divided by the count of their matrix.
+// It is 1 for each column of a matrix whose count is 0 or sums are all 0. The number of sums must be a multiple of
+// that of counts, else the error is layout.ErrInvalid.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
 	if err != nil {
@@ -130,7 +131,8 @@ func (imp Importance) check(m *loader.Model) error {
 	return nil
 }
 
-// matrices returns how many matrices a tensor has, and how many columns each.
+// matrices returns how many matrices a tensor of the given shape has, and how many columns each. A tensor with one
+// dimension or none is one matrix.
 func matrices(shape []int) (n, columns int) {
 	n = 1
 	if len(shape) == 0 {
@@ -160,15 +162,15 @@ func newColumnWeights(all []float32, shape []int) columnWeights {
 	return columnWeights{all: all, columns: columns, matrix: int(elements) / n}
 }
 
-// next returns how many of the next n elements lie in the same matrix, and the importance of its columns. Without
-// importance it returns n and nil.
+// next advances by up to n elements: to the end of their matrix, at most. It returns by how many, and the importance of
+// the matrix's columns. Without importance it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
 	if w.columns == 0 {
 		return n, nil
 	}
 	n = min(n, w.matrix-w.done%w.matrix)
 	first := 0
-	if len(w.all) > w.columns {
+	if len(w.all) > w.columns { // each matrix has its own importance
 		first = w.done / w.matrix * w.columns
 	}
 	w.done += n

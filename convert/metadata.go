@@ -63,8 +63,8 @@ func asArchitecture(v any) layout.Metadata {
 	return layout.Metadata{{Key: "name", Value: v}}
 }
 
-// withoutEncryption returns md without the keys by which the source is signed and encrypted. A new file has its
-// own, or none.
+// withoutEncryption returns a copy of md without the entries signature and encryption, which describe how the source is
+// signed and encrypted. Objects without an algorithm are a model's own and stay.
 func withoutEncryption(md layout.Metadata) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(md), func(e layout.Entry) bool {
 		o, _ := e.Value.(layout.Metadata)

@@ -36,7 +36,8 @@ func without(m layout.Metadata, keys ...string) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return slices.Contains(keys, e.Key) })
 }
 
-// merged returns value or, if it and old are objects, a new object with the keys of both. Those of value win.
+// merged returns value or, if value and old are objects, a new object with the keys of both. For a key in both it takes
+// value's.
 func merged(old, value any) any {
 	add, isObject := value.(layout.Metadata)
 	was, wasObject := old.(layout.Metadata)

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkPaths checks that the files can have their names: they replace regular files only, and
-// none that the model reads. The name of a single file is checked when it is created. checkPaths sets Removed and Left.
+// checkPaths returns an error if a new file would replace anything but a regular file, or a file that the model reads.
+// The name of a single file is checked when it is created. checkPaths sets Removed and Left.
 func (p *Plan) checkPaths() error {
 	sources := p.sourceFiles()
 	if p.replaced != "" {
@@ -51,13 +51,14 @@ func checkPath(path string, stat func(string) (fs.FileInfo, error), sources []fs
 		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: not a regular file, so no part of a sharded model can have this name", path)
-	case isSource(info, sources):
+	case isSource(info, sources): // of the model that is converted
 		return fmt.Errorf("%s: is a file that is being read", path)
 	}
 	return nil
 }
 
-// sourceFiles describes the files that the model reads. Files of other machines are not among them.
+// sourceFiles returns the FileInfo of each file that the model reads. It leaves out those that os.Stat cannot find,
+// such as remote files.
 func (p *Plan) sourceFiles() (sources []fs.FileInfo) {
 	for _, f := range p.model.Files() {
 		if info, err := os.Stat(f.Path); err == nil {
@@ -72,8 +73,8 @@ func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
 	return slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) })
 }
 
-// foreignShards lists the files that are called like shards of the model and are none. Another manifest may
-// lead to them, so only the user can say whether to remove them.
+// foreignShards returns the paths of files that are called like shards of the new model, but are none of it or of
+// sources. Another manifest may lead to them, so only the user can say whether to remove them.
 func (p *Plan) foreignShards(sources []fs.FileInfo) (paths []string) {
 	dir, single := filepath.Split(p.single)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))

@@ -273,8 +273,8 @@ func (to *target) canEncode(d layout.DType) bool {
 	return CanEncode(d) && to.holds(d) && (d != layout.I8 || to.hasScales)
 }
 
-// expands reports whether elements of type d become F32 because the format has no such type. F8_E8M0 is a type of
-// scales, which stay beside their codes if the codes do.
+// expands reports whether elements of type d become F32 because the format has no such type: floats and quantized
+// blocks with values. Floats of F8_E8M0 are scales: they stay beside their codes unless the format is onlyWeights.
 func (to *target) expands(d layout.DType) bool {
 	isFloat := d.Kind() == layout.KindFloat && (to.onlyWeights || d != layout.F8_E8M0)
 	return !to.holds(d) && (d.Quantized() || isFloat) && dequant.Supported(d)
@@ -306,13 +306,13 @@ func (opts *Options) selects(name string) bool { return opts.Only == nil || opts
 // keeps reports whether the caller wants the tensor called name as it is stored.
 func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.Keep(name) }
 
-// staysStored reports whether a tensor is copied although Options.DType would re-encode it: by request, as a part of a
-// weight that is, or since its name begins like that of undecoded codes that stay by request.
+// staysStored reports whether a tensor is copied although Options.DType would re-encode it: because Options.Keep names
+// it, it is a part of a weight that stays, or it lies beside codes that Options.Keep names and nobody can decode.
 func (p *Plan) staysStored(t *Tensor) bool {
 	if t.isPart || p.opts.keeps(t.Name) {
 		return true
 	}
-	for _, prefix := range p.exempt {
+	for _, prefix := range p.exempt { // of such codes
 		if strings.HasPrefix(t.Name, prefix) {
 			return true
 		}

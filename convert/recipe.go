@@ -82,8 +82,8 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, i
 	return r, nil
 }
 
-// firstInt returns a number of the configuration or, if it has a number for each layer, that of the first. It is 0
-// without any.
+// firstInt returns the number that the configuration has under key or, if that is a list with a number for each layer,
+// the first. It returns 0 for anything else.
 func firstInt(config *loader.Config, key string) int {
 	if n, err := config.Int(key); err == nil {
 		return n
@@ -94,7 +94,7 @@ func firstInt(config *loader.Config, key string) int {
 	return 0
 }
 
-// byLayer numbers names in the order of the layers in them and, of one layer, of the names.
+// byLayer returns the position of each name after sorting: by the number of the layer in it, then by name.
 func byLayer(names []string) map[string]int {
 	layers := make(map[string]int, len(names))
 	for _, name := range names {
@@ -109,7 +109,8 @@ func byLayer(names []string) map[string]int {
 	return numbers
 }
 
-// resolve returns the type that the recipe has for the tensor called name.
+// resolve returns the type that the recipe has for the tensor called name. An output matrix, or embeddings that serve
+// as one, gets Q8_0 or Q6_K. Values, keys and down projections depend on their layer and on the number of experts.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
 	role := roleOf(name)
 	if role == embeddingRole && !r.hasOutput {
@@ -129,7 +130,7 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 	case attentionV:
 		d := r.rule(position{r, role, r.values[name], len(r.values)})
 		if r.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
-			d = layout.Q5_K // of 70 billion parameters: eight heads share these
+			d = layout.Q5_K // eight heads share these values, and they are small
 		}
 		if r.experts == 8 {
 			d = layout.Q8_0
@@ -226,7 +227,8 @@ var rules = []struct {
 	{attentionOutput, "q3_k_l", position.any, layout.Q5_K},
 }
 
-// rule returns the type that the rules say for a tensor, else that of the recipe.
+// rule returns the type of the first of rules that holds for a tensor's role, recipe and position. Without one it
+// returns the recipe's type.
 func (r *resolver) rule(p position) layout.DType {
 	for _, rule := range rules {
 		named := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)

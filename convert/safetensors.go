@@ -20,13 +20,14 @@ var safeTensorsTarget = target{
 	divide: (*Plan).divideSafeTensors, begin: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
-// divideSafeTensors plans one file or, if that is too large, shards and an index.
+// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index, whose path Path
+// becomes. It fails for metadata and tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
 		return err
 	}
-	all := slices.Clip(text)
+	all := slices.Clip(text) // of a single file, which has no index to hold rest
 	if len(rest) > 0 {
 		e, err := carriedAs(safeTensorsKey, rest)
 		if err != nil {
@@ -37,11 +38,12 @@ func (p *Plan) divideSafeTensors() error {
 	fits, err := p.planSingle(all)
 	index := p.single + manifest.IndexSuffix
 	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) {
-		p.replaced = index
+		p.replaced = index // readers might take an old index instead of the new file
 	}
 	if fits || err != nil {
 		return err
 	}
+	// planSingle has sorted the tensors by alignment; shards take them in the source's order.
 	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.position, b.position) })
 	p.index = rest
 	const headAlign = 8 // bytes, of a header's size

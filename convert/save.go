@@ -83,7 +83,8 @@ type tensorsWriter interface {
 	Close() error
 }
 
-// saver begins to write a file of a format to dst.
+// saver begins to write a file of format f to dst: its head, which describes the tensors. The error says what f cannot
+// hold. Values that are no strings become JSON in SafeTensors.
 func saver(f layout.Format, dst io.Writer, tensors iter.Seq[layout.Tensor], md layout.Metadata) (tensorsWriter, error) {
 	switch f {
 	case layout.APR2:

@@ -93,7 +93,8 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 	return rest
 }
 
-// describeApril adds the vocabulary and the dimensions of an .april file to md. They also stay in the file's own keys.
+// describeApril adds the vocabulary and the dimensions of an .april file to md. from, the file's own keys, is
+// unchanged.
 func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("model_type", "april")
 	params := object(from, "params")
@@ -103,8 +104,8 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("architecture", without(params, "tokens"))
 }
 
-// takeCarried divides the metadata of a file of format f into its own keys and the APR2 metadata that
-// a conversion has written there: see carriedAs.
+// takeCarried divides the metadata of a file of format f into its own keys and APR2 metadata. An earlier conversion has
+// written the latter there as JSON: see carriedAs. An entry that is no JSON counts as the file's own.
 func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil
@@ -121,20 +122,20 @@ func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Met
 		}
 		own = append(own, e)
 	}
-	if rest := object(carried, f.String()); rest != nil {
+	if rest := object(carried, f.String()); rest != nil { // own keys that the file's format could not hold
 		own = merged(rest, own).(layout.Metadata)
 	}
 	return own, carried
 }
 
-// carriedAs returns the entry by which a file of another format holds one of APR2 metadata: its JSON, which is made
-// when it is written.
+// carriedAs returns the entry apr2.KEY by which a file of another format holds an entry of APR2 metadata as JSON. The
+// text is made when it is written. carriedAs fails for a value that has no JSON.
 func carriedAs(key string, value any) (layout.Entry, error) {
 	_, err := layout.WriteJSON(nil, value)
 	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: layout.JSONText{Value: value}}, err
 }
 
-// hasEqual reports whether md has key with a value of the same JSON.
+// hasEqual reports whether md has under key a value with the same JSON as value.
 func hasEqual(md layout.Metadata, key string, value any) bool {
 	v, ok := md.Get(key)
 	if !ok {

@@ -16,7 +16,8 @@ func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 	return inShapeOf(md, func(v any) any { return typeOf(v, withNumbers) })
 }
 
-// typeOf returns the type of one value as typesOf has it, or nil for a value that needs none.
+// typeOf returns the type of one value as typesOf has it: a name, or an object of names for an object or a list. It
+// returns nil for a value that needs none.
 func typeOf(v any, withNumbers bool) any {
 	switch v := v.(type) {
 	case layout.Blob:

@@ -23,8 +23,8 @@ func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 // Unwrap makes it a kind of layout.ErrUnsupported.
 func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
-// refuseCodes returns a *PartError if t holds codes that cannot be decoded. With Options.PlainF8 floats of a byte
-// or less are no codes.
+// refuseCodes returns a *PartError if t has quantized codes that cannot be decoded. With Options.PlainF8 floats of 8
+// bits or fewer count as plain numbers.
 func (p *Plan) refuseCodes(t loader.Tensor) error {
 	w, err := p.lease.Tensor(t.Name())
 	if err != nil {
@@ -38,13 +38,14 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	return &PartError{t.Name(), d, err}
 }
 
-// findWeights sets Plan.Quantized, decodes, undecoded and exempt: which quantized weights stay, and which are decoded.
+// findWeights sets Plan.Quantized, decodes, undecoded and exempt: which quantized weights stay as they are stored, and
+// whether any is written by its values. It looks at the tensors that Options.Only selects.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
 		if !p.opts.selects(w.Name()) {
 			continue
 		}
-		if w.Problem() != nil {
+		if w.Problem() != nil { // codes that cannot be decoded
 			prefix, isExempt := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
 			if isExempt {
 				p.exempt = append(p.exempt, prefix)
@@ -61,15 +62,17 @@ func (p *Plan) findWeights() {
 	}
 }
 
-// decodesWeight reports whether the values of w are written, not its parts: Options.DType wants it and Options.Keep
-// does not, or the new format would take the codes of a part for numbers.
+// decodesWeight reports whether the values of the quantized weight w are written in place of its parts. They are if
+// the format takes all tensors for weights, if Options.DType applies to w, or if a part's type is one that expands. A
+// weight of GGUF's own NVFP4 blocks stays in such a format: its readers know the scale beside them.
 func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
 	return p.target.onlyWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||
 		slices.ContainsFunc(parts, func(part loader.Part) bool { return p.target.expands(part.Tensor.DType()) })
 }
 
-// newPart returns the Part of weight w. A global scale stands for a missing scale.
+// newPart returns the description of w, a quantized weight with the given parts, for Plan.Quantized. Scale names the
+// part with the scales or, without one, that with the global scale.
 func newPart(w loader.Tensor, parts []loader.Part) Part {
 	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
 	for _, p := range parts {
@@ -83,12 +86,13 @@ func newPart(w loader.Tensor, parts []loader.Part) Part {
 // dequantizes reports whether the source has quantized weights and the new model has none.
 func (p *Plan) dequantizes() bool { return p.decodes && len(p.Quantized)+len(p.undecoded) == 0 }
 
-// sources yields the tensors that are written, in the order of the files: a quantized weight as one tensor, in the
-// place of its codes, if it is decoded, else as its parts. isPart is true for parts, which stay as they are.
+// sources yields the tensors that are written, in the order of the files. A quantized weight that decodesWeight is true
+// for comes once, in the place of its codes. Others come as their parts, with isPart, which are copied. The mark of
+// scaled FP8 files is left out if no quantized weight stays, and copied if some do.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, isPart bool) bool) {
-		var weight loader.Tensor // the last one
-		codes, decodes := "", false
+		var weight loader.Tensor    // the last quantized weight
+		codes, decodes := "", false // of weight: the name of its codes, and decodesWeight
 		for t, w := range p.lease.StoredTensors() {
 			if !p.opts.selects(w.Name()) {
 				continue
@@ -100,13 +104,13 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 			}
 			if isPart && decodes {
 				if t.Name() != codes {
-					continue
+					continue // w comes in the place of its codes
 				}
 				t, isPart = w, false
 			}
 			if isMarker(t) && p.decodes {
 				if p.dequantizes() && !p.opts.keeps(t.Name()) {
-					continue
+					continue // the new file has no scaled FP8 to mark
 				}
 				isPart = true
 			}
@@ -123,7 +127,7 @@ func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
-// isAlias reports whether the bytes of t, a tensor of a model that has files, lie inside another tensor's.
+// isAlias reports whether the bytes of t lie inside another tensor's. files are those of t's model.
 func isAlias(files []loader.FileInfo, t loader.Tensor) bool {
 	ix := files[t.File()].Layout.Index()
 	i := ix.Find(t.Name())

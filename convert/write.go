@@ -70,11 +70,11 @@ func (w *writer) write() error {
 	return nil
 }
 
-// writeFiles writes the files and, after shards, the manifest, whose size in bytes it returns. The file that leads
-// to the others comes last in w.files.
+// writeFiles writes the files and, after shards, the manifest, whose size in bytes it returns: 0 if there is none. It
+// leaves the file that leads to the others, the manifest or the first shard, last in w.files. CommitAll names it last.
 func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	waitForDigest := func() error { return nil } // of the shard before
-	defer func() { waitForDigest() }()
+	defer func() { waitForDigest() }()           // lets no goroutine outlive an error
 	for i := range w.plan.files {
 		f := &w.plan.files[i]
 		out, err := w.writeFile(f)
@@ -93,7 +93,7 @@ func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	}
 	if w.plan.target.writeManifest == nil { // the first shard leads to the others
 		shards := w.files[len(w.files)-len(w.plan.files):]
-		copy(shards, append(slices.Clone(shards[1:]), shards[0]))
+		copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first moves to the end
 		return 0, nil
 	}
 	out, err := w.create(w.plan.Path)
@@ -108,7 +108,8 @@ func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	return uint64(size), err
 }
 
-// create creates a file without its name, which write commits or removes.
+// create creates the file for path, which does not have its name yet, and adds it to w.files. write commits or removes
+// it.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.single))
 	if err == nil {
@@ -117,8 +118,8 @@ func (w *writer) create(path string) (*atomicfile.File, error) {
 	return f, err
 }
 
-// startDigest begins to compute the SHA-256 of a written shard, while the page cache has it and the next one is
-// written. wait waits until f.sha256 is set.
+// startDigest starts a goroutine that reads out, a written shard, and sets f.sha256 while the next shard is written.
+// wait returns once it is set, or the error of reading.
 func startDigest(ctx context.Context, out *atomicfile.File, f *file) (wait func() error) {
 	group := new(parallel.Group)
 	group.Go(func() error {
@@ -170,11 +171,11 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	return out, out.Prepare()
 }
 
-// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. blocks is
-// nil for a format without compression.
+// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. to and blocks
+// are the same writer; blocks is nil for a format without compression.
 func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
 	begun, planned := w.progress.done, t.Bytes
-	err := apr2.ErrRollback
+	err := apr2.ErrRollback // nothing compressed has been written
 	if blocks != nil && w.lz4 != nil {
 		err = w.compress(blocks, t)
 	}
@@ -193,7 +194,7 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 			return err
 		})
 	}
-	w.progress.done = begun + planned
+	w.progress.done = begun + planned // what the total counts for t, however many bytes were written
 	return err
 }
 
@@ -213,8 +214,8 @@ func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
 }
 
-// compress writes t compressed, or returns apr2.ErrRollback if that does not pay. With Fast it copies the blocks of the
-// source, which are no worse.
+// compress writes t compressed and sets Stored and Lost. If that does not pay, it undoes what it wrote and returns
+// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source, which are no worse.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.blockBytes())
 	begun := w.progress.done
@@ -239,12 +240,14 @@ func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	})
 }
 
-// trialWriter compresses. After trialBytes it returns apr2.ErrRollback, once, if that does not pay.
+// trialWriter passes on what is written to an LZ4 writer until compression turns out not to pay.
 type trialWriter struct {
 	w       *lz4block.Writer
 	decided bool
 }
 
+// Write compresses b. Once trialBytes have been written it checks, one time, whether compression pays so far, and
+// returns apr2.ErrRollback if not.
 func (t *trialWriter) Write(b []byte) (int, error) {
 	n, err := t.w.Write(b)
 	if err == nil && !t.decided && t.w.Raw() >= trialBytes {
@@ -265,7 +268,7 @@ type progress struct {
 	parallel.Progress
 }
 
-// add counts n bytes.
+// add counts n bytes that were written, and reports those beyond the highest count so far.
 func (p *progress) add(n int) {
 	p.done += uint64(n)
 	if p.done > p.reported {
@@ -282,7 +285,7 @@ func (w *writer) monitor(dst io.Writer) io.Writer {
 	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.add}
 }
 
-// withPath adds path to a layout.FormatError. Errors of the system name it already.
+// withPath adds path to err if it is a layout.FormatError. It returns others as they are: those of the system name it.
 func withPath(path string, err error) error {
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
