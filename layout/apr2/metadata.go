@@ -24,10 +24,21 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return nil, err
 	}
 	md, err := jsontext.Parse(b, layout.APR2, off, "metadata", f.lim)
-	if _, ok := md.Get(encryptionKey); ok && err == nil && f.Encryption == nil && f.Header.Minor >= 1 {
-		return nil, errorf(off, encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
+	if err == nil {
+		err = f.checkEncryption(md)
 	}
-	return md, err
+	if err != nil {
+		return nil, err
+	}
+	return md, nil
+}
+
+// checkEncryption returns an error if md says how the file is encrypted and the file lacks the flag Encrypted.
+func (f *File) checkEncryption(md layout.Metadata) error {
+	if _, ok := md.Get(encryptionKey); ok && f.Encryption == nil && f.Header.Minor >= 1 {
+		return errorf(uint64(f.Header.MetadataOffset), encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
+	}
+	return nil
 }
 
 // maxScales bounds the memory of scales: each takes 80 bytes.

@@ -44,11 +44,15 @@ func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field str
 	return p.any(), p.Err()
 }
 
+// Check returns the error that Parse would, and makes no values.
+func Check[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) error {
+	return newParser(text, f, at, field, lim).checkObject()
+}
+
 // parser makes Go values of JSON. It checks all of the text before it makes any.
 type parser struct {
 	Scanner[string]
 	lastWins bool // a key may occur twice in an object
-	values   int  // made so far
 }
 
 // newParser copies the text before it reads it: the text may be mapped, and change.
@@ -61,10 +65,7 @@ func newParser[T string | []byte](text T, f layout.Format, at uint64, field stri
 
 // document returns the object that the text is.
 func (p *parser) document() (layout.Metadata, error) {
-	if p.err == nil && p.Next() != '{' {
-		p.Unexpected("an object")
-	}
-	if err := p.check(); err != nil {
+	if err := p.checkObject(); err != nil {
 		return nil, err
 	}
 	md := p.object()
@@ -74,9 +75,18 @@ func (p *parser) document() (layout.Metadata, error) {
 	return md, nil
 }
 
+// checkObject checks that the text is one object, and reads nothing.
+func (p *parser) checkObject() error {
+	if p.err == nil && p.Next() != '{' {
+		p.Unexpected("an object")
+	}
+	return p.check()
+}
+
 // check checks that the text is one value, and reads nothing.
 func (p *parser) check() error {
 	ahead := p.Scanner
+	ahead.maxValues = 1 + MaxValues // the text itself is none of them
 	ahead.anyKeys = p.lastWins
 	ahead.Skip()
 	ahead.End()
@@ -93,9 +103,6 @@ func (p *parser) count() int {
 
 // any reads the next value. After an error the value means nothing.
 func (p *parser) any() any {
-	if p.values++; p.values > MaxValues {
-		p.Fail(p.Offset(), layout.ErrLimit, "more than %d values", MaxValues)
-	}
 	switch p.Next() {
 	case '"':
 		return p.Text()

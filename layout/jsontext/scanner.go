@@ -34,6 +34,8 @@ type Scanner[T string | []byte] struct {
 	fresh           bool   // no member of the innermost one was read
 	anyKeys         bool   // Skip lets a key occur twice in an object
 	python          bool   // NaN, Infinity and -Infinity are numbers
+	values          int    // that Skip has passed
+	maxValues       int    // that Skip may pass; 0 for any number
 
 	keys []span // of the objects being read whose keys must differ
 	buf  []byte // for strings with escapes
@@ -300,6 +302,9 @@ func (s *Scanner[T]) skipNotFinite() bool {
 
 // Skip reads any value and checks it, keys that occur twice included. It returns the number of members or elements.
 func (s *Scanner[T]) Skip() (n int) {
+	if s.values++; s.maxValues > 0 && s.values > s.maxValues {
+		s.Fail(s.Offset(), layout.ErrLimit, "more than %d values", s.maxValues)
+	}
 	switch c := s.Next(); {
 	case c == '"':
 		s.scanString()
