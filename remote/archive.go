@@ -25,8 +25,8 @@ const (
 	maxMembers  = 10_000
 )
 
-// addArchive adds the files in a layer that is an archive. It unpacks an archive of configuration, or a compressed
-// one, in memory.
+// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks an archive of configuration, or a
+// compressed one, in memory. Any other it leaves to addMembers, which downloads the archive and checks its digest.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	at, err := d.opts.ownPlace(l.hex())
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	}
 	defer f.Close()
 	var content []byte
-	for at := int64(0); at < l.Size; at = int64(len(content)) { // no memory on the manifest's word
+	for at := int64(0); at < l.Size; at = int64(len(content)) { // doubled as bytes come: l.Size may be wrong
 		content = append(content, make([]byte, min(max(at, 1<<20), l.Size-at))...)
 		if err := f.ReadVector(ctx, [][]byte{content[at:]}, at); err != nil {
 			return err
@@ -57,8 +57,8 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	return d.unpack(content, t.compression)
 }
 
-// unpack adds the files in an archive of configuration, from memory. It fails once the content of all archives exceeds
-// maxSettings.
+// unpack adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
+// fails once the content of all archives of d exceeds maxSettings bytes.
 func (d *folder) unpack(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -79,7 +79,7 @@ func (d *folder) unpack(content []byte, compression string) error {
 		}
 		return d.add(name, textObject(body))
 	})
-	if limited.N <= 0 {
+	if limited.N <= 0 { // the limit has cut the archive off
 		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, maxSettings)
 	}
 	if err == nil {
@@ -111,7 +111,7 @@ func (d *folder) addMembers(ctx context.Context, layer object, role role) error 
 		}
 		o := object{size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 			f, again, err := d.downloaded(ctx, layer)
-			if err == nil && verified && !again {
+			if err == nil && verified && !again { // o.id promises checked bytes
 				err = errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
 			}
 			return part{f, off, h.Size}, err
@@ -123,10 +123,10 @@ func (d *folder) addMembers(ctx context.Context, layer object, role role) error 
 	})
 }
 
-// downloaded opens content that the cache has complete: it downloads what the cache lacks, and checks the digest.
-// verified is false if the cache cannot be written to: the content then comes from the server as it is read.
+// downloaded opens the content o after it has downloaded what the cache lacks of it, and checked the digest. verified is
+// false if the cache is not used, or cannot be written to: the content then comes from the server as it is read.
 func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
-	if f, err = d.openObject(ctx, o, ""); err != nil || f.part == nil {
+	if f, err = d.openObject(ctx, o, ""); err != nil || f.part == nil { // f.whole is set, or there is no cache
 		return f, f != nil && f.whole != nil, err
 	}
 	err = f.fill(ctx, func(have, size int64) {
@@ -140,7 +140,8 @@ func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bo
 	return f, verified, nil
 }
 
-// eachMember calls add with each regular file in an archive. It fails for links, devices and sparse files.
+// eachMember calls add with name, header and content of each regular file in an archive. It skips folders, and fails for
+// links, devices, sparse files, names that leave the folder, and more than maxMembers files.
 func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
@@ -166,8 +167,8 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 	}
 }
 
-// isSparse reports whether an archive leaves out holes of a file, by a format of GNU tar that the file's type does
-// not tell. The size of such a file says nothing about the archive's.
+// isSparse reports whether an archive leaves out the holes of the file with header h. GNU tar tells it by PAX records,
+// not by the Typeflag. The size of such a file is not its size in the archive.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

@@ -53,7 +53,7 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []rooted.Path{dir, dir.Join("blobs", besideName)}
+	parts := []rooted.Path{dir, dir.Join("blobs", besideName)} // the folders of incomplete files
 	if store, err := ollamaStore(); err == nil {
 		parts = append(parts, store.Join("blobs", besideName))
 	}
@@ -102,7 +102,8 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// linksIn returns the paths of links below dir, by the name of the file that they lead to.
+// linksIn returns the slash-separated paths from dir of the symbolic links below it, by the base name of their targets.
+// What cannot be read is left out.
 func linksIn(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -119,8 +120,8 @@ func linksIn(dir string) map[string][]string {
 	return names
 }
 
-// blobsIn lists the files in dir whose names are ids of content. names has the names that lead to each; complete
-// completes an entry.
+// blobsIn lists the regular files in dir whose names are ids of content: others are left out. An entry gets the names
+// that names has for its id, and complete may change it. A dir that does not exist has no files.
 func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +206,8 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	return p, err
 }
 
-// removeUnfinished removes temporary files of rooted.Path.Write and Symlink below dir that are older than an hour.
+// removeUnfinished removes temporary files of rooted.Path.Write and Symlink below dir that are older than an hour: their
+// processes have ended. It ignores errors.
 func removeUnfinished(dir rooted.Path) {
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !rooted.IsNew(e.Name()) {
@@ -219,7 +221,7 @@ func removeUnfinished(dir rooted.Path) {
 	})
 }
 
-// removeDangling removes links below dir whose targets are missing, and folders that are then empty.
+// removeDangling removes links below dir whose targets are missing, and folders that are then empty. It ignores errors.
 func removeDangling(dir rooted.Path) {
 	var folders []rooted.Path
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
@@ -235,7 +237,7 @@ func removeDangling(dir rooted.Path) {
 		}
 		return nil
 	})
-	for _, folder := range slices.Backward(folders) {
-		folder.Remove() // unless it has files
+	for _, folder := range slices.Backward(folders) { // inner ones first
+		folder.Remove() // which fails if it has files
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// point makes the symbolic link at, a name in a snapshot, lead to blob. It leaves a link alone that leads to a file.
-// The folder gets a CACHEDIR.TAG.
+// point makes the symbolic link at, a name in a snapshot, lead to blob, by a relative path. It leaves a link that leads
+// to a file as it is. The cache's folder gets a CACHEDIR.TAG.
 func point(at, blob rooted.Path) error {
 	if _, err := os.Stat(at.String()); err == nil {
 		return nil
@@ -36,7 +36,7 @@ func point(at, blob rooted.Path) error {
 	return at.Symlink(target)
 }
 
-// relink makes the symbolic link at lead to target, whatever it led to.
+// relink makes at a symbolic link to target, by a relative path, whatever it led to before.
 func relink(at, target rooted.Path) error {
 	to, err := filepath.Rel(at.Parent().String(), target.String())
 	if err != nil {
@@ -71,9 +71,9 @@ func checkContent(ctx context.Context, r io.Reader, id string, size int64) error
 	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
 }
 
-// checkDigest reads r into h, and returns layout.ErrChecksum unless want is the sum in hex. It ends with ctx.
+// checkDigest reads r to its end into h, and returns layout.ErrChecksum unless want is the sum in hex. It ends with ctx.
 func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) error {
-	for n := int64(1); n > 0; {
+	for n := int64(1); n > 0; { // until CopyN copies nothing; it says io.EOF before, for the last bytes
 		var err error
 		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
 			return err

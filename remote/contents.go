@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// newFolder returns a folder without files. The revision is the name of its snapshot in this module's cache.
+// newFolder returns a folder without files. Its complete files get their names in the folder revision of this module's
+// snapshots. It fails if there is no home directory.
 func newFolder(o *Options, address, revision string) (*folder, error) {
 	cache, err := o.cache()
 	return &folder{
@@ -21,7 +22,8 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// add adds a file, with a place in this module's cache unless it has one. It fails if name is that of another file.
+// add adds o as the file called name, with a path in this module's cache unless o has one. It fails if another file has
+// the name, and for a name that leaves the folder.
 func (d *folder) add(name string, o object) error {
 	o, err := d.placed(name, o)
 	if err == nil {
@@ -37,7 +39,8 @@ func (d *folder) add(name string, o object) error {
 	return nil
 }
 
-// placed returns o as the file called name: with its name for messages, its place, and the link that names it.
+// placed returns o as the file called name: with its name for messages, its path in the cache, and the link that leads
+// from its name in the snapshot to it. It fails for a name that leaves the folder.
 func (d *folder) placed(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err

@@ -22,9 +22,9 @@ func ollamaStore() (rooted.Path, error) {
 	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
 }
 
-// elsewhere opens the content in another cache of this machine that has it: this module's, the Hub's, Ollama's. It
-// checks the digest of another program's file, once, and links the file to the object's place. The error is
-// fs.ErrNotExist if none has it.
+// elsewhere opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks
+// the digest of another program's file, once, and links that file to the object's path in the cache. The error is
+// fs.ErrNotExist if no cache has the content, or if its id is no SHA-256.
 func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
@@ -53,7 +53,7 @@ func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error)
 				return f, nil
 			}
 			if err = o.compare(ctx, f, info); err == nil {
-				if !opts.NoCache { // so that no other process compares it again
+				if !opts.NoCache { // so that no other process compares it again; it does not wait for the lock
 					o.put(ctx, false, func() error { return nil }, func() error { return o.link(f) })
 				}
 				return f, nil
@@ -70,8 +70,8 @@ func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error)
 // compared has the files of other caches whose digests are right, by digest.
 var compared sync.Map
 
-// compare checks the digest of a file in another cache, unless this process has checked it and the file's time is the
-// same.
+// compare checks the digest of f, a file in another cache. It does nothing if this process has checked that file before,
+// and the file's time is still the same.
 func (o *object) compare(ctx context.Context, f *os.File, info fs.FileInfo) error {
 	if seen, ok := compared.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
 		return nil

@@ -62,7 +62,8 @@ func (f *file) Size() int64 { return f.object.size }
 // head returns how many bytes of the file's beginning come at once.
 func (f *file) head() int64 { return min(f.Size(), sparse.HeadBytes) }
 
-// ReadAt asks the server. Nothing goes into the cache.
+// ReadAt reads from the server, and puts nothing into the cache. It fails with mmapio.ErrChanged if the cache has bytes
+// of another version.
 func (f *file) ReadAt(ctx context.Context, p []byte, off int64) error {
 	err := f.fromServer(ctx, p, off)
 	if f.part != nil {
@@ -71,6 +72,7 @@ func (f *file) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
+// fromServer fills p with the bytes from off on that the server has, whatever the cache has.
 func (f *file) fromServer(ctx context.Context, p []byte, off int64) error {
 	source, err := f.ask(ctx)
 	if err != nil {
@@ -87,13 +89,14 @@ func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error
 // Has reports whether n bytes at off are in the cache.
 func (f *file) Has(off, n uint64) bool { return f.part.Has(int64(off), int64(n)) }
 
-// Fetch lets the cache take nothing but what fetch brings.
+// Fetch makes fetch the only source of bytes for the cache: it verifies them.
 func (f *file) Fetch(fetch func(ctx context.Context, p []byte, off int64) error) {
 	by := sparse.Fetch(fetch)
 	f.verified.Store(&by)
 }
 
-// fetch brings bytes for the cache.
+// fetch fills p with the file's bytes from off on, for the cache: by the function that Fetch was given, or else from
+// the server.
 func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	if by := f.verified.Load(); by != nil {
 		return (*by)(ctx, p, off)
@@ -110,6 +113,7 @@ func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, err
 // the cache, unless they have to be verified first.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	if f.whole == nil {
+		// Without Trust, or by a verified fetch, bytes may go into the cache; else only the cache's own are read there.
 		trusting := f.opts.Loader.Trust == nil || f.verified.Load() != nil
 		if f.part != nil && (trusting || f.part.Has(off, sparse.TotalBytes(bufs))) {
 			return f.part.ReadVector(ctx, bufs, off)
@@ -129,7 +133,7 @@ func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	return nil
 }
 
-// ask returns the source of what is missing.
+// ask returns the source of missing bytes. Its first call connects, for the version that the cache has bytes of.
 func (f *file) ask(ctx context.Context) (Source, error) {
 	f.asking.Lock()
 	defer f.asking.Unlock()
@@ -168,7 +172,8 @@ func (f *file) sourceVersion() string {
 	return versionOf(f.source)
 }
 
-// fill brings all that is missing, and gives the file its final place.
+// fill fetches all missing bytes, and moves the file to its final path in the cache. It fails if there is no cache for
+// this file: the content has no id, or the cache cannot be written to.
 func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.whole != nil:
@@ -181,15 +186,16 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	if err := f.part.Fill(ctx, progress); err != nil {
 		return err
 	}
-	return f.move(ctx, f, true)
+	return f.move(ctx, f, true /* wait for the lock */)
 }
 
-// finalize gives a file whose bytes have all come its final place, while it is open.
+// finalize begins to move a file whose bytes are all present to its final path, in the background: Close cancels that.
+// A failure is logged, and leaves the file incomplete.
 func (f *file) finalize() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancelFinalizing = cancel
 	f.finalizing.Go(func() error {
-		if err := f.move(ctx, f, true); err == nil {
+		if err := f.move(ctx, f, true /* wait for the lock */); err == nil {
 			f.opts.logger().Debug("file is complete in the cache", "file", f.Name())
 		} else if ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
@@ -198,7 +204,7 @@ func (f *file) finalize() {
 	})
 }
 
-// release lets go of the file, and leaves its content where it is.
+// release closes the file and its source, and leaves its content where it is: nothing moves to its final path.
 func (f *file) release() error {
 	defer func() { // and if a callback has panicked
 		f.asking.Lock()
@@ -216,7 +222,8 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close lets go of the file, and waits neither for the digest of a large one nor for another process.
+// Close closes the file. A small one whose bytes are all present moves to its final path before. Close waits neither for
+// the digest of a large one nor for another process.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // and if a callback has panicked
 	if f.whole == nil {
@@ -227,8 +234,9 @@ func (f *file) Close() (err error) {
 			f.cancelFinalizing()
 			f.finalizing.Wait()
 		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.unopened.Load() {
-			err = f.part.Remove()
+			err = f.part.Remove() // what could not be opened gets no final path
 		} else if whole && f.object.size <= maxAtClose {
+			// move checks the digest, and does not wait for the lock.
 			if err = f.move(context.Background(), f, false); errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOther) {
 				err = nil // huggingface_hub has it for as long as it downloads, or another process brings it
 			} else if err != nil {

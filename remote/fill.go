@@ -42,7 +42,7 @@ func (l *filling) start(o *Options) {
 	files := l.files
 	l.running.Go(func() error {
 		for _, f := range files {
-			if f.whole != nil || f.part != nil && f.cancelFinalizing != nil {
+			if f.whole != nil || f.part != nil && f.cancelFinalizing != nil { // complete, or about to be
 				continue
 			}
 			if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {
@@ -57,7 +57,7 @@ func (l *filling) start(o *Options) {
 	})
 }
 
-// report calls Options.Progress with the number of bytes of all files that are present.
+// report calls Options.Progress, if set, with the number of bytes of files that are present, and of all.
 func (l *filling) report(files []*file) {
 	var have, total int64
 	for _, f := range files {
@@ -73,8 +73,8 @@ func (l *filling) report(files []*file) {
 	}
 }
 
-// end stops filling, and waits until it has stopped. If the caller's Progress or transport has panicked, so does its
-// first call.
+// end stops filling, and waits until it has stopped. If the caller's Progress or transport has panicked meanwhile, the
+// first call of end panics too.
 func (l *filling) end() {
 	if l == nil {
 		return

@@ -163,7 +163,7 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 		if d.opts.fresh {
 			return nil, fmt.Errorf("%s: %w", o.name, err)
 		}
-		d.opts.full(o.name)(err)
+		d.opts.warnFull(o.name)(err)
 		return f, nil
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*s
 		return nil, err
 	}
 	return sparse.Open(dir.Join(o.partial()), sparse.Options{
-		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.full(o.name), Asked: asked, Version: version,
+		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.warnFull(o.name), Asked: asked, Version: version,
 	})
 }
 

@@ -48,7 +48,7 @@ const minName = 256
 // names counts the bytes of maxNames that the files of a listing have taken.
 type names int
 
-// take counts a file with its texts. It fails once maxNames is exceeded.
+// take adds the bytes that a file's texts take, and minName, to the count. It fails once the count exceeds maxNames.
 func (n *names) take(texts ...string) error {
 	*n += minName
 	for _, text := range texts {
@@ -81,7 +81,7 @@ func eachElement[T any](text []byte, use func(T) error) error {
 	return nil
 }
 
-// withoutUser returns an address without its scheme, and without user and password, which messages must not show.
+// withoutUser returns rest, an address after its scheme, without user and password, which messages must not show.
 func withoutUser(rest string) string {
 	host, path, ok := strings.Cut(rest, "/")
 	host = host[strings.LastIndexByte(host, '@')+1:]
@@ -91,7 +91,7 @@ func withoutUser(rest string) string {
 	return host
 }
 
-// isLoopback reports whether host, with or without a port, is this machine.
+// isLoopback reports whether host, with or without a port, is localhost or a loopback address.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

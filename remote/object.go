@@ -49,8 +49,9 @@ func (o *object) partial() string {
 	return identity(o.origin, o.id)
 }
 
-// find opens the complete object in its place. It makes the name link if that is missing. The error is fs.ErrNotExist
-// if the object is not there, and another one if the file there has another size.
+// find opens the object's complete file: at its path in the cache, or else under its name in a snapshot. It makes the
+// link of that name if it is missing. The error is fs.ErrNotExist if there is no file, and another one if the file has
+// another size.
 func (o *object) find() (*os.File, error) {
 	f, err := rooted.Regular(o.place.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
@@ -67,10 +68,10 @@ func (o *object) find() (*os.File, error) {
 		err = o.linkName()
 	}
 	if err == nil && o.place.own {
-		if !sparse.Hold(f, f.Name()) {
+		if !sparse.Hold(f, f.Name()) { // PruneCache has removed it meanwhile
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
-		o.place.lock.Touch()
+		o.place.lock.Touch() // its time tells when the object was last used
 	}
 	if err != nil {
 		f.Close()
@@ -79,7 +80,8 @@ func (o *object) find() (*os.File, error) {
 	return f, nil
 }
 
-// linkName gives the complete content its name in a snapshot. It does nothing if the cache cannot be written to.
+// linkName makes the object's name in a snapshot lead to the complete file. It does nothing if the object has no such
+// name, or if the cache cannot be written to.
 func (o *object) linkName() error {
 	if o.place.link == nil {
 		return nil
@@ -87,8 +89,8 @@ func (o *object) linkName() error {
 	return unlessUnwritable(o.place.link())
 }
 
-// move checks the digest of f, which has all bytes, and moves it to its place. If another process has the place's
-// lock, it waits, or returns errBusy if waits is false.
+// move checks the digest of f, whose bytes are all present, and renames its incomplete file to the object's path in the
+// cache. If another process has the lock of that path, move waits, or returns errBusy if waits is false.
 func (o *object) move(ctx context.Context, f *file, waits bool) error {
 	return o.put(ctx, waits, f.part.Remove, func() error {
 		return f.part.Finish(o.place.path, func(r io.Reader) error {
@@ -100,12 +102,12 @@ func (o *object) move(ctx context.Context, f *file, waits bool) error {
 	})
 }
 
-// errBusy says that another process has the lock of an object's place.
+// errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
-// put locks the place, calls bring to make the content there, and links its name. If another process has made the
-// content meanwhile, it calls spare instead of bring. See move for waits.
-func (o *object) put(ctx context.Context, waits bool, spare, bring func() error) error {
+// put locks the object's path in the cache, calls create to make the file there, and links its name in the snapshot. If
+// another process has made the file meanwhile, put calls discard instead of create. See move for waits.
+func (o *object) put(ctx context.Context, waits bool, discard, create func() error) error {
 	for _, path := range []rooted.Path{o.place.path, o.place.lock} {
 		if path.Name == "" {
 			continue
@@ -118,7 +120,7 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 		locking, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if !waits {
-			cancel(errBusy)
+			cancel(errBusy) // lockFile then tries once, and fails with errBusy if another process has the lock
 		}
 		unlock, err := lockFile(locking, o.place.lock)
 		if err != nil {
@@ -127,15 +129,16 @@ func (o *object) put(ctx context.Context, waits bool, spare, bring func() error)
 		defer unlock()
 	}
 	if _, err := os.Stat(o.place.path.String()); err == nil { // another process was first
-		return errors.Join(spare(), o.linkName())
+		return errors.Join(discard(), o.linkName())
 	}
-	if err := bring(); err != nil {
+	if err := create(); err != nil {
 		return err
 	}
 	return o.linkName()
 }
 
-// link makes the file f of another cache the content of the object's place, by a hard link.
+// link makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads
+// to another file by now, or to another file system.
 func (o *object) link(f *os.File) error {
 	path, err := filepath.EvalSymlinks(f.Name())
 	if err != nil {
@@ -144,16 +147,17 @@ func (o *object) link(f *os.File) error {
 	return o.place.path.Link(path, f)
 }
 
-// adopt gives a file that was found in another cache the object's place too: by a hard link, or as a copy if that is
-// on another file system.
+// adopt makes f.whole, a complete file that was found in another cache, the file at f's own path in the cache too: by a
+// hard link, or else as a copy, whose digest it checks.
 func (f *file) adopt(ctx context.Context) error {
 	if name := f.whole.Name(); name == f.place.path.String() || name == f.place.named {
 		return nil
 	}
-	return f.put(ctx, true, func() error { return nil }, func() error {
+	return f.put(ctx, true /* wait for the lock */, func() error { return nil }, func() error {
 		if f.link(f.whole) == nil {
 			return nil
 		}
+		// No hard link can be made, as on another file system: copy.
 		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {
 			_, err := f.whole.ReadAt(p, off)
 			return err
@@ -169,13 +173,13 @@ func (f *file) adopt(ctx context.Context) error {
 	})
 }
 
-// ownPlace returns the place of content in this module's cache.
+// ownPlace returns the paths of the content called id in this module's cache. It fails if there is no home directory.
 func (o *Options) ownPlace(id string) (place, error) {
 	cache, err := o.cache()
 	return place{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), own: true}, err
 }
 
-// textObject returns an object whose content is in memory.
+// textObject returns an object whose content is in memory: its source sends no request.
 func textObject(content []byte) object {
 	hex := digestOf(content)[len("sha256:"):]
 	return object{

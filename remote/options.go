@@ -52,9 +52,9 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// full returns a function that warns that the cache takes no more of a file. It does nothing for Pull, which fails
-// instead.
-func (o *Options) full(name string) func(error) {
+// warnFull returns a function that logs that the cache takes no more bytes of the file called name, and why. During Pull,
+// which fails then, that function does nothing.
+func (o *Options) warnFull(name string) func(error) {
 	return func(err error) {
 		if !o.fresh {
 			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
@@ -70,7 +70,7 @@ func (o *Options) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// env returns an environment variable, or otherwise if it is empty.
+// env returns the value of the environment variable name, or otherwise if it is empty or not set.
 func env(name, otherwise string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
@@ -123,8 +123,8 @@ func (o *Options) cache() (rooted.Path, error) {
 	return rooted.Path{Dir: dir}, err
 }
 
-// partialDir makes and returns the folder of incomplete files whose final place is in the folder final. At its first
-// use in this process it removes files there that ended processes have left.
+// partialDir makes and returns the folder of incomplete files that are later renamed into the folder final: it is on the
+// same file system. Its first call removes files there that ended processes have left.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir, err := o.cache()
 	if err == nil {
@@ -151,7 +151,7 @@ const besideName = ".tensormap"
 // sweptDirs are the folders that partialDir has swept.
 var sweptDirs sync.Map
 
-// unlessUnwritable returns err, unless it says that a cache cannot be written to, which is read all the same.
+// unlessUnwritable returns err, or nil if err says that a cache cannot be written to: no right, no space, read-only.
 func unlessUnwritable(err error) error {
 	if sparse.Unwritable(err) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// snapshot returns the files of a model at the commit that its revision stands for. Offline, the listing may come
-// from the snapshot's folder.
+// snapshot returns the files of the model at address a, at the commit that its revision stands for. Offline, the list of
+// files may come from the snapshot's folder in the Hub's cache. It fails if the Hub's API does, or lacks the model.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
 	h.noCache, h.logger = o.NoCache, o.logger()
 	commit, err := h.commit(ctx, a)
@@ -20,7 +20,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	own, err := o.cache()
-	if err != nil { // as without a home
+	if err != nil { // without a home directory there is no cache to write the listing to
 		own, h.noCache = h.cache.Join(besideName), true
 	}
 	repository := h.repository(a.repo)
@@ -44,7 +44,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		},
 	}
 	for name, e := range files {
-		if e.etag() == "" { // its content has no known id
+		if e.etag() == "" { // from the snapshot's folder: its content has no known id, and only the file there is read
 			d.objects[name] = object{name: d.name(name), size: e.Size, place: place{path: d.below(name)},
 				connect: func(context.Context, string) (Source, error) { return nil, errOffline }}
 			continue
@@ -66,9 +66,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	return d, nil
 }
 
-// snapshotFiles lists the files in a snapshot's folder, for snapshots without a listing: older versions of
-// huggingface_hub write none. The target of a link tells the etag. A plain file, as on a system without links, has
-// none.
+// snapshotFiles lists the files in a snapshot's folder by their slash-separated names, for snapshots without a listing.
+// The target of a link tells the file's etag. A plain file, as on a system without links, has none.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {

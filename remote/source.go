@@ -33,8 +33,8 @@ type explained struct {
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address, of a version unless that is "". It sends no request.
-// Offline it fails.
+// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version.
+// It sends no request. Offline it fails. explain adds to errors what they mean at this server.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
@@ -102,9 +102,9 @@ type joined struct {
 	rest part
 }
 
-// ReadVector implements Source.
+// ReadVector implements Source. It copies what the text has of the buffers, and reads all that follows from the range.
 func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	bufs = slices.Clone(bufs)
+	bufs = slices.Clone(bufs) // whose filled beginnings are cut off
 	for i, b := range bufs {
 		n := copy(b, j.head[min(off, int64(len(j.head))):])
 		off += int64(n)

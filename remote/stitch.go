@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// indexOf returns the text of an index of SafeTensors files in one folder. It reads their headers, eight at a time.
-// It fails if two files have a tensor of the same name.
+// indexOf returns the text of model.safetensors.index.json for the SafeTensors files called names. It reads their
+// headers, eight at a time. It fails if two files have a tensor of the same name.
 func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
@@ -59,8 +59,8 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	return manifest.EncodeIndex(shards, places, quantTypes(tensors, types), total)
 }
 
-// quantTypes returns metadata that say how the quantized tensors of files are stored. A type that a file gives for
-// all its tensors becomes one for each tensor.
+// quantTypes returns metadata that say how the quantized tensors are stored: the i-th file has tensors[i], and metadata
+// files[i]. A type that a file gives for all its tensors becomes one entry for each tensor.
 func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
 	for i, md := range files {
 		for _, tensor := range tensors[i] {
@@ -76,7 +76,7 @@ func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadat
 		}
 	}
 	if len(all) > 0 {
-		all.Set(scheme.QuantType, "") // in the place of the first file's
+		all.Set(scheme.QuantType, "") // the merged index has no type for all tensors
 	}
 	return all
 }
@@ -94,7 +94,7 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	words := false
+	words := false // there are U32 tensors
 	for _, t := range decoded.Index().Tensors {
 		names = append(names, string(t.Name))
 		size += t.Stored
@@ -106,8 +106,8 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// addIndex adds an index of the weights if they are several SafeTensors files of one folder without an index: only
-// registries tell a model's shards by the order of layers.
+// addIndex adds an index of the weights, d.choice, and makes it the only file that may be the model. It does nothing
+// unless the weights are several SafeTensors files of one folder that has no index: registries need none.
 func (d *folder) addIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.choice {

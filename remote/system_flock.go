@@ -12,7 +12,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// sameFileSystem reports whether a file can be renamed from folder a to folder b.
+// sameFileSystem reports whether folders a and b are on one device, so that a file can be renamed from a to b. It is
+// false if one of them cannot be examined.
 func sameFileSystem(a, b string) bool {
 	var ids [2]uint64
 	for i, dir := range []string{a, b} {
@@ -30,7 +31,8 @@ func sameFileSystem(a, b string) bool {
 }
 
 // lockFile makes and locks the file at path, as huggingface_hub does while it downloads. It waits for another process
-// until ctx ends. unlock leaves the file. On a file system without locks it locks nothing.
+// until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it locks
+// nothing.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {
