@@ -26,7 +26,8 @@ func (a hubAddress) String() string {
 
 const mainRevision = "main"
 
-// parseHub parses an address after hf://, as huggingface_hub's HfFileSystem does.
+// parseHub parses rest, an address after hf://, as huggingface_hub's HfFileSystem does. Without a revision it is main's.
+// It fails for data sets and the like, and unless rest is ORG/NAME[@REVISION][/FILE].
 func parseHub(rest string) (a hubAddress, err error) {
 	fail := func(format string, args ...any) (hubAddress, error) {
 		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
@@ -62,7 +63,8 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repoPart matches an organization and a model's name.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// cutRevision returns the revision that text begins with, unescaped, and the rest from its slash on.
+// cutRevision returns the revision that text begins with, unescaped, and the rest from its slash on. A revision has no
+// slash, but refs/pr/N and refs/convert/N have two. It fails if the revision cannot be the name of a file.
 func cutRevision(text string) (revision, rest string, err error) {
 	n := 1
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
@@ -79,7 +81,8 @@ func cutRevision(text string) (revision, rest string, err error) {
 	return revision, rest, err
 }
 
-// checkRevision returns an error unless revision can be the name of a file under refs.
+// checkRevision returns an error unless revision can be the name of a file in the folder refs of the cache, and stays in
+// that folder.
 func checkRevision(revision string) error {
 	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
 		revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
@@ -106,7 +109,7 @@ func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 		return a, false
 	}
 	text := parts[0] + "/" + parts[1]
-	switch {
+	switch { // the path is ORG/NAME, ORG/NAME/tree/REVISION or ORG/NAME/blob/REVISION/FILE
 	case len(parts) == 2:
 	case len(parts) > 3 && parts[2] == "tree", len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
 		text += "@" + url.PathEscape(parts[3]) + "/" + strings.Join(parts[4:], "/")

@@ -48,7 +48,8 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	return e, nil
 }
 
-// awsProfile returns the settings of AWS_PROFILE in ~/.aws/config, or none if there is no such file or section.
+// awsProfile returns the settings of the profile AWS_PROFILE in ~/.aws/config, or nil if there is no such file or section.
+// It fails if the file is malformed.
 func awsProfile() (map[string]string, error) {
 	path := os.Getenv("AWS_CONFIG_FILE")
 	if path == "" {
@@ -114,8 +115,8 @@ func newRole() *machineRole {
 // silent has the addresses of metadata that did not answer, with the time of the last attempt.
 var silent sync.Map
 
-// RetrieveWithCredContext implements credentials.Provider. It fails at once if the metadata did not answer within
-// silence.
+// RetrieveWithCredContext implements credentials.Provider. It waits metadataTimeout for the machine's metadata. If they
+// did not answer less than silence ago, it fails at once. A container's role is asked without such limits.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if r.metadata == "" {
 		return r.IAM.RetrieveWithCredContext(cc)
@@ -154,7 +155,8 @@ const credentialsTimeout = 10 * time.Second
 // emptyDigest is the SHA-256 of a request without a body.
 const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Authorize signs a request.
+// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if the
+// credentials cannot be read in credentialsTimeout.
 func (s *awsSigner) Authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), credentialsTimeout)
 	defer cancel()

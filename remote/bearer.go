@@ -55,12 +55,13 @@ func (b *bearer) Authorize(req *http.Request) error {
 	return nil
 }
 
-// Refused implements httprange.Authorizer. One request renews the token for all who were refused.
+// Refused implements httprange.Authorizer: it gets a token, or a new one, as the response resp asks. One request renews
+// it for all reads that were refused. again is false if there are no credentials, or they were refused again.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewing.Lock()
 	defer b.renewing.Unlock()
 	if resp.Request.Header.Get("Authorization") != b.current() {
-		return true, nil
+		return true, nil // another read has renewed it meanwhile
 	}
 	header, err := b.answer(resp.Request.Context(), resp)
 	if err != nil || header == "" || header == b.current() {
@@ -73,7 +74,7 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 }
 
 // answer returns the Authorization that the challenge in resp asks for, or "" if there are no credentials for it.
-// oras-go's client requests the token.
+// oras-go's client requests the token: it repeats the request by the transport t, which gives it the challenge.
 func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -98,7 +99,7 @@ func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error
 	if err != nil {
 		return "", err
 	}
-	_, err = client.Do(req) // whose answers have no bodies
+	_, err = client.Do(req) // t answers, without bodies, and stores what the client sends in t.header
 	switch refusal := new(errcode.ErrorResponse); {
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return "", nil
@@ -126,7 +127,8 @@ type tokens struct {
 	failed error  // of the network, or of sign
 }
 
-// RoundTrip implements http.RoundTripper. It fails if a secret would go to another machine without TLS.
+// RoundTrip implements http.RoundTripper. The registry's address it answers itself. A request for a token it sends, signed
+// if there is a function sign; it fails if a secret would go to another machine without TLS.
 func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.header = req.Header.Get("Authorization")

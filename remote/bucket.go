@@ -40,8 +40,8 @@ type bucket struct {
 	signer *awsSigner
 }
 
-// newBucket returns the bucket called name, with credentials of the environment unless the options have an
-// Authorization.
+// newBucket returns the bucket called name, which signs requests with credentials of the environment unless the options
+// have an Authorization. It sends no request. It fails if a setting of AWS is malformed.
 func newBucket(name string, o *Options) (*bucket, error) {
 	env, err := newAWSEnvironment()
 	if err != nil {
@@ -61,14 +61,15 @@ func (b *bucket) Address(key string) string { return s3Address{b.name, key}.Stri
 // Identity returns the key's address on the server.
 func (b *bucket) Identity(key string) string { return b.url(key) }
 
-// url returns where a key is. The bucket is part of the path, but on Amazon's own servers.
+// url returns the address of a key. The bucket's name is in the path. On Amazon's own servers it is in the host instead,
+// unless it has a dot.
 func (b *bucket) url(key string) string {
 	u := url.URL{Scheme: "https", Host: "s3." + b.env.region + ".amazonaws.com", Path: "/" + b.name + "/" + key}
 	switch {
 	case b.env.endpoint != nil:
 		u.Scheme, u.Host = b.env.endpoint.Scheme, b.env.endpoint.Host
 		u.Path = b.env.endpoint.Path + u.Path
-	case !strings.Contains(b.name, "."): // whose certificates are for one label
+	case !strings.Contains(b.name, "."): // Amazon's certificates are for one label before the host
 		u.Host, u.Path = b.name+"."+u.Host, "/"+key
 	}
 	u.RawPath = s3utils.EncodePath(u.Path)
@@ -91,7 +92,7 @@ type listedElement struct {
 	Prefix    string // of a folder
 }
 
-// UnmarshalXML decodes an element, and calls use with it.
+// UnmarshalXML decodes one element of a list, and calls use with it. An error of use ends the decoding.
 func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	var e listedElement
 	if err := d.DecodeElement(&e, &start); err != nil {
@@ -146,7 +147,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page requests one page of a listing, and decodes it into page. If the bucket is in another region, it asks there.
+// page requests one page of a listing, and decodes it into page, whose functions it calls. If the bucket is in another
+// region, it stores that in b.env, and asks there.
 func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error {
 	ask := func() ([]byte, error) {
 		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxAnswer, &b.http)
@@ -183,7 +185,8 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain replaces the XML text of a refusal by its code and message, and adds what is wrong with the credentials.
+// explain shortens the XML text of a refusal, a *httprange.StatusError, to its code and message. To a refusal for lack of
+// rights it adds what is wrong with the credentials. Other errors it returns as they are.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -206,7 +209,8 @@ func (b *bucket) explain(err error) error {
 	return err
 }
 
-// Stat returns what the server says of one key, for which credentials need no right to list the bucket.
+// Stat returns size and version of the object at one key, for which credentials need no right to list the bucket. An
+// object without a strong ETag has no version.
 func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	ask := func() (*httprange.Reader, error) {
 		o := b.http
@@ -223,7 +227,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	}
 	defer r.Close()
 	found := StoredObject{Name: path.Base(key), Size: r.Size(), Version: r.Version()}
-	if !strings.HasPrefix(found.Version, `"`) { // a date
+	if !strings.HasPrefix(found.Version, `"`) { // a date, not an ETag
 		found.Version = ""
 	}
 	return found, nil

@@ -103,7 +103,7 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 }
 
 // linksIn returns the slash-separated paths from dir of the symbolic links below it, by the base name of their targets.
-// What cannot be read is left out.
+// It leaves out folders and links that cannot be read.
 func linksIn(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -49,7 +49,8 @@ type folder struct {
 	found []string // names of files that lookup has found
 }
 
-// path returns where the file called name is, once it is complete.
+// path returns the path of the file called name, once it is complete: its name in the snapshot, or else
+// the path in the cache.
 func (d *folder) path(name string) string {
 	if d.dir.Name != "" {
 		return d.below(name).String()
@@ -60,7 +61,8 @@ func (d *folder) path(name string) string {
 // below returns the path that gives a complete file its name.
 func (d *folder) below(name string) rooted.Path { return d.dir.Join(filepath.FromSlash(name)) }
 
-// object returns the content of the file called name.
+// object returns the content of the file called name, which it may have to ask the server for. It fails with
+// fs.ErrNotExist if the folder has no such file.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
 	if o, ok := d.objects[name]; ok {
 		return o, nil
@@ -77,7 +79,8 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 	return object{}, &fs.PathError{Op: "open", Path: d.name(name), Err: fs.ErrNotExist}
 }
 
-// model returns the name of the file to open.
+// model returns the name of the file to open as the model: the one that the address names, or the best one of the folder
+// that it names. It fails if shard.Choose finds no model there, or several.
 func (d *folder) model(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.file]; ok {
 		return d.file, nil
@@ -85,13 +88,13 @@ func (d *folder) model(ctx context.Context) (string, error) {
 	if len(d.choice) == 1 && d.file == "" {
 		return d.choice[0], nil
 	}
-	var names []string
+	var names []string // of files in the folder d.file
 	for name := range d.objects {
 		if path.Dir(name) == path.Clean("./"+d.file) {
 			names = append(names, path.Base(name))
 		}
 	}
-	if d.file != "" && len(names) == 0 {
+	if d.file != "" && len(names) == 0 { // not listed, but the server may have it
 		_, err := d.object(ctx, d.file)
 		return d.file, err
 	}
@@ -104,7 +107,7 @@ func (d *folder) model(ctx context.Context) (string, error) {
 	return path.Join(d.file, name), nil
 }
 
-// manifest returns the manifest in the file called name, or nil.
+// manifest returns the manifest in the file called name, or nil if the file cannot be read or is none.
 func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -124,7 +127,8 @@ type bound struct {
 
 func (b bound) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
 
-// open opens the file called name, wherever it is. It asks the server for nothing that objects has.
+// open opens the file called name: in this cache, in another, or on its server. For a file that d.objects lists it sends
+// no request.
 func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	o, err := d.object(ctx, name)
 	if err != nil {
@@ -133,7 +137,8 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(ctx, o, name)
 }
 
-// openObject opens content, which the folder calls name. Content that has come whole gets its place meanwhile.
+// openObject opens the content o of the file called name. If its bytes are all present, and many, it begins to move them
+// to their final path in the background.
 func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
 	f, err := d.openContent(ctx, o, name)
 	if err == nil && f.part != nil && f.part.Have() == o.size && o.size > maxAtClose {
@@ -142,7 +147,8 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 	return f, err
 }
 
-// openContent opens content, whole or in part. Its caller may release the file instead of closing it.
+// openContent opens the content o of the file called name: complete in a cache, incomplete in this one, or (without
+// a cache) on the server. Its caller may release the file instead of closing it.
 func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
 	f = &file{folder: d, base: name, object: o}
 	if f.whole, err = o.find(); err == nil {
@@ -159,7 +165,8 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 		return f, nil
 	}
 	f.part, err = d.partOf(o, f.fetch, f.sourceVersion)
-	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill
+	// The disk is full, or another process removes or fills this file: all but Pull read on without a cache.
+	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) {
 		if d.opts.fresh {
 			return nil, fmt.Errorf("%s: %w", o.name, err)
 		}
@@ -172,19 +179,19 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	if f.part.Has(0, f.head()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.begun = append(d.begun, f)
+		d.begun = append(d.begun, f) // for removeWrong
 	}
 	return f, nil
 }
 
-// partOf opens the incomplete file of content whose bytes fetch brings. version tells which version they are of, unless the
-// content's id does.
+// partOf opens, or makes, the cache's incomplete file of the content o. fetch brings missing bytes. version tells which
+// version they are of, and is ignored if the content's id does.
 func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
 	if o.origin == "" {
 		version = nil
 	}
 	var asked *atomic.Int64
-	if d.filling != nil { // which gives way to reads of all files
+	if d.filling != nil { // the background fetch lets reads of all files go first
 		asked = &d.filling.asked
 	}
 	dir, err := d.opts.partialDir(o.place.path.Parent())
@@ -192,11 +199,13 @@ func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*s
 		return nil, err
 	}
 	return sparse.Open(dir.Join(o.partial()), sparse.Options{
-		Size: o.size, Identity: o.partial(), Name: o.name, Fetch: fetch, Full: d.opts.warnFull(o.name), Asked: asked, Version: version,
+		Size: o.size, Identity: o.partial(), Name: o.name, Version: version,
+		Fetch: fetch, Full: d.opts.warnFull(o.name), Asked: asked,
 	})
 }
 
-// openModel opens the folder's model.
+// openModel opens the folder's model: by its path if all its files are complete in another program's cache, else file by
+// file. With Options.Fill it then begins to fetch the rest in the background.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.model(ctx)
 	if err != nil {
@@ -223,12 +232,12 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// load opens the model that f begins. If that fails, f does not get its place in the cache. load tries once more if
-// the cache had other bytes than the server has.
+// load opens the model whose first file is f, which it closes. It tries once more if the cache had other bytes than the
+// server has. If opening fails, f does not move to its final path in the cache.
 func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error) {
 	name := f.base
 	err = d.twice(ctx, func() (err error) {
-		if f == nil {
+		if f == nil { // at the second try
 			if d.filling != nil {
 				d.filling = new(filling)
 			}
@@ -253,12 +262,14 @@ type beside struct {
 	first atomic.Pointer[file] // which is open already, until it is asked for
 }
 
+// newBeside returns the folder of f as the model sees it, which gets f when it asks for its name.
 func newBeside(f *file) *beside {
 	b := &beside{folder: f.folder, dir: path.Dir(f.base)}
 	b.first.Store(f)
 	return b
 }
 
+// Open opens the file called name beside the first. The first file itself, which is open already, it passes on once.
 func (b *beside) Open(ctx context.Context, name string) (loader.Stored, error) {
 	name = path.Join(b.dir, name)
 	if f := b.first.Load(); f != nil && f.base == name && b.first.CompareAndSwap(f, nil) {
@@ -272,18 +283,19 @@ func (b *beside) Open(ctx context.Context, name string) (loader.Stored, error) {
 	return f.stored(), nil
 }
 
-// twice calls read. If the cache had another version than the server, or another process has begun anew, twice calls it once
-// more. It also does so if what it read is malformed, and the cache has other bytes than the server.
+// twice calls read, and once more if the cache had another version than the server, or another process has begun the
+// file anew. It also does so if read finds a malformed file, and the cache had other bytes than the server.
 func (d *folder) twice(ctx context.Context, read func() error) error {
 	err := read()
-	if errors.As(err, new(*layout.FormatError)) && d.removeWrong(ctx) || errors.Is(err, mmapio.ErrChanged) || errors.Is(err, sparse.ErrOther) {
+	if errors.As(err, new(*layout.FormatError)) && d.removeWrong(ctx) ||
+		errors.Is(err, mmapio.ErrChanged) || errors.Is(err, sparse.ErrOther) {
 		return read()
 	}
 	return err
 }
 
-// removeWrong compares the beginnings of the incomplete files with what their servers say, and removes those that
-// differ. It reports whether there were any.
+// removeWrong compares the beginnings of the cache's incomplete files with those that their servers send, and removes
+// the files that differ. It reports whether it removed one. Files that it cannot compare stay.
 func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 	d.mu.Lock()
 	begun := d.begun
@@ -312,8 +324,8 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// members lists the files of the model that the file called name leads to. single reports that this file is the model. If the
-// address names it, no others are listed but those that opening it has looked for and found, such as config.json.
+// members opens the model that begins with the file called name, and lists its files by name. single reports that this
+// file is the whole model. If the address names it, only files that opening has asked for are listed beside it.
 func (d *folder) members(ctx context.Context, name string) (names []string, single bool, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -324,7 +336,7 @@ func (d *folder) members(ctx context.Context, name string) (names []string, sing
 		return nil, false, err
 	}
 	defer m.Close()
-	names = append(slices.Clone(d.found), name)
+	names = append(slices.Clone(d.found), name) // such as config.json
 	for _, file := range m.Files() {
 		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
 	}
@@ -337,8 +349,8 @@ func (d *folder) members(ctx context.Context, name string) (names []string, sing
 	return slices.Compact(names), len(m.Files()) == 1, nil
 }
 
-// alone reports whether a pulled model is opened by the file called name rather than by its folder: the address
-// names that file, or the choice leaves no other.
+// alone reports whether a pulled model is opened by the file called name rather than by its folder: the address names
+// that file, or only it may be the model. names are all files of the model; single means that it has one file of weights.
 func (d *folder) alone(name string, names []string, single bool) bool {
 	if d.choice != nil {
 		return len(d.choice) == 1 && (d.all || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
@@ -346,8 +358,8 @@ func (d *folder) alone(name string, names []string, single bool) bool {
 	return d.file == name && single
 }
 
-// siblings lists the files beside the model that belong to it and are no weights: configuration,
-// tokenizer, generation.
+// siblings lists the files in the folder of the file called model that belong to it and are no weights: configuration,
+// tokenizer, generation. It tells them by their suffixes.
 func (d *folder) siblings(model string) (names []string) {
 	for name := range d.objects {
 		if path.Dir(name) != path.Dir(model) || strings.Contains(name, manifest.IndexSuffix) {
@@ -361,8 +373,8 @@ func (d *folder) siblings(model string) (names []string) {
 	return names
 }
 
-// hasSiblings reports whether all files beside the model that belong to it have their names. A model that is opened
-// by its path would go without those that have none, such as its config.json.
+// hasSiblings reports whether all files that siblings lists are complete, and found by their names. A model that is opened
+// by its path would go without the others, such as its config.json.
 func (d *folder) hasSiblings(model string) bool {
 	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
 		_, err := os.Stat(d.path(name))
@@ -370,8 +382,8 @@ func (d *folder) hasSiblings(model string) bool {
 	})
 }
 
-// fill brings the files of a model, called names, one after the other. With Options.Loader.Trust their bytes are
-// verified before they go into the cache.
+// fill fetches the files called names, those of a model, one after the other, and moves them to their final paths. With
+// Options.Loader.Trust their bytes are verified before. progress, if set, gets the bytes of all of them.
 func (d *folder) fill(ctx context.Context, model string, names []string, progress func(have, total int64)) error {
 	var before, total int64
 	for _, name := range names {
@@ -401,7 +413,8 @@ func (d *folder) fill(ctx context.Context, model string, names []string, progres
 	return nil
 }
 
-// fillOne does what fill does, for one file, and returns its size.
+// fillOne fetches the file called name, which belongs to the file called model, and returns its size. With
+// Options.Loader.Trust it verifies the bytes before they go into the cache.
 func (d *folder) fillOne(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -418,7 +431,8 @@ func (d *folder) fillOne(ctx context.Context, model, name string, progress func(
 	return f.Size(), err
 }
 
-// besideModel returns the name of a file from the folder of the model on.
+// besideModel returns the path of the file called name from the folder of the file called model. If it is not below that
+// folder, besideModel returns its base name.
 func besideModel(model, name string) string {
 	dir := path.Dir(model)
 	if rest, ok := strings.CutPrefix(name, dir+"/"); ok || dir == "." {
@@ -427,7 +441,8 @@ func besideModel(model, name string) string {
 	return path.Base(name)
 }
 
-// chosen returns those of names that may be the model.
+// chosen returns those of names that may be the model, which are all if d.choice is nil. Indexes of shards always may. It
+// changes the list names.
 func (d *folder) chosen(names []string) []string {
 	if d.choice == nil {
 		return names
@@ -436,5 +451,7 @@ func (d *folder) chosen(names []string) []string {
 	for _, name := range d.choice {
 		may[path.Base(name)] = true
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return !may[name] && !strings.Contains(name, manifest.IndexSuffix) })
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !may[name] && !strings.Contains(name, manifest.IndexSuffix)
+	})
 }

@@ -67,7 +67,8 @@ func (h *hub) options() *httprange.Options {
 	return &h.http
 }
 
-// ask decodes the JSON that the API has at address into a value, and returns the address of the next page, or "".
+// ask decodes the JSON that the Hub's API has at address into a value. It returns the address of the next page, or "".
+// Offline it fails with errOffline.
 func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
 	if h.offline {
 		return "", errOffline
@@ -82,8 +83,8 @@ func (h *hub) ask(ctx context.Context, address string, into any) (next string, e
 	return h.nextPage(head)
 }
 
-// nextPage returns the address of the next page from a response's header (RFC 8288), or "". It fails if that is not
-// the Hub's.
+// nextPage returns the address of the next page that a response's header Link names (RFC 8288), or "". It fails if that
+// page is on another server than the Hub.
 func (h *hub) nextPage(head http.Header) (string, error) {
 	for _, line := range head.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {
@@ -101,7 +102,8 @@ func (h *hub) nextPage(head http.Header) (string, error) {
 	return "", nil
 }
 
-// explain adds what a refusal means at the Hub.
+// explain adds to a *httprange.StatusError what it means at the Hub, if that is known. Other errors it returns as they
+// are.
 func (h *hub) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -133,7 +135,8 @@ func (h *hub) explain(err error) error {
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// commit returns the commit that a revision stands for, and caches it. Offline it returns the one that the cache has.
+// commit returns the id of the commit that the revision of a stands for, and caches it. A revision that is an id it
+// returns without a request. Offline it returns the id that the cache has, or errOffline.
 func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if commitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -156,7 +159,7 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	if err := h.write(ref, []byte(answer.SHA)); err != nil { // as of v1/x, where v1 is a file
+	if err := h.write(ref, []byte(answer.SHA)); err != nil { // as of revision v1/x, where a file is called v1
 		h.logger.Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
@@ -193,8 +196,8 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// tree returns the files of a commit, from the cache or the API. It caches the listing in the folder own, and not in
-// trees: with a listing there, huggingface_hub would refuse offline a snapshot that lacks one of its files.
+// tree returns the files of a commit by name, from the cache or the Hub's API. It caches the listing in the folder own,
+// and not in trees: with one there, huggingface_hub would refuse offline a snapshot that lacks one of its files.
 func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (map[string]entry, error) {
 	listing := own.Join("listings", identity("hf://"+repo, commit)+".json")
 	cached := tree{}
@@ -228,7 +231,7 @@ type page struct {
 	taken *names
 }
 
-// UnmarshalJSON adds the files of a page.
+// UnmarshalJSON adds the files of a page, and skips folders. It fails if a name or a digest cannot be the name of a file.
 func (p *page) UnmarshalJSON(text []byte) error {
 	type element struct {
 		Type string `json:"type"`
@@ -257,7 +260,7 @@ func (p *page) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error unless the name and the digest may become names of files.
+// check returns an error unless the name and the digest may become names of files, and the size is not negative.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -283,7 +286,7 @@ func (h *hub) repository(repo string) rooted.Path {
 	return h.cache.Join("models--" + strings.ReplaceAll(repo, "/", "--"))
 }
 
-// repositories lists the folders of models in the Hub's cache.
+// repositories lists the folders of models in the Hub's cache: none if it cannot be read.
 func (h *hub) repositories() (dirs []rooted.Path) {
 	entries, _ := os.ReadDir(h.cache.String())
 	for _, e := range entries {

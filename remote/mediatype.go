@@ -37,7 +37,8 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns the meaning of a layer's media type. Unknown types are other files.
+// typeOf returns the meaning of a layer's media type, and that of an unknown type: another file. A type that ends in .tar
+// is an archive; what follows "+" is its compression.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t

@@ -34,7 +34,8 @@ var (
 	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// parseOCI parses an address after oci://.
+// parseOCI parses rest, an address after oci://. It gives Docker Hub's names their registry, and a missing tag is latest.
+// A digest wins over a tag. It fails unless rest is HOST/REPOSITORY[:TAG][@DIGEST].
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {
 		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", withoutUser(rest), why)
@@ -62,7 +63,7 @@ func parseOCI(rest string) (a ociAddress, err error) {
 }
 
 // artifact returns the files of an artifact: its layers that are files, and the files in layers that are archives. It
-// downloads archives.
+// requests the manifest, and downloads archives. It fails for an index that leads to another index.
 func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)
@@ -96,8 +97,8 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	return d, nil
 }
 
-// choosePlatform returns the manifest of a model in an index: the one for this system, or the only one. It ignores
-// attestations and other manifests about manifests.
+// choosePlatform returns the manifest in an index to read: the first for this system, or the only one. It ignores
+// attestations and other manifests about manifests. It fails if several are left, none of them for this system.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform != nil && d.Platform.OS == "unknown" || d.notes().Reference != ""
@@ -124,16 +125,16 @@ func (d descriptor) fileName() string {
 	return strings.TrimPrefix(cmp.Or(d.notes().Path, d.notes().Title), "./")
 }
 
-// addLayers adds the files that layers are, or that archives among them have. Weights without names are shards in the
-// order of their layers.
+// addLayers adds to d the files that layers are, or that archives among them have. Weights without names are shards in
+// the order of their layers. Other files without names are left out. It fails for weights in a compressed archive.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
-	nameless := make(map[string]int)
+	nameless := make(map[string]int) // the number of weights without names, by suffix
 	for _, l := range layers {
 		if t := typeOf(l.MediaType); t.role == weights && !t.isTar && l.fileName() == "" {
 			nameless[t.suffix]++
 		}
 	}
-	numbers := make(map[string]int)
+	numbers := make(map[string]int) // of those named so far
 	for _, l := range layers {
 		t, name := typeOf(l.MediaType), l.fileName()
 		var err error
@@ -151,7 +152,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 				name = fmt.Sprintf("model-%05d-of-%05d%s", numbers[t.suffix], n, t.suffix)
 			}
 			fallthrough
-		case name != "" && l.notes().Unpack == "":
+		case name != "" && l.notes().Unpack == "": // a file, and not a folder that a client unpacks
 			if t.role == weights {
 				d.choice = append(d.choice, name)
 			}

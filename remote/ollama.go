@@ -51,7 +51,8 @@ func (a ollamaAddress) String() string {
 // ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
 var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
 
-// parseOllama parses an address after ollama://.
+// parseOllama parses rest, an address after ollama://. It adds Ollama's own host and namespace, and the tag latest, if
+// they are missing. It fails unless rest is [[HOST/]NAMESPACE/]NAME[:TAG].
 func parseOllama(rest string) (a ollamaAddress, err error) {
 	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
 	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
@@ -73,8 +74,8 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// model returns the files of the model: its layers. It takes the manifest from Ollama's store if that has one. Pull
-// asks the registry first, unless it is offline.
+// model returns the files of the model: its layers. It takes the manifest from Ollama's store on this machine, else from
+// the registry. Pull asks the registry even if the store has one, unless it is offline, and then writes it to the store.
 func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
@@ -135,7 +136,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	query.Set("nonce", rand.Text())
 	u := *realm
 	u.RawQuery = query.Encode()
-	none := base64.StdEncoding.EncodeToString([]byte(digestOf(nil)[len("sha256:"):])) // of the request's body
+	none := base64.StdEncoding.EncodeToString([]byte(digestOf(nil)[len("sha256:"):])) // the digest of an empty body
 	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+none))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
@@ -143,7 +144,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
 }
 
-// storedManifest reads the manifest at a path in Ollama's store.
+// storedManifest reads the manifest at a path in Ollama's store. It fails with fs.ErrNotExist if there is none.
 func storedManifest(path string) (*registryManifest, error) {
 	text, err := rooted.Read(path)
 	if err != nil {
@@ -156,7 +157,7 @@ func storedManifest(path string) (*registryManifest, error) {
 	return m, nil
 }
 
-// ollamaText returns the text of the manifest as Ollama writes it to its store.
+// ollamaText returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
 func (m *registryManifest) ollamaText() []byte {
 	type layer struct {
 		MediaType string `json:"mediaType"`
@@ -184,8 +185,8 @@ func (m *registryManifest) isOllama() bool {
 	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
 }
 
-// addOllama adds all layers and the configuration, with places in the store, or in this module's cache if store is
-// empty. The model is a GGUF file, or many SafeTensors files of a few tensors each with files of configuration.
+// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache
+// if store is empty. The weights are GGUF files, or many SafeTensors files of a few tensors each.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -200,7 +201,7 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		case kind == "tensor":
 			name = "sha256-" + l.hex() + ".safetensors"
 			if old, ok := d.objects[name]; ok && old.id == l.hex() {
-				continue
+				continue // the same layer again
 			}
 			tensors = append(tensors, l)
 		case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."):
@@ -230,8 +231,8 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.nameModels(ctx, models)
 }
 
-// nameModels adds the GGUF files called names to the choice. If they are the files of a split, it renames them as
-// splits are named: Ollama does not store their names.
+// nameModels adds the GGUF files called names to d.choice, the files that may be the model. If they are the files of one
+// split, it renames them as splits are named, since Ollama does not store their names. It reads their headers.
 func (d *folder) nameModels(ctx context.Context, names []string) error {
 	d.choice = append(d.choice, names...)
 	if len(names) < 2 {
@@ -246,7 +247,7 @@ func (d *folder) nameModels(ctx context.Context, names []string) error {
 		})
 		switch {
 		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", parts[part] != "":
-			return nil // they are no split
+			return nil // they are no split: all may be the model
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -283,7 +284,7 @@ func (d *folder) partName(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// inOllama returns the place of a layer in Ollama's store, or no place if store is empty.
+// inOllama returns the path of a layer in Ollama's store, or none if store is empty.
 func inOllama(store rooted.Path, l descriptor) place {
 	if store.Dir == "" {
 		return place{}
@@ -291,7 +292,8 @@ func inOllama(store rooted.Path, l descriptor) place {
 	return place{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
-// nameTensors renames the tensors of older models: in the files each is called data, and the manifest names it.
+// nameTensors replaces the files of older models, where each tensor is called data, by files with the name that the
+// manifest has for it. layers[i] is the file d.choice[i]. It stops at the first file that names its tensors itself.
 func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
@@ -318,8 +320,8 @@ func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renamed returns an object that is the SafeTensors file called file, with tensor in place of data in the names of
-// its tensors. It fails if two tensors would have one name.
+// renamed returns the content of the SafeTensors file called file, but with tensor in place of data in the names of its
+// tensors: a new header, then the bytes of the file. It fails if two tensors would have one name.
 func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)
@@ -327,7 +329,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		return object{}, err
 	}
 	defer f.Close()
-	var length [8]byte
+	var length [8]byte // of the header, which follows it
 	if err := f.ReadVector(ctx, [][]byte{length[:]}, 0); err != nil {
 		return object{}, err
 	}
@@ -363,6 +365,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	for len(fresh)%8 > 0 {
 		fresh = append(fresh, ' ')
 	}
+	// The new file is prefix, and the last rest bytes of the old one.
 	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(fresh))), fresh...)
 	rest := o.size - 8 - int64(n)
 	return object{

@@ -30,7 +30,8 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 	return loader.Open(address, o.Loader)
 }
 
-// pathOf returns the path of a file address after file:// (RFC 8089): unescaped, and without the host localhost.
+// pathOf returns the path that rest, a file address after file:// (RFC 8089), names: unescaped, and without the host
+// localhost. Malformed escapes stay as they are.
 func pathOf(rest string) string {
 	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
 		rest = "/" + path
@@ -44,7 +45,8 @@ func pathOf(rest string) string {
 	return filepath.FromSlash(rest)
 }
 
-// resolve returns the folder of the files at an address. It returns nil for a path and for file://.
+// resolve returns the folder of the files at an address, after it has asked the server what they are. For a path and for
+// file:// it returns nil without an error.
 func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -77,7 +79,7 @@ func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 		return nil, err
 	case !ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
 		return webFolder(ctx, address, o)
-	case !ok:
+	case !ok: // a path, or file://
 		return nil, nil
 	}
 	return at.snapshot(ctx, at.hubAddress, o)
@@ -89,7 +91,8 @@ type located struct {
 	hubAddress
 }
 
-// hubAddressOf parses an address of the Hub, as hf:// or as a browser shows it. ok is false for other addresses.
+// hubAddressOf parses an address of the Hub, as hf:// or as a browser shows it. ok is false for other addresses. It fails
+// only for hf://, if the address is malformed or a variable of the Hub is wrong.
 func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -140,7 +143,7 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	return d.pull(ctx)
 }
 
-// pull downloads the folder's model.
+// pull downloads the files of the folder's model that the cache lacks, and returns their paths there.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.model(ctx)
 	if err != nil {

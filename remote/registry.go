@@ -23,7 +23,8 @@ type registry struct {
 	refused    string // what explain adds to a refusal
 }
 
-// newRegistry returns the repository called repo of the server host, which may have a port.
+// newRegistry returns the repository called repo of the server host, which may have a port. Requests get credentials from
+// Docker's configuration, unless the options have an Authorization.
 func newRegistry(host, repo string, o *Options) *registry {
 	r := &registry{host: host, repo: repo, opts: o, offline: isOffline(),
 		http: *o.HTTP, refused: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
@@ -45,10 +46,11 @@ func (r *registry) address(kind, reference string) string {
 	return u.String()
 }
 
-// explain adds to a registry's refusal what it means.
+// explain adds r.refused to an error that says that the registry refused a request for lack of rights. Other errors it
+// returns as they are.
 func (r *registry) explain(err error) error {
 	if status := new(httprange.StatusError); errors.As(err, &status) && status.Elsewhere != "" {
-		return err // of the target of a redirect, which got no credentials
+		return err // the target of a redirect refused, which got no credentials
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w (%s)", err, r.refused)
@@ -89,7 +91,8 @@ func (l *descriptors) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error unless the digest may become the name of a file.
+// check returns an error unless the digest is a SHA-256, and so may become the name of a file, and the size is not
+// negative.
 func (d descriptor) check() error {
 	if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
@@ -179,13 +182,14 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if r.opts.NoCache {
 		return body, nil
 	}
-	if err := writeWhole(cached(got), body); err != nil || digest == got {
+	if err := writeWhole(cached(got), body); err != nil || digest == got { // reference is the digest
 		return body, err
 	}
 	return body, writeWhole(ref, []byte(got))
 }
 
-// parseManifest decodes a manifest, and checks its descriptors. It fails for one without layers and configuration.
+// parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for a manifest that has neither
+// layers, nor a configuration, nor other manifests.
 func parseManifest(body []byte) (*registryManifest, error) {
 	m := new(registryManifest)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -201,7 +205,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// object returns the content of a layer. Messages call it name.
+// object returns the content of the layer d, to be cached at the paths of at. Messages call it name. It sends no request.
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), origin: r.host, check: sha256Check(d.hex()), place: at,

@@ -107,7 +107,7 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 }
 
 // addIndex adds an index of the weights, d.choice, and makes it the only file that may be the model. It does nothing
-// unless the weights are several SafeTensors files of one folder that has no index: registries need none.
+// unless the weights are several SafeTensors files of one folder without an index: registries tell shards by layers.
 func (d *folder) addIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.choice {

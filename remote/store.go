@@ -38,8 +38,8 @@ type StoredObject struct {
 	Version string
 }
 
-// inStore returns a folder of the objects beside the one that key names, or under it as a prefix. If the store may
-// not be listed, others are looked up when they are opened.
+// inStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If
+// the store may not be listed, the others are looked up when they are opened. It fails if there are no objects.
 func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -55,7 +55,7 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 		return fail(err)
 	}
 	named := func(o StoredObject) bool { return o.Name == file }
-	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) {
+	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) { // key is a prefix
 		dir, file = key+"/", ""
 		if found, _, err = list(ctx, s, dir, o); err != nil {
 			return fail(err)
@@ -80,7 +80,7 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 			return fail(err)
 		}
 	}
-	d.dir = d.dir.Join("v-" + hex.EncodeToString(revision.Sum(nil)))
+	d.dir = d.dir.Join("v-" + hex.EncodeToString(revision.Sum(nil))) // a snapshot for each set of versions
 	return d, nil
 }
 
@@ -90,7 +90,8 @@ type stater interface {
 	Stat(ctx context.Context, key string) (StoredObject, error)
 }
 
-// inUnlisted returns a folder of the object that key names, which looks up others beside it when they are opened.
+// inUnlisted returns a folder of the object that key names, which looks up others beside it when they are opened. It
+// fails if that object cannot be looked up.
 func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
 	var d *folder
@@ -107,7 +108,7 @@ func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder,
 			return object{}, err
 		}
 		of := l.Objects[0]
-		if d == nil {
+		if d == nil { // this is the object that key names: its version tells the snapshot
 			if d, err = newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), identity(s.Identity(key), of.Version)); err != nil {
 				return object{}, err
 			}
@@ -139,7 +140,8 @@ type listing struct {
 	Folders []string       `json:"folders"`
 }
 
-// list returns the objects directly under a prefix, and the names of folders there.
+// list returns the objects directly under a prefix, and the names of folders there, without slashes. Offline it returns
+// what was cached of an earlier call. It fails if the names exceed maxNames bytes.
 func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
 	l, err := recall(s.Identity(prefix), "", o, func(l *listing) error {
 		var taken names
@@ -161,7 +163,8 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 	return l.Objects, l.Folders, err
 }
 
-// recall calls ask for the listing of a place in a store, and caches it. Offline it returns the cached one.
+// recall calls ask to fill l, the listing of a place in a store, and caches it under place and kind. Offline it returns
+// the cached listing instead, or errOffline if there is none.
 func recall(place, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {
@@ -184,7 +187,8 @@ func recall(place, kind string, o *Options, ask func(*listing) error) (l listing
 	return l, err
 }
 
-// storedObject returns the content of one version of the object at a key.
+// storedObject returns the content of one version of the object at a key of s. It sends no request. Without a version it
+// has no id, and so is not cached.
 func storedObject(s Store, key string, of StoredObject) object {
 	o := object{size: of.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {

@@ -27,7 +27,7 @@ type web struct {
 }
 
 // webFolder returns a folder of the file at an http address, which looks up others beside it when they are opened. It
-// asks the server for the file's size and version.
+// asks the server for the file's size and version, and fails if it does not answer.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -57,7 +57,8 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 	return w.folder, err
 }
 
-// beside returns the address of the file called name.
+// beside returns the address of the file called name in the folder of the file w.url, with the query and user of that
+// address.
 func (w *web) beside(name string) *url.URL {
 	if name == w.file {
 		return w.url
@@ -67,7 +68,7 @@ func (w *web) beside(name string) *url.URL {
 	return u
 }
 
-// object asks for the file called name beside the first.
+// object asks the server for size and version of the file called name beside the first, and returns its content.
 func (w *web) object(ctx context.Context, name string) (object, error) {
 	if err := checkName(name); err != nil {
 		return object{}, err
@@ -82,9 +83,8 @@ type known struct {
 	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: the file was downloaded
 }
 
-// ask returns the content that the server has at u now, and stores its size and version. If that is the version of
-// last time, it reads no byte of it. Pull downloads a file at once that cannot be read by ranges of one version.
-// Offline, the content is that of last time.
+// ask returns the content that the server has at u now, and stores its size and version for the next time. Offline, the
+// content is that of last time. If the file cannot be read by ranges, ask fails, but for Pull, which downloads it at once.
 func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache()
 	record := cache.Join("addresses", keyOf(u)+".json")
@@ -97,8 +97,8 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		}
 		return w.at(name, u, before, nil), nil
 	}
-	r, err := w.connect(ctx, u, seen)
-	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) { // all of it will be asked for
+	r, err := w.connect(ctx, u, seen)                                                     // the cache may have a version seen before: no bytes are requested yet
+	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) { // the cache has none of it
 		r.Close()
 		r, err = w.connect(ctx, u, false)
 	}
@@ -113,7 +113,8 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	}
 	now := known{r.Size(), r.Version(), before.Whole}
 	o := w.at(name, u, now, r)
-	if w.opts.fresh && !w.opts.NoCache && (now.Whole || now.Version == "") { // one answer is of one version
+	// Pull downloads a file without a version in one response, which is of one version, unless the cache has it.
+	if w.opts.fresh && !w.opts.NoCache && (now.Whole || now.Version == "") {
 		f, err := o.find()
 		if err != nil {
 			r.Close()
@@ -142,8 +143,8 @@ func writeKnown(record rooted.Path, now known) error {
 	return writeWhole(record, text)
 }
 
-// download downloads a whole file from a server that answers no ranges, moves it to its place, and writes the record
-// of the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
+// download downloads the whole file at u in one response, moves it to its path in the cache, and writes the record of the
+// address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
 	id := identity(keyOf(u), "")
 	at, err := w.opts.ownPlace(id)
@@ -173,7 +174,7 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	digest := sha256.New()
 	now := known{Whole: true}
 	now.Version, err = httprange.Download(ctx, u.String(), func(size int64) (io.Writer, error) {
-		digest.Reset()
+		digest.Reset() // after a response that was cut off, everything begins anew
 		now.Size = size
 		_, err := f.Seek(0, io.SeekStart)
 		return io.MultiWriter(f, digest, &progressWriter{w.opts.Progress, 0, size}), errors.Join(err, f.Truncate(0))
@@ -187,7 +188,7 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	if o = w.at(name, u, now, nil); o.id == "" {
 		w.cacheAs(&o, hex.EncodeToString(digest.Sum(nil)), name)
 	}
-	err = o.put(ctx, true, part.Remove, func() error { return part.Rename(o.place.path) })
+	err = o.put(ctx, true /* wait for the lock */, part.Remove, func() error { return part.Rename(o.place.path) })
 	if err == nil {
 		err = writeKnown(record, now)
 	}
@@ -208,7 +209,7 @@ func (t *progressWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// connect opens the file at u. With peek it asks for size and version alone.
+// connect asks the server for size, version and beginning of the file at u, or with peek for size and version alone.
 func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Reader, error) {
 	o := *w.opts.HTTP
 	o.Peek = peek
@@ -218,10 +219,10 @@ func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Re
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// at returns the content of one version at u. r is open at it, and its first source; nil means that no request may be
-// sent. Content without a version is not cached.
+// at returns the content that the server had at u in version now, as the file called name. Its first source is r, which
+// is open; later ones are connected anew. If r is nil, connecting is errOffline. Content without a version is not cached.
 func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object {
-	var begun atomic.Bool
+	var begun atomic.Bool // r is in use
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		switch {
 		case r == nil:
@@ -246,7 +247,7 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 	return o
 }
 
-// cacheAs gives content an id, and a place in the cache that name leads to.
+// cacheAs sets the id of content o, its path in the cache, and the link that leads from name in the snapshot to it.
 func (w *web) cacheAs(o *object, id, name string) {
 	o.id = id
 	o.place, _ = w.opts.ownPlace(id)
@@ -254,12 +255,12 @@ func (w *web) cacheAs(o *object, id, name string) {
 	o.place.link = func() error { return relink(w.below(name), at) }
 }
 
-// keyOf returns a digest of the address that identifies the file: without user, signature and token.
+// keyOf returns a digest, in hex, of what identifies the file at u: the address without user, signature and token.
 func keyOf(u *url.URL) string {
 	key := *u
 	key.User, key.Fragment, key.RawFragment = nil, "", ""
 	query := key.Query()
-	signed := query.Has("sig")
+	signed := query.Has("sig") // by Azure
 	for name := range query {
 		if isSecret(name) || signed && slices.Contains(azureSAS, name) {
 			query.Del(name)

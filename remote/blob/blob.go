@@ -137,7 +137,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 			switch marks := found.Name == "" || strings.HasSuffix(found.Name, "/"); {
 			case o.IsDir:
 				found.Name = strings.TrimSuffix(found.Name, "/") + "/"
-			case marks: // a folder
+			case marks: // an object that stands for a folder
 				continue
 			default:
 				found.Size, found.Version = o.Size, version(o)
@@ -224,7 +224,7 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 	for len(*bufs) > 0 {
 		b := (*bufs)[0]
 		got, err := io.ReadAtLeast(r, b, 1)
-		if err == nil { // which ReadAtLeast keeps to itself if bytes came with it
+		if err == nil { // ReadAtLeast hides the error of a read that also has bytes
 			err = ctx.Err()
 		}
 		if err != nil {
@@ -257,7 +257,8 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes 
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes the server refuse a request if the object is not of the version that was listed.
+// conditional makes Google's and Azure's servers refuse a request if the object is not of the version that was listed. as
+// sets its argument to the driver's request, if that has its type. Other drivers get no condition: see answers.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions
@@ -275,7 +276,8 @@ func (s *source) conditional(as func(any) bool) error {
 	return nil
 }
 
-// answers reports whether a response is of the version that was listed. A date in a response has whole seconds.
+// answers reports whether a response is of the version that was listed: by Google's generation, Azure's ETag, else by the
+// date, which has whole seconds in a response. Without a version every response is.
 func (s *source) answers(r *blob.Reader) bool {
 	var google *storage.Reader
 	var azure azblob.DownloadStreamResponse
@@ -295,8 +297,8 @@ func (s *source) answers(r *blob.Reader) bool {
 // Close implements io.Closer. The bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained returns an error of gocloud.dev as one of package httprange, or else of the standard library. ctx is the
-// context of the request.
+// explained returns an error of gocloud.dev as one of package httprange, or else of the standard library. If ctx, the
+// request's context, has ended, it returns the cause of that.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -321,7 +323,7 @@ func explained(ctx context.Context, err error) error {
 	return err
 }
 
-// refused returns err, with the source of credentials if they are missing or refused.
+// refused returns err, and adds from, the source of credentials, if they are missing or refused.
 func refused(err *httprange.StatusError, from string) error {
 	if err.Text == `""` {
 		err.Text = ""
