@@ -20,7 +20,7 @@ import (
 //   - errors have the names of file and tensor.
 func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
 	var env content.Env
-	own := t.model.from.life()
+	own := t.model.from.life() // the context that f gets: of the model, or of the lease
 	if l := t.lease; l != nil {
 		if err := l.enter(); err != nil {
 			return t.wrap(err)
@@ -29,7 +29,7 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 		own, env.Pins = l.ctx, &l.pins
 	} else {
 		if !t.model.join() {
-			return t.wrap(ErrClosed)
+			return t.wrap(ErrClosed) // and no lease of the model is left
 		}
 		defer t.model.leave()
 	}
@@ -55,7 +55,7 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 // next to nothing.
 const worthAsking = 16 << 20
 
-// intact checks that no file of the tensor has become shorter.
+// intact returns an error if a file of the tensor has become shorter since it was opened.
 func intact(t Tensor) error {
 	for _, i := range t.storedTensors() {
 		if err := t.model.files[t.model.tensors[i].File].intact(); err != nil {
@@ -65,13 +65,14 @@ func intact(t Tensor) error {
 	return nil
 }
 
-// present reports whether all of the tensor's bytes, as they are stored, have been fetched into a file of this system.
+// present reports whether the cache file of a Source has all stored bytes of the tensor. It is false for a logical
+// tensor.
 func present(t Tensor) bool {
 	return !t.logical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap adds the names of tensor and file to err. An error that names its file, as those of metadata and of other
-// tensors do, stays as it is.
+// wrap adds the names of tensor and file to err. nil stays nil. An error that names its file, as those of metadata and
+// of other tensors do, stays as it is. A copy of an IntegrityError gets the name of the tensor too.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:
@@ -88,18 +89,18 @@ func (t Tensor) wrap(err error) error {
 	return &fileError{t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
 }
 
-// member is a stored tensor that another one is made of.
+// member is a stored tensor that a logical one is made of, such as its codes or scales.
 type member struct {
 	Tensor
 	s *state
 }
 
-// partOf returns a stored tensor.
+// partOf returns the i-th stored tensor of the model, with its state.
 func (m *Model) partOf(i uint32) member {
 	return member{Tensor{model: m, index: i}, m.storedState(i)}
 }
 
-// forgetWarmed lets go of the elements that l has warmed, now that it holds the values that were made of them.
+// forgetWarmed unpins and drops the elements of t that Warm has put into the cache for l. Their values are pinned now.
 func (l *Lease) forgetWarmed(t Tensor) {
 	if l == nil || !l.warm.Load() {
 		return

@@ -23,7 +23,7 @@ func (l *Lease) Changed() error {
 
 func filesChanged(_ context.Context, m *Model) (none, error) { return none{}, m.changed() }
 
-// changed does what Changed does. Its callers have entered.
+// changed returns the error of the first file that has changed, or nil. Its caller holds the model open.
 func (m *Model) changed() error {
 	for i := range m.files {
 		f := &m.files[i]

@@ -71,7 +71,8 @@ func (m *Model) ConfigFile() layout.Metadata {
 	return nil
 }
 
-// configuration does what Config does, for a caller that has entered.
+// configuration returns what Config returns, for a caller that holds the model open. It builds the configuration once.
+// The error is that of reading or parsing metadata, config.json, or what a conversion has added.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
@@ -98,7 +99,8 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted adds what package convert keeps of a model's configuration in a SafeTensors or GGUF file.
+// addConverted adds to c.carried what package convert has put into md, the metadata of a converted model: first the
+// object architecture, if there is one, then all. The error names the model.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
@@ -125,8 +127,8 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 	return holding(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.from, name, limit) })
 }
 
-// addConfigFile reads config.json. Models of several kinds of input have the numbers of the language
-// model in an object of its own.
+// addConfigFile reads config.json into c, if there is one. Models of several kinds of input have the numbers of the
+// language model in an object of its own, which is added behind. The error is that of reading or parsing.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
@@ -142,7 +144,8 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// objectBeside reads a file of JSON beside the model. Without the file it returns an empty object.
+// objectBeside reads a file of JSON beside the model. Without the file, or if nothing can lie beside the model, it
+// returns nil.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
 	text, err := readBeside(ctx, m.from, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
@@ -163,7 +166,8 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all answers, the best first: those under other names may be of another type.
+// values yields all values of a question. Those under its own name come before those under its other names, and for
+// each name the objects are asked in order. vocab_size is at last the number of tokens.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {
@@ -186,13 +190,14 @@ func (c *Config) values(name string) iter.Seq[any] {
 	}
 }
 
-// countStrings returns the number of elements of a list of strings.
+// countStrings returns the number of elements of a list of strings. ok is false if v is none.
 func countStrings(v any) (n int, ok bool) {
 	texts, ok := layout.As[[]string](v)
 	return len(texts), ok
 }
 
-// answer returns the first value called name that is a T.
+// answer returns the first value called name that converts to a T. Without any value the error is ErrNotFound. If none
+// converts, it is layout.ErrInvalid and tells the first.
 func answer[T any](c *Config, name string) (answer T, err error) {
 	for v := range c.values(name) {
 		if converted, ok := layout.As[T](v); ok {

@@ -30,6 +30,8 @@ func (c *Current[W]) Swap(m *Model, bound W) error { return c.swap(&serving[W]{m
 // Close closes the current model. Acquire returns ErrClosed from then on, until another Swap.
 func (c *Current[W]) Close() error { return c.swap(nil) }
 
+// swap makes next current, or nothing if it is nil, and closes the model before. The error is of unmapping that model.
+// It is no error if somebody has closed the model.
 func (c *Current[W]) swap(next *serving[W]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +91,8 @@ func (c *Current[W]) Stats() CurrentStats {
 	return sum
 }
 
-// forget keeps only the counters of models whose memory is released.
+// forget removes models whose memory is released from c.draining, and adds their counters to c.gone. The caller locks
+// c.mu.
 func (c *Current[W]) forget() {
 	draining := c.draining[:0]
 	for _, m := range c.draining {
@@ -103,7 +106,7 @@ func (c *Current[W]) forget() {
 	c.draining = draining
 }
 
-// add adds the sizes and counters of another model.
+// add adds the sizes and counters o of another model to s. Tensors and Closed stay.
 func (s *Stats) add(o Stats) {
 	s.Leases += o.Leases
 	s.MappedBytes += o.MappedBytes

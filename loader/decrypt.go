@@ -21,9 +21,11 @@ type keyring struct {
 
 	mu      sync.Mutex
 	secrets map[string]Secret
-	of      *encrypted.Encryption // of the first file, which is authentic before another is opened
+	first   *encrypted.Encryption // of the first file, which is authentic before another is opened
 }
 
+// secret returns the secret called id. It asks for it the first time, and remembers the answer unless that is an error.
+// ErrKey means that the answer was nil.
 func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,6 +61,8 @@ func (k *keyring) decrypt(ctx context.Context, s *stored, lim *layout.Limits) er
 // errPlain returns the error of a key for what is not encrypted. A plain file must not pass for an encrypted one.
 func errPlain(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
+// decryptFile checks the head of an APR2 file with the secret of its key, and sets s.cipher, which decrypts the
+// tensors. The error is ErrKey for a file that is not encrypted, another key or a changed head.
 func (k *keyring) decryptFile(ctx context.Context, s *stored, lim *layout.Limits) error {
 	head, err := apr2.ReadEncryptedHead(s.index, apr2.Encrypted, lim)
 	if err != nil {
@@ -76,6 +80,8 @@ func (k *keyring) decryptFile(ctx context.Context, s *stored, lim *layout.Limits
 	return nil
 }
 
+// decryptManifest checks an APR2 manifest with the secret of its key. The manifest itself is not encrypted: s gets no
+// cipher. The error is ErrKey for one without encryption, another key or changed bytes.
 func (k *keyring) decryptManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
 	b, keys, err := encrypted.ReadManifest(s.index, lim)
 	if err == nil && keys.Encryption == nil {
@@ -95,33 +101,37 @@ func (k *keyring) decryptManifest(ctx context.Context, s *stored, lim *layout.Li
 	return nil
 }
 
+// cipher returns the cipher of a file that is encrypted as e says. The error is layout.ErrInvalid if e differs from the
+// first file of the model, or that of asking for the secret.
 func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
 	secret, err := k.secret(ctx, e.KeyID)
 	if err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
-	if k.of == nil {
-		k.of = e
+	if k.first == nil {
+		k.first = e
 	}
-	of := k.of
+	first := k.first
 	k.mu.Unlock()
-	if !e.SameSecret(of) { // no key is derived as a shard alone says
+	if !e.SameSecret(first) { // no key is derived as a shard alone says
 		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
 	}
 	return e.Cipher(ctx, secret)
 }
 
+// wrongKey returns the error of a head that the key does not authenticate.
 func wrongKey(f layout.Format) error {
 	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was encrypted")
 }
 
-// decryption returns what reads the content of the file's tensors.
+// decryption returns the reader that decrypts the tensors of the file.
 func (f *file) decryption() decrypted.Reader {
 	return decrypted.Reader{File: f.decrypted, R: f.data, Whole: f.data.Remote()}
 }
 
-// fillEncrypted fills buffers with content from off on. One request fetches all of it.
+// fillEncrypted fills buffers with decrypted bytes from off on. Its error names the tensor whose bytes are not
+// authentic.
 func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	err := f.readEncrypted(ctx, buffers, off)
 	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
@@ -130,6 +140,7 @@ func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uin
 	return err
 }
 
+// readEncrypted does what fillEncrypted does. One request first fetches all bytes of a remote file.
 func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	r := f.decryption()
 	if r.Whole {
@@ -145,7 +156,7 @@ func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uin
 	return plan.FillEach(ctx, buffers, off, r.ReadAt)
 }
 
-// contents returns the tensors of a table as they are without encryption, if the key is known.
+// contents returns the tensors of table, described as they are after decryption if the key of their file is known.
 func contents(files []file, table *shard.Table) []layout.Tensor {
 	if !slices.ContainsFunc(files, func(f file) bool { return f.decrypted != nil }) {
 		return table.Tensors
@@ -159,7 +170,7 @@ func contents(files []file, table *shard.Table) []layout.Tensor {
 	return tensors
 }
 
-// locked reports whether tensors are encrypted, and there is no key.
+// locked reports whether a file of the model is encrypted, and there is no key.
 func (m *Model) locked() bool {
 	return slices.ContainsFunc(m.files, func(f file) bool {
 		a, ok := f.layout.(*apr2.File)

@@ -14,6 +14,7 @@ func (m *Model) Summary() ([]layout.Fact, error) { return holding(context.Backgr
 // Summary does what Model.Summary does, through the lease.
 func (l *Lease) Summary() ([]layout.Fact, error) { return holding(context.Background(), l, summary) }
 
+// summary returns the facts of the first file, or nil if its format has none.
 func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
 	f := &m.files[0]
 	s, ok := f.layout.(layout.Summarizer)
@@ -31,6 +32,7 @@ func (m *Model) Graph() (*layout.Graph, error) { return holding(context.Backgrou
 // Graph does what Model.Graph does, through the lease.
 func (l *Lease) Graph() (*layout.Graph, error) { return holding(context.Background(), l, graph) }
 
+// graph returns the computation graph of the first file, or ErrUnsupported.
 func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
 	f := &m.files[0]
 	g, ok := f.layout.(layout.Grapher)

@@ -53,6 +53,7 @@ func readFile(path string, f func() error) error { return inFile(path, mmapio.Gu
 
 func (e *fileError) Unwrap() error { return e.err }
 
+// Error names the file once: it leaves out the path that the system's error or the fault in it repeats.
 func (e *fileError) Error() string {
 	msg := e.err.Error()
 	if fault, ok := errors.AsType[*mmapio.FaultError](e.err); ok && fault.Path == e.path {

@@ -102,7 +102,8 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	}
 }
 
-// rows returns the size of the tensor as a matrix, whose columns are the innermost dimension.
+// rows returns the size of the tensor as a matrix, whose columns are the innermost dimension. A scalar is 1 × 1. An
+// empty tensor may be 0 × 0.
 func (t Tensor) rows() (rows, cols uint64) {
 	shape := t.Shape()
 	if len(shape) == 0 {

@@ -30,7 +30,7 @@ type file struct {
 	align int
 }
 
-// decodeStored reads the index of s.
+// decodeStored returns the file whose bytes and index s has. The error is that of reading or decoding the index.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsed(), head: s.head}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
@@ -51,8 +51,8 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 // shard may end that, if the system refuses to map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the bytes of a tensor as the file has them, decrypted. If they are fetched, one request brings many
-// blocks: these are not viewed.
+// stored returns the bytes of a tensor as the file has them, decrypted. Compressed bytes that are fetched are Large:
+// one request brings many blocks, and these are not viewed.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
 		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, N: desc.Stored}
@@ -69,7 +69,7 @@ func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]by
 	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// checkLast checks that the file has not shrunk since it was opened.
+// checkLast returns an error if the last byte of the file cannot be read: it has shrunk since it was opened.
 func (f *file) checkLast(ctx context.Context) error {
 	size := f.data.Size()
 	if size == 0 {
@@ -85,14 +85,14 @@ func (f *file) intact() error {
 	if !f.data.Mapped() { // or else the read itself has told
 		return nil
 	}
-	now, ok, _ := f.now()
+	now, ok, _ := f.now() // an error of asking says nothing of the file
 	if ok && now.SameFile(f.opened) && now.Size() < f.opened.Size() {
 		return f.opened.Check(now)
 	}
 	return nil
 }
 
-// Wrap adds the file's name to err, unless err is about a context.
+// Wrap adds the file's name to err, unless err is nil or about a context.
 func (f *file) Wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -116,7 +116,7 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// Fill fills the buffers from off on, small ones by one request.
+// Fill fills the buffers from off on. Small ones of a remote file are filled by one request.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	if f.decrypted != nil {
 		return f.fillEncrypted(ctx, buffers, off)

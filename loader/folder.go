@@ -34,6 +34,8 @@ const maxOpen = 64
 // beside returns the directory that holds the file at path.
 func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
 
+// open opens the file called name. Its mapping is made when it is first touched, which opens the file again. Until done
+// is called, the index is read from the file opened here. The error is that of the system, or of no regular file.
 func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
 	e := &dirEntry{folder: d, name: name, follow: follow}
 	f, err := e.open()
@@ -55,6 +57,7 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	return s, nil
 }
 
+// close closes the directory and the files that stay open. It returns all errors.
 func (d *folder) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +72,8 @@ func (d *folder) close() error {
 	return errors.Join(errs...)
 }
 
-// dir returns the directory's absolute path, if the system tells.
+// dir returns the directory's path, absolute if the system tells. The first call decides, wherever the process goes
+// later.
 func (d *folder) dir() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +86,7 @@ func (d *folder) dir() string {
 	return d.abs
 }
 
-// inside returns the directory as a root that links do not lead out of.
+// inside returns the directory as a root that links do not lead out of. The first call opens it.
 func (d *folder) inside() (*os.Root, error) {
 	dir := d.dir()
 	d.mu.Lock()
@@ -142,7 +146,8 @@ type way struct {
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
-// way returns the name by which the file is reached, and how.
+// way returns the name by which the file is reached, and the calls for it: any path if links are followed, else the
+// folder as a root. The error is that of opening the root.
 func (e *dirEntry) way() (name string, in way, err error) {
 	if e.follow {
 		return filepath.Join(e.folder.dir(), e.name), way{os.Stat, os.OpenFile}, nil
@@ -154,7 +159,7 @@ func (e *dirEntry) way() (name string, in way, err error) {
 	return e.name, way{root.Stat, root.OpenFile}, nil
 }
 
-// named makes an error of the system call the file by the name that its user knows.
+// named returns err with the path that the user knows, if it is an error of the system about a path.
 func (e *dirEntry) named(err error) error {
 	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
@@ -162,13 +167,14 @@ func (e *dirEntry) named(err error) error {
 	return err
 }
 
-// find opens the file that has the name, if check agrees. It does not wait for the other end of a
-// pipe.
+// find opens the file that has the name now, and returns check's error if check refuses it. It does not wait for the
+// other end of a pipe: where opening cannot be told so (nonblock is 0), check is asked before too.
 func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.way()
 	if err != nil {
 		return nil, err
 	}
+	// checked returns the error of describing the file, or of check.
 	checked := func(info fs.FileInfo, err error) error {
 		if err != nil {
 			return e.named(err)
@@ -194,7 +200,8 @@ func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
 	return f, nil
 }
 
-// ReadAt reads on demand, for a model that is not mapped.
+// ReadAt reads by a system call, for a model that is not mapped. It opens the file again unless an earlier read has
+// left it open. The error may be that the file has changed.
 func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	f := e.file.Load()
 	if f == nil {
@@ -210,8 +217,8 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.named(err)
 }
 
-// leaveOpen leaves f open for later reads, as long as the model lives, unless too many files are. If two come at the same
-// time, one may stay open in vain.
+// leaveOpen leaves f open for later reads, until the folder is closed. It returns false if maxOpen files stay open
+// already: the caller closes f. Of two reads at the same time each may leave one open, and only the last is used.
 func (e *dirEntry) leaveOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()

@@ -22,6 +22,8 @@ type fsFolder struct {
 	dir  string
 }
 
+// Open opens the file called name in the directory. It is ErrUnsupported if it is no io.ReaderAt. On an error the file
+// is closed again.
 func (d fsFolder) Open(_ context.Context, name string) (s Stored, err error) {
 	name = path.Join(d.dir, name)
 	f, err := d.fsys.Open(name)

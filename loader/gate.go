@@ -8,11 +8,17 @@ type gate struct {
 	state atomic.Int64 // number of users, plus gateClosed
 }
 
+// gateClosed is far above any number of users.
 const gateClosed = 1 << 62
 
-// enter lets a user in. It reports false if the gate is closed. With join set it lets a user in to a closed gate too, while
-// somebody else is inside.
-func (g *gate) enter(join bool) bool {
+// enter adds a user. It returns false if the gate is closed.
+func (g *gate) enter() bool { return g.add(false) }
+
+// join adds a user, also to a closed gate while it has other users. Otherwise it returns false.
+func (g *gate) join() bool { return g.add(true) }
+
+// add does what join does if join is set, else what enter does.
+func (g *gate) add(join bool) bool {
 	for {
 		s := g.state.Load()
 		if s == gateClosed || s > gateClosed && !join {
@@ -27,8 +33,8 @@ func (g *gate) enter(join bool) bool {
 // leave ends one enter. last is true for the last user of a closed gate.
 func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }
 
-// close shuts the gate. first is false if it was shut before. last is true if nobody is inside,
-// so that no leave will report it.
+// close closes the gate. first is false if it was closed before. last is true if there are no users, so that no leave
+// will report the last.
 func (g *gate) close() (first, last bool) {
 	for {
 		s := g.state.Load()

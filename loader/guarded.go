@@ -17,6 +17,8 @@ type guarded struct {
 	keys *keyring // nil for files that are not the model's own
 }
 
+// open opens a file of the source and admits it. A file that is missing although the Trust lists it is
+// layout.ErrNotFound. On any other error it is closed again.
 func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
 	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
@@ -37,7 +39,8 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 	return s, nil
 }
 
-// admit verifies the head of s before anything parses it.
+// admit makes s a verified file if there is a Trust, and a decrypted one if there is a key. It checks the head before
+// anything parses it. The error is about a head that is not the trusted one, or ErrKey.
 func (g guarded) admit(ctx context.Context, s *stored) error {
 	if err := g.opts.guard(ctx, s); err != nil {
 		return err
@@ -48,13 +51,14 @@ func (g guarded) admit(ctx context.Context, s *stored) error {
 	return g.keys.decrypt(ctx, s, g.opts.Limits)
 }
 
-// readBeside reads a file beside the model, of at most limit bytes.
+// readBeside returns a copy of the file called name beside the model. More than limit bytes are ErrTooLarge. It is
+// fs.ErrNotExist if there is none.
 func readBeside(ctx context.Context, from source, name string, limit uint64) ([]byte, error) {
 	if g, ok := from.(guarded); ok {
-		g.keys = nil // files of a configuration are never encrypted
+		g.keys = nil // in a copy of g: files of a configuration are never encrypted
 		from = g
 	}
-	s, err := from.open(ctx, name, true)
+	s, err := from.open(ctx, name, followLinks)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +75,8 @@ func readBeside(ctx context.Context, from source, name string, limit uint64) ([]
 	return b, err
 }
 
-// guard makes s a file that lets only trusted bytes out, if there is a Trust.
+// guard makes s a file that lets only trusted bytes out, if there is a Trust. The error is that of the Trust, or of
+// digests that do not fit the file.
 func (o Options) guard(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil

@@ -15,6 +15,7 @@ type holder interface {
 
 func (m *Model) hold() (*Model, context.Context, error) { return m, m.from.life(), m.enter() }
 
+// hold holds the lease, until leave. The error is ErrClosed or the cause of its context.
 func (l *Lease) hold() (*Model, context.Context, error) {
 	if err := l.enter(); err != nil {
 		return nil, nil, l.wrap(err)
@@ -30,7 +31,7 @@ func holding[T any](ctx context.Context, h holder, f func(ctx context.Context, m
 		return found, err
 	}
 	defer h.leave()
-	if own.Done() != nil {
+	if own.Done() != nil { // else it never ends
 		var stop func()
 		ctx, stop = joined(ctx, own)
 		defer stop()

@@ -40,7 +40,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	if err := m.enter(); err != nil {
 		return nil, err
 	}
-	if !m.leases.enter(false) {
+	if !m.leases.enter() {
 		m.leave()
 		return nil, m.closedError()
 	}
@@ -55,7 +55,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 // Path returns what the model's Path does.
 func (l *Lease) Path() string { return l.model.path }
 
-// trace notes who takes l.
+// trace notes the time and the stack of the caller that takes l, if Options.TraceLeases is set.
 func (m *Model) trace(l *Lease) {
 	if !m.opts.TraceLeases {
 		return
@@ -64,9 +64,9 @@ func (m *Model) trace(l *Lease) {
 	m.traced.Store(l, tracedLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
-// enter holds the lease for the length of a call.
+// enter holds the lease for the length of a call, until leave. The error is ErrClosed, or why its context has ended.
 func (l *Lease) enter() error {
-	if !l.gate.enter(false) {
+	if !l.gate.enter() {
 		return ErrClosed
 	}
 	if l.ctx.Err() != nil {
@@ -84,6 +84,8 @@ func (l *Lease) Release() {
 	}
 }
 
+// finish unpins all that a released lease has pinned, and leaves the model. The last lease of a closed model ends the
+// reads that are still under way. It is called once: by Release, or by the last call that was running then.
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
 	l.model.cache.Unpin(&l.warmed)
@@ -99,6 +101,7 @@ func (l *Lease) finish() {
 	l.model.leave()
 }
 
+// leave ends enter. The last call of a released lease finishes it.
 func (l *Lease) leave() {
 	if l.gate.leave() {
 		l.finish()

@@ -16,7 +16,8 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate returns path, or that of the model in the directory at path: see Open.
+// locate returns path, or the path of the one model in it if it is a directory: among its files, or else in a snapshot
+// of the Hugging Face cache. The error says why the directory leads to none.
 func locate(path string, o Options) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil // mapping says what is wrong with it
@@ -38,7 +39,8 @@ func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	return mmapio.Map(path)
 }
 
-// chosenIn returns the path of the one model among the files in dir.
+// chosenIn returns the path of the one model among the files in dir. The error wraps shard.ErrNoModel without any, or
+// says why none of several could be chosen.
 func chosenIn(dir string, o Options) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -82,7 +84,7 @@ func snapshotOf(dir string) (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	if err != nil || len(names) == 0 {
+	if err != nil || len(names) == 0 { // no directory of snapshots, or none in it
 		return dir, nil
 	}
 	main, err := commitOf(root)
@@ -99,7 +101,8 @@ func snapshotOf(dir string) (string, error) {
 	return filepath.Join(dir, "snapshots", names[0]), nil
 }
 
-// commitOf returns the name of the snapshot that refs/main has.
+// commitOf returns the text of the file refs/main in root, which names a snapshot. It is fs.ErrNotExist without that
+// file.
 func commitOf(root *os.Root) (string, error) {
 	const ref, most = "refs/main", 256
 	info, err := root.Stat(ref)
@@ -113,7 +116,7 @@ func commitOf(root *os.Root) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// manifestAt returns the manifest at path, or nil if none can be read there.
+// manifestAt returns the manifest at path, or nil if the file is none or cannot be read.
 func manifestAt(path string, o Options) (m *manifest.File) {
 	in, err := o.mapPath(path)
 	if err != nil {

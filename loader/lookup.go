@@ -19,6 +19,8 @@ func (m *Model) Tensor(name string) (Tensor, error) {
 	return m.lookup(name, nil)
 }
 
+// lookup finds a tensor by the name of a stored one, or else by that of a logical one. The tensor has the lease l,
+// which may be nil. The error is a *notFoundError.
 func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	for p := m.names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
@@ -44,6 +46,8 @@ type notFoundError struct {
 	name  string
 }
 
+// Error adds a hint: names that are like the one asked for. If codes of a weight of that name are not decoded, it says
+// why instead.
 func (e *notFoundError) Error() string {
 	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
@@ -68,8 +72,8 @@ func (e *notFoundError) Error() string {
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns one more than the position of the weight that stored tensor i is a part of, or 0. codes reports
-// that the tensor has its codes.
+// weightOf returns the logical tensor that stored tensor i is a part of: 1 plus its position among them, or 0 if there
+// is none. codes is true if stored tensor i has the codes of it.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {
 	if m.schemes == nil || m.schemes.Of[i] == 0 {
 		return 0, false
@@ -78,7 +82,8 @@ func (m *Model) weightOf(i int) (w uint32, codes bool) {
 	return w, m.schemes.Codes(int(w-1)) == uint32(i)
 }
 
-// named returns the tensor that has the name of stored tensor i.
+// named returns the tensor to which the name of stored tensor i leads. It is the logical one if i has its codes and it
+// has their name. Otherwise it is the stored one.
 func (m *Model) named(i int, l *Lease) Tensor {
 	w, codes := m.weightOf(i)
 	if !codes || m.schemes.Renames(int(w-1)) {
@@ -87,8 +92,8 @@ func (m *Model) named(i int, l *Lease) Tensor {
 	return Tensor{m, l, uint32(i), w}
 }
 
-// listed returns the tensor that stands in the model's list in the place of stored tensor i. ok is
-// false for parts other than codes.
+// listed returns what the model's list has in the place of stored tensor i: the logical tensor for its codes, else the
+// stored one. ok is false for other parts of a logical tensor, such as scales, which are not listed.
 func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
 	w, codes := m.weightOf(i)
 	if w != 0 && !codes {
@@ -109,6 +114,7 @@ func (m *Model) Len() int {
 // yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
 
+// all iterates over the listed tensors, through the lease l unless that is nil. It ends once closed returns true.
 func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {

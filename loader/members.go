@@ -29,7 +29,8 @@ func openMembers(ctx context.Context, first file, from source, lim *layout.Limit
 	return []file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// openListed does what openMembers does, for a manifest.
+// openListed opens the shards that the manifest m in the file first names, and makes the table of their tensors. It
+// checks each shard against m. The files end with first. On an error they are those that are open.
 func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
@@ -37,8 +38,8 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 		if err != nil {
 			return file{}, m.UnusableError(i, err)
 		}
-		return s.member(func() (f file, err error) {
-			if number, ok := s.opened.Number(); ok {
+		return s.readIndex(func() (f file, err error) {
+			if number, ok := s.opened.Number(); ok { // the system tells one file by two names
 				if j, twice := opened.LoadOrStore(number, i); twice {
 					return f, m.SameFileError(i, j.(int))
 				}
@@ -68,17 +69,18 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 	return append(files, first), table, err
 }
 
-// openSplit does what openMembers does, for a file of a GGUF split.
+// openSplit opens the other files of the GGUF split that first is one of, and makes the table of all tensors. It checks
+// that each is the file of split that its name says. On an error the files are those that are open.
 func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	files, err := openAll(split.Count, from, func(i int) (file, error) {
 		if i == split.No {
 			return first, nil
 		}
-		s, err := from.open(ctx, split.Name(i), true)
+		s, err := from.open(ctx, split.Name(i), followLinks)
 		if err != nil {
 			return file{}, split.Unusable(first.layout, i, err)
 		}
-		return s.member(func() (file, error) {
+		return s.readIndex(func() (file, error) {
 			f, err := decodeStored(s, lim)
 			if err == nil {
 				err = split.Check(f.layout, i) // before more of them take memory
@@ -96,9 +98,9 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 	return files, table, err
 }
 
-// member makes a file of s by read. It closes s if that fails, after Guard has ended: no mapping would claim the address of a
-// fault afterwards.
-func (s *stored) member(read func() (file, error)) (f file, err error) {
+// readIndex returns the file that read makes of s, and ends the use of its index. A fault in a mapping is an error. On
+// an error it closes s: after Guard has ended, because a fault is told by the mapping of its address.
+func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
 		if s.done(); !complete { // for an error, or a panic of the caller's source
@@ -113,6 +115,7 @@ func (s *stored) member(read func() (file, error)) (f file, err error) {
 	return f, err
 }
 
+// indexes returns the index of each file.
 func indexes(files []file) []*layout.Index {
 	list := make([]*layout.Index, len(files))
 	for i := range files {
@@ -133,7 +136,7 @@ const serialTime = 500 * time.Microsecond
 // in order too. Memory grows with the files that are really there, whatever n promises.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
-	_, near := from.(*folder)
+	_, near := from.(*folder) // files of this system, whose indexes may be in memory
 	for near && len(files) < n && time.Since(begun) < serialTime {
 		f, err := open(len(files))
 		if err != nil {

@@ -25,12 +25,14 @@ func (l *Lease) Metadata() (layout.Metadata, error) {
 
 func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
 
+// parsedMetadata returns the metadata of the model and the error of parsing them. The caller holds the model open.
 func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
 	md := m.parseMetadata(ctx)
 	return md.keys, md.err
 }
 
-// parseMetadata returns the metadata of the model. The caller holds the mappings, here and below.
+// parseMetadata returns the metadata of the model, parsed on first use: with a manifest what it adds to, or has instead
+// of, those of the first file. The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
 		return m.files[0].parseMetadata(ctx)
@@ -62,8 +64,8 @@ func (f *file) parseMetadata(ctx context.Context) *metadata {
 	})
 }
 
-// headFirst returns what to parse metadata from. The copy of a head that was verified comes before
-// the file itself.
+// headFirst returns the file as the input of metadata. Its first bytes come from the copy that was verified when it was
+// opened, if there is one.
 func (f *file) headFirst(ctx context.Context) layout.Input {
 	if f.head == nil {
 		return f.data.Input(ctx)
@@ -77,8 +79,8 @@ func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
 }
 
-// scale returns the scale of one of the file's tensors, if it has one. Metadata of the file come before those of
-// the model.
+// scale returns the scale of one of the file's tensors. It is that of the file's table, or else of its metadata, or
+// else of the model's. scaled is false if there is none. The error is that of parsing metadata.
 func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, scaled bool, err error) {
 	if !f.scaledByMetadata(desc) {
 		if desc.Quant == nil {

@@ -95,16 +95,16 @@ func (m *Model) Close() error {
 
 // enter holds the model for the length of a call, until leave.
 func (m *Model) enter() error {
-	if !m.gate.enter(false) {
+	if !m.gate.enter() {
 		return m.closedError()
 	}
 	return nil
 }
 
-// join holds the model for the length of a call of one of its tensors, until leave. A closed model takes
-// these calls while a lease of it is held, and is closed to them after the last one.
+// join holds the model for the length of a call of one of its tensors, until leave. A closed model allows that while it
+// has leases. Otherwise join returns false.
 func (m *Model) join() bool {
-	if !m.gate.enter(true) {
+	if !m.gate.join() {
 		return false
 	}
 	if m.gate.closed() && m.leases.inside() == 0 {
@@ -114,12 +114,15 @@ func (m *Model) join() bool {
 	return true
 }
 
+// leave ends enter or join. The last call of a closed model releases its memory.
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()
 	}
 }
 
+// release drops the cache, unmaps and closes the files, and closes m.done. Then it logs that, and calls Hooks.Gone. It
+// runs once, after Close and after the last call. The error is that of closing.
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
@@ -137,6 +140,7 @@ func (m *Model) release() error {
 	return err
 }
 
+// closeAll closes all files, and then their source. It returns all errors.
 func closeAll(files []file, from source) (err error) {
 	for i := range files {
 		err = errors.Join(err, files[i].data.Close())

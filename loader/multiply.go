@@ -48,7 +48,7 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 			return nil
 		}
 		p := products.Get().(*product)
-		defer p.give()
+		defer p.release()
 		p.ctx, p.own, p.env, p.dst, p.rows, p.cols = ctx, own, env, dst, int(rows), int(cols)
 		return p.multiply(s.values, xs, n)
 	})
@@ -69,7 +69,7 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		return err
 	}
 	if !ok || p.cols%b.DType.BlockElems() != 0 {
-		return p.expanded(v, xs, n)
+		return p.multiplyExpanded(v, xs, n)
 	}
 	if err := p.prepare(b.DType, xs, n); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		p.products = grown(p.products, uint64(p.rows*n))
 		p.dst = p.products
 	}
-	if err := p.asStored(b); err != nil {
+	if err := p.multiplyStored(b); err != nil {
 		return err
 	}
 	for i, row := range b.Order {
@@ -97,8 +97,8 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	return nil
 }
 
-// asStored multiplies rows as they are stored.
-func (p *product) asStored(b values.Blocks) error {
+// multiplyStored multiplies rows as they are stored.
+func (p *product) multiplyStored(b values.Blocks) error {
 	p.dtype = b.DType
 	_, row := b.DType.Span(0, uint64(p.cols))
 	elements, err := b.Content.View(p.own, p.env, b.From, uint64(p.rows)*row)
@@ -113,7 +113,7 @@ func (p *product) asStored(b values.Blocks) error {
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
 		rows := p.bytes[:uint64(hi-lo)*row]
-		if err := p.ended(); err != nil {
+		if err := p.contextErr(); err != nil {
 			return err
 		}
 		if err := b.Content.ReadAt(p.own, p.env, rows, b.From+uint64(lo)*row); err != nil {
@@ -126,8 +126,8 @@ func (p *product) asStored(b values.Blocks) error {
 	return nil
 }
 
-// expanded multiplies rows that are expanded first: by each worker, if all of them are in place.
-func (p *product) expanded(v values.Values, xs []float32, n int) error {
+// multiplyExpanded multiplies rows that are expanded first: by each worker, if all of them are in place.
+func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
 	if err := p.prepare(layout.F32, xs, n); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *product) expanded(v values.Values, xs []float32, n int) error {
 	p.values = grown(p.values, uint64(step*p.cols))
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
-		if err := p.ended(); err != nil {
+		if err := p.contextErr(); err != nil {
 			return err
 		}
 		p.floats = p.values[:(hi-lo)*p.cols]
@@ -200,9 +200,9 @@ type product struct {
 	next   atomic.Int64
 	team   *parallel.Team
 
-	worker atomic.Int64
-	parts  [][][]float32 // of each worker: its products, by vector
-	rooms  [][]float32   // of each worker: rows that it expands
+	worker     atomic.Int64
+	outputs    [][][]float32 // of each worker: its products, by vector
+	rowBuffers [][]float32   // of each worker: rows that it expands
 }
 
 var products = sync.Pool{New: func() any {
@@ -211,16 +211,16 @@ var products = sync.Pool{New: func() any {
 	return p
 }}
 
-// give returns p to the pool, without what belongs to callers.
-func (p *product) give() {
+// release returns p to the pool, without what belongs to callers.
+func (p *product) release() {
 	p.ctx, p.own, p.env, p.dst, p.stored, p.floats, p.source = nil, nil, content.Env{}, nil, nil, nil, nil
-	for _, parts := range p.parts {
+	for _, parts := range p.outputs {
 		clear(parts)
 	}
 	products.Put(p)
 }
 
-func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.own)) }
+func (p *product) contextErr() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.own)) }
 
 // prepare makes the activations of n vectors for rows of type d.
 func (p *product) prepare(d layout.DType, xs []float32, n int) error {
@@ -263,8 +263,8 @@ func (p *product) run(first, count int, b []byte) error {
 	if count > serialElems/max(1, each) {
 		workers = min(cores, (count+p.grain-1)/p.grain)
 	}
-	for len(p.parts) < workers {
-		p.parts, p.rooms = append(p.parts, nil), append(p.rooms, nil)
+	for len(p.outputs) < workers {
+		p.outputs, p.rowBuffers = append(p.outputs, nil), append(p.rowBuffers, nil)
 	}
 	p.next.Store(0)
 	p.worker.Store(0)
@@ -274,12 +274,12 @@ func (p *product) run(first, count int, b []byte) error {
 // work multiplies rows until there are none left.
 func (p *product) work() error {
 	worker := p.worker.Add(1) - 1
-	parts := p.parts[worker]
+	parts := p.outputs[worker]
 	for len(parts) < len(p.activations) {
 		parts = append(parts, nil)
 	}
 	parts = parts[:len(p.activations)]
-	p.parts[worker] = parts
+	p.outputs[worker] = parts
 	for {
 		hi := int(p.next.Add(int64(p.grain)))
 		lo := hi - p.grain
@@ -287,7 +287,7 @@ func (p *product) work() error {
 			return nil
 		}
 		hi = min(hi, p.count)
-		if err := p.ended(); err != nil {
+		if err := p.contextErr(); err != nil {
 			return err
 		}
 		for i := range parts {
@@ -306,8 +306,8 @@ func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 	}
 	var floats []float32
 	if p.source != nil {
-		p.rooms[worker] = grown(p.rooms[worker], uint64((hi-lo)*p.cols))
-		floats = p.rooms[worker]
+		p.rowBuffers[worker] = grown(p.rowBuffers[worker], uint64((hi-lo)*p.cols))
+		floats = p.rowBuffers[worker]
 		if err := p.source.Read(p.own, p.env, floats, uint64(p.first+lo)*uint64(p.cols)); err != nil {
 			return err
 		}

@@ -97,7 +97,7 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	from := newInFolder(f, o)
-	first, err := from.open(ctx, name, true)
+	first, err := from.open(ctx, name, followLinks)
 	if err != nil {
 		from.close()
 		return nil, err
@@ -127,7 +127,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	}()
 	var table *shard.Table
 	err := readFile(first.data.Name(), func() error { // a file may shrink while its index is read
-		f, err := first.member(func() (file, error) { return decodeStored(first, o.Limits) })
+		f, err := first.readIndex(func() (file, error) { return decodeStored(first, o.Limits) })
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 // from.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
-	m.store = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), Made: m.made}
+	m.store = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), Made: m.dropSources}
 	m.states = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
 	for i := range m.files {

@@ -65,7 +65,8 @@ func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
 	})
 }
 
-// file returns the bytes of s. It maps what is local, if that shows what the cache writes.
+// file returns the bytes of s, by which a model reads them. It maps a local file unless noMap is set, or its mapping
+// would not show what the cache writes. It fails if s has no bytes, or sizes that contradict each other.
 func (s *Stored) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
@@ -119,6 +120,8 @@ func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
 func (r readerAt) Size() int64  { return r.size }
 func (r readerAt) Close() error { return nil }
 
+// ReadAt fills p with the bytes from off on. It ends with ctx if the reader has ReadAtContext. Else ctx is asked only
+// before.
 func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if until, ok := r.r.(contextReader); ok {
 		return mmapio.ReadFull(bound{until, ctx}, p, uint64(off))
@@ -155,6 +158,9 @@ type oneFileError struct{ error }
 
 func (e oneFileError) Unwrap() error { return e.error }
 
+// followLinks lets source.open follow links out of the source.
+const followLinks = true
+
 // source is where the files of a model come from. Its methods may be called concurrently.
 type source interface {
 	// open finds the file of a plain name. A link is followed out of the source only if follow
@@ -182,14 +188,14 @@ type stored struct {
 	cipher *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
-// keepHead makes head the start of the file for all who read the index or metadata.
+// keepHead makes s read its first bytes from head, which was verified. An empty head changes nothing.
 func (s *stored) keepHead(head []byte) {
 	if len(head) > 0 {
 		s.head, s.index = head, &fetched{s.index, 0, head}
 	}
 }
 
-// close closes a file that is not wanted.
+// close closes a file that no model uses, and ends the use of its index.
 func (s *stored) close() error {
 	s.done()
 	return errors.Join(s.data.Close(), s.giveUp())
@@ -229,12 +235,15 @@ type inFolder struct {
 	opened map[*Stored]bool
 }
 
+// newInFolder returns a source of the files of f. Its reads end when end is called.
 func newInFolder(f Folder, o Options) *inFolder {
 	p := &inFolder{folder: f, noMap: o.NoMap, opened: make(map[*Stored]bool)}
 	p.alive, p.kill = context.WithCancelCause(context.Background())
 	return p
 }
 
+// open opens the file called name. It notes the file in p.opened, to be closed with p. On an error it closes what it
+// has opened. A mapped file without Source is closed at once, for its mapping is enough.
 func (p *inFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	of, err := p.folder.Open(ctx, name)
 	if err != nil {
@@ -272,7 +281,7 @@ func (p *inFolder) life() context.Context { return p.alive }
 
 func (p *inFolder) end() { p.kill(ErrClosed) }
 
-// close closes all files, and if one of them panics the others all the same.
+// close ends reads and closes all files. The closing is deferred: if one panics, the others are closed all the same.
 func (p *inFolder) close() (err error) {
 	p.end()
 	p.mu.Lock()
@@ -284,7 +293,8 @@ func (p *inFolder) close() (err error) {
 	return nil
 }
 
-// joined returns ctx, ended by other too, and a function to be called afterwards.
+// joined returns a context that ends with ctx and with other, whichever is first, and with its cause. The function must
+// be called once the context is no longer needed.
 func joined(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -301,6 +311,7 @@ type fetched struct {
 	part []byte
 }
 
+// Slice returns n bytes at off: those in memory if they cover all, else what the file has.
 func (f *fetched) Slice(off, n uint64) ([]byte, error) {
 	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
 		return f.part[off-f.off:][:n:n], nil

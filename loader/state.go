@@ -55,12 +55,14 @@ func (m *Model) buildStored(i int) *state {
 		values   values.Cached
 	})
 	s := &all.state
-	s.stored, s.err, s.elements, s.values = f.stored(desc), f.readable(desc), &all.elements, &all.values
-	all.elements = content.Cached{Content: s.over(f, desc, s.stored), Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements}}
+	s.stored, s.err, s.elements, s.values = f.stored(desc), f.checkReadable(desc), &all.elements, &all.values
+	all.elements = content.Cached{
+		Content: s.elementsFrom(f, desc, s.stored), Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements},
+	}
 	all.typed.In = s.elements
 	all.typed.N, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
 	all.values = values.Cached{Values: &all.typed, Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
-	if err := cmp.Or(expandable(desc.DType), s.err); err != nil {
+	if err := cmp.Or(checkExpandable(desc.DType), s.err); err != nil {
 		s.values.Values = values.Refused{Reason: err, In: s.elements}
 	} else if desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc) {
 		all.typed.Find = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
@@ -88,8 +90,8 @@ func unscaled(d layout.DType) *dequant.Codec {
 	return known.(*dequant.Codec)
 }
 
-// made forgets what the values of a tensor, which are about to be cached, were made of: a tensor is cached once.
-func (m *Model) made(k cache.Key) {
+// dropSources forgets what the values of a tensor, which are about to be cached, were made of: a tensor is cached once.
+func (m *Model) dropSources(k cache.Key) {
 	m.cache.Drop(k.Tensor, cache.Elements)
 	if k.Kind != cache.Logical {
 		return
@@ -100,8 +102,8 @@ func (m *Model) made(k cache.Key) {
 	}
 }
 
-// over returns the elements whose bytes, as the file has them, are in stored.
-func (s *state) over(f *file, desc *layout.Tensor, stored content.Content) content.Content {
+// elementsFrom returns the elements whose bytes, as the file has them, are in stored.
+func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
 		if blocks, ok := s.lz4(); ok {
@@ -125,8 +127,8 @@ func (s *state) lz4() (blocks content.LZ4, ok bool) {
 	return blocks, ok
 }
 
-// readable returns why elements of the file's tensor cannot be read, or nil.
-func (f *file) readable(desc *layout.Tensor) error {
+// checkReadable returns why elements of the file's tensor cannot be read, or nil.
+func (f *file) checkReadable(desc *layout.Tensor) error {
 	switch desc.Encoding {
 	case layout.Raw, layout.LZ4:
 		return nil
@@ -140,8 +142,8 @@ func (f *file) readable(desc *layout.Tensor) error {
 	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, desc.Encoding)
 }
 
-// expandable returns why elements of a type have no values, or nil.
-func expandable(d layout.DType) error {
+// checkExpandable returns why elements of a type have no values, or nil.
+func checkExpandable(d layout.DType) error {
 	if dequant.Supported(d) {
 		return nil
 	}

@@ -138,9 +138,9 @@ type digest struct {
 	got [sha256.Size]byte
 }
 
-// check enters names into the report, each once. In some formats the file itself names its
+// addChecked enters names into the report, each once. In some formats the file itself names its
 // sections, as many as it likes.
-func (v *verifier) check(names ...string) {
+func (v *verifier) addChecked(names ...string) {
 	for _, name := range names {
 		if !v.checked[name] {
 			v.checked[name] = true
@@ -149,31 +149,31 @@ func (v *verifier) check(names ...string) {
 	}
 }
 
-func (v *verifier) find(file int, f layout.Finding) {
+func (v *verifier) addFinding(file int, f layout.Finding) {
 	v.findings[file] = append(v.findings[file], Finding{v.files[file].path, f})
 }
 
-// findIn reports what is wrong with the content of t.
-func (v *verifier) findIn(t Tensor, found layout.FormatError) {
+// addTensorFinding reports what is wrong with the content of t.
+func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 	found.Reason = "tensor " + layout.Quote(t.desc().Name) + ", " + found.Reason
-	v.find(t.File(), layout.Finding{FormatError: &found})
+	v.addFinding(t.File(), layout.Finding{FormatError: &found})
 }
 
 // audit checks all that needs no checksum, and collects these.
 func (v *verifier) audit() error {
 	for i, f := range v.files {
-		if err := v.file(i, f); err != nil {
+		if err := v.auditFile(i, f); err != nil {
 			return &fileError{f.path, err}
 		}
 	}
 	if len(v.files) > 1 {
-		v.check("shards")
+		v.addChecked("shards")
 	}
 	if v.model.schemes.Len() > 0 {
-		v.check("quantized")
+		v.addChecked("quantized")
 	}
 	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
-		v.check("blocks")
+		v.addChecked("blocks")
 	}
 	for _, t := range v.tensors(layout.Raw) {
 		if t.file().decrypted != nil {
@@ -181,18 +181,18 @@ func (v *verifier) audit() error {
 		}
 	}
 	if slices.ContainsFunc(v.files, func(f *file) bool { return f.decrypted != nil }) {
-		v.check("encryption")
+		v.addChecked("encryption")
 	}
 	for _, s := range v.sums {
-		v.check(s.Field)
+		v.addChecked(s.Field)
 	}
 	for _, d := range v.digests {
-		v.check(d.Field)
+		v.addChecked(d.Field)
 	}
 	return nil
 }
 
-func (v *verifier) file(i int, f *file) error {
+func (v *verifier) auditFile(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
 	}
@@ -203,19 +203,19 @@ func (v *verifier) file(i int, f *file) error {
 		return err
 	}
 	for _, s := range f.index.Sections {
-		v.check(s.Name)
+		v.addChecked(s.Name)
 	}
-	v.check("bounds", "overlaps", "alignment")
+	v.addChecked("bounds", "overlaps", "alignment")
 	for _, finding := range f.audit(v.ctx) {
 		unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
 		if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
 			continue // for they are
 		}
-		v.find(i, finding)
+		v.addFinding(i, finding)
 	}
-	err := v.stated(i, f)
+	err := v.addStated(i, f)
 	if fe := malformed(err); fe != nil {
-		v.find(i, layout.Finding{FormatError: fe})
+		v.addFinding(i, layout.Finding{FormatError: fe})
 		return nil
 	}
 	return err
@@ -252,7 +252,7 @@ func (v *verifier) blocks() error {
 	}
 	for _, t := range v.compressed {
 		if fe := bad[t.index]; fe != nil {
-			v.findIn(t, *fe)
+			v.addTensorFinding(t, *fe)
 		}
 	}
 	return nil
@@ -267,7 +267,7 @@ func (v *verifier) decrypt() error {
 			buf = grown(buf, n)
 			err := cmp.Or(context.Cause(v.ctx), t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off))
 			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
-				v.findIn(t, *wrong.FormatError)
+				v.addTensorFinding(t, *wrong.FormatError)
 				break
 			}
 			if err != nil {
@@ -326,7 +326,7 @@ func (v *verifier) quantized() error {
 	}
 	for i := range lists {
 		for _, f := range lists[i].All() {
-			v.find(i, f)
+			v.addFinding(i, f)
 		}
 	}
 	return nil
@@ -355,8 +355,8 @@ func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	return s.weight.verify(v.ctx, content.Env{Pins: &own})
 }
 
-// stated collects the checksums that a file states, of itself or of shards.
-func (v *verifier) stated(i int, f *file) error {
+// addStated collects the checksums that a file states, of itself or of shards.
+func (v *verifier) addStated(i int, f *file) error {
 	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
 	if err != nil {
 		return err
@@ -427,12 +427,13 @@ func (v *verifier) compare() {
 			format = "%s should have %08x, but has %08x"
 			args = []any{v.files[s.of].path, s.Want, got}
 		}
-		v.find(s.in, layout.Finding{FormatError: layout.Errorf(v.files[s.in].index.Format, s.At, s.Field, layout.ErrChecksum, format, args...)})
+		v.addFinding(s.in, layout.Finding{FormatError: layout.Errorf(v.files[s.in].index.Format, s.At,
+			s.Field, layout.ErrChecksum, format, args...)})
 	}
 	for _, d := range v.digests {
 		if d.got != d.Want {
-			v.find(d.in, layout.Finding{FormatError: layout.Errorf(v.files[d.in].index.Format, d.At, d.Field, layout.ErrChecksum,
-				"%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
+			v.addFinding(d.in, layout.Finding{FormatError: layout.Errorf(v.files[d.in].index.Format, d.At,
+				d.Field, layout.ErrChecksum, "%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
 		}
 	}
 }
@@ -453,7 +454,7 @@ func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n
 	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
 		for r := range items {
 			err := blocksOf(r.t).Check(ctx, r.lo, r.hi, read)
-			if err != nil && !c.malformed(r.t, err) {
+			if err != nil && !c.recordMalformed(r.t, err) {
 				return r.t.wrap(err)
 			}
 		}
@@ -496,8 +497,8 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 	return r, false
 }
 
-// malformed reports whether err is about the content of a block, and keeps the first such error of t.
-func (c *blockCheck) malformed(t Tensor, err error) bool {
+// recordMalformed reports whether err is about the content of a block, and keeps the first such error of t.
+func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
 	fe := malformed(err)
 	if fe == nil {
 		return false

@@ -64,7 +64,7 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 // warm does what Warm does, through h, which is the lease l unless that is nil.
 func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *Lease) (WarmResult, error) {
 	return holding(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
-		tensors, err := m.warmed(names, l)
+		tensors, err := m.tensorsToWarm(names, l)
 		if err != nil {
 			return WarmResult{}, err
 		}
@@ -84,9 +84,9 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, l, names, opts, l)
 }
 
-// warmed returns the tensors called names, each once, through the lease l if that is not nil. In place
+// tensorsToWarm returns the tensors called names, each once, through the lease l if that is not nil. In place
 // of a logical tensor it returns its parts.
-func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
+func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[uint32]bool)
 	for _, name := range names {
 		t, err := m.lookup(name, l)
@@ -125,7 +125,7 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	if opts == nil {
 		opts = &WarmOptions{}
 	}
-	if err := m.admit(tensors); err != nil {
+	if err := m.checkWarmable(tensors); err != nil {
 		return WarmResult{}, err
 	}
 	if !opts.Ordered {
@@ -180,8 +180,8 @@ func unchanged(p *plan.Plan) error {
 	return nil
 }
 
-// admit refuses what cannot be read, and what the cache could not keep until the end.
-func (m *Model) admit(tensors []Tensor) error {
+// checkWarmable refuses what cannot be read, and what the cache could not keep until the end.
+func (m *Model) checkWarmable(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
 		if t.inPlace() {
@@ -215,7 +215,7 @@ func (m *Model) Evict(names ...string) error {
 				m.cache.Drop(t.index, weightKinds...)
 			}
 		}
-		tensors, err := m.warmed(names, nil)
+		tensors, err := m.tensorsToWarm(names, nil)
 		if err == nil {
 			err = m.evict(tensors)
 		}
@@ -299,7 +299,7 @@ func (l *incoming) Arrived(ctx context.Context, at uint64, b []byte) error {
 		l.stored = nil
 		t := l.tensor
 		s := t.state()
-		err = s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.over(t.file(), t.desc(), stored))
+		err = s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.elementsFrom(t.file(), t.desc(), stored))
 	}
 	return l.tensor.wrap(err)
 }

@@ -32,7 +32,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 		return err
 	}
 	if len(table.Wants) > 0 {
-		if err := s.read(table); err != nil {
+		if err := s.readWanted(table); err != nil {
 			return err
 		}
 		table.Complete()
@@ -154,7 +154,7 @@ func refusedConfig(err error) (*scheme.Config, error) {
 // Content reads a small tensor that tells a shape, if its bytes need not be waited for.
 func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	t := s.model.partOf(tensor)
-	if t.asked() {
+	if t.needsFetch() {
 		return false, nil
 	}
 	err := t.read(s.ctx, p)
@@ -175,16 +175,16 @@ func (s *checkpoint) Ignored(name []byte) bool {
 	return ignore != nil && ignore(string(name))
 }
 
-// asked reports whether the tensor's bytes, as they are stored, are asked for over a network.
-func (p member) asked() bool { return p.s.stored.Cost().Waits && p.desc().Encoding == layout.Raw }
+// needsFetch reports whether the tensor's bytes, as they are stored, are asked for over a network.
+func (p member) needsFetch() bool { return p.s.stored.Cost().Waits && p.desc().Encoding == layout.Raw }
 
 // read fills b with all elements.
 func (p member) read(ctx context.Context, b []byte) error {
 	return p.wrap(cmp.Or(p.s.err, p.s.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 
-// read reads the contents that have to be waited for, neighbours by one request.
-func (s *checkpoint) read(table *scheme.Table) error {
+// readWanted reads the contents that have to be waited for, neighbours by one request.
+func (s *checkpoint) readWanted(table *scheme.Table) error {
 	type want struct {
 		member
 		smallTensor
@@ -198,7 +198,7 @@ func (s *checkpoint) read(table *scheme.Table) error {
 	slices.SortFunc(wants, func(a, b want) int { return byPlace(a.Tensor, b.Tensor) })
 	p := plan.New(0)
 	for _, w := range wants {
-		if w.asked() {
+		if w.needsFetch() {
 			p.AddTarget(w.file(), w.desc().Offset, w.desc().Stored, w.smallTensor)
 		} else if err := w.member.read(s.ctx, w.smallTensor); err != nil {
 			return err
