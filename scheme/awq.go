@@ -20,6 +20,7 @@ type awq struct {
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
+// names lists how the parts of a weight are named and typed by AWQ's writers.
 func (awq) names() []pattern {
 	return []pattern{{
 		scheme: AWQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, sure: true,
@@ -36,6 +37,8 @@ func (a awq) params(c *Config) (scheme, error) {
 	return a, nil
 }
 
+// form finds shape and form of gemm, whose words hold eight rows, or of gemv, whose words hold eight columns. The
+// shapes tell which.
 func (a awq) form(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweight()
 	switch {
@@ -50,7 +53,8 @@ func (a awq) form(w *weight) (scheme, error) {
 	return nil, misfit("scale %s of shape %v does not fit codes of shape %v", w.name(Scale), w.dims(scale), w.dims(codes))
 }
 
-// awqMatrix sets what all weights of AWQ have.
+// awqMatrix sets what all weights of AWQ have. It fails if the configuration has another version, packing format or
+// number of bits.
 func (w *weight) awqMatrix(a awq, shape []uint64) error {
 	switch isGemm, known := awqVersions[a.version]; {
 	case w.conf.method == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
@@ -67,6 +71,7 @@ func (w *weight) awqMatrix(a awq, shape []uint64) error {
 	return w.matrix(shape)
 }
 
+// awqGemm finds the form of words that hold eight rows of a column. It fails if the zero points do not fit.
 func (w *weight) awqGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
 		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))
@@ -78,6 +83,8 @@ func (w *weight) awqGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	return w.columns(w.dims(scale)[0])
 }
 
+// awqGemv finds the form of words that hold eight columns of a row. It fails without a group size in the
+// configuration, or if scales and zero points do not fit.
 func (w *weight) awqGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
 		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))

@@ -19,8 +19,8 @@ var harmless = []string{
 	"._extra_state",            // of Transformer Engine
 }
 
-// checkCompanions refuses the weights that have a tensor beside them which is neither a part that is known nor harmless: it
-// may change their values. IgnorePart leaves out the tensors that it names.
+// checkCompanions gives an error to the weights that have an unknown tensor beside them, neither a part nor
+// harmless: it may change their values. IgnorePart leaves out the tensors that it names.
 func (f *finder) checkCompanions() {
 	if len(f.entries) == 0 {
 		return
@@ -41,7 +41,8 @@ func (f *finder) checkCompanions() {
 	}
 }
 
-// checkNames refuses the weights whose names tensors have, and these tensors: nobody knows which of the two is meant.
+// checkNames gives an error to weights that have the name of a stored tensor, and refuses this tensor too: it is not
+// known which of the two is meant.
 func (f *finder) checkNames() {
 	var ends [][2]string // of the codes' name and of the weight's
 	for _, p := range patterns {
@@ -70,8 +71,8 @@ func (f *finder) checkNames() {
 	}
 }
 
-// beside returns the weight whose name the name of tensor i begins with, and this beginning: the longest that is followed by a
-// dot or an underscore. e is nil if there is none, or if a tensor that is not quantized has the longest.
+// beside returns the weight that the i-th tensor lies beside, and the stem that both names have: the longest one
+// before a dot or an underscore. e is nil without one, or if a tensor that is not quantized has this stem.
 func (f *finder) beside(i uint32) (e *entry, stem []byte) {
 	name := f.tensors[i].Name
 	for at := len(name) - 1; at > 0; at-- {
@@ -96,7 +97,8 @@ func (f *finder) beside(i uint32) (e *entry, stem []byte) {
 	return nil, nil
 }
 
-// checkOverrides notes the paths for which the configuration has parameters and the checkpoint no layer.
+// checkOverrides counts the paths for which the configuration has parameters and the checkpoint no layer, in
+// f.Unmatched. It adds their parameters to f.conf.unmatched, each set once.
 func (f *finder) checkOverrides() {
 	for i := range f.conf.over {
 		o := &f.conf.over[i]

@@ -22,6 +22,7 @@ const (
 	unpackedTernary // floats
 )
 
+// names lists how the parts of a weight are named and typed by transformers.
 func (bitnet) names() []pattern {
 	return []pattern{
 		{scheme: BitNet, codes: "", kinds: bytes8, scales: []string{"_scale"}, by: floats, way: packedTernary},
@@ -37,6 +38,8 @@ func (s bitnet) params(c *Config) (scheme, error) {
 	return s, nil
 }
 
+// form finds the form of ternary codes, packed or as floats. It fails unless the configuration says bitnet and its
+// class of layers has such codes.
 func (s bitnet) form(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	isAuto, isPacked := s.linear == "autobitlinear", w.pattern.way == packedTernary
@@ -80,8 +83,8 @@ func (s bitnet) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return nil
 }
 
-// needsTernaryScale reports whether a matrix is one of AutoBitLinear's weights of floats: all but embeddings and those that
-// the configuration leaves out.
+// needsTernaryScale reports whether a matrix must have a scale beside it: it is a weight of AutoBitLinear, stored as
+// floats. Embeddings and layers that the configuration leaves out need none.
 func needsTernaryScale(c *Config, t *layout.Tensor) bool {
 	if s := ofScheme[bitnet](c); c.method != "bitnet" || s.linear != "autobitlinear" || s.isOnline {
 		return false

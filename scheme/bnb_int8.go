@@ -15,6 +15,7 @@ func (bnbInt8) names() []pattern {
 
 func (s bnbInt8) params(*Config) (scheme, error) { return s, nil }
 
+// form finds the form of a matrix of int8s with one scale for each row. It fails if the scales are not as many.
 func (s bnbInt8) form(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.matrix(w.dims(codes)); err != nil {
@@ -34,7 +35,7 @@ func (bnbInt8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return direct(p, f, dst, from, Codes)
 }
 
-// check refuses codes that lie in tiles.
+// check returns an error if the stored format of the codes is not plain rows: they may lie in tiles.
 func (bnbInt8) check(p Parts, _ *Form) error {
 	b, err := p.Bytes(Layout)
 	if err != nil || b == nil {

@@ -19,6 +19,7 @@ type bnb4 struct {
 	offset      float32 // is added to each of these
 }
 
+// names lists how the parts of a weight are named and typed by bitsandbytes.
 func (bnb4) names() []pattern {
 	const nf4, fp4 = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"
 	maps := []companion{{".quant_map", QuantMap, false}, {".nested_absmax", NestedScale, false}, {".nested_quant_map", NestedMap, false}}
@@ -32,6 +33,8 @@ func (bnb4) names() []pattern {
 
 func (s bnb4) params(*Config) (scheme, error) { return s, nil }
 
+// form finds shape and form from quant_state, a description in JSON beside the codes. It fails if codes and scales
+// do not have the sizes that it says.
 func (s bnb4) form(w *weight) (scheme, error) {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	if state == nil || scale == nil {
@@ -102,7 +105,7 @@ func (s bnb4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return nil
 }
 
-// check compares the values that codes stand for with those of the type.
+// check returns an error if the stored table of values is another than that of the type. Without one it returns nil.
 func (s bnb4) check(p Parts, f *Form) error {
 	if !s.hasMap {
 		return nil
@@ -129,7 +132,8 @@ type quantState struct {
 	offset      float64
 }
 
-// readQuantState reads the description in JSON.
+// readQuantState reads bitsandbytes' description of a weight in JSON. It fails if sizes of blocks are no powers of
+// two, or there is no shape.
 func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	lim.Depth = min(lim.Depth, 8)
 	md, err := jsontext.Parse(b, layout.Unknown, 0, "quant_state", lim)

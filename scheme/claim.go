@@ -10,15 +10,16 @@ import (
 // A hint remembers where the last lookup of a name's end began and ended, and how far that lay behind the lookup before.
 type hint struct{ from, to, step uint32 }
 
-// find returns the tensor called stem and end, which belongs to tensor from, unless it is to be left out. Most files have
-// each weight with its parts, or all parts of a kind together, so a hint tells where the next one is. Otherwise the name is
-// looked up.
+// find returns the tensor called stem and end, which belongs to tensor from. ok is false without one, or if the
+// source ignores it. It looks where hints say first: most files order the parts of all weights alike. Then it looks
+// the name up.
 func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
 	h := &f.near[0]
 	if n := len(end); n > 1 { // two ends that share a hint cost lookups
 		h = &f.near[(16*uint(end[n-2])+uint(n))%uint(len(f.near))]
 	}
 	i, ok := uint32(0), false
+	// It may lie as far behind from as the last one with this end did, or one step behind the last one.
 	for _, at := range [...]uint32{from + h.to - h.from, h.to + h.step} {
 		if ok = at < uint32(len(f.tensors)) && isCalled(f.tensors[at].Name, stem, end); ok {
 			i = at
@@ -49,10 +50,10 @@ func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }
 
-// reject enters codes that cannot be decoded.
+// reject adds codes as a weight that cannot be decoded, with its error.
 func (f *finder) reject(codes uint32, err error) { f.refuse(codes, f.note(result{err: err})) }
 
-// refuse enters codes that cannot be decoded, for a reason that is noted.
+// refuse adds codes as a weight that cannot be decoded. why is the position of its error in f.results.
 func (f *finder) refuse(codes, why uint32) {
 	f.begin(1, 1+len(f.tensors)/2)
 	f.parts = append(f.parts, Part{Codes, codes})
@@ -61,7 +62,7 @@ func (f *finder) refuse(codes, why uint32) {
 	f.claim(e)
 }
 
-// begin takes memory for a number of weights with a number of parts each, if none has been taken yet.
+// begin allocates memory for a number of weights with a number of parts each. Only the first call does.
 func (f *finder) begin(parts, weights int) {
 	if f.Of == nil {
 		f.entries, f.parts = make([]entry, 0, weights), slices.Grow(f.parts, parts*weights)
@@ -69,14 +70,15 @@ func (f *finder) begin(parts, weights int) {
 	}
 }
 
-// next adds a weight that owns a number of the last parts. It has the name of its codes.
+// next adds a weight, whose parts are the last ones of f.parts, as many as parts says. It has the name of its codes.
 func (f *finder) next(parts int) *entry {
 	first := len(f.parts) - parts
 	f.entries = append(f.entries, entry{first: uint32(first), parts: uint8(parts)})
 	return &f.entries[len(f.entries)-1]
 }
 
-// claim makes the parts of e, the last weight, its own. A weight that has a part of another is refused.
+// claim notes in f.Of that the parts of e, the last weight, belong to it. If one belongs to another weight already,
+// e gets an error.
 func (f *finder) claim(e *entry) {
 	at := uint32(len(f.entries))
 	for _, p := range f.partsOf(e) {

@@ -26,6 +26,7 @@ var comfyFormats = map[string]layout.DType{
 // before it looks for descriptions. Source: its comfy/model_detection.py, unet_prefix_from_state_dict.
 var comfyPrefixes = []string{"", "model.diffusion_model.", "model.model.", "net.", "model."}
 
+// readComfyLayer returns what one description in JSON says of a layer.
 func readComfyLayer(md layout.Metadata) comfyLayer {
 	group, _ := integer(md, "group_size")
 	rotated, _ := md.Get("convrot")
@@ -35,7 +36,8 @@ func readComfyLayer(md layout.Metadata) comfyLayer {
 // Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
 const Layers = "_quantization_metadata"
 
-// readLayers reads the descriptions of layers. Err tells if they are no JSON.
+// readLayers sets c.layers to ComfyUI's descriptions of layers in o, if it has some. It sets c.Err if they are no
+// JSON.
 func (c *Config) readLayers(o layout.Metadata) {
 	s := text(o, Layers)
 	if s == "" {
@@ -54,7 +56,8 @@ func (c *Config) readLayers(o layout.Metadata) {
 	}
 }
 
-// description returns what the header says of the layer at a path.
+// description returns what ComfyUI's header says of the layer at a path, less a prefix that ComfyUI strips. ok is
+// false if it says nothing.
 func (c *Config) description(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
@@ -66,8 +69,8 @@ func (c *Config) description(path []byte) (d comfyLayer, ok bool) {
 	return d, false
 }
 
-// checkDescribed refuses what the header's descriptions and the tensors do not agree about: a layer that is described and is not
-// quantized, or not there.
+// checkDescribed refuses described layers that are not quantized. If a described layer is not there, it gives all
+// weights an error. The error is that of the source.
 func (f *finder) checkDescribed() error {
 	if f.Of == nil {
 		return nil
@@ -100,8 +103,8 @@ func (f *finder) checkDescribed() error {
 	return nil
 }
 
-// takeDescription takes the parameters of ComfyUI's description, if there is one, and refuses what is stored in another
-// way than others store it.
+// takeDescription takes the group size of ComfyUI's description of the layer, if there is one. It fails for formats
+// that store scales in another order, and if descriptions contradict each other or the codes.
 func (w *weight) takeDescription() error {
 	d, ok := w.conf.description(w.layer)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {

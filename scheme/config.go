@@ -97,6 +97,8 @@ func (c *Config) hasMethod() bool {
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
 
+// read adds what one object says, that of a config.json or the metadata of a file. The first description of a
+// quantization counts.
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
 	own, _ := object(o, "safetensors") // of a file that was converted
@@ -111,7 +113,8 @@ func (c *Config) read(o layout.Metadata) {
 	c.readOllama(own)
 }
 
-// readOriginals reads which scales package convert could only keep as bytes (its key original_tensors).
+// readOriginals notes in c.powers the scales that were F8_E8M0 before package convert stored them as bytes (its key
+// original_tensors).
 func (c *Config) readOriginals(o layout.Metadata) {
 	list, _ := object(o, "original_tensors")
 	for name, v := range list.All() {
@@ -121,7 +124,8 @@ func (c *Config) readOriginals(o layout.Metadata) {
 	}
 }
 
-// readQuantization reads the object that describes a quantization, which key names.
+// readQuantization takes what an object says of a quantization. key is the object's own. It sets c.Err if the object
+// cannot be relied on.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.method = strings.ToLower(text(q, "quant_method"))
 	c.method = cmp.Or(methodNames[c.method], c.method)
@@ -196,8 +200,8 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	}
 }
 
-// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key of the other
-// methods.
+// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only
+// other methods have.
 func isMLX(q layout.Metadata) bool {
 	for _, key := range []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"} {
 		if _, ok := q.Get(key); ok {

@@ -14,7 +14,8 @@ type nameEnds struct {
 
 const endBits, lastBits = 15, 4
 
-// add adds the ends of a name.
+// add adds the last five, eight and sixteen bytes of a name to the set, by their hashes. It skips a name whose end
+// was added lately.
 func (s *nameEnds) add(name []byte) {
 	end := lastBytes(name)
 	long := end ^ mixed(before(name))
@@ -27,7 +28,7 @@ func (s *nameEnds) add(name []byte) {
 	}
 }
 
-// has reports whether some name may end so.
+// has reports whether some name in the set may end so. It is always true for ends of less than five bytes.
 func (s *nameEnds) has(end []byte) bool {
 	v := lastBytes(end)
 	switch n := len(end); {

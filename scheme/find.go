@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -78,7 +77,8 @@ type usedPattern struct {
 
 const weightEnd = ".weight"
 
-// configuration returns the configuration, which it asks for once.
+// configuration returns the configuration, which it asks the source for once. Then it notes the error that refuses
+// all weights, if there is one. The error is that of the source.
 func (f *finder) configuration() (_ *Config, err error) {
 	if f.conf == nil {
 		if f.conf, err = f.source.Config(); err != nil {
@@ -92,7 +92,8 @@ func (f *finder) configuration() (_ *Config, err error) {
 	return f.conf, nil
 }
 
-// used returns the patterns that codes of kind k may have.
+// used returns the patterns that codes of kind k may have, without those whose parts have ends that no tensor's name
+// has. It caches the list.
 func (f *finder) used(k kind) []usedPattern {
 	list := &f.byKind[bits.TrailingZeros16(uint16(k))]
 	if *list != nil {
@@ -122,7 +123,8 @@ func (f *finder) used(k kind) []usedPattern {
 	return *list
 }
 
-// tensor looks for a weight whose codes are tensor i.
+// tensor adds the weight whose codes are the i-th tensor, of kind k, unless that is a part already. Without a scale
+// it refuses codes whose name alone decides, and notes others in f.unclaimed.
 func (f *finder) tensor(i uint32, k kind) error {
 	name := f.tensors[i].Name
 	if f.Of != nil && f.Of[i] != 0 {
@@ -135,7 +137,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 		if !hasSuffix(name, p.codes) {
 			continue
 		}
-		if len(sure) > 0 && p.codes != sure[0].codes {
+		if len(sure) > 0 && p.codes != sure[0].codes { // only shorter ends follow
 			break
 		}
 		stem := name[:len(name)-len(p.codes)]
@@ -157,28 +159,8 @@ func (f *finder) tensor(i uint32, k kind) error {
 	return nil
 }
 
-// withoutScale rejects codes whose name is that of some patterns, and which have no scale.
-func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
-	conf, err := f.configuration()
-	if err != nil {
-		return err
-	}
-	var schemes []string
-	for _, p := range sure {
-		if schemes = append(schemes, p.scheme); p.scheme == conf.method {
-			schemes = schemes[len(schemes)-1:]
-			break
-		}
-	}
-	slices.Sort(schemes)
-	name := f.tensors[codes].Name
-	scale := string(name[:len(name)-len(sure[0].codes)]) + sure[0].scales[0]
-	f.reject(codes, misfit("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
-	return nil
-}
-
-// scaleOf returns the tensor by which codes with a stem are known, and which of the pattern's ends
-// it has. The error is about the configuration.
+// scaleOf returns the tensor beside codes, mostly their scale, that makes them a weight of pattern p. which is the
+// position in p.scales of its name's end. ok is false if none fits. The error is that of the source.
 func (f *finder) scaleOf(p *usedPattern, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for _, i := range p.ends {
 		s, ok := f.find(codes, stem, p.scales[i])
@@ -187,7 +169,7 @@ func (f *finder) scaleOf(p *usedPattern, codes uint32, stem []byte) (tensor uint
 		}
 		scale := &f.tensors[s]
 		fits := p.by == 0 || p.by&scaleKinds[scale.DType] != 0
-		wasPowers := !fits && p.by&e8m0 != 0 && scale.DType == layout.U8 // before a conversion
+		wasPowers := !fits && p.by&e8m0 != 0 && scale.DType == layout.U8 // bytes may have been F8_E8M0 before a conversion
 		if fits && p.fits != nil || wasPowers {
 			conf, err := f.configuration()
 			if err != nil {
@@ -202,12 +184,13 @@ func (f *finder) scaleOf(p *usedPattern, codes uint32, stem []byte) (tensor uint
 	return 0, 0, false, nil
 }
 
-// add enters the weight of a pattern whose codes and scale were found.
+// add adds the weight of pattern p, whose codes and scale were found, with all companions that are there. It adds an
+// error in its place if the configuration or the pattern refuses it. The error is that of the source.
 func (f *finder) add(p *usedPattern, codes, scale uint32, stem []byte, end uint8) error {
 	if _, err := f.configuration(); err != nil {
 		return err
 	}
-	if p.inward {
+	if p.inward { // the search began at the other tensor
 		codes, scale = scale, codes
 	}
 	if f.refused != 0 {
@@ -247,7 +230,8 @@ func (f *finder) add(p *usedPattern, codes, scale uint32, stem []byte, end uint8
 	return f.want(e, &match{pattern: p.pattern, end: end, layer: layer})
 }
 
-// noteEnd notes how the names of codes end behind the name of a weight.
+// noteEnd adds an end to f.codesEnds, unless it is there: what follows the name of a weight or layer in the name of
+// its codes.
 func (f *finder) noteEnd(end []byte) {
 	if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
 		f.codesEnds = append(f.codesEnds, string(end))
@@ -257,7 +241,8 @@ func (f *finder) noteEnd(end []byte) {
 // maxContent bounds a tensor whose content is asked for. Descriptions in JSON take about 300 bytes.
 const maxContent = 64 << 10
 
-// want finds shape and form of e, the last weight, or asks for contents that tell.
+// want finds shape and form of e, the last weight, from the contents of its parts that tell. If these are not at
+// hand, it adds them to f.Wants, for Complete. The error is that of the source.
 func (f *finder) want(e *entry, m *match) error {
 	f.contents, f.bytes = f.contents[:0], f.bytes[:0]
 	atHand, parts := true, f.partsOf(e)

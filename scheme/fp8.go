@@ -14,6 +14,7 @@ type fp8 struct {
 	groupIndex columnGroups
 }
 
+// names lists how the parts of a weight are named and typed by FP8's writers.
 func (fp8) names() []pattern {
 	return []pattern{
 		{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, others: ofTensors, contents: []Role{QuantState}},
@@ -27,6 +28,8 @@ func (s fp8) params(c *Config) (scheme, error) {
 	return s, nil
 }
 
+// form finds the grid of scales, zero points and group index of codes of one byte. Scales that are bytes must be
+// powers of two by the configuration, in groups of 32.
 func (s fp8) form(w *weight) (scheme, error) {
 	if err := s.checkType(w); err != nil {
 		return nil, err
@@ -57,7 +60,8 @@ func (s fp8) form(w *weight) (scheme, error) {
 	return s, err
 }
 
-// checkType checks codes of F8_E5M2. Writers of FP8 that say nothing else have F8_E4M3.
+// checkType returns an error if the configuration and the codes disagree about E5M2. Writers of FP8 that say nothing
+// have F8_E4M3.
 func (s fp8) checkType(w *weight) error {
 	says := strings.ToLower(cmp.Or(s.floats, w.format))
 	switch codes := w.part(Codes).DType; {
@@ -74,7 +78,8 @@ func (w *weight) microscaled() bool {
 	return w.conf.method == "mxfp8" || slices.ContainsFunc(w.candidates(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
-// byteCodes finds the shape of codes of one byte, which must be of a type, and the grid of their scales.
+// byteCodes sets shape, code and grid of codes of one byte. It fails if the codes are not of type d, or the scales
+// fit no grid. Blocks are those of the configuration, or 128 × 128 where names tell.
 func (w *weight) byteCodes(code layout.Code, d layout.DType) error {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if codes.DType != d {
@@ -98,6 +103,7 @@ func (w *weight) byteCodes(code layout.Code, d layout.DType) error {
 	return w.grid(scale, blocks)
 }
 
+// scales reads the scales and the group index.
 func (s fp8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := direct(p, f, dst, from, Codes); err != nil {
 		return err

@@ -58,6 +58,7 @@ var gptqFormats = map[string]map[string]gptqFormat{
 	},
 }
 
+// names lists how the parts of a weight are named and typed by GPTQ's writers.
 func (gptq) names() []pattern {
 	return []pattern{{
 		scheme: GPTQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, sure: true,
@@ -66,6 +67,8 @@ func (gptq) names() []pattern {
 	}}
 }
 
+// params reads the format, and which program wrote it. A format that is not known is an error of the weights of GPTQ
+// only; two different formats are one of the configuration.
 func (g gptq) params(c *Config) (scheme, error) {
 	meta, _ := object(c.said, "meta")
 	g.provider, g.quantizer = text(c.said, "provider"), text(meta, "quantizer")
@@ -98,6 +101,8 @@ func (g gptq) params(c *Config) (scheme, error) {
 	return g, nil
 }
 
+// form finds shape, bits and packing. It fails without a configuration, which alone tells how zero points are
+// stored.
 func (g gptq) form(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweight()
 	switch {
@@ -142,12 +147,13 @@ func (g gptq) form(w *weight) (scheme, error) {
 	return g, err
 }
 
-// packsColumns tells GPTQ from AWQ, which packs rows into words.
+// packsColumns reports whether words hold codes of columns, as GPTQ's do. AWQ's hold codes of rows. Without elements
+// the configuration decides.
 func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.method != "awq")
 }
 
-// qweight returns the parts that AWQ and GPTQ have, three matrices.
+// qweight returns the parts that AWQ and GPTQ have. It fails if codes, scales or zero points are not matrices.
 func (w *weight) qweight() (codes, scale, zero *layout.Tensor, err error) {
 	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
 	switch {
@@ -161,7 +167,8 @@ func (w *weight) qweight() (codes, scale, zero *layout.Tensor, err error) {
 	return codes, scale, zero, err
 }
 
-// gptqBits returns the number of columns and of the bits of a code: those of the configuration, or the only ones that fit.
+// gptqBits returns the number of columns, and the bits of a code: those of the configuration, or the only ones that
+// fit all parts. It fails if none or several fit.
 func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
 	isIndexed := w.part(GroupIndex) != nil
 	if isIndexed {
@@ -214,7 +221,8 @@ func (g gptq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	return g.groupIndex.read(p, f, dst)
 }
 
-// correct makes zero points of what is stored.
+// correct turns stored zero points into those to subtract: the middle if codes are symmetric, else one more if they
+// are stored less one. It fails for values that programs read differently.
 func (g gptq) correct(zeros []float32, bits int) error {
 	middle := float32(uint(1) << (bits - 1))
 	for i, z := range zeros {

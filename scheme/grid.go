@@ -9,7 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// matrix sets the shape, of at least one dimension, and the size of one matrix.
+// matrix sets w.full to the weight's shape, and w.Rows and w.Cols to its last two dimensions. It fails if the shape
+// has no dimension.
 func (w *weight) matrix(shape []uint64) error {
 	if len(shape) == 0 {
 		return misfit("codes %s are a scalar", w.name(Codes))
@@ -32,6 +33,7 @@ func widened(shape []uint64, last uint64) []uint64 {
 	return shape
 }
 
+// ceilDiv returns a divided by b and rounded up, or 0 if b is 0.
 func ceilDiv(a, b uint64) uint64 {
 	if b == 0 {
 		return 0
@@ -52,7 +54,8 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// grid finds which elements share a scale, from the shape of the scales. Blocks are tried first.
+// grid sets w.GroupRows and w.GroupCols, the elements that share a scale, from the shape of the scales. It tries
+// blocks, pairs of rows and columns, before groups of columns. It fails if none fits.
 func (w *weight) grid(scale *layout.Tensor, blocks [][2]uint64) error {
 	shape := w.dims(scale)
 	n, _ := elements(shape)
@@ -67,7 +70,7 @@ func (w *weight) grid(scale *layout.Tensor, blocks [][2]uint64) error {
 		return nil
 	case len(lead) > 0 && w.conf.method == "fbgemm_fp8":
 		return w.columnScales(shape)
-	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0):
+	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0): // one for the whole tensor, taken as one matrix
 		rows, _ := elements(w.full[:len(w.full)-1])
 		w.Rows, w.GroupRows, w.GroupCols = rows, 0, 0
 		return nil
@@ -87,7 +90,7 @@ func (w *weight) grid(scale *layout.Tensor, blocks [][2]uint64) error {
 		}
 	}
 	switch {
-	case rows == 1 && cols == 1 && len(blocks) == 0 && (w.Rows != 1 || w.group == 0):
+	case rows == 1 && cols == 1 && len(blocks) == 0 && (w.Rows != 1 || w.group == 0): // one for each matrix
 		return nil
 	case rows != w.Rows || cols == 0 || w.block[0] > 0:
 		return misfit("scale %s of shape %v does not fit shape %v in blocks of %v", w.name(Scale), w.dims(scale), w.full, blocks)
@@ -98,8 +101,8 @@ func (w *weight) grid(scale *layout.Tensor, blocks [][2]uint64) error {
 	return err
 }
 
-// columnScales finds the scales of FBGEMM's experts, which are stored as [experts, in, out]: one for each column,
-// whichever of the last dimensions they lie along.
+// columnScales makes every column of a matrix a group, for FBGEMM's experts, stored as [experts, in, out]. Their
+// scales may lie along either of the last dimensions. It fails if they are not one for each column.
 func (w *weight) columnScales(shape []uint64) error {
 	one, cols := slices.Clone(w.full), widened(w.full, 1)
 	one[len(one)-2], cols[len(cols)-2] = 1, w.Cols
@@ -110,7 +113,8 @@ func (w *weight) columnScales(shape []uint64) error {
 	return nil
 }
 
-// columns finds the group of columns of a weight whose scales are stored by groups.
+// columns sets w.GroupCols, the columns of a group, for scales that are stored by groups. groups is the number of
+// groups in a row. It fails if no size of a group fits.
 func (w *weight) columns(groups uint64) (err error) {
 	if w.whole && groups != 1 && w.Cols > 0 {
 		return misfit("scale %s has %d groups, and the configuration wants one", w.name(Scale), groups)
@@ -123,8 +127,8 @@ func (w *weight) columns(groups uint64) (err error) {
 	return err
 }
 
-// candidates returns the parameters that the layer may have: those of the groups that name it, or else of
-// all.
+// candidates returns the parameters that the layer may have: those of the configuration's groups that name it, or of
+// all groups if none does.
 func (w *weight) candidates() []params {
 	if len(w.conf.groups) == 0 {
 		return []params{w.params}
@@ -135,10 +139,14 @@ func (w *weight) candidates() []params {
 	return slices.Clip(w.conf.all)
 }
 
-// groupSize returns how many of a number of columns a group has, 0 for all. It refuses to guess if several sizes fit.
+// groupSize returns how many of cols columns a group has if there are groups of them, 0 for all columns. It takes
+// the configuration's size, and without one a usual size. It fails if none fits, or several do.
 func (w *weight) groupSize(cols, groups uint64) (size uint64, err error) {
-	isSaid, whole := false, strings.HasPrefix(w.conf.method, "modelopt")    // whose group size is not that of FP8
-	mayBeRagged := w.Scheme != AWQ && w.conf.method != "compressed-tensors" // their writers refuse columns that are not whole groups
+	isSaid := false // the configuration has a group size, or says that a group is a whole row
+	// One group may be a whole row if the configuration says so, or ModelOpt's, whose group size is not that of FP8.
+	mayBeWhole := strings.HasPrefix(w.conf.method, "modelopt")
+	// The last group may be shorter, but these writers refuse columns that are not whole groups.
+	mayBeRagged := w.Scheme != AWQ && w.conf.method != "compressed-tensors"
 	fits := func(n uint64) {
 		if size != 0 && size != n && groups > 1 {
 			err = misfit("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, w.name(Scale), size, n)
@@ -147,7 +155,7 @@ func (w *weight) groupSize(cols, groups uint64) (size uint64, err error) {
 	}
 	for _, p := range w.candidates() {
 		if p.whole || p.strategy == "channel" {
-			isSaid, whole = true, true
+			isSaid, mayBeWhole = true, true
 		}
 		if p.group != 0 {
 			isSaid = true
@@ -159,11 +167,12 @@ func (w *weight) groupSize(cols, groups uint64) (size uint64, err error) {
 	switch {
 	case size != 0:
 		return size, err
-	case groups == 1 && (whole || !isSaid):
+	case groups == 1 && (mayBeWhole || !isSaid):
 		return 0, nil
 	case isSaid:
 		return 0, misfit("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, w.name(Scale))
 	}
+	// Without a configuration: equal groups, mostly of a power of two, or groups of 128 and a shorter last one.
 	if groups > 0 && cols%groups == 0 && cols/groups >= 8 && (bits.OnesCount64(cols/groups) == 1 || ceilDiv(cols, 128) == groups) {
 		fits(cols / groups)
 	}
@@ -182,7 +191,7 @@ func (w *weight) onePerMatrix(r Role) bool {
 	return w.elementsOf(r) == 1 || w.elementsOf(r) == matrices
 }
 
-// sameGrid checks that a part has an entry for each scale, in the same shape.
+// sameGrid returns an error unless a part has the shape of the scales, and so an entry for each of them.
 func (w *weight) sameGrid(r Role) error {
 	if !slices.Equal(w.dims(w.part(r)), w.dims(w.part(Scale))) {
 		return misfit("%s %s of shape %v does not fit the scale's, %v", r, w.name(r), w.dims(w.part(r)), w.dims(w.part(Scale)))
@@ -190,7 +199,8 @@ func (w *weight) sameGrid(r Role) error {
 	return nil
 }
 
-// index checks the group index, if there is one. mayBeUnset says that one of nothing but −1 is none.
+// index checks the group index, which has the group of each column, and returns how it is stored. An index that is
+// mayBeUnset counts as none if it is all −1. It fails if the configuration wants one and there is none.
 func (w *weight) index(mayBeUnset bool) (g columnGroups, err error) {
 	t := w.part(GroupIndex)
 	if t == nil {
@@ -205,8 +215,8 @@ func (w *weight) index(mayBeUnset bool) (g columnGroups, err error) {
 	return columnGroups{size: t.DType.BlockBytes(), mayBeUnset: mayBeUnset}, nil
 }
 
-// asymmetry checks that there are zero points if the configuration says so. compressed-tensors says so whenever there are;
-// programs disagree about others.
+// asymmetry returns an error if the configuration says that there are zero points, and there are none.
+// compressed-tensors must also say so if there are some; programs disagree about other writers.
 func (w *weight) asymmetry() error {
 	some, all := false, true
 	for _, p := range w.candidates() {
@@ -221,7 +231,8 @@ func (w *weight) asymmetry() error {
 	return nil
 }
 
-// zeros checks the zero points of codes that are not packed, and sets whether there are some.
+// zeros checks the zero points of codes that are not packed, and sets w.HasOffsets if there are some. It fails if
+// their type or shape does not fit, or the configuration has others.
 func (w *weight) zeros() error {
 	t := w.part(ZeroPoint)
 	if err := w.asymmetry(); err != nil || t == nil {

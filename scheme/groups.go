@@ -20,8 +20,8 @@ func (f *Form) perMatrix() uint64 {
 	return n
 }
 
-// direct reads scales, and those offsets that a part has, in the order of the groups. role is that of the offsets, or Codes for
-// none.
+// direct reads the scales into dst.Scales from the one numbered from on, as they are stored. It reads as many
+// offsets from the part role. If role is Codes, there are none.
 func direct(p Parts, f *Form, dst *Scales, from uint64, role Role) error {
 	dst.Offsets = dst.Offsets[:0]
 	if role != Codes {
@@ -39,7 +39,8 @@ func (s *Scales) one(offset float32) {
 	s.Offsets[0] = offset
 }
 
-// transpose makes rows of groups of what is stored as groups of rows. Groups without columns may end dst early.
+// transpose turns stored, groups of rows, into rows of groups. dst may be shorter: it then lacks the end of the last
+// row, groups without columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	if uint64(len(dst)) < uint64(len(stored)) {
 		all := make([]float32, len(stored))
@@ -50,7 +51,7 @@ func transpose(dst, stored []float32, groups, rows uint64) {
 	dequant.Transpose(dst, stored, int(groups), int(rows))
 }
 
-// transposedFloats reads all scales, which are stored by groups of columns.
+// transposedFloats reads all scales, stored group by group with all rows of each, to dst, row by row.
 func transposedFloats(p Parts, f *Form, dst []float32) error {
 	stored := make([]float32, f.Rows*f.scaleCols())
 	if err := p.Floats(Scale, f.scaleType, stored, 0); err != nil {
@@ -60,7 +61,8 @@ func transposedFloats(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// packedFloats unpacks integers that a part has in words: a number of blocks of the same size, packed as g says.
+// packedFloats fills dst with integers that part r has in words: blocks of the same size, each packed as g says. It
+// fails if the part has too few bytes.
 func packedFloats(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float32) error {
 	words, err := p.Bytes(r)
 	if err != nil || len(dst) == 0 {
@@ -86,7 +88,8 @@ type columnGroups struct {
 	ignoresZeros bool // an index of nothing but zeros means consecutive groups
 }
 
-// read reads the group of each column, and checks it.
+// read sets dst.GroupOf to the group of each column, and leaves it if groups are consecutive. It fails if a group
+// does not exist. dst.ZeroIndex says how an index of zeros was taken.
 func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if g.size == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil

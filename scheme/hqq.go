@@ -11,6 +11,7 @@ import (
 // core/quantize.py, core/bitpack.py.
 type hqq struct{}
 
+// names lists how the parts of a weight are named and typed by HQQ.
 func (hqq) names() []pattern {
 	others := companions(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
 		".compute_dtype", ".offload_meta", ".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")
@@ -23,6 +24,8 @@ func (s hqq) params(*Config) (scheme, error) { return s, nil }
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
+// form finds shape and form. The tensors of settings have bits and axis: groups are rows of a matrix if the axis is
+// 1, and columns if it is 0.
 func (s hqq) form(w *weight) (scheme, error) {
 	zero, shapeOf := w.part(ZeroPoint), w.part(Shape)
 	if zero == nil || shapeOf == nil {
@@ -67,7 +70,8 @@ func (s hqq) form(w *weight) (scheme, error) {
 	return s, w.slabs(bits)
 }
 
-// hqqSettings returns the bits of a code and the axis of the groups, and refuses settings of other layouts.
+// hqqSettings returns the bits of a code and the axis of the groups. It fails if they are missing, or if settings
+// tell of another packing or of quantized scales.
 func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	bits, hasBits := w.setting(".nbits")
 	axis, hasAxis := w.setting(".axis")
@@ -89,8 +93,9 @@ func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	return bits, axis, nil
 }
 
-// setting returns the integer in the setting whose name ends so.
-func (w *weight) setting(end string) (uint64, bool) {
+// setting returns the integer in the tensor of the role Setting whose name ends so. ok is false if there is none, or
+// not one integer.
+func (w *weight) setting(end string) (n uint64, ok bool) {
 	for _, p := range w.parts {
 		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
 			list, err := integers(t.DType, w.contentOf(p.Tensor))
@@ -102,12 +107,13 @@ func (w *weight) setting(end string) (uint64, bool) {
 	return 0, false
 }
 
-// slabs checks that the codes fill their slabs.
+// slabs returns an error unless the codes are as many bytes as slabs of w.Rows rows take: a unit has a code of each
+// slab.
 func (w *weight) slabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unit := 8/bits, uint64(1)
 	if bits == 3 {
-		slabs, unit = 10, 4
+		slabs, unit = 10, 4 // ten codes in a word
 	}
 	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
 	if !fits || slab > math.MaxInt64/4 || codes.Raw != slab*unit || bits != 3 && w.Rows%slabs != 0 || (codes.DType == layout.I32) != (bits == 3) {

@@ -8,6 +8,7 @@ type intQuantized struct {
 	groupIndex columnGroups
 }
 
+// names lists how the parts of a weight are named and typed by compressed-tensors and ComfyUI.
 func (intQuantized) names() []pattern {
 	return []pattern{
 		{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, others: ofTensors, contents: []Role{QuantState}},
@@ -17,6 +18,8 @@ func (intQuantized) names() []pattern {
 
 func (s intQuantized) params(*Config) (scheme, error) { return s, nil }
 
+// form finds the grid of scales, the zero points and the group index of int8s. It fails if these do not fit the
+// codes.
 func (s intQuantized) form(w *weight) (scheme, error) {
 	if err := w.byteCodes(layout.CodeInt8, layout.I8); err != nil {
 		return nil, err
@@ -30,6 +33,7 @@ func (s intQuantized) form(w *weight) (scheme, error) {
 	return s, err
 }
 
+// scales reads the scales, the zero points if there are some, and the group index.
 func (s intQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	zeros := Codes // none
 	if f.HasOffsets {

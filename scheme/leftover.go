@@ -3,11 +3,12 @@ package scheme
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// otherType notes a tensor that may be codes by its name, although its type is none that codes have.
+// otherType adds tensor i, whose type is none that codes have, to f.unclaimed if its name may be that of codes.
 func (f *finder) otherType(i uint32) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
@@ -70,7 +71,29 @@ func (f *finder) leftOver() error {
 	return nil
 }
 
-// lacksScale returns the pattern by which a matrix of floats that has no scale ought to have one, or nil.
+// withoutScale refuses codes that have no scale. sure are the patterns with their name; the error names their
+// schemes, or only that of the configuration.
+func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
+	conf, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	var schemes []string
+	for _, p := range sure {
+		if schemes = append(schemes, p.scheme); p.scheme == conf.method {
+			schemes = schemes[len(schemes)-1:]
+			break
+		}
+	}
+	slices.Sort(schemes)
+	name := f.tensors[codes].Name
+	scale := string(name[:len(name)-len(sure[0].codes)]) + sure[0].scales[0]
+	f.reject(codes, misfit("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
+	return nil
+}
+
+// lacksScale returns the pattern by which tensor i, a matrix of floats, ought to have a scale, or nil. The caller
+// knows that it has none. The error is that of the source.
 func (f *finder) lacksScale(i uint32) (*pattern, error) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
@@ -88,8 +111,8 @@ func (f *finder) lacksScale(i uint32) (*pattern, error) {
 	return nil, nil
 }
 
-// withCompanion refuses a tensor that has a companion of codes beside it and has no pattern. Codes may be floats by a pattern
-// for them.
+// withCompanion decides about tensor i, beside which a tensor lies as a scale beside codes. It adds a weight of
+// floats if the configuration says so, leaves weights that were only rounded, and refuses others.
 func (f *finder) withCompanion(i uint32, beside []byte) error {
 	t := &f.tensors[i]
 	conf, err := f.configuration()
@@ -141,7 +164,8 @@ type beside struct {
 	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
 }
 
-// addBesides adds a row for the codes of p, if only codes that are decoded have names of their end.
+// addBesides adds the ends of p's scales, zero points and biases to besides, by the end of the codes' names. It adds
+// none if these are named like plain weights, or p is not decoded.
 func (p *pattern) addBesides() {
 	if p.codes == "" || p.codes == weightEnd || p.inward || p.refused != nil {
 		return
@@ -168,7 +192,8 @@ func endsLikeCodes(name []byte) bool {
 	return slices.ContainsFunc(besides, func(b beside) bool { return b.codes != "" && b.codes != weightEnd && hasSuffix(name, b.codes) })
 }
 
-// companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.
+// companionOf returns the name of a tensor that lies beside tensor codes as a scale beside codes, whatever its type,
+// or nil. The error is that of the source.
 func (f *finder) companionOf(codes uint32) ([]byte, error) {
 	t := &f.tensors[codes]
 	for i := range besides {

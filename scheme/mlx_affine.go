@@ -11,6 +11,7 @@ import (
 // mlx/backend/cpu/quantized.cpp, mlx-lm utils.py; Ollama x/create/client/quantize.go.
 type mlxAffine struct{}
 
+// names lists how the parts of a weight are named and typed by MLX and Ollama.
 func (mlxAffine) names() []pattern {
 	all := floats | u8 | e8m0 | e4m3
 	return []pattern{
@@ -34,6 +35,8 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
+// form finds the form of codes in words by the configuration's mode, bits and group size. It fails without a
+// configuration, or if words and groups do not make the same columns.
 func (s mlxAffine) form(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
@@ -65,7 +68,8 @@ func (s mlxAffine) form(w *weight) (scheme, error) {
 	return s, w.matrix(widened(codes, cols))
 }
 
-// mlxIntegers finds the codes of the mode affine. An override that names no layer may mean this one.
+// mlxIntegers sets code and biases of the mode affine. Bits and group size default to 4 and 64. It fails if an
+// override that names no layer fits these codes too: it may mean them.
 func (w *weight) mlxIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
 	if w.bits == 0 && w.group == 0 {
@@ -91,7 +95,8 @@ func (w *weight) mlxIntegers(words, groups uint64) error {
 	return nil
 }
 
-// mlxMode finds the codes of a mode without biases.
+// mlxMode sets the code of a mode without biases, such as mxfp4. It fails if there are biases, sizes do not fit, or
+// the mode is not known.
 func (w *weight) mlxMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
 	for _, m := range mlxModes {
@@ -115,6 +120,7 @@ func (w *weight) mlxMode(words, groups uint64) error {
 	return unsupported("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
 }
 
+// scales reads the scales, and the biases if the mode has some.
 func (mlxAffine) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	biases := Codes // none
 	if f.Bias {

@@ -17,6 +17,7 @@ const (
 	mxfp4Blocks // gpt-oss
 )
 
+// names lists how the parts of a weight are named and typed by MXFP4's writers.
 func (mxfp4) names() []pattern {
 	return []pattern{
 		{scheme: MXFP4, codes: "_packed", kinds: bytes8 | float4, scales: []string{"_scale"}, by: u8 | e8m0, others: ofPacked, sure: true, way: mxfp4Packed},
@@ -28,6 +29,8 @@ func (mxfp4) names() []pattern {
 
 func (s mxfp4) params(*Config) (scheme, error) { return s, nil }
 
+// form finds the form of pairs of E2M1 by the way they are stored. It fails for bytes called _packed that may be
+// integers too, without a configuration that tells.
 func (s mxfp4) form(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch w.pattern.way {
@@ -46,7 +49,8 @@ func (s mxfp4) form(w *weight) (scheme, error) {
 	return s, w.pairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
-// pairs finds what nibbles does, by the shape of the tensor of codes. F4 counts its codes, other types count bytes.
+// pairs finds the form of E2M1 codes, two to a byte, with a scale of scaleType for each group of columns. A tensor
+// of F4 counts its codes, other types count bytes.
 func (w *weight) pairs(code layout.Code, group uint64, scaleType layout.DType) error {
 	codes := w.part(Codes)
 	shape := w.dims(codes)
@@ -59,7 +63,8 @@ func (w *weight) pairs(code layout.Code, group uint64, scaleType layout.DType) e
 	return w.nibbles(code, shape, group, scaleType)
 }
 
-// nibbles finds the form of E2M1 codes in bytes, and checks that every group has a scale. shape is that of the bytes.
+// nibbles finds the form of E2M1 codes, two to a byte. shape is that of the bytes. It fails unless every group of
+// columns has a scale of scaleType, or of bytes.
 func (w *weight) nibbles(code layout.Code, shape []uint64, group uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)
 	if scale == nil {

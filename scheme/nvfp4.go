@@ -25,6 +25,7 @@ const (
 	nvfp4Alone           // F4 without a scale of scales
 )
 
+// names lists how the parts of a weight are named and typed by NVFP4's writers.
 func (nvfp4) names() []pattern {
 	return []pattern{
 		{scheme: NVFP4, codes: "_packed", kinds: bytes8 | float4, scales: []string{"_scale"}, by: e4m3, others: ofPacked, way: nvfp4Packed},
@@ -37,6 +38,8 @@ func (nvfp4) names() []pattern {
 
 func (s nvfp4) params(*Config) (scheme, error) { return s, nil }
 
+// form finds the form of E2M1 codes in groups of 16, and what to do with the scale of scales. It fails if a way to
+// store them that needs this scale lacks it.
 func (s nvfp4) form(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch w.pattern.way {
@@ -65,7 +68,8 @@ func (s nvfp4) form(w *weight) (scheme, error) {
 	return s, nil
 }
 
-// nvfp4Blocks finds the form of GGUF's blocks, whose companion scale is one, or one for each matrix.
+// nvfp4Blocks finds the form of GGUF's blocks, which have their scales. Beside them is one scale for all, or one for
+// each matrix; else it fails.
 func (w *weight) nvfp4Blocks() error {
 	scale := w.part(Scale)
 	if err := w.matrix(w.dims(w.part(Codes))); err != nil {
@@ -81,7 +85,7 @@ func (w *weight) nvfp4Blocks() error {
 	return nil
 }
 
-// scales combines each scale with the scale of scales first, in float32.
+// scales reads the scales, and divides or multiplies each by the scale of scales of its matrix, in float32.
 func (s nvfp4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := direct(p, f, dst, from, Codes); err != nil || s.global == noGlobal {
 		return err

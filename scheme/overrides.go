@@ -24,8 +24,10 @@ type override struct {
 	says any // an object, false, or parameters that Ollama has a name for
 }
 
-// override returns what is said of the layer at a path alone.
+// override returns what the configuration says of the layer at exactly this path. If it says so several times, the
+// last counts. ok is false if it says nothing.
 func (c *Config) override(path []byte) (p params, ok bool) {
+	// after is the position of the first path that is greater: c.over is sorted.
 	after, _ := slices.BinarySearchFunc(c.over, path, func(o override, path []byte) int {
 		if o.path <= string(path) {
 			return -1
@@ -70,7 +72,8 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroup reads the parameters and targets of a config_group. It returns why it cannot tell which layers are meant.
+// readGroup adds a config_group: its parameters, and its targets, which are names or regular expressions (re:). The
+// error says why it is not known which layers a target means.
 func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	w, ok := object(o, "weights")
 	if !ok {
@@ -79,7 +82,7 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	g := group{params: c.readParams(w), exact: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
-	if list, ok := layout.As[[]string](targets); ok && c.countNames(len(list)) {
+	if list, ok := layout.As[[]string](targets); ok && c.countNamesOrSetErr(len(list)) {
 		for _, target := range list {
 			if text, ok := strings.CutPrefix(target, "re:"); ok {
 				p, err := c.regexps.compile(text)
@@ -97,8 +100,9 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	return unread
 }
 
-// countNames counts n more names of layers. It fails if they are too many.
-func (c *Config) countNames(n int) bool {
+// countNamesOrSetErr counts n more names of layers. If all are more than maxNames, it sets c.Err, which refuses all
+// weights, and returns false.
+func (c *Config) countNamesOrSetErr(n int) bool {
 	if c.named += n; c.named > maxNames {
 		c.Err = unsupported("the configuration names %d layers, more than %d", c.named, maxNames)
 	}
@@ -107,7 +111,7 @@ func (c *Config) countNames(n int) bool {
 
 // readOverrides reads what an object says of the layers whose paths are its keys.
 func (c *Config) readOverrides(q layout.Metadata) {
-	if !c.countNames(len(q)) {
+	if !c.countNamesOrSetErr(len(q)) {
 		return
 	}
 	c.over = slices.Grow(c.over, len(q))
@@ -118,8 +122,8 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
-// readDynamic reads GPTQModel's overrides: regular expressions of layers, after +: or nothing. Those after -: are not
-// quantized.
+// readDynamic adds GPTQModel's overrides. Their keys are regular expressions of layers, some behind "+:". Layers
+// behind "-:" are not quantized, and it skips them.
 func (c *Config) readDynamic(o layout.Metadata) {
 	for _, e := range o {
 		if over, ok := e.Value.(layout.Metadata); ok && !strings.HasPrefix(e.Key, "-:") {
@@ -128,7 +132,8 @@ func (c *Config) readDynamic(o layout.Metadata) {
 	}
 }
 
-// readPatterns reads what an object of auto-round says of the layers in whose paths its keys, regular expressions, match.
+// readPatterns adds auto-round's overrides whose keys are regular expressions: they may match anywhere in the path
+// of a layer. It skips keys that are paths.
 func (c *Config) readPatterns(o layout.Metadata) {
 	for _, e := range o {
 		if over, ok := e.Value.(layout.Metadata); ok && strings.ContainsAny(e.Key, `*^$|()[]?+\`) {
@@ -137,8 +142,8 @@ func (c *Config) readPatterns(o layout.Metadata) {
 	}
 }
 
-// addPattern adds what an object says of the layers that a regular expression names. If this cannot be read, nobody knows
-// which layers these are.
+// addPattern adds what an object says of the layers that a regular expression names. If the expression cannot be
+// read, it sets c.params.err: any layer may be meant.
 func (c *Config) addPattern(text string, says layout.Metadata) {
 	p, err := c.regexps.compile(text)
 	if err != nil {
@@ -148,14 +153,15 @@ func (c *Config) addPattern(text string, says layout.Metadata) {
 	c.dynamic = append(c.dynamic, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
 }
 
-// ask returns what is said of a layer. It remembers the last answer.
+// ask returns what the configuration says of the layer at a path. The answer is valid until the next call, and is
+// returned again for the same layer.
 func (c *Config) ask(layer []byte) *answer {
 	a := &c.last
 	if a.layer != nil && bytes.Equal(layer, a.layer) {
 		return a
 	}
 	a.layer, a.own, a.named = append(a.layer[:0], layer...), c.of(layer), a.named[:0]
-	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ {
+	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ { // a single group holds for all layers
 		if g := &c.groups[i]; g.names(layer) {
 			a.named = append(a.named, g.params)
 		}
@@ -163,7 +169,8 @@ func (c *Config) ask(layer []byte) *answer {
 	return a
 }
 
-// of returns the parameters of a layer.
+// of returns the parameters of the layer at a path: those for all, replaced by what its own override says, or else
+// the first regular expression that names it.
 func (c *Config) of(path []byte) params {
 	p := c.params
 	over, ok := c.override(path)
@@ -175,7 +182,7 @@ func (c *Config) of(path []byte) params {
 	if !ok {
 		return p
 	}
-	if over.plain || c.method == "mlx" && ok { // whose overrides inherit nothing
+	if over.plain || c.method == "mlx" && ok { // MLX's overrides inherit nothing
 		return over
 	}
 	if over.group != 0 || over.whole {

@@ -21,6 +21,8 @@ func (packQuantized) names() []pattern {
 
 func (s packQuantized) params(*Config) (scheme, error) { return s, nil }
 
+// form finds shape and form of integers that are packed in words of 32 bits. It fails without the shape if the
+// groups do not tell how many columns there are.
 func (s packQuantized) form(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
@@ -61,7 +63,8 @@ func (s packQuantized) form(w *weight) (scheme, error) {
 	return s, err
 }
 
-// packedZeros checks zero points in words, and reports whether there are some.
+// packedZeros checks zero points in words of consecutive rows. It reports whether there are some, and then sets
+// w.HasOffsets. It fails if they do not fit, or the configuration has others.
 func (w *weight) packedZeros() (bool, error) {
 	if err := w.asymmetry(); err != nil {
 		return false, err
@@ -82,8 +85,8 @@ func (w *weight) packedZeros() (bool, error) {
 	return true, nil
 }
 
-// storedShape returns the shape that a part holds, or nil without one. It must have the codes'
-// dimensions but the last.
+// storedShape returns the weight's shape, which a part of its own holds, or nil without this part. It fails if the
+// dimensions before the last are not those of the codes.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -99,8 +102,9 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	return shape, nil
 }
 
-// packing finds bits and packing of codes in words: those of the configuration, or the only ones that
-// fit. Only releases of compressed-tensors before 0.18 leave bits of words unused.
+// packing sets w.Code and w.Pack, the bits and the packing of codes in words: those of the configuration, or the
+// only ones that fit. shape is nil if it is not stored. Only releases of compressed-tensors before 0.18 leave bits
+// of words unused.
 func (w *weight) packing(shape []uint64, words uint64) error {
 	sizes, err := w.codeSizes()
 	if err != nil {
@@ -132,7 +136,7 @@ func (w *weight) packing(shape []uint64, words uint64) error {
 				fits = pack == layout.PackRows && words == ceilDiv(cols*bits, 32) || pack == layout.PackWords && words == ceilDiv(cols, 32/bits)
 			}
 			if fits {
-				if found++; found == 1 {
+				if found++; found == 1 { // several are an error below, unless there are no columns
 					w.Code, w.Pack = layout.Code(bits), pack
 				}
 			}
@@ -152,7 +156,8 @@ func (w *weight) packing(shape []uint64, words uint64) error {
 	return nil
 }
 
-// codeSizes returns how many bits codes may have: those of the configuration, or all.
+// codeSizes returns how many bits codes may have: what the configuration says of the layer, or all numbers of bits
+// if it says nothing.
 func (w *weight) codeSizes() (sizes []uint64, err error) {
 	for _, p := range w.candidates() {
 		if p.err != nil {
@@ -163,18 +168,19 @@ func (w *weight) codeSizes() (sizes []uint64, err error) {
 		}
 	}
 	if len(sizes) == 0 {
-		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
+		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1} // packing takes the first only if there are no columns, else the one that fits
 	}
 	return sizes, nil
 }
 
-// eitherPacking reports whether dense words and words with unused bits are as many for a row of codes, and not
-// the same.
+// eitherPacking reports whether a row takes as many words with and without unused bits, and yet its codes lie
+// differently.
 func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// scales reads zero points too. Codes have 2^(bits−1) added, and so have zero points in words, others have not.
+// scales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are zero
+// points in words. To other zero points it adds this, and without any it is the offset.
 func (s packQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 	middle, memory, zeros := float32(uint64(1)<<(f.Code.Bits()-1)), dst.Offsets, Codes
 	if f.HasOffsets && !s.arePacked {
@@ -199,7 +205,8 @@ func (s packQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error 
 	return s.groupIndex.read(p, f, dst)
 }
 
-// alongRows reads the zero points of all matrices, in words that hold consecutive rows, one for every group of columns.
+// alongRows reads zero points that are packed in words of consecutive rows, with one for every group of columns, for
+// all matrices. It writes them to dst in the order of the scales.
 func alongRows(p Parts, f *Form, dst []float32) error {
 	groups, stored := f.scaleCols(), make([]float32, len(dst))
 	each := f.Rows * groups
@@ -216,7 +223,8 @@ func alongRows(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// integers reads the elements of a small tensor of integers.
+// integers returns the elements of a small tensor of integers or booleans, little-endian. It fails if d is another
+// type, b does not fill elements, or one is negative.
 func integers(d layout.DType, b []byte) ([]uint64, error) {
 	size := d.BlockBytes()
 	if k := d.Kind(); k != layout.KindInt && k != layout.KindUint && k != layout.KindBool || size == 0 || len(b)%size != 0 {

@@ -47,7 +47,8 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// size returns the integer that one of some keys has, or several have alike.
+// size returns the integer that one of the keys has in q. ok is false if none has one. It fails if a value is no
+// integer, or two keys have different ones. It skips lists, which are blocks.
 func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	for _, key := range keys {
 		v, _ := q.Get(key)
@@ -67,7 +68,8 @@ func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	return n, ok, nil
 }
 
-// readParams reads what an object says of one layer or of all.
+// readParams returns what an object says of one layer or of all layers. p.err is set if it says something that
+// cannot be.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	keys, ok := sizeKeys[c.method]
 	if !ok {
@@ -124,10 +126,11 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 	return p
 }
 
-// release is the beginning of the name of a release of compressed-tensors.
+// releasePattern is the beginning of the name of a release of compressed-tensors.
 var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
-// readRelease reads the release of compressed-tensors. Those before 0.18 leave bits of words unused.
+// readRelease sets c.release to a release of compressed-tensors, and c.isOld for those before 0.18, which leave bits
+// of words unused. It fails if version is no release.
 func (c *Config) readRelease(version string) error {
 	c.release = version
 	if version == "" {
@@ -142,13 +145,14 @@ func (c *Config) readRelease(version string) error {
 	return nil
 }
 
-func object(md layout.Metadata, key string) (layout.Metadata, bool) {
+// object returns the object that md has for key. ok is false without one.
+func object(md layout.Metadata, key string) (o layout.Metadata, ok bool) {
 	v, _ := md.Get(key)
-	o, ok := v.(layout.Metadata)
+	o, ok = v.(layout.Metadata)
 	return o, ok
 }
 
-// text returns the first of some values that is a string.
+// text returns the first string that md has for one of the keys, or "".
 func text(md layout.Metadata, keys ...string) string {
 	for _, key := range keys {
 		v, _ := md.Get(key)
@@ -159,12 +163,12 @@ func text(md layout.Metadata, keys ...string) string {
 	return ""
 }
 
-// integer returns the first of some values that is an integer.
-func integer(md layout.Metadata, keys ...string) (int64, bool) {
+// integer returns the first integer that md has for one of the keys. ok is false without one.
+func integer(md layout.Metadata, keys ...string) (n int64, ok bool) {
 	for _, key := range keys {
 		v, _ := md.Get(key)
-		if n, ok := v.(json.Number); ok {
-			if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+		if s, ok := v.(json.Number); ok {
+			if i, err := strconv.ParseInt(string(s), 10, 64); err == nil {
 				return i, true
 			}
 		}

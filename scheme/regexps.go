@@ -23,7 +23,8 @@ type regexps struct {
 	n, bytes, instructions, places int
 }
 
-// compile returns a regular expression that matches as Python's match does, from the start of the name.
+// compile returns a regular expression that matches as Python's match does, from the start of the name. It counts
+// what the expression takes, and fails if all together exceed the bounds or it is none of RE2's.
 func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	switch c.n, c.bytes = c.n+1, c.bytes+len(text); {
 	case c.n > maxPatterns:
@@ -49,7 +50,7 @@ func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(anchored)
 }
 
-// written returns the size of a regular expression whose repetitions are written out.
+// written returns how many instructions an expression has about, with all repetitions written out.
 func written(tree *syntax.Regexp) int {
 	n := 1 + len(tree.Rune)/2
 	for _, sub := range tree.Sub {

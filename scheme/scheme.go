@@ -114,7 +114,7 @@ func (f *Form) Check(p Parts) error {
 	return nil
 }
 
-// CheckScales checks that no scale of one byte is NaN.
+// CheckScales returns an error if the scales are floats of 8 bits and one is NaN. Of wider scales it checks nothing.
 func (f *Form) CheckScales(p Parts) error {
 	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
 		return nil
@@ -165,12 +165,12 @@ func (r Role) String() string {
 // MarshalText returns what String does.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// misfit returns an error of parts that do not fit each other.
+// misfit returns an error that wraps layout.ErrInvalid: parts do not fit each other, or what the configuration says.
 func misfit(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// unsupported returns an error of a valid weight that is not decoded.
+// unsupported returns an error that wraps layout.ErrUnsupported: the weight may be valid and is not decoded.
 func unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrUnsupported, fmt.Sprintf(format, args...))
 }

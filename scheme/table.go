@@ -106,6 +106,7 @@ func (t *Table) partsOf(e *entry) []Part { return t.parts[e.first:][:e.parts:e.p
 // codesOf returns the tensor that holds the codes of e.
 func (t *Table) codesOf(e *entry) *layout.Tensor { return &t.tensors[t.parts[e.first].Tensor] }
 
+// nameOf returns the name of e: its codes', or the same stem with another end.
 func (t *Table) nameOf(e *entry) []byte {
 	name := t.codesOf(e).Name
 	codes, end := e.nameEnds()
@@ -190,7 +191,7 @@ func (t *Table) Find(name string) (i int, ok bool) {
 	return 0, false
 }
 
-// called yields the weights called name whose codes have another name.
+// called yields the weights called name whose codes have another name, and no error.
 func (t *Table) called(name string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, n := range t.renames {

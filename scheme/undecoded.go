@@ -37,6 +37,7 @@ var notDecoded = []scheme{
 // err returns why the scheme has no values.
 func (s undecoded) err() error { return unsupported("%s is not decoded", s.name) }
 
+// names returns the scheme's patterns, with its name and why it is not decoded.
 func (s undecoded) names() []pattern {
 	list := append([]pattern(nil), s.patterns...)
 	for i := range list {

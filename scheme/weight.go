@@ -31,7 +31,8 @@ type weight struct {
 // maxDim bounds the dimensions of parts, so that a few of them may be multiplied.
 const maxDim = 1 << 48
 
-// find finds shape and form by the scheme, and checks that sizes fit 64 bits.
+// find sets w.Form and returns the weight's shape. It fails if parts do not fit each other or the configuration, if
+// a part has no use, or if sizes are too large.
 func (w *weight) find() (shape []int, err error) {
 	for _, p := range w.parts {
 		for _, n := range w.tensors[p.Tensor].Shape {
@@ -52,6 +53,7 @@ func (w *weight) find() (shape []int, err error) {
 		return nil, err
 	}
 	for _, p := range w.parts {
+		// A part that form has not asked for is an error, unless the weight has no elements.
 		if !slices.Contains(w.full, 0) && w.used>>p.Role&1 == 0 && p.Role != InputScale && p.Role != Setting {
 			return nil, misfit("%v %s beside codes of %s, which have none", p.Role, w.name(p.Role), w.Scheme)
 		}
@@ -76,7 +78,7 @@ func (w *weight) find() (shape []int, err error) {
 	return shape, nil
 }
 
-// dims returns the shape of a tensor, for arithmetic in 64 bits.
+// dims returns the shape of a tensor in 64 bits. It lies in w.sizes, and the caller may change it.
 func (w *weight) dims(t *layout.Tensor) []uint64 {
 	from := len(w.sizes)
 	for _, n := range t.Shape {
@@ -85,7 +87,7 @@ func (w *weight) dims(t *layout.Tensor) []uint64 {
 	return w.sizes[from:len(w.sizes):len(w.sizes)]
 }
 
-// part returns the tensor that has a role, or nil.
+// part returns the tensor that has a role, or nil, and notes in w.used that it was asked for.
 func (w *weight) part(r Role) *layout.Tensor {
 	w.used |= 1 << r
 	for _, p := range w.parts {
@@ -96,7 +98,7 @@ func (w *weight) part(r Role) *layout.Tensor {
 	return nil
 }
 
-// name returns the quoted name of the part that has a role.
+// name returns the quoted name of the part that has a role, for errors, or "no" and the role without one.
 func (w *weight) name(r Role) string {
 	if t := w.part(r); t != nil {
 		return layout.Quote(t.Name)
@@ -104,7 +106,7 @@ func (w *weight) name(r Role) string {
 	return "no " + r.String()
 }
 
-// elementsOf returns the number of elements of a part.
+// elementsOf returns the number of elements of a part, 0 without it.
 func (w *weight) elementsOf(r Role) uint64 {
 	t := w.part(r)
 	if t == nil {
@@ -114,7 +116,8 @@ func (w *weight) elementsOf(r Role) uint64 {
 	return n
 }
 
-// content returns the bytes of the part of a role, if the pattern wants its content.
+// content returns the bytes of the part that has a role. It is nil without one, or if the pattern does not want its
+// content.
 func (w *weight) content(r Role) []byte {
 	for _, p := range w.parts {
 		if p.Role == r {
@@ -124,7 +127,8 @@ func (w *weight) content(r Role) []byte {
 	return nil
 }
 
-// contentOf returns the bytes of a tensor, if the pattern wants its content.
+// contentOf returns the bytes of a tensor, or nil. w.contents has those of the parts whose content the pattern
+// wants, in the order of the parts.
 func (w *weight) contentOf(tensor uint32) []byte {
 	i := 0
 	for _, p := range w.parts {
@@ -139,7 +143,8 @@ func (w *weight) contentOf(tensor uint32) []byte {
 	return nil
 }
 
-// shape finds shape and form of e, or takes those of a weight that is alike.
+// shape finds shape and form of e, and notes them or an error. It takes those of an earlier weight that is alike,
+// unless the configuration may name the layer of either.
 func (t *Table) shape(e *entry, m *match) {
 	parts := t.partsOf(e)
 	isShared := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 && len(t.conf.dynamic) == 0 // else one may name e's layer
@@ -182,7 +187,7 @@ type cachedForm struct {
 	params
 }
 
-// find returns the result of a weight that differs from this one only in its name.
+// find returns the result of an earlier weight that differs from this one only in its name. ok is false without one.
 func (c *formCache) find(t *Table, m *match, parts []Part) (result uint32, ok bool) {
 	for i := range c.entries {
 		f := &c.entries[i]
@@ -206,8 +211,8 @@ func (c *formCache) add(result uint32, m *match, parts []Part, p params) {
 	f.contents = contents
 }
 
-// alike reports whether parts of two weights of a pattern have the same types and shapes. Those whose contents decide must
-// have the same roles and names that end alike.
+// alike reports whether the parts of two weights of pattern p have the same roles, types and shapes. The names of
+// parts whose contents decide must end with the same eight bytes too.
 func (t *Table) alike(a, b []Part, p *pattern) bool {
 	if len(a) != len(b) {
 		return false

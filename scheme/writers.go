@@ -90,7 +90,8 @@ var integerSchemes = []string{IntQuantized, PackQuantized}
 // weights are none of the model's.
 var rotationKeys = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
 
-// rotation returns the key by which a configuration says that weights are rotated, or nothing.
+// rotation returns the key by which a configuration says that weights were rotated before they were quantized, or
+// "".
 func rotation(q layout.Metadata) string {
 	for _, key := range rotationKeys {
 		v, _ := q.Get(key)
@@ -102,7 +103,8 @@ func rotation(q layout.Metadata) string {
 	return ""
 }
 
-// recognize returns why the configuration does not go with the scheme that was found, or nil.
+// recognize returns an error if the writer that the configuration names does not store weights by the scheme that
+// was found.
 func (w *weight) recognize() error {
 	c, found := w.conf, w.Scheme
 	if !slices.Contains(methods[c.method], found) {
