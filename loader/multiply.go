@@ -54,12 +54,14 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	})
 }
 
+// isProduct reports whether size is n × each. It is false if n is negative or the product overflows.
 func isProduct(size, n int, each uint64) bool {
 	hi, lo := bits.Mul64(uint64(n), each)
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply chooses how the rows of v become products.
+// multiply writes the products of the rows of v with the n vectors in xs to p.dst. It multiplies rows as they are
+// stored if they are whole blocks of a type with a kernel. Otherwise it expands them first.
 func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := v.Err(); err != nil {
 		return err
@@ -75,7 +77,7 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		return err
 	}
 	dst, rows := p.dst, p.rows
-	if b.Order != nil { // the stored rows are multiplied as they lie
+	if b.Order != nil { // the stored rows are multiplied in their order, and the products then put in that of the matrix
 		_, size := b.DType.Span(0, uint64(p.cols))
 		p.rows = int((b.Content.Size() - b.From) / size)
 		p.products = grown(p.products, uint64(p.rows*n))
@@ -97,7 +99,8 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	return nil
 }
 
-// multiplyStored multiplies rows as they are stored.
+// multiplyStored multiplies all rows as they are stored in b, and writes to p.dst. It views them if they are in memory.
+// Otherwise it reads a few at a time. The error is that of reading, or why a context has ended.
 func (p *product) multiplyStored(b values.Blocks) error {
 	p.dtype = b.DType
 	_, row := b.DType.Span(0, uint64(p.cols))
@@ -126,7 +129,8 @@ func (p *product) multiplyStored(b values.Blocks) error {
 	return nil
 }
 
-// multiplyExpanded multiplies rows that are expanded first: by each worker, if all of them are in place.
+// multiplyExpanded expands the rows of v to float32, multiplies them and writes to p.dst. If the stored bytes are in
+// memory, each worker expands its own rows. Otherwise a few rows at a time are expanded for all workers.
 func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
 	if err := p.prepare(layout.F32, xs, n); err != nil {
 		return err
@@ -161,6 +165,7 @@ const (
 	farBytes  = 8 << 20
 )
 
+// productBytes returns how many bytes of rows one read of c should have.
 func productBytes(c content.Content) uint64 {
 	if c.Cost().Piece >= content.Far {
 		return farBytes
@@ -168,7 +173,7 @@ func productBytes(c content.Content) uint64 {
 	return nearBytes
 }
 
-// grown returns aligned memory of length n, which is s if that is large enough.
+// grown returns memory of length n: that of s if it is large enough, else new and aligned. Its content is unspecified.
 func grown[T mmapio.Number](s []T, n uint64) []T {
 	if n <= uint64(cap(s)) {
 		return s[:n]
@@ -220,9 +225,11 @@ func (p *product) release() {
 	products.Put(p)
 }
 
+// contextErr returns why a context of the call has ended, or nil.
 func (p *product) contextErr() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.own)) }
 
-// prepare makes the activations of n vectors for rows of type d.
+// prepare makes an activation of each of the n vectors in xs, which dot multiplies with rows of type d. It uses the
+// memory of earlier calls. The error is of a vector that has NaNs or infinities, if d is quantized.
 func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 	for len(p.made) < n {
 		p.made = append(p.made, new(dot.Activation))
@@ -250,7 +257,8 @@ const (
 	tileElems   = grainElems * 3 / 4
 )
 
-// run multiplies count rows from row first on: those of b, of p.floats, or of p.source.
+// run multiplies count rows, from row first of the matrix on, on all cores if they are many. The rows are b as they are
+// stored. If b is nil, they are p.floats, or those that workers expand from p.source.
 func (p *product) run(first, count int, b []byte) error {
 	p.first, p.count, p.stored = first, count, b
 	each := p.cols * len(p.activations)
@@ -271,7 +279,8 @@ func (p *product) run(first, count int, b []byte) error {
 	return p.team.Run(workers)
 }
 
-// work multiplies rows until there are none left.
+// work multiplies rows as one of the workers. It takes p.grain of them at a time, from p.next on, until none are left.
+// The error is that of expanding, or why a context has ended.
 func (p *product) work() error {
 	worker := p.worker.Add(1) - 1
 	parts := p.outputs[worker]
@@ -299,6 +308,8 @@ func (p *product) work() error {
 	}
 }
 
+// multiplyRows multiplies the rows lo to hi-1 of those at hand with each vector, and writes to dst, by vector. The rows
+// are p.stored, or p.floats, or are expanded from p.source into the memory of the worker.
 func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 	if p.stored != nil {
 		size := len(p.stored) / p.count

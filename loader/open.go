@@ -148,8 +148,8 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	return m, nil
 }
 
-// newModel makes a model of opened files and the table of their tensors. It takes over both, and
-// from.
+// newModel makes a model of opened files, the table of their tensors, and the source of the files. It takes over all
+// three and reads nothing.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
 	m.store = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), Made: m.dropSources}
@@ -166,7 +166,8 @@ func newModel(path string, files []file, table *shard.Table, from source, o Opti
 	return m
 }
 
-// of returns the tensor that an entry of the cache belongs to.
+// of returns the tensor that an entry of the cache belongs to: the logical one for its values, scales and constants,
+// else the stored one.
 func (m *Model) of(k cache.Key) Tensor {
 	t := Tensor{model: m, index: k.Tensor}
 	if k.Kind == cache.Logical || k.Kind == cache.Scales || k.Kind == cache.Constants {
@@ -175,7 +176,7 @@ func (m *Model) of(k cache.Key) Tensor {
 	return t
 }
 
-// filled returns what calls Hooks.Expanded, if there is one.
+// filled returns a function that calls Hooks.Expanded with the name of the tensor, or nil without that hook.
 func (m *Model) filled() func(k cache.Key, bytes uint64, took time.Duration, err error) {
 	expanded := m.opts.Hooks.Expanded
 	if expanded == nil {

@@ -70,6 +70,7 @@ type Hooks struct {
 
 const defaultCacheBytes = 1 << 30
 
+// withDefaults returns a copy of o with the default limits of memory in place of zeros. o may be nil.
 func (o *Options) withDefaults() Options {
 	if o == nil {
 		o = &Options{}

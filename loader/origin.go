@@ -16,7 +16,8 @@ type origin struct {
 	stat   func() (fs.FileInfo, error)
 }
 
-// originOf returns the origin of the file at path, whose bytes mapping has.
+// originOf returns the origin of the file at path, whose bytes mapping has. It is the zero value if the mapping does
+// not know its file.
 func originOf(path string, mapping *mmapio.Mapping) origin {
 	o := origin{opened: mapping.Identity()}
 	if !o.opened.Known() {
@@ -29,7 +30,8 @@ func originOf(path string, mapping *mmapio.Mapping) origin {
 	return o
 }
 
-// originIn returns the origin of f, which mapping maps. f is called what it likes.
+// originIn returns the origin of f, which mapping maps. If the name of f does not lead to that file, the origin has no
+// stat: then now can tell nothing.
 func originIn(f *os.File, mapping *mmapio.Mapping) origin {
 	o := originOf(f.Name(), mapping)
 	if now, ok, _ := o.now(); !ok || !now.SameFile(o.opened) {
@@ -38,7 +40,8 @@ func originIn(f *os.File, mapping *mmapio.Mapping) origin {
 	return o
 }
 
-// now returns the identity of what has the file's name now; ok is false if nothing can be said.
+// now returns the identity of the file that has the name now. ok is false if there is none, or it may not be asked for,
+// or the name is not known: only other failures of the system are errors.
 func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
 	if o.stat == nil {
 		return id, false, nil
@@ -53,6 +56,8 @@ func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
 	return id, false, err
 }
 
+// changed returns an error if the file that has the name now is not the one that was opened, or the system fails to
+// tell.
 func (o *origin) changed() error {
 	now, ok, err := o.now()
 	if !ok {

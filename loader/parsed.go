@@ -27,9 +27,9 @@ type parsed struct {
 
 func newParsed() *parsed { return &parsed{mu: parallel.NewMutex()} }
 
-// parse runs fill once and keeps the result, errors included. It keeps no failure to read, and no
-// error once ctx has ended. While another caller runs fill, parse waits until ctx ends. The caller
-// holds the mapping. Errors name path.
+// parse returns the metadata that fill sets, and runs fill only once. It keeps errors too, but no failure to read and
+// no error once ctx has ended: the next call then tries again. While another call runs fill, parse waits for it or
+// until ctx ends. The caller holds the model open. Errors name path.
 func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
 	if md := p.done.Load(); md != nil {
 		return md
@@ -51,13 +51,13 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 	return md
 }
 
-// unreadable tells an error about bytes that could not be had from one about their meaning.
+// unreadable reports whether err says that bytes could not be read, and not that their content is wrong.
 func unreadable(err error) bool {
 	return !errors.As(err, new(*decrypted.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
 }
 
-// malformed returns what err says about the content of a file. It returns nil for an error about something else, or about
-// bytes that could not be had.
+// malformed returns the FormatError in err, which is about the content of a file. It returns nil if there is none, or
+// bytes could not be read.
 func malformed(err error) *layout.FormatError {
 	if fe, ok := errors.AsType[*layout.FormatError](err); ok && !unreadable(err) {
 		return fe
@@ -65,7 +65,7 @@ func malformed(err error) *layout.FormatError {
 	return nil
 }
 
-// setScales fills in the scales, which the metadata of some formats has.
+// setScales sets md.scales from md.keys, if the format of l has scales in its metadata. Otherwise it does nothing.
 func (md *metadata) setScales(l layout.File) (err error) {
 	if s, ok := l.(layout.Scaler); ok {
 		md.scales, err = s.Scales(md.keys)

@@ -88,7 +88,8 @@ type walk struct {
 	at  uint64
 }
 
-// next returns the next run. It is not ok at the end.
+// next returns the next run of the region in row-major order. ok is false after the last. It then steps w.pos as a
+// counter whose last digit is the last axis but one.
 func (w *walk) next() (r run, ok bool) {
 	if w.at == w.s.size {
 		return r, false
@@ -173,14 +174,16 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// cheapRuns reports whether a run of elements costs no more than its own bytes.
+// cheapRuns reports whether a few elements can be read for the cost of their own bytes: they are in memory, not
+// compressed.
 func cheapRuns(v values.Values) bool {
 	cost := v.Source().Cost()
 	return cost.Piece == 0 && !cost.Waits
 }
 
-// readRuns reads the runs of a region by fill, one by one. An element takes as many Ts as it takes bytes in type d, so U8
-// means one T.
+// readRuns reads the runs of a region into dst, one after the other. d.Span turns elements of the tensor into Ts: for
+// bytes d is the tensor's type, for float32 it is U8, so that an element is one T. fill reads
+// the Ts from number from on.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := walk{s: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
@@ -193,7 +196,7 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 	return nil
 }
 
-// readGroups reads the groups of a region, several at a time.
+// readGroups does what readRuns does, but reads neighbouring runs at once, and several groups of them at a time.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	return parallel.Each(atOnce, s.groups(), func(groups iter.Seq[group]) error {
 		for g := range groups {
@@ -221,12 +224,13 @@ const (
 	atOnce    = 8 // groups
 )
 
-// elementsIn estimates how many elements of the tensor n stored bytes hold.
+// elementsIn estimates how many elements of the tensor n stored bytes hold. It returns at most maxValues.
 func elementsIn(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
-// groups goes through the runs of a region in groups.
+// groups returns an iterator over the groups of a region's runs; ok is false at the end. A run joins the group before
+// it if the gap between them and the whole group are small enough.
 func (s *Slice) groups() func() (group, bool) {
 	gap, most := elementsIn(s.t, maxGap), elementsIn(s.t, maxGroup)
 	w := walk{s: s}
@@ -247,7 +251,8 @@ func (s *Slice) groups() func() (group, bool) {
 	}
 }
 
-// readGroup reads all that a group spans, and copies its runs to dst. A run alone is read in its place.
+// readGroup reads a group into dst. A run alone is read straight into dst. Otherwise all that the group spans, gaps
+// included, is read at once, and the runs are copied from there. d and fill are those of readRuns.
 func readGroup[T any](g group, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.first, g.all)
 	r, _ := g.w.next()

@@ -28,6 +28,7 @@ type state struct {
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
 type states []atomic.Pointer[state]
 
+// get returns the i-th state, which the first call makes by build. Of several at a time all return the same.
 func (s states) get(i int, build func(i int) *state) *state {
 	if known := s[i].Load(); known != nil {
 		return known
@@ -45,6 +46,8 @@ func (m *Model) storedState(i uint32) *state {
 	return all.get(int(i), m.buildStored)
 }
 
+// buildStored makes the state of the i-th stored tensor and reads nothing. Elements or values that cannot be read are
+// no error here: the state has why, and methods return it.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := &m.files[desc.File]
@@ -77,7 +80,7 @@ func (m *Model) buildStored(i int) *state {
 // unscaledCodecs are the codecs of elements that need none but their type, each made once.
 var unscaledCodecs sync.Map // *dequant.Codec by layout.DType
 
-// unscaled returns the codec of a type that has values.
+// unscaled returns the codec of elements of type d without a scale. d must have values: otherwise unscaled panics.
 func unscaled(d layout.DType) *dequant.Codec {
 	if c, ok := unscaledCodecs.Load(d); ok {
 		return c.(*dequant.Codec)
@@ -90,7 +93,8 @@ func unscaled(d layout.DType) *dequant.Codec {
 	return known.(*dequant.Codec)
 }
 
-// dropSources forgets what the values of a tensor, which are about to be cached, were made of: a tensor is cached once.
+// dropSources drops from the cache what the values of k were made of, before these are cached: elements, and for a
+// logical tensor also scales, constants and the elements of its parts. Pinned entries stay.
 func (m *Model) dropSources(k cache.Key) {
 	m.cache.Drop(k.Tensor, cache.Elements)
 	if k.Kind != cache.Logical {
@@ -102,7 +106,8 @@ func (m *Model) dropSources(k cache.Key) {
 	}
 }
 
-// elementsFrom returns the elements whose bytes, as the file has them, are in stored.
+// elementsFrom returns the elements of a tensor, decompressed or unpacked if need be. stored has their bytes as the
+// file has them. The table of compressed blocks is that of s, if it has one.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
@@ -119,7 +124,7 @@ func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Conten
 	return stored
 }
 
-// lz4 returns the blocks of a compressed tensor.
+// lz4 returns the blocks of a compressed tensor. ok is false for any other.
 func (s *state) lz4() (blocks content.LZ4, ok bool) {
 	if s.elements != nil {
 		blocks, ok = s.elements.Content.(content.LZ4)
@@ -154,8 +159,8 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codec returns how the stored elements become values: by their type, by the scale that the file
-// gives integers, or by the head of the tensor.
+// codec returns how the stored elements become values: by their type, by the scale that the file gives integers, or by
+// the first bytes of a tensor whose type has a head. The error is that of reading these, or of metadata.
 func (m *Model) codec(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {
@@ -179,6 +184,8 @@ func (m *Model) codec(ctx context.Context, env content.Env, f *file, desc *layou
 // the tensor.
 func (m *Model) weightState(i int) *state { return m.weights().get(i, m.buildWeight) }
 
+// buildWeight makes the state of the i-th logical tensor and reads nothing. If its scheme refuses it, the state is a
+// copy of that of its codes, whose values are the error.
 func (m *Model) buildWeight(i int) *state {
 	w := &weight{model: m, Weight: m.schemes.Weight(i)}
 	codes := m.storedState(w.Parts[0].Tensor)
@@ -205,8 +212,8 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// pinned returns env with the pins of one call, if a read of some elements puts others into the cache. The call's next
-// read finds them there.
+// pinned returns env with own as its pins, if reading a part of the tensor puts more of it into the cache. Later reads
+// of the same call then find it there. Otherwise it returns env. The caller unpins own.
 func (s *state) pinned(env content.Env, own *cache.Pins) content.Env {
 	if s.weight != nil || s.elements.Cost().Whole {
 		env.Pins = own
@@ -214,7 +221,7 @@ func (s *state) pinned(env content.Env, own *cache.Pins) content.Env {
 	return env
 }
 
-// withPins calls f with the pins of one call, if reading some of the tensor puts other parts of it into the cache.
+// withPins calls f with what pinned returns, and unpins afterwards. It allocates pins only if they are needed.
 func (s *state) withPins(m *Model, env content.Env, f func(env content.Env) error) error {
 	if s.weight == nil && !s.elements.Cost().Whole {
 		return f(env)

@@ -44,7 +44,8 @@ type reading struct {
 	parts  []part
 }
 
-// add appends a file with the spans that checksums cover, and with its digest unless that is nil.
+// add appends the pieces of a file that are to be read: all bytes in spans, or the whole file if digest is not nil, cut
+// where a span begins or ends. digest is where run puts the SHA-256. A reader takes the pieces of a digest in order.
 func (r *reading) add(file int, size uint64, covered []span, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, span{0, size})
@@ -54,6 +55,7 @@ func (r *reading) add(file int, size uint64, covered []span, digest *[sha256.Siz
 		begins[s.off]++
 		begins[s.end]--
 	}
+	// covering counts the spans that include the byte at offset at.
 	from, covering, at := len(r.pieces), 0, uint64(0)
 	for _, edge := range slices.Sorted(maps.Keys(begins)) {
 		for covering > 0 && at < edge {
@@ -73,8 +75,8 @@ func (r *reading) add(file int, size uint64, covered []span, digest *[sha256.Siz
 	}
 }
 
-// run computes the checksums of all pieces and the digests. It calls each for every piece, and each
-// calls sum with the piece's file, to read it.
+// run computes the checksums of all pieces and the digests, on several workers. It calls each for every piece, and each
+// calls sum with the piece's file, which reads it and sets its checksum. The first error ends run.
 func (r *reading) run(workers int, each func(p *piece, sum func(ctx context.Context, f *file) error) error) error {
 	return parallel.Each(workers, parallel.Range(uint64(len(r.parts))), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
@@ -87,6 +89,8 @@ func (r *reading) run(workers int, each func(p *piece, sum func(ctx context.Cont
 	})
 }
 
+// sum computes the checksums of the pieces of one part in order, and its digest if one is asked for. buf returns the
+// memory of the worker for bytes that are not in place. After an error there is no digest.
 func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum func(ctx context.Context, f *file) error) error) error {
 	var digest hash.Hash
 	if part.digest != nil {
@@ -118,7 +122,8 @@ func (r *reading) sum(part *part, buf func() []byte, each func(p *piece, sum fun
 // fullPiece returns the factor by which a checksum passes over a piece of full length.
 var fullPiece = sync.OnceValue(func() uint32 { return crcmath.XPow8(pieceBytes) })
 
-// crc returns the checksum of size bytes at off of a file, which a span covers.
+// crc returns the CRC-32 of size bytes at off of a file, combined from those of its pieces. The bytes must be a span
+// that was handed to add: then they are whole pieces.
 func (r *reading) crc(file int, off, size uint64) (crc uint32) {
 	i, _ := slices.BinarySearchFunc(r.pieces, off, func(p piece, off uint64) int {
 		return cmp.Or(cmp.Compare(p.file, file), cmp.Compare(p.off, off))

@@ -36,7 +36,7 @@ func (t Tensor) inPlace() bool {
 	return f.InPlace() && (t.desc().Encoding == layout.Raw || !f.data.Fetches())
 }
 
-// state returns what the handle stands for.
+// state returns the state of the logical tensor, or else of the stored one.
 func (t Tensor) state() *state {
 	if t.weight != 0 {
 		return t.model.weightState(int(t.weight - 1))
@@ -91,7 +91,7 @@ func (t Tensor) StoredBytes() uint64 {
 	return t.desc().Stored
 }
 
-// summed returns the sum of a number of bytes over the parts of a logical tensor.
+// summed returns the sum of bytes(p) over the stored tensors p that t is made of.
 func summed(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 	for _, i := range t.storedTensors() {
 		n += bytes(Tensor{model: t.model, index: i})
@@ -99,7 +99,7 @@ func summed(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 	return n
 }
 
-// storedTensors lists the stored tensors that t is, or is made of.
+// storedTensors lists the positions of the stored tensors that a logical one is made of, or that of t itself.
 func (t Tensor) storedTensors() []uint32 {
 	if !t.logical() {
 		return []uint32{t.index}
@@ -150,7 +150,7 @@ func (t Tensor) ZeroCopy() bool {
 		f.index.Aligned(desc) && f.align >= desc.DType.Align()
 }
 
-// logical reports whether the tensor is stored as several.
+// logical reports whether the tensor is stored as several, such as codes and scales, and its scheme is decoded.
 func (t Tensor) logical() bool {
 	return t.weight != 0 && t.model.schemes.Err(int(t.weight-1)) == nil
 }

@@ -32,7 +32,7 @@ type Secret = encrypted.Secret
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.
 type IntegrityError = layout.IntegrityError
 
-// trustedName returns the plain name of a file, also of an address.
+// trustedName returns the last element of a path, or of a URL without its query.
 func trustedName(name string) string {
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")

@@ -83,6 +83,8 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	return holding(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
 }
 
+// verify runs the checks in order and returns the report. The caller holds the model open. The error is that of
+// reading, or why ctx has ended: then there is no report.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
@@ -149,17 +151,19 @@ func (v *verifier) addChecked(names ...string) {
 	}
 }
 
+// addFinding adds a finding about the i-th file.
 func (v *verifier) addFinding(file int, f layout.Finding) {
 	v.findings[file] = append(v.findings[file], Finding{v.files[file].path, f})
 }
 
-// addTensorFinding reports what is wrong with the content of t.
+// addTensorFinding adds found to the findings about the file of t. The reason names t.
 func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 	found.Reason = "tensor " + layout.Quote(t.desc().Name) + ", " + found.Reason
 	v.addFinding(t.File(), layout.Finding{FormatError: &found})
 }
 
-// audit checks all that needs no checksum, and collects these.
+// audit audits each file, and collects in v what the later steps work on: checksums, digests, compressed and encrypted
+// tensors. It enters the names of all checks into the report. The error is that of reading.
 func (v *verifier) audit() error {
 	for i, f := range v.files {
 		if err := v.auditFile(i, f); err != nil {
@@ -192,6 +196,9 @@ func (v *verifier) audit() error {
 	return nil
 }
 
+// auditFile adds the findings about the i-th file that need no checksum, and collects the checksums that it states.
+// Content that is malformed is a finding. The error is that of reading, of a changed file, or why the context has
+// ended.
 func (v *verifier) auditFile(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
@@ -209,7 +216,7 @@ func (v *verifier) auditFile(i int, f *file) error {
 	for _, finding := range f.audit(v.ctx) {
 		unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
 		if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
-			continue // for they are
+			continue // for they are checked here
 		}
 		v.addFinding(i, finding)
 	}
@@ -221,7 +228,7 @@ func (v *verifier) auditFile(i int, f *file) error {
 	return err
 }
 
-// audit makes the audit of the file's format, with its metadata if they have been parsed.
+// audit returns the findings of the audit of the file's format. Metadata that are parsed already are not parsed again.
 func (f *file) audit(ctx context.Context) []layout.Finding {
 	a, ok := f.layout.(layout.ParsedAuditor)
 	if md := f.metadata.done.Load(); ok && md != nil && md.err == nil {
@@ -230,7 +237,7 @@ func (f *file) audit(ctx context.Context) []layout.Finding {
 	return f.layout.Audit(f.data.Input(ctx))
 }
 
-// tensors returns the tensors of an encoding in the order in which they are stored.
+// tensors returns the stored tensors that have an encoding, in the order in which they are stored.
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
@@ -241,7 +248,8 @@ func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	return tensors
 }
 
-// blocks checks the blocks of v.compressed.
+// blocks expands the blocks of v.compressed. A block that cannot be expanded is a finding. The error is that of
+// reading.
 func (v *verifier) blocks() error {
 	bad, err := checkBlocks(v.ctx, v.compressed, v.workers, func(n uint64) error {
 		v.progress.Add(n)
@@ -258,7 +266,8 @@ func (v *verifier) blocks() error {
 	return nil
 }
 
-// decrypt decrypts v.encrypted, and keeps nothing.
+// decrypt decrypts v.encrypted, a few megabytes at a time. Content that is not authentic is a finding, and ends the
+// work on its tensor. The error is that of reading, or why the context has ended.
 func (v *verifier) decrypt() error {
 	var buf []byte
 	for _, t := range v.encrypted {
@@ -287,8 +296,8 @@ func (v *verifier) mayBeCodes(i int) bool {
 		scheme.MayBeCodes(&m.tensors[i])
 }
 
-// quantized checks that codes have companions that fit, and what these hold: how codes are read, and
-// the groups of columns.
+// quantized checks the scales and other parts of all logical tensors. It adds a warning for what is not decoded or may
+// be misunderstood, and a finding for what is invalid. The error is that of reading, or why the context has ended.
 func (v *verifier) quantized() error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
@@ -332,7 +341,8 @@ func (v *verifier) quantized() error {
 	return nil
 }
 
-// reason returns the text of err for a finding about file i, which names this file and says that it is invalid.
+// reason returns the text of err for a finding about file i. It leaves out the name of this file, and that it is
+// invalid: the finding says both.
 func (v *verifier) reason(i uint32, err error) string {
 	if of, ok := errors.AsType[*fileError](err); ok && of.path == v.files[i].path {
 		err = of.err
@@ -343,7 +353,8 @@ func (v *verifier) reason(i uint32, err error) string {
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks all that the parts of a weight say of its codes, and keeps nothing.
+// checkParts checks all that the parts of the logical tensor at position weight say of its codes. zeroIndex tells how a
+// group index of zeros alone was read, or is empty. Nothing stays in the cache.
 func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
@@ -355,7 +366,8 @@ func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	return s.weight.verify(v.ctx, content.Env{Pins: &own})
 }
 
-// addStated collects the checksums that a file states, of itself or of shards.
+// addStated adds the checksums that the i-th file states of itself to v.sums, and those of shards to v.sums and
+// v.digests.
 func (v *verifier) addStated(i int, f *file) error {
 	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
 	if err != nil {
@@ -377,7 +389,8 @@ func (v *verifier) addStated(i int, f *file) error {
 	return nil
 }
 
-// plan lists the bytes to read.
+// plan lists the pieces of all files that checksums and digests cover, and counts the bytes for the report and
+// progress.
 func (v *verifier) plan() {
 	covered := make([][]span, len(v.files))
 	for _, s := range v.sums {
@@ -402,7 +415,7 @@ func (v *verifier) plan() {
 	}
 }
 
-// read computes all checksums, on all workers.
+// read computes all checksums and digests, on all workers. The error is that of reading, or why the context has ended.
 func (v *verifier) read() error {
 	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
 		f := v.files[p.file]
@@ -414,7 +427,7 @@ func (v *verifier) read() error {
 	})
 }
 
-// compare reports the checksums that are not what they should be.
+// compare adds a finding for each checksum or digest that is not what a file states.
 func (v *verifier) compare() {
 	for _, s := range v.sums {
 		got := v.reading.crc(s.of, s.Offset, s.Size)
@@ -462,6 +475,7 @@ func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n
 	})
 }
 
+// blocksOf returns the LZ4 blocks of t, which is compressed.
 func blocksOf(t Tensor) content.LZ4 {
 	blocks, _ := t.state().lz4()
 	return blocks
@@ -477,7 +491,8 @@ type blockRange struct {
 	lo, hi uint64
 }
 
-// next returns the blocks to check next. A tensor that is bad has no more.
+// next returns the blocks to check next: of a file in place up to checkedBlocks, else all of a tensor. It skips the
+// rest of a tensor with a bad block. ok is false after the last tensor.
 func (c *blockCheck) next() (r blockRange, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -497,7 +512,8 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 	return r, false
 }
 
-// recordMalformed reports whether err is about the content of a block, and keeps the first such error of t.
+// recordMalformed reports whether err is about the content of a block of t. It then notes err in c.bad, unless an error
+// of an earlier block is there.
 func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
 	fe := malformed(err)
 	if fe == nil {

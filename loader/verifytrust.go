@@ -46,6 +46,7 @@ func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint6
 	return err
 }
 
+// verifyTrust does what VerifyTrust does, for a caller that holds the model open.
 func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	type chunk struct{ file, i int }
 	var chunks []chunk
@@ -76,7 +77,8 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// tensorAt adds the name of the first tensor in a wrong chunk to err.
+// tensorAt returns a copy of err with the name of the first tensor that has bytes in the wrong chunk, if err is an
+// IntegrityError. Otherwise it returns err. file is the position of the chunk's file.
 func (m *Model) tensorAt(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
 	if !ok {

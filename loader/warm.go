@@ -61,7 +61,7 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, m, names, opts, nil)
 }
 
-// warm does what Warm does, through h, which is the lease l unless that is nil.
+// warm does what Warm does, and holds h meanwhile: the lease l, or the model if l is nil.
 func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *Lease) (WarmResult, error) {
 	return holding(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
 		tensors, err := m.tensorsToWarm(names, l)
@@ -84,8 +84,9 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, l, names, opts, l)
 }
 
-// tensorsToWarm returns the tensors called names, each once, through the lease l if that is not nil. In place
-// of a logical tensor it returns its parts.
+// tensorsToWarm returns the stored tensors called names, each once, through the lease l unless that is nil. A logical
+// tensor stands for its parts. It is left out if the cache has its values, which l then pins. An unknown name is
+// ErrNotFound.
 func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[uint32]bool)
 	for _, name := range names {
@@ -121,6 +122,8 @@ func (m *Model) every() []Tensor {
 	return tensors
 }
 
+// warm brings stored tensors into memory. The caller holds the model open. The error is ErrTooLarge before anything is
+// read, that of reading, of a changed file, or ErrClosed.
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
@@ -166,7 +169,7 @@ func readers(opts *WarmOptions, p *plan.Plan) int {
 	return 8
 }
 
-// unchanged returns an error if a file that was read is not what was opened.
+// unchanged returns an error if a file that p reads has changed since it was opened. It asks for each file once.
 func unchanged(p *plan.Plan) error {
 	asked := make(map[plan.File]bool)
 	for i := range p.Pieces {
@@ -180,7 +183,8 @@ func unchanged(p *plan.Plan) error {
 	return nil
 }
 
-// checkWarmable refuses what cannot be read, and what the cache could not keep until the end.
+// checkWarmable returns the error of the first tensor that cannot be read, or that is ErrTooLarge: alone, or for the
+// cache together with those before it. Tensors that are read in place need no cache, and a lease may exceed it.
 func (m *Model) checkWarmable(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
@@ -236,6 +240,8 @@ func (m *Model) EvictAll() error {
 	return err
 }
 
+// evict drops stored tensors from the cache unless they are pinned, and tells the system to release their whole pages.
+// The error is that of the system.
 func (m *Model) evict(tensors []Tensor) error {
 	sortStored(tensors) // for neighbours to release the pages that they share
 	p := plan.Whole()
@@ -263,7 +269,8 @@ type incoming struct {
 	err    error                   // why there is no memory
 }
 
-// Room returns memory for stored bytes, unless the cache has the tensor.
+// Room returns memory for n stored bytes from byte at on. It returns nil if the cache has the tensor or its values,
+// which it pins for the lease. The first call decides. The error is that there is no memory.
 func (l *incoming) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		m, s := l.tensor.model, l.tensor.state()
@@ -290,8 +297,8 @@ func (l *incoming) Room(at, n uint64) ([]byte, error) {
 	return l.stored.Room(at, n), nil
 }
 
-// Arrived hands the tensor over to the cache if this was the last of it. If another call fills the
-// cache's entry, Arrived waits for that until ctx ends.
+// Arrived notes that b, from byte at on, has been filled. After the last bytes it puts the tensor's elements into the
+// cache. If another call fills the same entry, it waits for that until ctx ends. The error names the tensor.
 func (l *incoming) Arrived(ctx context.Context, at uint64, b []byte) error {
 	all, err := l.stored.Arrived(at, b)
 	if err == nil && all {
@@ -312,7 +319,7 @@ func (l *Lease) pinsOf() *cache.Pins {
 	return &l.pins
 }
 
-// warmPins returns the pins of what l has only warmed, or nil without a lease.
+// warmPins returns the pins of what l has only warmed, or nil without a lease. It notes that there may be some.
 func (l *Lease) warmPins() *cache.Pins {
 	if l == nil {
 		return nil

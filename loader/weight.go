@@ -23,7 +23,8 @@ type weight struct {
 
 var _ values.Scales = (*weight)(nil)
 
-// values returns the values of the weight, whose codes have the state given.
+// values returns how the values of the weight are computed from its codes, whose state is given, and its scales. If a
+// part cannot be read, all values are that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
 		if part := w.model.partOf(p.Tensor); part.s.err != nil {
@@ -52,13 +53,13 @@ func (w *weight) elements() uint64 {
 	return n
 }
 
-// entries returns how many scales all elements have.
+// entries returns the number of scales of all elements, as g groups them.
 func (w *weight) entries(g *dequant.Grouped) uint64 {
 	_, n := g.Scales(0, w.elements())
 	return n
 }
 
-// part returns the part that has a role.
+// part returns the part of the weight that has a role, such as its scales. ok is false if there is none.
 func (w *weight) part(r scheme.Role) (p member, ok bool) {
 	i, ok := w.Part(r)
 	if !ok {
@@ -67,15 +68,17 @@ func (w *weight) part(r scheme.Role) (p member, ok bool) {
 	return w.model.partOf(i), true
 }
 
-// cached returns what the cache has of the weight, or what fill makes.
+// cached returns what the cache has of the weight in the form kind, or else what fill makes, which is then cached and
+// pinned.
 func (w *weight) cached(ctx context.Context, env content.Env, kind cache.Kind, fill func(context.Context, content.Env) (cache.Buffer, error)) (cache.Buffer, error) {
 	return w.model.cache.Get(ctx, w.key(kind), env.Pins, func(ctx context.Context, pins *cache.Pins) (cache.Buffer, error) {
 		return fill(ctx, content.Env{Pins: pins})
 	})
 }
 
-// All returns all scales of the weight, which are cached. All are read if a range's scales cannot be read alone, or once
-// ranges have read as many as there are.
+// All returns all scales of the weight, from the cache or read into it, for a range of n elements from first on. ok is
+// false if reading the range's own scales is cheaper: they can be read alone, and lie in memory or few have been read
+// so far.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
@@ -102,7 +105,8 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// Read returns count scales and their offsets from scale from on, in the memory of mem.
+// Read returns count scales, from scale from on, and their offsets. They are in mem.Floats, and valid until mem is used
+// again.
 func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch, from, count uint64) (s values.Scaling, err error) {
 	r, ok := mem.Reader.(*partReader)
 	if !ok {
@@ -116,7 +120,8 @@ func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch,
 	return s, err
 }
 
-// makeScales makes all scales, with the offsets behind them in the same memory.
+// makeScales reads all scales and offsets. The offsets lie behind the scales in the same memory, so that both are one
+// buffer of the cache. The error is ErrTooLarge, that of reading, or of parts that do not fit.
 func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
 	g := dequant.Grouped(w.Grouped)
 	entries := w.entries(&g)
@@ -124,7 +129,7 @@ func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scal
 		return s, err
 	}
 	offsets := entries
-	if !w.HasOffsets {
+	if !w.HasOffsets { // one, if any, stands for all
 		offsets = min(1, entries)
 	}
 	floats := mmapio.Aligned[float32](int(entries + offsets))
@@ -133,7 +138,7 @@ func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scal
 	return r.scales, err
 }
 
-// allScales returns what makeScales makes, for the cache.
+// allScales returns what makeScales makes as one buffer for the cache: its floats are the scales, then the offsets.
 func (w *weight) allScales(ctx context.Context, env content.Env) (cache.Buffer, error) {
 	s, err := w.makeScales(ctx, env)
 	if err != nil {
@@ -168,7 +173,8 @@ type partReader struct {
 
 var _ scheme.Parts = (*partReader)(nil)
 
-// Floats reads elements of a part, of type d or of the part's.
+// Floats expands len(dst) elements of the part with a role to dst, from element first on. Their type is d, or that of
+// the part if d is layout.Invalid. The error names the part.
 func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
 	c, err := dequant.NewCodec(cmp.Or(d, p.desc().DType), layout.Quant{}, false)
@@ -178,7 +184,7 @@ func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, fir
 	return p.wrap(err)
 }
 
-// Constants returns all values of a part, which are cached: one part of a weight.
+// Constants returns all values of the part with a role, from the cache. A weight has at most one such part.
 func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
 	b, err := r.cached(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
@@ -189,7 +195,7 @@ func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
 	return b.Floats, err
 }
 
-// Bytes returns the elements of a part, in place or in memory of their own, or nil without this part.
+// Bytes returns the elements of the part with a role, in place or copied, or nil if there is no such part.
 func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	p, ok := r.part(role)
 	if !ok {

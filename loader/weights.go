@@ -51,7 +51,8 @@ type checkpoint struct {
 	lim   layout.Limits
 }
 
-// Config reads what the model's metadata and the files beside it say about its quantization.
+// Config reads what the model's metadata and the files beside it say about its quantization. Content that is malformed
+// is no error: the configuration returned has it in Err. The error is that of reading.
 func (s *checkpoint) Config() (*scheme.Config, error) {
 	conf, err := s.config()
 	if err != nil {
@@ -63,6 +64,8 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	return conf, nil
 }
 
+// config returns the configuration in the model's metadata and beside the model. It notes what the files beside it say
+// in m.quantization.said. Err of the result tells that both disagree. The error is that of reading or parsing.
 func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF {
@@ -93,7 +96,8 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	return conf, nil
 }
 
-// configInGGUF reads what a conversion has carried over. GGUF has no such configuration of its own, and long metadata.
+// configInGGUF reads the keys that package convert has added to a GGUF file. GGUF has no such configuration of its own.
+// It reads only these keys, for all metadata may be long.
 func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	f := &m.files[0]
 	g := f.layout.(interface {
@@ -142,8 +146,8 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.said, m.quantization.err
 }
 
-// refusedConfig returns a configuration that cannot be relied on because of err, or err itself if it
-// is about bytes that could not be had.
+// refusedConfig returns a configuration whose Err is err, if err is about the content or size of a file. Otherwise, as
+// for bytes that could not be read, it returns err.
 func refusedConfig(err error) (*scheme.Config, error) {
 	if malformed(err) != nil || errors.Is(err, ErrTooLarge) {
 		return &scheme.Config{Err: err}, nil
@@ -151,7 +155,8 @@ func refusedConfig(err error) (*scheme.Config, error) {
 	return nil, err
 }
 
-// Content reads a small tensor that tells a shape, if its bytes need not be waited for.
+// Content fills p with the elements of a small stored tensor that tells a shape. It returns false without an error if
+// they must be fetched over a network: readWanted then reads them together.
 func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	t := s.model.partOf(tensor)
 	if t.needsFetch() {
@@ -175,7 +180,7 @@ func (s *checkpoint) Ignored(name []byte) bool {
 	return ignore != nil && ignore(string(name))
 }
 
-// needsFetch reports whether the tensor's bytes, as they are stored, are asked for over a network.
+// needsFetch reports whether reading the tensor may wait for a network, and its stored bytes are its elements.
 func (p member) needsFetch() bool { return p.s.stored.Cost().Waits && p.desc().Encoding == layout.Raw }
 
 // read fills b with all elements.
@@ -183,7 +188,8 @@ func (p member) read(ctx context.Context, b []byte) error {
 	return p.wrap(cmp.Or(p.s.err, p.s.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 
-// readWanted reads the contents that have to be waited for, neighbours by one request.
+// readWanted reads the tensors in table.Wants into table.Contents: neighbours by one request if they come over a
+// network. The error is that of reading.
 func (s *checkpoint) readWanted(table *scheme.Table) error {
 	type want struct {
 		member

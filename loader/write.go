@@ -38,7 +38,9 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	})
 }
 
-// write calls f to write some bytes of t to w.
+// write calls f with a writer of w to write some of t. bytes is about how many: many make call check the files
+// afterwards. written is how many w took. An error of w comes back as it is. If w's system call met a hole in the
+// mapped file, the error is a *mmapio.FaultError.
 func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.w = w
@@ -70,6 +72,7 @@ type destination struct {
 	err error
 }
 
+// Write writes b and counts what was taken. It remembers the error. A short write without one is io.ErrShortWrite.
 func (d *destination) Write(b []byte) (n int, err error) {
 	n, d.err = d.w.Write(b)
 	if n < len(b) && d.err == nil {
