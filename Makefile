@@ -30,7 +30,7 @@ WINE_LACKS = TestAbandonedInPlace
 
 # The packages that start no goroutine (internal/test/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
-SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|shard|dequant/dot|internal/(block|crcmath|nearest|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
+SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|scheme|shard|dequant/dot|internal/(block|crcmath|nearest|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-gguf bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 
