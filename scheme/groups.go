@@ -33,12 +33,6 @@ func direct(p Parts, f *Form, dst *Scales, from uint64, role Role) error {
 	return p.Floats(Scale, f.scaleType, dst.Scales, from)
 }
 
-// one sets one offset for all groups.
-func (s *Scales) one(offset float32) {
-	s.Offsets = s.Offsets[:1]
-	s.Offsets[0] = offset
-}
-
 // transpose turns stored, groups of rows, into rows of groups. dst may be shorter: it then lacks the end of the last
 // row, groups without columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
