@@ -228,7 +228,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
 		return
 	}
-	// Each turn expands n codes: pairs of groups of 16, codes that no kernel takes, whole groups, or a part of one group.
+	// Each turn expands n codes: pairs of groups of 16, codes that no kernel takes, whole groups, or some of one group.
 	for len(dst) > 0 {
 		n := min(len(dst), group-within)
 		switch {

@@ -51,7 +51,7 @@ var evenSigns = func() (t [128]uint32) {
 }()
 
 // iq2_XXSGeneric reads d. Then every 32 elements have four indexes, and a word of four times seven
-// signs below a scale of 4 bits.
+// signs below a scale of 4 bits. Values are level·d·(scale + ½)/4.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -69,7 +69,8 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_XSGeneric reads d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
+// iq2_XSGeneric reads d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits. Values are
+// level·d·(scale + ½)/4.
 func iq2_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 74 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -86,7 +87,7 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 }
 
 // iq2_SGeneric reads d, 32 indexes without their upper 2 bits, their signs, the upper bits, and 16
-// scales of 4 bits.
+// scales of 4 bits. Values are level·d·(scale + ½)/4.
 func iq2_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 82 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -104,7 +105,7 @@ func iq2_SGeneric(dst []float32, src []byte) {
 }
 
 // iq3_XXSGeneric reads d and 64 indexes for four elements each. Then every 32 elements have four
-// times seven signs below a scale of 4 bits.
+// times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/2.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -124,7 +125,7 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 }
 
 // iq3_SGeneric reads d, 64 indexes for four elements each without their upper bit, the upper bits,
-// the signs, and 8 scales of 4 bits.
+// the signs, and 8 scales of 4 bits. Values are level·d·(1 + 2·scale).
 func iq3_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -148,7 +149,7 @@ func iq3_SGeneric(dst []float32, src []byte) {
 const minusDelta = 0x88888888
 
 // iq1_SGeneric reads d and 32 indexes without their upper 3 bits. Then every 32 elements have a
-// word: the upper bits of four indexes, a scale of 3 bits, the sign of delta.
+// word: the upper bits of four indexes, a scale of 3 bits, the sign of delta. Values are (level ± ⅛)·d·(2·scale + 1).
 func iq1_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 50 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))

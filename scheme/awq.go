@@ -29,6 +29,7 @@ func (awq) names() []pattern {
 	}}
 }
 
+// params reads AutoAWQ's version, and auto-round's packing format.
 func (a awq) params(c *Config) (scheme, error) {
 	if c.method == "awq" {
 		a.version = strings.ToLower(text(c.said, "version"))
@@ -37,8 +38,8 @@ func (a awq) params(c *Config) (scheme, error) {
 	return a, nil
 }
 
-// form finds shape and form of gemm, whose words hold eight rows, or of gemv, whose words hold eight columns. The
-// shapes tell which.
+// form tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and finds the
+// form of that. It fails if the shapes are neither.
 func (a awq) form(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweight()
 	switch {

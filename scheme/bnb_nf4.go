@@ -33,8 +33,8 @@ func (bnb4) names() []pattern {
 
 func (s bnb4) params(*Config) (scheme, error) { return s, nil }
 
-// form finds shape and form from quant_state, a description in JSON beside the codes. It fails if codes and scales
-// do not have the sizes that it says.
+// form takes shape and blocks from quant_state, a description in JSON beside the codes. It fails if codes or scales
+// do not have the sizes that follow.
 func (s bnb4) form(w *weight) (scheme, error) {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	if state == nil || scale == nil {

@@ -10,9 +10,8 @@ import (
 // A hint remembers where the last lookup of a name's end began and ended, and how far that lay behind the lookup before.
 type hint struct{ from, to, step uint32 }
 
-// find returns the tensor called stem and end, which belongs to tensor from. ok is false without one, or if the
-// source ignores it. It looks where hints say first: most files order the parts of all weights alike. Then it looks
-// the name up.
+// find returns the tensor called stem followed by end, a part beside tensor from. ok is false without one, or if the
+// source ignores it. It tries where the last one with this end suggests, and then looks the name up.
 func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
 	h := &f.near[0]
 	if n := len(end); n > 1 { // two ends that share a hint cost lookups
@@ -35,13 +34,13 @@ func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
 	return i, ok && !f.source.Ignored(f.tensors[i].Name)
 }
 
-// isCalled reports whether name is stem and end.
+// isCalled reports whether name is stem followed by end.
 func isCalled(name, stem []byte, end string) bool {
 	return len(name) == len(stem)+len(end) && string(name[len(stem):]) == end && bytes.Equal(name[:len(stem)], stem)
 }
 
-// lookupEnd returns the tensor called stem and end.
-func (f *finder) lookupEnd(stem []byte, end string) (uint32, bool) {
+// lookupEnd returns the tensor called stem followed by end. ok is false without one.
+func (f *finder) lookupEnd(stem []byte, end string) (tensor uint32, ok bool) {
 	f.name = append(append(f.name[:0], stem...), end...)
 	return f.lookup(f.name, layout.HashNameBytes(f.name))
 }
@@ -62,7 +61,7 @@ func (f *finder) refuse(codes, why uint32) {
 	f.claim(e)
 }
 
-// begin allocates memory for a number of weights with a number of parts each. Only the first call does.
+// begin allocates memory for a number of weights with a number of parts each, unless an earlier call did.
 func (f *finder) begin(parts, weights int) {
 	if f.Of == nil {
 		f.entries, f.parts = make([]entry, 0, weights), slices.Grow(f.parts, parts*weights)

@@ -42,7 +42,7 @@ func (c *Config) scheme(at uint8) scheme {
 	return c.schemes[at]
 }
 
-// ofScheme returns a scheme as the configuration has it.
+// ofScheme returns the scheme of type T as the configuration has it, or its zero value if none was read.
 func ofScheme[T scheme](c *Config) (found T) {
 	for _, s := range c.schemes {
 		if t, ok := s.(T); ok {
@@ -233,5 +233,6 @@ func (c *Config) Said() layout.Metadata {
 	if _, ok := c.said.Get(key); ok || c.said == nil || c.method == ReadConfig(layout.Metadata{{Key: quantizationKeys[0], Value: c.said}}).method {
 		return c.said
 	}
-	return append(slices.Clip(layout.Metadata{{Key: key, Value: c.method}}), c.said...) // which its place has told
+	// The method was told by where the object stood, and not by the object.
+	return append(slices.Clip(layout.Metadata{{Key: key, Value: c.method}}), c.said...)
 }

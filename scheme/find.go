@@ -159,8 +159,9 @@ func (f *finder) tensor(i uint32, k kind) error {
 	return nil
 }
 
-// scaleOf returns the tensor beside codes, mostly their scale, that makes them a weight of pattern p. which is the
-// position in p.scales of its name's end. ok is false if none fits. The error is that of the source.
+// scaleOf returns the tensor beside codes, mostly their scale, that makes them a weight of pattern p. stem is the
+// codes' name without the pattern's end. which is the position in p.scales of the end of the name found. ok is false
+// if none fits.
 func (f *finder) scaleOf(p *usedPattern, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for _, i := range p.ends {
 		s, ok := f.find(codes, stem, p.scales[i])
@@ -169,7 +170,8 @@ func (f *finder) scaleOf(p *usedPattern, codes uint32, stem []byte) (tensor uint
 		}
 		scale := &f.tensors[s]
 		fits := p.by == 0 || p.by&scaleKinds[scale.DType] != 0
-		wasPowers := !fits && p.by&e8m0 != 0 && scale.DType == layout.U8 // bytes may have been F8_E8M0 before a conversion
+		// Bytes may have been F8_E8M0 before a conversion.
+		wasPowers := !fits && p.by&e8m0 != 0 && scale.DType == layout.U8
 		if fits && p.fits != nil || wasPowers {
 			conf, err := f.configuration()
 			if err != nil {
@@ -230,8 +232,8 @@ func (f *finder) add(p *usedPattern, codes, scale uint32, stem []byte, end uint8
 	return f.want(e, &match{pattern: p.pattern, end: end, layer: layer})
 }
 
-// noteEnd adds an end to f.codesEnds, unless it is there: what follows the name of a weight or layer in the name of
-// its codes.
+// noteEnd adds an end to f.codesEnds, unless it is there. It is the rest of the name of codes behind the name of
+// their weight or layer.
 func (f *finder) noteEnd(end []byte) {
 	if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
 		f.codesEnds = append(f.codesEnds, string(end))

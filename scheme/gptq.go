@@ -130,7 +130,8 @@ func (g gptq) form(w *weight) (scheme, error) {
 	if isWide && g.format.packing == byWriter {
 		return nil, unsupported("gptq of %d bits by an unknown program, which may be bit planes or one stream (the configuration has neither meta.quantizer nor provider)", bits)
 	}
-	if isWide && g.format.packing == inPlanes || 32%bits != 0 && g.format.packing == allPlanes { // the others have one plane
+	// Codes whose bits divide a word have one plane, which is how all formats store them.
+	if isWide && g.format.packing == inPlanes || 32%bits != 0 && g.format.packing == allPlanes {
 		if out%32 != 0 || in%32 != 0 {
 			return nil, misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
 		}

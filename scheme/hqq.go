@@ -107,8 +107,8 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// slabs returns an error unless the codes are as many bytes as slabs of w.Rows rows take: a unit has a code of each
-// slab.
+// slabs returns an error unless the codes have the size that w.Rows and the bits ask for. Rows are divided into
+// slabs, and a byte, or a word for 3 bits, has one code of each.
 func (w *weight) slabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unit := 8/bits, uint64(1)

@@ -92,8 +92,8 @@ func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
 	return nil
 }
 
-// lacksScale returns the pattern by which tensor i, a matrix of floats, ought to have a scale, or nil. The caller
-// knows that it has none. The error is that of the source.
+// lacksScale returns the pattern by which tensor i, which has no scale, ought to have one: it is a matrix of floats
+// that the configuration calls codes. Otherwise it returns nil. The error is that of the source.
 func (f *finder) lacksScale(i uint32) (*pattern, error) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {

@@ -85,7 +85,7 @@ func (w *weight) mlxIntegers(words, groups uint64) error {
 	if !isFloat(scale.DType) || bias.DType.Kind() != layout.KindFloat || !slices.Equal(w.dims(bias), w.dims(scale)) {
 		return misfit("bias %s of %v %v does not fit the scale's, %v %v", w.name(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
 	}
-	for _, u := range w.conf.unmatched {
+	for _, u := range w.conf.unmatched { // may mean this layer, if its sizes fit too
 		bits, group := cmp.Or(u.bits, 4), cmp.Or(u.group, 64)
 		if cmp.Or(u.format, "affine") == "affine" && words > 0 && (bits != w.bits || group != w.group) && words*32%bits == 0 && words*32/bits == groups*group {
 			return misfit("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.name(Codes), w.bits, w.group, bits, group, layout.Quote([]byte(u.path)))

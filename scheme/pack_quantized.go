@@ -168,7 +168,8 @@ func (w *weight) codeSizes() (sizes []uint64, err error) {
 		}
 	}
 	if len(sizes) == 0 {
-		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1} // packing takes the first only if there are no columns, else the one that fits
+		// packing takes the one size that fits. The first one wins only if there are no columns.
+		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
 	}
 	return sizes, nil
 }

@@ -76,11 +76,12 @@ var registry []scheme
 // patterns lists those of all schemes, longer ends of codes' names first: X.weight_packed is not a weight called X.weight.
 var patterns []pattern
 
-// register adds schemes with their patterns.
+// register adds schemes to registry, and their patterns to patterns, sorted. Within the same length of the codes'
+// end, the order is that of the calls.
 func register(schemes ...scheme) {
 	for _, s := range schemes {
 		for _, p := range s.names() {
-			if p.role == Codes {
+			if p.role == Codes { // names left it out
 				p.role = Scale
 			}
 			for _, r := range p.contents {

@@ -50,7 +50,7 @@ func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(anchored)
 }
 
-// written returns how many instructions an expression has about, with all repetitions written out.
+// written returns about how many instructions an expression has, with all its repetitions written out.
 func written(tree *syntax.Regexp) int {
 	n := 1 + len(tree.Rune)/2
 	for _, sub := range tree.Sub {
@@ -62,8 +62,8 @@ func written(tree *syntax.Regexp) int {
 	return n
 }
 
-// places returns how many places of a program a matcher may be at after a character: all that take this one. Those beyond
-// ASCII count as one. A program without branches is at one.
+// places returns the most places of a program that a matcher may be at after one character: those that take it, and
+// all branches. Characters beyond ASCII count as one. A program without branches is at one place.
 func places(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
 	branches := 1

@@ -217,7 +217,7 @@ func (t *Table) called(name string) iter.Seq[int] {
 	}
 }
 
-// rename gives e, the last weight, a name other than that of its codes: the same stem with another end.
+// rename gives e, the last weight, another name than that of its codes: the same stem with the end that n has.
 func (t *Table) rename(e *entry, n renaming, stem []byte) {
 	e.renaming = n
 	codes, end := n.nameEnds()

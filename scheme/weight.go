@@ -189,7 +189,7 @@ type cachedForm struct {
 
 // find returns the result of an earlier weight that differs from this one only in its name. ok is false without one.
 func (c *formCache) find(t *Table, m *match, parts []Part) (result uint32, ok bool) {
-	for i := range c.entries {
+	for i := range c.entries { // if there are overrides, the parameters of both layers must be the same too
 		f := &c.entries[i]
 		if f.pattern == m.pattern && f.end == m.end && (len(t.conf.over) == 0 || f.params == t.conf.ask(m.layer).own) && t.alike(parts, f.parts, m.pattern) &&
 			slices.EqualFunc(m.contents, f.contents, bytes.Equal) {
