@@ -136,6 +136,6 @@ func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)
 	block := buf[:d.BlockElems()]
-	expand(d, block, src[:d.BlockBytes()], false)
+	expand(d, block, src[:d.BlockBytes()], false) // not large
 	return copy(dst, block[skip:])
 }

@@ -67,10 +67,10 @@ var generic = impl{
 	grouped: func() (kernels [numCodes]groupKernel) {
 		for c := range layout.Code(numCodes) {
 			if codeValues[c] != nil {
-				kernels[c] = groupsGeneric(c, codeValues[c], false)
+				kernels[c] = groupsGeneric(c, codeValues[c], false) // with zero points
 			}
 			if 1 <= c && c <= 8 {
-				kernels[c+biased] = groupsGeneric(c, codeValues[c], true)
+				kernels[c+biased] = groupsGeneric(c, codeValues[c], true) // with biases
 			}
 		}
 		return kernels

@@ -2,8 +2,8 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// groupsGeneric returns the portable kernel of code c, whose values before scaling are values. Offsets are biases if
-// bias is set.
+// groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code
+// before scaling. Offsets are biases, which are added, if bias is set; else they are subtracted before scaling.
 func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
 	switch {

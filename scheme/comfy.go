@@ -36,8 +36,8 @@ func readComfyLayer(md layout.Metadata) comfyLayer {
 // Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
 const Layers = "_quantization_metadata"
 
-// readLayers sets c.layers to ComfyUI's descriptions of layers in o, if it has some. It sets c.Err if they are no
-// JSON.
+// readLayers sets c.layers to ComfyUI's descriptions of layers in o, or leaves it if there are none. It sets c.Err
+// if they are no JSON.
 func (c *Config) readLayers(o layout.Metadata) {
 	s := text(o, Layers)
 	if s == "" {

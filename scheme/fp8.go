@@ -55,7 +55,7 @@ func (s fp8) form(w *weight) (scheme, error) {
 	if err := w.zeros(); err != nil {
 		return nil, err
 	}
-	s.groupIndex, err = w.index(true)
+	s.groupIndex, err = w.index(true) // it may be unset
 	w.Ordered = s.groupIndex.size == 0
 	return s, err
 }

@@ -54,8 +54,8 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// grid sets w.GroupRows and w.GroupCols, the elements that share a scale, from the shape of the scales. It tries
-// blocks, pairs of rows and columns, before groups of columns. It fails if none fits.
+// grid sets w.GroupRows and w.GroupCols, the elements that share a scale, from the shape of the scales. Both stay 0
+// if a matrix has one. It tries blocks, pairs of rows and columns, before groups of columns, and fails if none fits.
 func (w *weight) grid(scale *layout.Tensor, blocks [][2]uint64) error {
 	shape := w.dims(scale)
 	n, _ := elements(shape)

@@ -28,7 +28,7 @@ func (s intQuantized) form(w *weight) (scheme, error) {
 		return nil, err
 	}
 	var err error
-	s.groupIndex, err = w.index(true)
+	s.groupIndex, err = w.index(true) // it may be unset
 	w.Ordered = s.groupIndex.size == 0
 	return s, err
 }

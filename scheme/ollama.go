@@ -32,8 +32,8 @@ func (o ollamaSays) read() (params, bool) {
 	return p, known && err == nil && group != 0
 }
 
-// readOllama takes the types and group sizes that Ollama's metadata has for all tensors, or for one by its name. It
-// skips types that Ollama does not know.
+// readOllama adds the types and group sizes that Ollama's metadata has: for all tensors, or overrides for one by its
+// name. They make the method mlx if no other is said. It skips types that Ollama does not know.
 func (c *Config) readOllama(o layout.Metadata) {
 	groups := make(map[string]string)
 	for key, v := range o.All() {

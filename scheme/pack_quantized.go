@@ -58,7 +58,7 @@ func (s packQuantized) form(w *weight) (scheme, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.groupIndex, err = w.index(true)
+	s.groupIndex, err = w.index(true) // it may be unset
 	w.Ordered = !s.arePacked && s.groupIndex.size == 0
 	return s, err
 }

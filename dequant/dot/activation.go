@@ -186,7 +186,7 @@ func (g *group) setK(x *[groupElems]float32) error {
 		return fmt.Errorf("the greatest is %v: %w", greatest, dequant.ErrNotFinite)
 	}
 	*g = group{}
-	inverse := -127 / greatest
+	inverse := -127 / greatest          // the greatest becomes code -127, whatever its sign
 	if abs(inverse) > math.MaxFloat32 { // all elements are zero or nearly: so are codes and scales
 		return nil
 	}
