@@ -90,17 +90,17 @@ func (c *Cache) Init(opts Options) {
 	c.entries = make(map[Key]*entry)
 }
 
-// Get returns the entry's buffer and pins it. An absent entry is filled by fill, under ctx, or by another caller's fill
-// meanwhile: see [flight.Group]. The Pins that fill has are for entries that it needs itself, and last as long as
-// it runs.
+// Get returns the buffer of key's entry and pins the entry. If it is absent, Get calls fill under ctx, or waits for
+// another caller that is filling it: see [flight.Group]. fill pins entries that it needs itself by the Pins that it
+// gets; they are unpinned when it returns. Errors are those of fill, Options.Intact and ctx.
 func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
-	mine := false
+	mine := false // whether this caller's function ran, rather than another's
 	b, err := c.fills.Do(ctx, key, func(ctx context.Context) (Buffer, error) {
 		mine = true
-		if b, ok := c.Peek(key, pins); ok { // since the caller has looked
+		if b, ok := c.Peek(key, pins); ok { // another caller has filled it since the look above
 			return b, nil
 		}
 		b, err := c.fill(ctx, key, fill)
@@ -111,7 +111,7 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		defer c.mu.Unlock()
 		c.count.Fills++
 		c.count.Filled += b.Size()
-		c.keep(key, b, pins)
+		c.insert(key, b, pins)
 		return b, nil
 	})
 	if err != nil || mine {
@@ -123,12 +123,14 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	if e, ok := c.entries[key]; ok {
 		return c.use(e, pins), nil
 	}
-	if pins != nil { // it was forgotten before this caller could pin it
-		c.keep(key, b, pins)
+	if pins != nil { // another caller's entry was evicted before this caller could pin it
+		c.insert(key, b, pins)
 	}
 	return b, nil
 }
 
+// fill calls fill with Pins that last as long as the call, and checks by Options.Intact that what it has read can be
+// trusted. It tells Options.Filled of the outcome.
 func (c *Cache) fill(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	var own Pins
 	defer c.Unpin(&own)
@@ -155,27 +157,29 @@ func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
 	return c.use(e, pins), true
 }
 
-// use pins an entry that is asked for, and returns its buffer.
+// use marks e as the most recently used entry, pins it and returns its buffer. The caller holds mu.
 func (c *Cache) use(e *entry, pins *Pins) Buffer {
 	c.recent.MoveToFront(e.at)
 	c.pin(e, pins)
 	return e.buf
 }
 
-// keep makes b the entry of key, which has none, and pins it.
-func (c *Cache) keep(key Key, b Buffer, pins *Pins) {
+// insert makes b the entry of key, which must have none, pins it, and evicts others until the budget is met. A buffer
+// larger than the budget that is not pinned is forgotten at once. The caller holds mu.
+func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 	e := &entry{key: key, buf: b}
 	e.at = c.recent.PushFront(e)
 	c.entries[key] = e
 	c.count.Used += int64(b.Size())
 	c.pin(e, pins)
 	if e.pins == 0 && int64(b.Size()) > c.opts.Budget {
-		c.forget(e) // rather than all others, and then it too
+		c.forget(e) // otherwise evict would forget all others first
 	}
 	c.evict()
 }
 
-// evict forgets entries until the budget is met or only pinned ones are left.
+// evict forgets entries, the least recently used first, until the budget is met or only pinned ones are left. The
+// caller holds mu.
 func (c *Cache) evict() {
 	for at := c.recent.Back(); at != nil && c.count.Used > c.opts.Budget; {
 		e := at.Value.(*entry)
@@ -187,6 +191,7 @@ func (c *Cache) evict() {
 	}
 }
 
+// forget removes e from the cache, and counts it as evicted. The caller holds mu.
 func (c *Cache) forget(e *entry) {
 	c.recent.Remove(e.at)
 	delete(c.entries, e.key)
@@ -194,7 +199,7 @@ func (c *Cache) forget(e *entry) {
 	c.count.Evictions++
 }
 
-// Drop forgets a tensor in these forms, unless they are pinned.
+// Drop forgets the entries of a tensor in the forms of kinds, except pinned ones.
 func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,6 +210,8 @@ func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
 	}
 }
 
+// pin adds e to pins and counts one more pin of it. It does nothing for nil pins, or if pins has e already. The caller
+// holds mu.
 func (c *Cache) pin(e *entry, pins *Pins) {
 	if pins == nil {
 		return
@@ -219,7 +226,7 @@ func (c *Cache) pin(e *entry, pins *Pins) {
 	e.pins++
 }
 
-// Unpin lets go of everything that pins holds.
+// Unpin unpins all entries of pins, and then evicts entries until the budget is met.
 func (c *Cache) Unpin(pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +237,8 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.evict()
 }
 
-// Forget unpins the entry that pins holds under key, and forgets it unless others have pinned it.
+// Forget unpins the entry of key and removes it, unless it is pinned by others too. It does nothing if pins does not
+// have the entry.
 func (c *Cache) Forget(key Key, pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +259,7 @@ func (c *Cache) Pinned(pins *Pins) int {
 	return len(pins.entries)
 }
 
-// Clear forgets everything. Nobody is filling an entry any more.
+// Clear removes all entries, pinned or not. Callers make sure that no Get is running or follows.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,7 +268,7 @@ func (c *Cache) Clear() {
 	c.count.Used = 0
 }
 
-// Counters returns what the cache holds and has done.
+// Counters returns the counts of entries, bytes and requests so far.
 func (c *Cache) Counters() Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()

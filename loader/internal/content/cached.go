@@ -22,6 +22,8 @@ type Store struct {
 	Made func(values cache.Key)
 }
 
+// View returns the n bytes at off: of Content if that has them in place, else of the cached copy. It makes that copy
+// only if a part costs as much as the whole. Otherwise it returns nil without one.
 func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
 	b, err := c.Content.View(ctx, env, off, n)
 	if b != nil || err != nil {
@@ -39,6 +41,7 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 	return b[off:][:n:n], nil
 }
 
+// ReadAt fills p as View says: from memory or, if View has nothing, by reading Content.
 func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
 	b, err := c.View(ctx, env, off, uint64(len(p)))
 	if b == nil && err == nil {
@@ -48,17 +51,19 @@ func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) erro
 	return err
 }
 
-// All returns an aligned copy of all bytes, which the cache keeps and env pins.
+// All returns an aligned copy of all bytes, which goes into the cache and is pinned by env.Pins.
 func (c *Cached) All(ctx context.Context, env Env) ([]byte, error) {
 	return c.fill(ctx, env, c.Content)
 }
 
-// Put makes the bytes that from holds the cache's copy, unless it has one.
+// Put puts the bytes of from into the cache as the copy of c, unless it has one.
 func (c *Cached) Put(ctx context.Context, env Env, from Content) error {
 	_, err := c.fill(ctx, env, from)
 	return err
 }
 
+// fill returns the cached copy of c. If there is none, it makes one of from: Memory as it is, without copying; Packed
+// unpacked; others read. A copy larger than c.Limit is ErrTooLarge.
 func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error) {
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		switch from := from.(type) {

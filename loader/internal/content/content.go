@@ -77,6 +77,7 @@ func (s *Stored) Probe(ctx context.Context) (sure bool, err error) {
 	return s.File.Probe(ctx, s.Off, s.N)
 }
 
+// Cost wants no reads in place, large ones of remote files and of Large, and small ones of other files.
 func (s *Stored) Cost() Cost {
 	switch {
 	case s.InPlace() && !s.Large:
@@ -112,7 +113,7 @@ type Limit uint64
 // ErrTooLarge is the error of a Limit.
 var ErrTooLarge = errors.New("too large to hold in memory at once")
 
-// Allow returns why count elements of size bytes may not be put on the heap at once, or nil.
+// Allow returns ErrTooLarge if count elements of size bytes, which is not 0, are more than the limit, else nil.
 func (l Limit) Allow(count, size uint64) error {
 	if limit := min(uint64(l), math.MaxInt); count > limit/size {
 		return fmt.Errorf("%w: %d × %d bytes, more than %d; Dequantize, DequantizeRows, Values and WriteTo need no such memory",
@@ -121,7 +122,8 @@ func (l Limit) Allow(count, size uint64) error {
 	return nil
 }
 
-// Bytes returns all bytes of c, in place or in memory of the caller's own.
+// Bytes returns all bytes of c: a view if c has one, else a copy that is the caller's. A copy larger than limit is
+// ErrTooLarge.
 func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
 	if b, err := c.View(ctx, env, 0, c.Size()); b != nil || err != nil {
 		return b, err
@@ -129,7 +131,8 @@ func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error)
 	return copyOf(ctx, env, c, limit)
 }
 
-// copyOf returns an aligned copy of all bytes of c. Memory is taken as bytes arrive, unless Probe is sure of them.
+// copyOf returns an aligned copy of all bytes of c; more than limit are ErrTooLarge. It allocates memory as bytes
+// arrive, for sizes may be forged, or all at once if Probe is sure that the bytes exist.
 func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
 	if err := limit.Allow(c.Size(), 1); err != nil {
 		return nil, err
@@ -139,8 +142,8 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 	})
 }
 
-// Write writes all bytes of c to w: a view at once, others through buffers. All cores fill these, unless large reads are
-// better, as from a server.
+// Write writes all bytes of c to w: a view at once, others through buffers. All cores fill these, unless c is small or
+// wants large reads, as from a server.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()
 	b, err := c.View(ctx, env, 0, size)
@@ -152,7 +155,7 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 		return err
 	}
 	if size == 0 {
-		return c.ReadAt(ctx, env, nil, 0)
+		return c.ReadAt(ctx, env, nil, 0) // for its checks alone
 	}
 	if cost.Piece >= Far || size <= parallel.PieceBytes || parallel.Cores() == 1 {
 		buf := make([]byte, min(max(cost.Piece, Near), size))

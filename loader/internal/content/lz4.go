@@ -60,9 +60,9 @@ type piece struct {
 	stored []byte // from the start of block lo on
 }
 
-// piece makes blocks lo to hi-1 available: of a file that is not mapped, as many as PieceBytes
-// hold. The piece lives as long as the mapping and until sc is used again. A block that sc
-// holds already is not read.
+// piece returns the stored bytes of blocks lo to hi-1. If the file is not mapped, it reads as many of them as
+// PieceBytes hold, and sets hi accordingly. They are valid until sc is used again or the mapping is closed. If sc has
+// the only block expanded already, piece reads nothing.
 func (t LZ4) piece(ctx context.Context, sc *scratch, lo, hi uint64) (piece, error) {
 	p := piece{table: t.Table, lo: lo, hi: hi}
 	switch {
@@ -71,7 +71,7 @@ func (t LZ4) piece(ctx context.Context, sc *scratch, lo, hi uint64) (piece, erro
 	case !t.InPlace():
 		return p, p.read(ctx, t, sc)
 	}
-	if t.Known() < hi { // or else the function would be an allocation
+	if t.Known() < hi { // in a method of its own, since its closure is allocated
 		if err := t.reachInPlace(ctx, hi); err != nil {
 			return p, err
 		}
@@ -82,16 +82,16 @@ func (t LZ4) piece(ctx context.Context, sc *scratch, lo, hi uint64) (piece, erro
 	return p, err
 }
 
-// reachInPlace walks on until the first n blocks are known.
+// reachInPlace makes sure that the offsets of the first n blocks are known, from stored bytes that View has.
 func (t LZ4) reachInPlace(ctx context.Context, n uint64) error {
 	return t.Reach(ctx, n, func(off, n uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, n) })
 }
 
-// read reads as many of the blocks lo to hi-1 as PieceBytes hold, and sets hi accordingly.
-// Unknown lengths come along with the blocks if these are many, or all that is left of the
-// tensor. Otherwise the lengths are read first, one by one.
+// read reads as many of the blocks lo to hi-1 of t as PieceBytes hold into sc, and sets p.stored and p.hi. If lengths
+// are unknown, it reads an estimate of the bytes and finds the lengths in them. For few blocks, or blocks further on,
+// it reads the lengths first, one by one.
 func (p *piece) read(ctx context.Context, t LZ4, sc *scratch) error {
-	walk := func(off, n uint64) ([]byte, error) {
+	walk := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		b := sc.storedBytes(n)
 		return b, t.Stored.ReadAt(ctx, Env{}, b, off)
 	}
@@ -100,7 +100,7 @@ func (p *piece) read(ctx context.Context, t LZ4, sc *scratch) error {
 		if err := t.Reach(ctx, p.hi, walk); err != nil {
 			return err
 		}
-		n := sort.Search(int(p.hi-p.lo), func(i int) bool {
+		n := sort.Search(int(p.hi-p.lo), func(i int) bool { // n blocks fit, n+1 do not
 			_, size := t.Span(p.lo, p.lo+uint64(i)+1)
 			return size > PieceBytes
 		})
@@ -122,9 +122,9 @@ func (p *piece) read(ctx context.Context, t LZ4, sc *scratch) error {
 	return err
 }
 
-// estimate returns where block lo begins and how many bytes the blocks up to hi take, at the
-// average of the blocks to come. At least one block is whole. The estimate is exact if hi is the
-// tensor's end.
+// estimate returns where block p.lo begins, and about how many bytes the blocks up to p.hi take: the average of the
+// tensor's remaining blocks for each, but enough for one block of any size. The size is exact if p.hi is the tensor's
+// end.
 func (p *piece) estimate() (off, size uint64) {
 	off, _ = p.table.Span(p.lo, p.lo)
 	left, blocks := p.table.stored-off, p.table.Count()-p.lo
@@ -137,14 +137,14 @@ func (p *piece) estimate() (off, size uint64) {
 
 // Walk checks the lengths of all blocks, and that a tensor without elements has none.
 func (t LZ4) Walk(ctx context.Context) error {
-	head := make([]byte, lz4block.LengthBytes)
+	head := make([]byte, lz4block.LengthBytes) // the length of one block at a time
 	return cmp.Or(t.Empty(), t.Reach(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
 		return head[:n], t.Stored.ReadAt(ctx, Env{}, head[:n], off)
 	}))
 }
 
-// Check expands blocks lo to hi-1 and keeps nothing. read hears how many stored bytes each
-// piece of them has; its error ends the check.
+// Check expands blocks lo to hi-1 and discards them. It returns an error for the first block that is wrong. It calls
+// read with the number of stored bytes that it has checked since the last call, and stops at read's error.
 func (t LZ4) Check(ctx context.Context, lo, hi uint64, read func(n uint64) error) error {
 	return t.eachPiece(ctx, lo, hi, func(p *piece, sc *scratch) error {
 		for i := p.lo; i < p.hi; i++ {
@@ -157,15 +157,15 @@ func (t LZ4) Check(ctx context.Context, lo, hi uint64, read func(n uint64) error
 	})
 }
 
-// eachPiece calls do with the blocks lo to hi-1, piece by piece: a file that is not mapped is read in large ones. Every
-// piece has its stored bytes.
+// eachPiece calls do with pieces that together are the blocks lo to hi-1, in order, until do fails. A mapped file is
+// one piece, others are read PieceBytes at a time. Every piece has its stored bytes.
 func (t LZ4) eachPiece(ctx context.Context, lo, hi uint64, do func(p *piece, sc *scratch) error) error {
 	if err := t.Empty(); err != nil {
 		return err
 	}
 	sc := takeScratch()
 	defer sc.give()
-	sc.forget()
+	sc.forget() // or piece might return a block without its stored bytes
 	for lo < hi {
 		p, err := t.piece(ctx, sc, lo, hi)
 		if err != nil {
@@ -179,7 +179,8 @@ func (t LZ4) eachPiece(ctx context.Context, lo, hi uint64, do func(p *piece, sc 
 	return nil
 }
 
-// decode expands block i into dst, which takes all that it yields.
+// decode expands block i of p into dst, which must have the size that it yields. It returns an error if the stored
+// bytes are no LZ4 block of this size.
 func (p *piece) decode(sc *scratch, dst []byte, i uint64) error {
 	off, size := p.table.Span(i, i+1)
 	base, _ := p.table.Span(p.lo, p.lo)
@@ -190,7 +191,8 @@ func (p *piece) decode(sc *scratch, dst []byte, i uint64) error {
 	return p.table.Errorf(i, off, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))
 }
 
-// block returns what block i yields, in sc and until sc is used again.
+// block returns the expanded bytes of block i, in memory of sc and valid until sc is used again. It expands nothing
+// if sc has this block already.
 func (p *piece) block(sc *scratch, i uint64) ([]byte, error) {
 	b := sc.block[:p.table.Yield(i)]
 	if sc.holds(p.table, i) {
@@ -204,7 +206,8 @@ func (p *piece) block(sc *scratch, i uint64) ([]byte, error) {
 	return b, nil
 }
 
-// copy fills dst with the elements' bytes from off on. The piece holds them all.
+// copy fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. Whole blocks expand into
+// dst itself, parts of blocks by way of sc.
 func (p *piece) copy(sc *scratch, dst []byte, off uint64) error {
 	for len(dst) > 0 {
 		i, skip := off/lz4block.Size, off%lz4block.Size
@@ -225,7 +228,7 @@ func (p *piece) copy(sc *scratch, dst []byte, off uint64) error {
 	return nil
 }
 
-// maxSerial is how many blocks are not worth a second core.
+// maxSerial is the largest number of blocks that one core expands alone.
 const maxSerial = 24
 
 // copyParallel does what copy does, on all cores if that pays.
@@ -233,7 +236,7 @@ func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	if p.hi-p.lo <= maxSerial || parallel.Cores() == 1 {
 		return p.copy(sc, dst, off)
 	}
-	own := *p // for p to stay off the heap in the case above
+	own := *p // the closure would else move p to the heap, in the case above too
 	base, end := off/parallel.PieceBytes*parallel.PieceBytes, off+uint64(len(dst))
 	n := parallel.Pieces(end - base)
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
@@ -249,7 +252,8 @@ func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt decompresses the blocks that hold p. Only the block that a goroutine has decompressed last stays in memory.
+// ReadAt fills p with the elements' bytes from off on, and decompresses the blocks that have them. Scratch memory
+// remembers the last block that was not decompressed into p itself.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.Empty()
@@ -270,7 +274,8 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	return nil
 }
 
-// WriteStored writes the blocks as they are stored to w. It checks their lengths, and not what they hold.
+// WriteStored writes the blocks to w as they are stored, with their lengths. It checks the lengths, but expands
+// nothing.
 func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 	if t.InPlace() {
 		if err := t.Walk(ctx); err != nil {

@@ -30,7 +30,8 @@ func (p *Packed) Cost() Cost {
 	return Cost{Piece: max(c.Piece, Near), Whole: true, Waits: c.Waits}
 }
 
-// all unpacks the elements once the stored bytes are known to be there.
+// all returns the unpacked elements, for which it reads all stored bytes. More bytes than limit are ErrTooLarge. It
+// allocates memory once Probe has found the last stored byte.
 func (p *Packed) all(ctx context.Context, limit Limit) ([]byte, error) {
 	if err := limit.Allow(p.N, 1); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ var scratches = sync.Pool{New: func() any { return &scratch{block: mmapio.Aligne
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
-// give returns sc to the pool, without memory that few others would need.
+// give returns sc to the pool. It first frees a buffer of stored bytes that is larger than 1 MiB.
 func (sc *scratch) give() {
 	if cap(sc.stored) > 1<<20 {
 		sc.stored = nil
@@ -30,13 +30,15 @@ func (sc *scratch) give() {
 	scratches.Put(sc)
 }
 
+// holds reports whether sc.block is the expanded block of t with this number.
 func (sc *scratch) holds(t *Table, block uint64) bool {
 	return sc.table == t && sc.number == block
 }
 
-// forget lets no block of before pass for one that is read now.
+// forget makes holds report false until block has expanded another block into sc.
 func (sc *scratch) forget() { sc.table = nil }
 
+// storedBytes returns n bytes of memory of sc, whose contents are undefined.
 func (sc *scratch) storedBytes(n uint64) []byte {
 	if n > uint64(cap(sc.stored)) {
 		sc.stored = make([]byte, n)

@@ -54,10 +54,9 @@ func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 // are valid until the next call.
 type Reader func(off, n uint64) ([]byte, error)
 
-// Reach walks on until the first n blocks are known, reading the length of each with a
-// call of read. Errors of read come back as they are; a length that cannot be right is a
-// *[layout.FormatError] which names block and offset. While another goroutine reads, Reach waits
-// for it until ctx ends.
+// Reach makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is
+// not known yet. Errors of read come back as they are. A length that cannot be right is a *[layout.FormatError] that
+// names block and offset. While another goroutine walks, Reach waits for it until ctx ends.
 func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 	if t.Known() >= n {
 		return nil
@@ -67,7 +66,7 @@ func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 	}
 	defer t.mu.Unlock()
 	defer t.publish()
-	for uint64(len(t.walked)) <= n {
+	for uint64(len(t.walked)) <= n { // n blocks have n+1 offsets
 		if err := t.step(read); err != nil {
 			return err
 		}
@@ -75,8 +74,9 @@ func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 	return nil
 }
 
-// Scan walks on through b, the stored bytes from the start of block i on. Blocks before i are
-// known. Scan returns the number of the first block that b does not hold whole.
+// Scan adds the offsets of the blocks whose lengths lie in b, the stored bytes from the start of block i on. The blocks
+// before i must be known. It returns the number of the first block that b does not hold whole. A length that cannot be
+// right is a *[layout.FormatError].
 func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
@@ -101,13 +101,14 @@ func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	return i, nil
 }
 
-// publish shows what has been walked to those who read without the lock.
+// publish makes the offsets in t.walked visible to readers that take no lock. The caller holds mu.
 func (t *Table) publish() {
 	starts := t.walked
 	t.starts.Store(&starts)
 }
 
-// step walks over the next block. The caller holds mu.
+// step reads the length of the first unknown block by read, and adds the offset behind that block. The error is that of
+// read, or a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
 func (t *Table) step(read Reader) error {
 	i := uint64(len(t.walked) - 1)
 	at := t.walked[i]

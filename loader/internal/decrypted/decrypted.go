@@ -31,13 +31,13 @@ type File struct {
 // scratch is memory of one goroutine. It remembers the block that it holds: rows that are read one after the other
 // decrypt a block once.
 type scratch struct {
-	nonce     encrypted.Nonce
-	encrypted []byte // a block as it is stored
-	plain     []byte // the content of a block
-	entry     []byte // of tensor ordinal
-	ordinal   int    // or -1
-	number    uint64 // of the block in plain, if known
-	known     bool
+	nonce       encrypted.Nonce
+	encrypted   []byte // a block as it is stored
+	plain       []byte // the content of a block
+	entry       []byte // index entry of the tensor at tensorIndex
+	tensorIndex int    // in File.tensors, or -1
+	blockNumber uint64 // of the block in plain, if known
+	known       bool
 }
 
 // New returns the File at path, whose index is ix. Its blocks of content have block bytes.
@@ -50,7 +50,7 @@ func New(path string, cipher *encrypted.Cipher, block uint64, ix *layout.Index) 
 	}
 	slices.SortFunc(f.order, func(a, b uint32) int { return cmp.Compare(ix.Tensors[a].Offset, ix.Tensors[b].Offset) })
 	f.scratch.New = func() any {
-		return &scratch{encrypted: make([]byte, block+encrypted.TagSize), plain: make([]byte, 0, block), ordinal: -1}
+		return &scratch{encrypted: make([]byte, block+encrypted.TagSize), plain: make([]byte, 0, block), tensorIndex: -1}
 	}
 	return f
 }
@@ -74,17 +74,19 @@ type Error struct {
 
 func (e *Error) Unwrap() error { return e.FormatError }
 
-func (f *File) wrong(ordinal int, number uint64) error {
-	t, each := &f.tensors[ordinal], f.block+encrypted.TagSize
+// wrong returns an Error about a block of tensor f.tensors[tensorIndex]. number counts the tensor's blocks from 0 on.
+func (f *File) wrong(tensorIndex int, number uint64) error {
+	t, each := &f.tensors[tensorIndex], f.block+encrypted.TagSize // each: bytes of a stored block
 	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
 		number, (t.Stored+each-1)/each), string(t.Name)}
 }
 
-// find returns the tensor that has content at off, and how much of it lies before and from there on.
-func (f *File) find(off uint64) (ordinal int, before, left uint64, err error) {
+// find returns the index in f.tensors of the tensor with content at off. It also returns how many bytes of its content
+// lie before off, and how many from off on. An offset in no tensor is layout.ErrInvalid.
+func (f *File) find(off uint64) (tensorIndex int, before, left uint64, err error) {
 	i, found := slices.BinarySearchFunc(f.order, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
-		i--
+		i-- // the last tensor that begins before off
 	}
 	if i >= 0 {
 		t := &f.tensors[f.order[i]]
@@ -111,7 +113,7 @@ type Reader struct {
 // maxFetched is how many bytes one request brings.
 const maxFetched = 16 << 20
 
-// maxSerial is how many blocks are not worth a second core.
+// maxSerial is the largest number of blocks that one core decrypts alone.
 const maxSerial = 4
 
 // Content is the content of a tensor: N bytes from Off on.
@@ -142,17 +144,18 @@ func (c *Content) Probe(ctx context.Context) (sure bool, err error) {
 // Cost wants large reads, which all cores decrypt.
 func (c *Content) Cost() content.Cost { return content.Cost{Piece: content.Far, Waits: c.Whole} }
 
-// ReadAt reads content of one tensor until ctx ends. If it fails, p holds nothing that could be used.
+// ReadAt fills p with the decrypted content at off, which must lie in one tensor. Otherwise the error is
+// layout.ErrInvalid; a wrong block is an *Error. After an error p is all zeros.
 func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	ordinal, before, left, err := r.find(off)
+	tensorIndex, before, left, err := r.find(off)
 	if err == nil && uint64(len(p)) > left {
 		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
 	}
 	if err == nil {
-		err = r.read(ctx, p, ordinal, before)
+		err = r.read(ctx, p, tensorIndex, before)
 	}
 	if err != nil {
 		clear(p)
@@ -160,12 +163,14 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read reads the content of a tensor from byte at on.
-func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) error {
+// read fills p with content of the tensor r.tensors[tensorIndex], from byte at of it on. With r.Whole it requests at
+// most maxFetched bytes at once. A single block is decrypted into scratch memory, which may have it from an earlier
+// call.
+func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) error {
 	if r.Whole && uint64(len(p)) > maxFetched {
-		for len(p) > 0 {
+		for len(p) > 0 { // requests end where blocks do, for none to be read twice
 			n := min(maxFetched-at%r.block, uint64(len(p)))
-			if err := r.read(ctx, p[:n], ordinal, at); err != nil {
+			if err := r.read(ctx, p[:n], tensorIndex, at); err != nil {
 				return err
 			}
 			p, at = p[n:], at+n
@@ -176,8 +181,8 @@ func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) erro
 	if hi-lo == 1 {
 		sc := r.take()
 		defer r.scratch.Put(sc)
-		if !sc.known || sc.ordinal != ordinal || sc.number != lo {
-			if err := r.open(ctx, sc, ordinal, lo); err != nil {
+		if !sc.known || sc.tensorIndex != tensorIndex || sc.blockNumber != lo {
+			if err := r.open(ctx, sc, tensorIndex, lo); err != nil {
 				return err
 			}
 		}
@@ -185,11 +190,11 @@ func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) erro
 		return nil
 	}
 	if r.Whole {
-		fetched, err := r.Fetch(ctx, r.tensors[ordinal].Offset+at, uint64(len(p)))
+		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+at, uint64(len(p)))
 		if err != nil {
 			return err
 		}
-		r = fetched
+		r = fetched // reads the blocks in memory
 	}
 	workers := 1
 	if hi-lo > maxSerial {
@@ -199,7 +204,7 @@ func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) erro
 		sc := r.take()
 		defer r.scratch.Put(sc)
 		for i := range items {
-			if err := r.part(ctx, sc, p, ordinal, at, lo+i); err != nil {
+			if err := r.part(ctx, sc, p, tensorIndex, at, lo+i); err != nil {
 				return err
 			}
 		}
@@ -209,21 +214,22 @@ func (r Reader) read(ctx context.Context, p []byte, ordinal int, at uint64) erro
 
 func (r Reader) take() *scratch { return r.scratch.Get().(*scratch) }
 
-// part copies to p, which is content from byte at on, what a block holds of it.
-func (r Reader) part(ctx context.Context, sc *scratch, p []byte, ordinal int, at, number uint64) error {
+// part decrypts the block with the given number of the tensor r.tensors[tensorIndex] and copies its share of p. p is
+// the tensor's content from byte at on. A block that lies in p whole is decrypted there, without a copy.
+func (r Reader) part(ctx context.Context, sc *scratch, p []byte, tensorIndex int, at, number uint64) error {
 	begin := number * r.block
 	if begin >= at && begin+r.block <= at+uint64(len(p)) { // all of it, and not the tensor's last
-		b, err := r.stored(ctx, sc, ordinal, number)
+		b, err := r.stored(ctx, sc, tensorIndex, number)
 		if err != nil {
 			return err
 		}
 		dst := p[begin-at:][:r.block]
-		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.block], b, sc.entry, uint32(ordinal), number); !ok {
-			return r.wrong(ordinal, number)
+		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.block], b, sc.entry, uint32(tensorIndex), number); !ok {
+			return r.wrong(tensorIndex, number)
 		}
 		return nil
 	}
-	if err := r.open(ctx, sc, ordinal, number); err != nil {
+	if err := r.open(ctx, sc, tensorIndex, number); err != nil {
 		return err
 	}
 	if begin < at {
@@ -234,27 +240,29 @@ func (r Reader) part(ctx context.Context, sc *scratch, p []byte, ordinal int, at
 	return nil
 }
 
-// open decrypts a block into sc.
-func (r Reader) open(ctx context.Context, sc *scratch, ordinal int, number uint64) error {
+// open decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain. A block that was
+// not encrypted as this one is an *Error.
+func (r Reader) open(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
 	sc.known = false
-	b, err := r.stored(ctx, sc, ordinal, number)
+	b, err := r.stored(ctx, sc, tensorIndex, number)
 	if err != nil {
 		return err
 	}
-	plain, ok := r.cipher.Open(&sc.nonce, sc.plain[:0], b, sc.entry, uint32(ordinal), number)
+	plain, ok := r.cipher.Open(&sc.nonce, sc.plain[:0], b, sc.entry, uint32(tensorIndex), number)
 	if !ok {
-		return r.wrong(ordinal, number)
+		return r.wrong(tensorIndex, number)
 	}
-	sc.plain, sc.number, sc.known = plain, number, true
+	sc.plain, sc.blockNumber, sc.known = plain, number, true
 	return nil
 }
 
-// stored reads a block into memory of this process, which nobody changes between the check of its tag and its
-// decryption.
-func (r Reader) stored(ctx context.Context, sc *scratch, ordinal int, number uint64) ([]byte, error) {
-	t := &r.tensors[ordinal]
-	if sc.ordinal != ordinal {
-		sc.ordinal, sc.known = ordinal, false
+// stored reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted. This
+// is private memory: nobody can change the block between the check of its tag and its decryption. It sets sc.entry
+// too.
+func (r Reader) stored(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
+	t := &r.tensors[tensorIndex]
+	if sc.tensorIndex != tensorIndex {
+		sc.tensorIndex, sc.known = tensorIndex, false
 		sc.entry = apr2.AppendIdentity(sc.entry[:0], t)
 	}
 	begin := number * (r.block + encrypted.TagSize)
@@ -262,17 +270,17 @@ func (r Reader) stored(ctx context.Context, sc *scratch, ordinal int, number uin
 	return b, r.R.ReadAt(ctx, b, t.Offset+begin)
 }
 
-// Fetch reads the blocks that hold the content from off to off+n, of as many tensors as lie there, by one request.
-// It returns a Reader of them.
+// Fetch reads the encrypted blocks with the content from off to off+n, of one tensor or several, by one request. It
+// returns a Reader that reads them from memory. off and off+n-1 must lie in tensors, else it fails.
 func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {
 		return r, nil
 	}
-	begin, err := r.edge(off, false)
+	begin, err := r.edge(off, false) // where the first block begins
 	if err != nil {
 		return r, err
 	}
-	end, err := r.edge(off+n-1, true)
+	end, err := r.edge(off+n-1, true) // where the last one ends
 	if err != nil {
 		return r, err
 	}
@@ -283,13 +291,14 @@ func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	return Reader{File: r.File, R: window{b, begin}}, nil
 }
 
-// edge returns where the block that holds the content at off begins in the file, or ends.
+// edge returns the offset in the file at which the encrypted block with the content at off begins or, if end is true,
+// ends. An offset in no tensor is layout.ErrInvalid.
 func (r Reader) edge(off uint64, end bool) (uint64, error) {
-	ordinal, before, _, err := r.find(off)
+	tensorIndex, before, _, err := r.find(off)
 	if err != nil {
 		return 0, err
 	}
-	t, number := &r.tensors[ordinal], before/r.block
+	t, number := &r.tensors[tensorIndex], before/r.block
 	if end {
 		number++
 	}
@@ -302,6 +311,7 @@ type window struct {
 	off uint64
 }
 
+// ReadAt copies bytes of the window to p; off is an offset in the file. It fails if some lie outside the window.
 func (w window) ReadAt(_ context.Context, p []byte, off uint64) error {
 	b, err := layout.Bytes(w.b).Slice(off-w.off, uint64(len(p)))
 	copy(p, b)

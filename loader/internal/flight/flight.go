@@ -27,8 +27,8 @@ type turn[V any] struct {
 	err     error
 }
 
-// Do returns what fill makes for key, or what another caller's fill makes meanwhile. A caller whose context ends
-// leaves with its cause.
+// Do calls fill and returns its result. If another caller is filling key, Do waits and shares that result. If that
+// fill was ended by its context or a panic, Do calls its own fill. If ctx ends while Do waits, it returns the cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Context) (V, error)) (value V, err error) {
 	t := g.join(key)
 	defer g.leave(key, t)
@@ -37,7 +37,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Conte
 	case <-ctx.Done():
 		return value, context.Cause(ctx)
 	}
-	defer func() { t.token <- struct{}{} }()
+	defer func() { t.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
 	if t.done {
 		return t.value, t.err
 	}
@@ -45,21 +45,21 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Conte
 		return value, context.Cause(ctx)
 	}
 	value, err = fill(ctx)
-	if err == nil || ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil { // a result, or an error that ctx is not to blame for
 		t.done, t.value, t.err = true, value, err
 		g.end(key, t)
 	}
 	return value, err
 }
 
-// join returns the turn of key, which it begins if there is none.
+// join returns the turn of key, with this caller counted. If there is none, it makes one whose token is free.
 func (g *Group[K, V]) join(key K) *turn[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.turns[key]
 	if t == nil {
 		t = &turn[V]{token: make(chan struct{}, 1)}
-		t.token <- struct{}{}
+		t.token <- struct{}{} // there for the first caller to take
 		if g.turns == nil {
 			g.turns = make(map[K]*turn[V])
 		}
@@ -69,7 +69,7 @@ func (g *Group[K, V]) join(key K) *turn[V] {
 	return t
 }
 
-// leave ends the turn of key with its last caller.
+// leave counts one caller of t less, and removes t from the map of turns after the last one.
 func (g *Group[K, V]) leave(key K, t *turn[V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,8 @@ func (g *Group[K, V]) leave(key K, t *turn[V]) {
 	}
 }
 
-// end lets callers that come from now on begin anew.
+// end removes t, the turn of key, from the map of turns: later callers begin another, while those in t share its
+// result.
 func (g *Group[K, V]) end(key K, t *turn[V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

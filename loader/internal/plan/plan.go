@@ -64,9 +64,9 @@ type Plan struct {
 	Pieces []Piece
 	Total  uint64 // bytes of all pieces
 
-	most    uint64          // bytes of a piece
-	limiter *rate.Limiter   // of reading, or nil
-	covered map[File]*spans // of mapped files
+	maxPiece uint64          // bytes of a piece
+	limiter  *rate.Limiter   // of reading, or nil
+	covered  map[File]*spans // of mapped files
 }
 
 const (
@@ -76,16 +76,16 @@ const (
 
 // New returns a Plan for reading at a rate; 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{most: maxPiece}
-	if bytesPerSecond > 0 { // a steady trickle rather than gulps
-		p.most = min(max(bytesPerSecond/32, minPiece), maxPiece)
-		p.limiter = newLimiter(bytesPerSecond, p.most)
+	p := &Plan{maxPiece: maxPiece}
+	if bytesPerSecond > 0 { // pieces of 1/32 s, within limits, for a steady rate
+		p.maxPiece = min(max(bytesPerSecond/32, minPiece), maxPiece)
+		p.limiter = newLimiter(bytesPerSecond, p.maxPiece)
 	}
 	return p
 }
 
 // Whole returns a Plan that nobody reads by, whose pieces are as large as can be.
-func Whole() *Plan { return &Plan{most: 1 << 62} }
+func Whole() *Plan { return &Plan{maxPiece: 1 << 62} }
 
 // Add appends n bytes at off of a mapped file, without the bytes that ranges before them have
 // covered: formats may have one tensor inside another.
@@ -106,11 +106,13 @@ func (p *Plan) Add(f File, off, n uint64) {
 // AddTarget appends n bytes at off of a file that is not mapped, for t.
 func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, span{off, off + n}, t) }
 
+// add appends the bytes s of f to the last piece, or to new ones where it is full or ends too far before s. t is nil
+// for a mapped file; else each piece notes which bytes are t's.
 func (p *Plan) add(f File, s span, t Target) {
 	for off := s.off; off < s.end; {
 		last := p.pieceFor(f, off, t != nil)
-		gap := off - (last.Off + last.N)
-		n := min(s.end, last.Off+p.most) - off
+		gap := off - (last.Off + last.N) // bytes of padding between
+		n := min(s.end, last.Off+p.maxPiece) - off
 		if t != nil {
 			last.parts = append(last.parts, part{target: t, at: off - s.off, gap: gap, n: n})
 		}
@@ -120,13 +122,15 @@ func (p *Plan) add(f File, s span, t Target) {
 	}
 }
 
-// pieceFor returns the piece that off goes to: the last one, or a new one.
+// pieceFor returns the piece to which bytes of f from off on are added: the last one if it ends there or a little
+// before, is not full, and has targets as given. Otherwise it appends a new, empty piece.
 func (p *Plan) pieceFor(f File, off uint64, targets bool) *Piece {
 	if n := len(p.Pieces); n > 0 {
 		last := &p.Pieces[n-1]
 		end := last.Off + last.N
 		// Neighbours may be apart as far as files without a promise of alignment pad, or as promised, up to a page.
-		if last.File == f && (len(last.parts) > 0) == targets && off >= end && off-end < min(max(64, f.Align()), 4096) && off-last.Off < p.most {
+		isNear := off >= end && off-end < min(max(64, f.Align()), 4096)
+		if last.File == f && (len(last.parts) > 0) == targets && isNear && off-last.Off < p.maxPiece {
 			return last
 		}
 	}
@@ -140,12 +144,12 @@ type span struct{ off, end uint64 }
 // spans is a set of bytes: ascending spans that neither overlap nor touch.
 type spans []span
 
-// add puts s into the set, and returns the spans that are new to it.
+// add puts the bytes of s into the set, and returns those that were not in it, as ascending spans.
 func (l *spans) add(s span) (fresh []span) {
 	if s.off >= s.end {
 		return nil
 	}
-	// Those from i to j-1 become one with s.
+	// The spans from i to j-1 overlap or touch s. They and s become one, whole; at is where s is not yet compared.
 	i, _ := slices.BinarySearchFunc(*l, s.off, func(x span, off uint64) int { return cmp.Compare(x.end, off) })
 	j := i
 	whole, at := s, s.off
@@ -164,8 +168,8 @@ func (l *spans) add(s span) (fresh []span) {
 	return fresh
 }
 
-// newLimiter returns a limiter that has let bytesPerSecond through at every moment since it was made, at most.
-// A quarter of a second that nobody used is made up for. More, because a disk stood still, say, is lost.
+// newLimiter returns a limiter that lets bytesPerSecond through on average, and never more since it was made. At most a
+// quarter of a second without requests is made up for later. maxRequest is the most bytes of a request.
 func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	burst := int(min(max(bytesPerSecond/4, maxRequest), math.MaxInt32))
 	l := rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
@@ -173,8 +177,8 @@ func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	return l
 }
 
-// wait lets n bytes, at most those of a piece, through when it is their time.
-// Limiter.WaitN fails at once if the context would end before that.
+// wait returns when the limiter lets n bytes through, at most those of a piece, or with the cause of ctx once that
+// ends. Limiter.WaitN would fail at once if ctx had a deadline before that time.
 func (p *Plan) wait(ctx context.Context, n uint64) error {
 	if p.limiter == nil || n == 0 {
 		return context.Cause(ctx)

@@ -11,12 +11,12 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Resident returns how many bytes of mapped files are in memory. It is asked before Read, which
-// brings the kernel to read ahead.
+// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece.
+// Call it before Read, which makes the kernel read ahead. Files that cannot tell count as 0.
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
-		if len(piece.parts) > 0 {
+		if len(piece.parts) > 0 { // not of a mapped file
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -39,11 +39,11 @@ func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progres
 	err := parallel.Each(min(readers, len(p.Pieces)), parallel.Range(uint64(len(p.Pieces))), func(items iter.Seq[uint64]) error {
 		returned := false
 		defer func() {
-			if !returned { // but panicked
+			if !returned { // a panic: the other readers stop
 				stop(nil)
 			}
 		}()
-		err := p.work(reading, items, progress)
+		err := p.readPieces(reading, items, progress)
 		returned = true
 		if err != nil {
 			stop(err)
@@ -54,11 +54,12 @@ func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progres
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *parallel.Progress) error {
+// readPieces reads the pieces whose numbers items yields, until one fails or ctx ends. It adds their bytes to progress.
+func (p *Plan) readPieces(ctx context.Context, items iter.Seq[uint64], progress *parallel.Progress) error {
 	for i := range items {
 		piece := &p.Pieces[i]
 		read := p.fill
-		if len(piece.parts) == 0 {
+		if len(piece.parts) == 0 { // of a mapped file
 			read = p.populate
 		}
 		err := cmp.Or(context.Cause(ctx), read(ctx, piece))
@@ -70,9 +71,8 @@ func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *paral
 	return nil
 }
 
-// populate reads a piece of a mapped file when it is its time. Announced first, it comes in as
-// large requests as the device takes, and nothing else does. Faults alone would read small
-// pieces and then ahead, by how the device is set up.
+// populate brings a piece of a mapped file into memory, once the plan's rate allows it. Warm announces the piece to the
+// kernel, which then reads it in large requests and nothing else. Page faults alone would read small pieces, and ahead.
 func (p *Plan) populate(ctx context.Context, piece *Piece) error {
 	if err := p.wait(ctx, piece.N-piece.resident); err != nil {
 		return err
@@ -86,7 +86,8 @@ type request struct {
 	buffers []Padded
 }
 
-// fill reads a piece of a file that is not mapped into its targets.
+// fill reads a piece of a file that is not mapped into the memory of its targets, and tells each target. Bytes that a
+// target does not need divide the piece into several requests.
 func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 	r := request{off: piece.Off}
 	for i := range piece.parts {
@@ -99,7 +100,7 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 			if err := p.read(ctx, piece.File, &r); err != nil {
 				return err
 			}
-			r = request{off: r.off + r.n + part.gap + part.n}
+			r = request{off: r.off + r.n + part.gap + part.n} // the next begins behind part
 			continue
 		}
 		gap := part.gap
@@ -119,7 +120,7 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 			continue
 		}
 		b := part.b
-		part.b = nil // the plan goes on, and the bytes need not be there until its end
+		part.b = nil // for the memory to be free before the whole plan is read
 		if err := part.target.Arrived(ctx, part.at, b); err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 	return nil
 }
 
-// read makes the request when it is its time.
+// read makes request r of f, unless it is empty, once the plan's rate allows it. Errors name the file.
 func (p *Plan) read(ctx context.Context, f File, r *request) error {
 	if r.n == 0 {
 		return nil
@@ -138,7 +139,8 @@ func (p *Plan) read(ctx context.Context, f File, r *request) error {
 	return f.Wrap(f.Fill(ctx, r.buffers, r.off))
 }
 
-// FillEach fills buffers from off on by a read of each.
+// FillEach fills buffers with the bytes of a file from off on, by one call of read for each. It skips the padding
+// before each, and stops at the first error.
 func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	for _, b := range buffers {
 		off += b.Gap
@@ -153,7 +155,8 @@ func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx c
 // pieces are memory for what one read brings of several targets.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// FillAtOnce fills buffers from off on by one read.
+// FillAtOnce fills buffers with the bytes of a file from off on, padding between them left out. It calls read once, for
+// all bytes together, and copies.
 func FillAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	size := 0
 	for _, b := range buffers {
@@ -167,7 +170,7 @@ func FillAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx
 	}
 	for rest := *mem; len(buffers) > 0; buffers = buffers[1:] {
 		rest = rest[buffers[0].Gap:]
-		rest = rest[copy(buffers[0].B, rest):]
+		rest = rest[copy(buffers[0].B, rest):] // rest goes on behind what was copied
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ type Cached struct {
 	Key cache.Key
 }
 
+// Read fills dst with the values from element first on: from the cache, if that has them and the content is not in
+// place, else from Values.
 func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if c.Source().Cost().Piece != 0 { // values in memory are cheaper than reading
 		if b, ok := c.Cache.Peek(c.Key, nil); ok {
@@ -25,7 +27,8 @@ func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first
 	return c.Values.Read(ctx, env, dst, first)
 }
 
-// All returns all values, which the cache keeps and env pins.
+// All returns all values, which go into the cache and are pinned by env.Pins. More than c.Limit are
+// content.ErrTooLarge.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Err(); err != nil {

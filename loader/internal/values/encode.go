@@ -43,7 +43,7 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	}
 	width, n := uint64(d.BlockBytes()), v.Elements()
 	size := n * width
-	if !forWorkers(v) {
+	if !forWorkers(v) { // large reads one after the other, each encoded on all cores
 		step := min(stepOf(v), n)
 		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
 		for first := uint64(0); first < n; first += step {
@@ -79,7 +79,7 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 		return c.ReadAt(ctx, env, dst, first*width)
 	}
 	n := uint64(len(dst)) / width
-	if !forWorkers(v) {
+	if !forWorkers(v) { // large reads one after the other, each encoded on all cores
 		step := min(stepOf(v), n)
 		floats := mmapio.Aligned[float32](int(step))
 		for ; n > 0; n = uint64(len(dst)) / width {
@@ -109,7 +109,8 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	})
 }
 
-// asStored returns the content that is the values as elements of type d already, or nil.
+// asStored returns the content of v if its bytes are the values as elements of type d already, else nil: no scale, no
+// other order of rows, nothing before them. The error is that of v.
 func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
@@ -121,13 +122,14 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 	return b.Content, nil
 }
 
-// forWorkers reports whether several workers should read few values each, since the values cost no more than their bytes.
+// forWorkers reports whether several workers should read and encode a few values each. If not, v wants large reads: it
+// waits for a network, decompresses on all cores itself, or is unpacked as a whole.
 func forWorkers(v Values) bool {
 	c := v.Source().Cost()
 	return !c.Waits && !c.Parallel && !c.Whole && c.Piece < content.Far
 }
 
-// stepOf returns how many values are read at a time that forWorkers is false for.
+// stepOf returns how many values of v to read at a time if forWorkers reports false for v.
 func stepOf(v Values) uint64 {
 	if c := v.Source().Cost(); c.Waits || c.Piece >= content.Far {
 		return stepOfSource
@@ -135,7 +137,8 @@ func stepOf(v Values) uint64 {
 	return stepOfAll
 }
 
-// readEncoded does what ReadEncoded does, on the caller's core alone.
+// readEncoded fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. dst
+// must hold whole elements: it would not end with a part of one. It fails as v.Read does, or once ctx ends.
 func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	mem := takeScratch()
 	defer mem.give()
@@ -145,6 +148,7 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 			return err
 		}
 		n := min(stepOfWorker, len(dst)/width)
+		// F32 values are read into dst itself if it is aligned. For other types the view of dst means nothing.
 		floats, err := mmapio.View[float32](dst[:4*min(n, len(dst)/4)])
 		inPlace := d == layout.F32 && err == nil
 		if !inPlace {
@@ -162,7 +166,7 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	return nil
 }
 
-// encodeOnAllCores writes values to dst as elements of type d.
+// encodeOnAllCores does what encode does, on all cores if there are many values. It always returns nil.
 func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
 	width := d.BlockBytes()
 	return simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error {
@@ -171,7 +175,7 @@ func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
 	})
 }
 
-// encode writes values to dst as elements of type d: F16 and BF16 rounded to nearest even.
+// encode writes values to dst as elements of type d: F16 and BF16 rounded to nearest even, any other d as F32.
 func encode(d layout.DType, dst []byte, values []float32) {
 	switch d {
 	case layout.F16:

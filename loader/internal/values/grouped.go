@@ -47,6 +47,8 @@ func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err e
 	return b, false, nil
 }
 
+// Read fills dst with the values from element first on. It runs Check until that has succeeded once. Codes that are not
+// in memory and scales come a step at a time.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -66,7 +68,7 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	if err != nil {
 		return err
 	}
-	step := uint64(content.Far / 4)
+	step := uint64(content.Far / 4) // values at a time
 	if codes != nil && all {
 		step = n
 	} else if piece := v.Codes.Cost().Piece; codes == nil && piece < content.Far {
@@ -107,8 +109,8 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	return nil
 }
 
-// codes returns the codes of n values from byte at on, or nil if they must be read. All of them come into the cache if a part
-// costs as much as all.
+// codes returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins
+// at byte at of all codes. Codes of the n values that lie scattered are returned with all others, from the cache.
 func (v *Grouped) codes(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, at uint64, err error) {
 	off, size := g.Codes(first, n)
 	b, err = v.Codes.View(ctx, env, off, size)

@@ -31,6 +31,7 @@ func (t *Typed) Err() error              { return nil }
 func (t *Typed) Elements() uint64        { return t.N }
 func (t *Typed) Source() content.Content { return t.In }
 
+// codec returns t.Codec or, if that is nil, what Find returns. It calls Find until that succeeds once.
 func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, error) {
 	if t.Codec != nil {
 		return t.Codec, nil
@@ -54,6 +55,8 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	return Expand(ctx, env, *c, t.In, dst, first)
 }
 
+// Blocks returns the elements as they are stored if package dot multiplies their dtype: with a scale only int8 whose
+// zero point is 0. Otherwise ok is false.
 func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	c, err := t.codec(ctx, env)
 	if err != nil {
@@ -63,7 +66,7 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	if dot.Type(d) == 0 || scaled && (d != layout.I8 || q.Zero != 0) {
 		return b, false, nil
 	}
-	from, _ := c.Span(0, 0)
+	from, _ := c.Span(0, 0) // behind the head, if there is one
 	b = Blocks{Content: t.In, DType: d, From: from, Scale: 1}
 	if scaled {
 		b.Scale = q.Scale
@@ -71,8 +74,8 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	return b, true, nil
 }
 
-// Expand fills dst with the values of elements of in, from element first on. All stored elements of one dtype become values
-// here.
+// Expand fills dst with the values of the elements of in that c decodes, from element first on. Bytes in memory
+// expand in place. Others are read a step at a time, on all cores if in is Parallel.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -89,37 +92,40 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	if !cost.Parallel {
 		return expandSerial(ctx, env, c, in, dst, first, dequant.AllCores)
 	}
-	if step := step(c, cost); uint64(len(dst)) > step && parallel.Cores() > 1 {
+	if step := stepFor(c, cost); uint64(len(dst)) > step && parallel.Cores() > 1 {
 		return expandParallel(ctx, env, c, in, dst, first, step)
 	}
 	return expandSerial(ctx, env, c, in, dst, first, 1)
 }
 
-// step returns how many elements to read at a time: a multiple of a block. Blocks of LZ4 and of the dtype end together after
-// a step of elements that are decompressed, unless that would be many bytes.
-func step(c dequant.Codec, cost content.Cost) uint64 {
+// stepFor returns how many elements to read at a time, a multiple of the dtype's block: Cost.Piece bytes or, of
+// elements that are decompressed, 8 to 24 blocks of LZ4. Blocks of LZ4 and of the dtype end together after such a
+// step, if the size of the dtype's block allows that.
+func stepFor(c dequant.Codec, cost content.Cost) uint64 {
 	d, _, _ := c.Elements()
 	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
 	if !cost.Parallel {
 		return max(1, cost.Piece/block) * elems
 	}
-	const least, most = 8, 24 // blocks of LZ4
+	const minBlocks, maxBlocks = 8, 24 // of LZ4
+	// A block of LZ4 yields a power of 2 bytes, so the odd factor of block decides where both end together.
 	odd := block
 	for odd%2 == 0 {
 		odd /= 2
 	}
-	blocks := uint64(most)
-	if odd <= most {
-		blocks = (least + odd - 1) / odd * odd
+	blocks := uint64(maxBlocks)
+	if odd <= maxBlocks {
+		blocks = (minBlocks + odd - 1) / odd * odd
 	}
 	return blocks * lz4block.Size / block * elems
 }
 
-// expandSerial expands what is read a step at a time.
+// expandSerial fills dst with the values from element first on. It reads the elements of in a step at a time, in this
+// goroutine. cores is how many cores expand each step; dequant.AllCores means all.
 func expandSerial(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64, cores int) error {
 	mem := takeScratch()
 	defer mem.give()
-	step := step(c, in.Cost())
+	step := stepFor(c, in.Cost())
 	for len(dst) > 0 {
 		n := min(uint64(len(dst)), step-first%step) // steps after the first begin at a block
 		off, size := c.Span(first, n)
@@ -135,7 +141,8 @@ func expandSerial(ctx context.Context, env content.Env, c dequant.Codec, in cont
 	return nil
 }
 
-// expandParallel reads and expands on all cores, a step at a time.
+// expandParallel fills dst as expandSerial does, on all cores. Each reads and expands a step at a time; steps begin at
+// multiples of step, where blocks do.
 func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
 	base, end := first/step*step, first+uint64(len(dst))
 	n := (end - base + step - 1) / step
@@ -164,13 +171,14 @@ const maxScratch = 2 << 20
 
 func takeScratch() *Scratch { return scratches.Get().(*Scratch) }
 
+// give puts s back for the next caller of takeScratch, unless its memory exceeds maxScratch bytes.
 func (s *Scratch) give() {
 	if cap(s.codes)+4*cap(s.Floats) <= maxScratch {
 		scratches.Put(s)
 	}
 }
 
-// grown returns aligned memory of length n, which is s if that is large enough.
+// grown returns s cut to length n or, if its capacity is less, new aligned memory. The contents are undefined.
 func grown[T mmapio.Number](s []T, n uint64) []T {
 	if n <= uint64(cap(s)) {
 		return s[:n]

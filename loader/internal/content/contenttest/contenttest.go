@@ -14,8 +14,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Run holds a Content against the bytes that it must have. open returns it anew, with nothing cached; read calls its methods
-// and returns their error, under a Guard if need be.
+// Run tests every method of a Content whose bytes must be want. open returns the Content anew, with nothing cached.
 func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	size := uint64(len(want))
 	t.Run("Ranges", func(t *testing.T) {
@@ -59,6 +58,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	t.Run("Cost", func(t *testing.T) {
 		c := open(t)
 		b, err := c.View(t.Context(), content.Env{}, 0, min(size, 1))
+		// Cost.Piece is 0 exactly if View has bytes. A Content that costs as much as the Whole may do either.
 		if cost := c.Cost(); err != nil || size > 0 && !cost.Whole && (cost.Piece == 0) != (b != nil) {
 			t.Errorf("%+v, and a view of %d bytes, %v", cost, len(b), err)
 		}
@@ -79,7 +79,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 				t.Fatalf("View %v: %v", r, err)
 			}
 		}
-		for _, r := range few { // and works again
+		for _, r := range few { // a context that has not ended reads again
 			check(t, c, want, r)
 		}
 	})
@@ -117,8 +117,8 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 // Range is N bytes, or elements, from Off on.
 type Range struct{ Off, N uint64 }
 
-// Ranges returns ranges of size bytes or elements, which begin and end at either end, at blocks and pages, beside them, and at
-// random places.
+// Ranges returns ranges within size bytes or elements. They begin and end at 0, at size, at boundaries of blocks and
+// pages, one beside these, and at random offsets.
 func Ranges(size uint64) (list []Range) {
 	at := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}
 	for _, step := range []uint64{1, 32, 4096, 64 << 10} {
@@ -140,7 +140,8 @@ func Ranges(size uint64) (list []Range) {
 	return list
 }
 
-// check compares what View and ReadAt have of a range with want.
+// check compares the bytes that View and ReadAt return for range r with want, all bytes of c. It reports whether they
+// are the same, after an error of t if not. View may return nil.
 func check(t *testing.T, c content.Content, want []byte, r Range) bool {
 	t.Helper()
 	want = want[r.Off:][:r.N]
@@ -160,5 +161,5 @@ func check(t *testing.T, c content.Content, want []byte, r Range) bool {
 
 var errOther = errors.New("other bytes")
 
-// ends reports whether err is that of a context that ended because of why.
+// ends reports whether err is why, the cause of an ended context, or context.Canceled.
 func ends(err, why error) bool { return errors.Is(err, why) || errors.Is(err, context.Canceled) }

@@ -20,8 +20,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Run holds Values against the numbers that they must be: a matrix with rows of cols elements. open returns the Values anew,
-// with nothing cached.
+// Run tests every method of Values that must be want, a matrix with rows of cols elements. open returns the Values
+// anew, with nothing cached.
 func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
 	size := uint64(len(want))
 	t.Run("Ranges", func(t *testing.T) {
@@ -45,7 +45,7 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 				t.Fatalf("%v: %v", r, err)
 			}
 		}
-		for _, r := range few { // and works again
+		for _, r := range few { // a context that has not ended reads again
 			check(t, v, want, r)
 		}
 	})
@@ -79,7 +79,8 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 	t.Run("Encoded", func(t *testing.T) { encoded(t, want, open(t)) })
 }
 
-// check compares what Read has of a range with want. Nothing around the destination is written.
+// check compares the values that Read returns for range r with want, all values of v, and checks that Read writes
+// nothing around dst. It reports whether all is right, after an error of t if not.
 func check(t *testing.T, v values.Values, want []float32, r contenttest.Range) bool {
 	t.Helper()
 	want = want[r.Off:][:r.N]
@@ -93,7 +94,8 @@ func check(t *testing.T, v values.Values, want []float32, r contenttest.Range) b
 	return true
 }
 
-// blocks expands the stored rows, if there are any, and compares them with want in their order.
+// blocks reads the rows that Blocks returns one by one, expands and scales them, and compares them with want. It skips
+// the test if Blocks returns none, or rows that begin within a block.
 func blocks(t *testing.T, want []float32, cols int, v values.Values) {
 	b, ok, err := v.Blocks(t.Context(), content.Env{})
 	if err != nil {
@@ -124,7 +126,8 @@ func blocks(t *testing.T, want []float32, cols int, v values.Values) {
 	}
 }
 
-// encoded compares what Write and ReadEncoded make of the values with want, encoded at once.
+// encoded compares the bytes that Write and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
+// at once. want gives only their number.
 func encoded(t *testing.T, want []float32, v values.Values) {
 	plain := make([]float32, len(want))
 	if err := v.Read(t.Context(), content.Env{}, plain, 0); err != nil {
