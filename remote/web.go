@@ -84,7 +84,8 @@ type known struct {
 }
 
 // ask returns the content that the server has at u now, and stores its size and version for the next time. Offline, the
-// content is that of last time. If the file cannot be read by ranges, ask fails, but for Pull, which downloads it at once.
+// content is that of last time. If the file cannot be read by ranges, ask fails, but for Pull, which downloads it at
+// once.
 func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache()
 	record := cache.Join("addresses", keyOf(u)+".json")
@@ -97,8 +98,9 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		}
 		return w.at(name, u, before, nil), nil
 	}
-	r, err := w.connect(ctx, u, seen)                                                     // the cache may have a version seen before: no bytes are requested yet
-	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) { // the cache has none of it
+	// No bytes are requested of a version that was seen before: the cache may have them.
+	r, err := w.connect(ctx, u, seen)
+	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) {
 		r.Close()
 		r, err = w.connect(ctx, u, false)
 	}
@@ -143,8 +145,8 @@ func writeKnown(record rooted.Path, now known) error {
 	return writeWhole(record, text)
 }
 
-// download downloads the whole file at u in one response, moves it to its path in the cache, and writes the record of the
-// address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
+// download downloads the whole file at u in one response, moves it to its path in the cache, and writes the record of
+// the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
 	id := identity(keyOf(u), "")
 	at, err := w.opts.ownPlace(id)
@@ -220,7 +222,8 @@ func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Re
 }
 
 // at returns the content that the server had at u in version now, as the file called name. Its first source is r, which
-// is open; later ones are connected anew. If r is nil, connecting is errOffline. Content without a version is not cached.
+// is open; later ones are connected anew. If r is nil, connecting is errOffline. Content without a version is not
+// cached.
 func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object {
 	var begun atomic.Bool // r is in use
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {

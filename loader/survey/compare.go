@@ -113,6 +113,7 @@ type compareTask struct {
 	distance distance
 }
 
+// weight returns the stored bytes of both tensors, or 0 if their shapes differ: they are not compared then.
 func (t *compareTask) weight() uint64 {
 	if !t.pair.SameShape {
 		return 0
@@ -120,6 +121,9 @@ func (t *compareTask) weight() uint64 {
 	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
 }
 
+// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. The first compares
+// stored bytes, if equal elements have equal bytes. The second compares values, unless all bytes were equal. A phase
+// without parts it skips.
 func (t *compareTask) begin(ctx context.Context) uint64 {
 	p := t.pair
 	t.phase++
@@ -134,14 +138,14 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 		if p.Err = cmp.Or(errA, errB); p.Err != nil {
 			return 0
 		}
-		if !t.alike() {
+		if !t.alike() { // bytes prove nothing: compare values
 			t.differ.Store(true)
 			return t.begin(ctx)
 		}
 		if n := parts(t.a.RawBytes()); n > 0 {
 			return n
 		}
-		return t.begin(ctx)
+		return t.begin(ctx) // there are no bytes
 	case 2:
 		if !t.differ.Load() {
 			p.SameElements, p.Compared, p.Cosine = true, true, 1
@@ -154,23 +158,23 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 	return 0
 }
 
-// alike reports whether equal elements are stored as equal bytes.
+// alike reports whether the two tensors have the same type, scale and parts, so that equal bytes mean equal elements.
 func (t *compareTask) alike() bool {
 	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
 }
 
-// sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes.
-// It also reports true if neither is logical.
+// sameParts reports whether two logical tensors have the same scheme, and stored tensors of the same names, types and
+// shapes. It reports true if neither is logical, and false if one is.
 func sameParts(a, b *subject) bool {
 	if a.parts == nil || b.parts == nil {
-		return len(a.parts) == len(b.parts)
+		return len(a.parts) == len(b.parts) // neither is logical
 	}
 	return *a.Scheme() == *b.Scheme() && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
 		return a.Name() == b.Name() && inBytes(a.DType()) == inBytes(b.DType()) && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
 	})
 }
 
-// inBytes returns the type as which a part is stored: U8 for F8_E8M0, which some formats do not have, else d.
+// inBytes returns U8 for F8_E8M0, which formats without that type store as U8, and every other type as it is.
 func inBytes(d layout.DType) layout.DType {
 	if d == layout.F8_E8M0 {
 		return layout.U8
@@ -178,6 +182,7 @@ func inBytes(d layout.DType) layout.DType {
 	return d
 }
 
+// do compares one part of the current phase: bytes in the first, values in the second.
 func (t *compareTask) do(w *worker, part uint64) error {
 	if t.phase == 1 {
 		return t.compareBytes(w, part)
@@ -188,7 +193,8 @@ func (t *compareTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// compareBytes compares the stored bytes of part p, and sets t.differ if some differ. It stops once t.differ is set.
+// compareBytes compares the stored bytes of part p, the p-th partElements bytes, and sets t.differ if some differ. It
+// stops once t.differ is set, by another worker too.
 func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	end := min((p+1)*partElements, t.a.RawBytes())
 	for off := p * partElements; off < end && !t.differ.Load(); off += hashStep {
@@ -211,7 +217,8 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	return nil
 }
 
-// compareValues adds the distances of the values of part p to d.
+// compareValues adds to d the distances of the values of part p, the p-th partElements elements. It compares float64s
+// if float32 would round the values of one tensor.
 func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
@@ -230,7 +237,7 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	return nil
 }
 
-// comparison adds the distances of n values of a and b from element first on to d.
+// comparison reads n values of a and of b from element first on, by readA and readB, and adds their distances to d.
 func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, readB func(s *subject, first, n uint64) ([]T, error)) error {
 	va, err := readA(a, first, n)
 	if err != nil {
@@ -244,6 +251,7 @@ func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, rea
 	return nil
 }
 
+// end releases both tensors, and returns the result of the comparison, or err in it if a part failed.
 func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()
@@ -258,6 +266,7 @@ func (t *compareTask) end(err error) (*Pair, error) {
 	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
 	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
 	p.RMSE, p.Cosine = d.rmse(), d.cosine()
+	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
 	p.isRounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide
 	return p, nil
 }

@@ -14,7 +14,8 @@ type distance struct {
 	dd, aa, bb, ab float64 // sums of squares and products
 }
 
-// compare adds the values a and b, which begin at element first.
+// compare adds to m the distances of the values a[i] and b[i], whose elements are first+i. It merges them in batches,
+// so that sums stay exact enough.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
@@ -23,15 +24,15 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences returns the distance of a and b, which begin at element first.
+// differences returns the distances of the values a[i] and b[i], whose elements are first+i.
 func differences[T float](a, b []T, first uint64) (m distance) {
 	for i := range a {
 		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
 		switch {
-		case x-x == 0 && y-y == 0:
+		case x-x == 0 && y-y == 0: // both are finite
 			m.finite++
 			m.pair(x, y, at)
-		case x == y || x != x && y != y:
+		case x == y || x != x && y != y: // the same infinity, or two NaNs
 		default:
 			if m.unmatched == 0 {
 				m.unmatchedAt = at
@@ -43,7 +44,8 @@ func differences[T float](a, b []T, first uint64) (m distance) {
 	return m
 }
 
-// pair adds one pair of finite values, those of element at. Products are converted to float64, as in sums.
+// pair adds to m the finite values x and y of element at. Products are converted to float64, so that no machine fuses
+// them with a sum: all get the same results.
 func (m *distance) pair(x, y float64, at uint64) {
 	d := math.Abs(x - y)
 	m.differing += one(x != y)
@@ -54,12 +56,12 @@ func (m *distance) pair(x, y float64, at uint64) {
 	if d > m.abs {
 		m.abs, m.absAt = d, at
 	}
-	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) {
+	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) { // d/larger > m.rel, without a division
 		m.rel, m.relAt = d/larger, at
 	}
 }
 
-// merge adds the distance of later elements.
+// merge adds to m the distances o of later elements. Of equal maxima the first element stays.
 func (m *distance) merge(o distance) {
 	m.differing += o.differing
 	m.finite += o.finite

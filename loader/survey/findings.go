@@ -34,7 +34,7 @@ func (l *Findings) Add(s *TensorStats) error {
 	t, damage := s.Tensor, new(layout.FormatError)
 	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))
 	switch {
-	case errors.Is(s.Err, loader.ErrUnsupported): // a type without values
+	case errors.Is(s.Err, loader.ErrUnsupported): // a type without values is no error
 	case errors.As(s.Err, &damage):
 		of := *damage
 		of.Reason = "tensor " + name + ", " + of.Reason

@@ -114,6 +114,7 @@ type hashTask struct {
 	hasOddNaN      bool // some NaN is not stored as it is hashed
 }
 
+// weight returns the tensor's stored bytes, twice if both digests are made.
 func (t *hashTask) weight() uint64 {
 	n := uint64(1)
 	if t.values && t.stored {
@@ -122,6 +123,8 @@ func (t *hashTask) weight() uint64 {
 	return n * t.digest.Tensor.RawBytes()
 }
 
+// begin sets t.work to the digests to make in the next of two phases, and returns their number, or 0 after the last.
+// The second phase makes the digest of stored elements if the first has shown that it is needed.
 func (t *hashTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	t.work = nil
@@ -137,16 +140,17 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 		if hasValues {
 			t.work = append(t.work, t.hashValues)
 		}
+		// For F32 the digest of values may serve for both. Without values the stored elements stand in.
 		if t.stored && !(hasValues && f32) || t.values && !hasValues {
 			t.work = append(t.work, t.hashStored)
 		}
 	case 2:
 		switch {
-		case t.values && d.Values == nil && d.Stored == nil:
+		case t.values && d.Values == nil && d.Stored == nil: // a value is no float32
 			t.work = append(t.work, t.hashStored)
 		case t.stored && d.Stored == nil && t.hasOddNaN:
 			t.work = append(t.work, t.hashStored)
-		case t.stored && d.Stored == nil:
+		case t.stored && d.Stored == nil: // F32: both digests are the same
 			same := *d.Values
 			d.Stored = &same
 		}
@@ -156,6 +160,7 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 
 func (t *hashTask) do(w *worker, part uint64) error { return t.work[part](w) }
 
+// end releases the tensor, and returns its digests, or only the error if one failed.
 func (t *hashTask) end(err error) (*TensorDigest, error) {
 	t.subject.release()
 	d := t.digest
@@ -165,7 +170,8 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 	return d, nil
 }
 
-// hashValues makes the digest of the values. It makes none, and returns nil, if one of them is no float32.
+// hashValues sets the digest of the values, and t.hasOddNaN if it has replaced a NaN. If a value is no float32 it sets
+// none, and returns nil.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
@@ -190,7 +196,8 @@ func (t *hashTask) hashValues(w *worker) error {
 	return nil
 }
 
-// exactly returns n values of s from element first on, at most chunk, and reports whether all of them are float32s.
+// exactly returns n values of s from element first on, at most chunk, rounded to float32. exact reports whether none
+// had to be rounded. The values are valid until the next call.
 func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
 		v, err = r.values32(s, first, n)
@@ -222,7 +229,7 @@ func canonical(v []float32) (changed bool) {
 // hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.
 const hashStep = 1 << 18
 
-// hashStored makes the digest of the stored elements.
+// hashStored sets the digest of the stored elements, decompressed.
 func (t *hashTask) hashStored(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
@@ -280,7 +287,8 @@ func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest(
 // dimensions of their shapes.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 
-// add hashes the line of the next tensor, unless it or one before has no digest.
+// add hashes the line of the next tensor: see ModelDigest.Values. If digest is nil, it sets l.missing, and hashes
+// nothing from then on.
 func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	if l.hash == nil {
 		l.hash = sha256.New()
@@ -313,6 +321,7 @@ func (d *TensorDigest) kind() string {
 	return fmt.Sprintf("%v,scale=%08x,zero=%d", d.Tensor.DType(), math.Float32bits(d.quant.Scale), d.quant.Zero)
 }
 
+// shapeText returns a shape as text, such as "[2,3]".
 func shapeText(shape []int) string {
 	dims := make([]string, len(shape))
 	for i, dim := range shape {
@@ -359,6 +368,7 @@ type fileTask struct {
 
 func (t *fileTask) weight() uint64 { return t.digest.File.Size }
 
+// begin returns 1 at its first call, for the whole file, and then 0.
 func (t *fileTask) begin(context.Context) (parts uint64) {
 	if t.hasBegun {
 		return 0
@@ -367,6 +377,7 @@ func (t *fileTask) begin(context.Context) (parts uint64) {
 	return 1
 }
 
+// do reads the whole file, and sets its digest.
 func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {

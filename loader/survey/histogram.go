@@ -29,7 +29,8 @@ type histogram struct {
 // histograms recycles histograms, which take more memory than many tensors.
 var histograms = sync.Pool{New: func() any { return new(histogram) }}
 
-// newHistogram takes a histogram from histograms. It has a single bin if lo equals hi.
+// newHistogram returns an empty histogram of that many bins from lo to hi, or of a single bin if lo equals hi. The
+// caller returns it to the pool histograms.
 func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
@@ -49,12 +50,13 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 			*edge = math.Inf(1)
 		case i == bins:
 			*edge = hi
-		case math.IsInf(width, 0):
+		case math.IsInf(width, 0): // hi-lo is no float64
 			*edge = float64(lo*(1-share)) + float64(hi*share)
 		default:
 			*edge = lo + float64(width*float64(i))
 		}
 	}
+	// The slot behind the bins takes hi alone: it ends at the next float64.
 	h.edges[bins+2] = math.Nextafter(hi, math.Inf(1))
 	return h
 }
@@ -69,7 +71,8 @@ func tally[T float](h *histogram, counts *counters, v []T) {
 	}
 }
 
-// slot returns the slot of x. Its first guess is rarely wrong, and then by one.
+// slot returns the slot of x, a finite value. Its first guess is rarely wrong, and then by one. The NaN at both ends of
+// edges ends the search. i%slots spares a check of the index.
 func (h *histogram) slot(x float64) uint {
 	i := uint(int64((x-h.lo)*h.scale) + 1)
 	for x < h.edges[i%slots] {
@@ -81,7 +84,8 @@ func (h *histogram) slot(x float64) uint {
 	return i % slots
 }
 
-// addTo adds the counts to bins. The greatest value belongs to the last bin.
+// addTo adds to bins[i] the count of bin i, which is counts[i+1]. Values equal to the greatest edge, which have a slot
+// of their own, it adds to the last bin.
 func (h *histogram) addTo(bins []uint64, counts *counters) {
 	for i := range h.bins + 1 {
 		bins[min(i, h.bins-1)] += counts[i+1]

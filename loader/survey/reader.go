@@ -55,8 +55,8 @@ type noValues struct{ dtype layout.DType }
 func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
-// newSubject takes a lease of m for t, which keeps t readable after m.Close. The caller releases the subject, also
-// after an error.
+// newSubject returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
+// tensors. The caller releases the subject, also after an error.
 func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subject, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
@@ -78,7 +78,8 @@ func (s *subject) release() {
 	}
 }
 
-// bytesOf returns the number of stored bytes of n elements. For a logical tensor it is their share of all stored bytes.
+// bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor it is their
+// share of all stored bytes.
 func (s *subject) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
@@ -139,8 +140,8 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// elements returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. They are valid until the
-// next call.
+// elements returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. Those of a logical tensor
+// are the bytes of its stored tensors, one after the other. They are valid until the next call.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	b := r.byteBuffer(n)
 	if s.parts == nil {
@@ -173,7 +174,8 @@ func (r *reader) byteBuffer(n uint64) []byte {
 	return r.bytes[:n]
 }
 
-// widen converts elements of a wide type; 64-bit integers are rounded once, to nearest even.
+// widen converts the elements src of type d, F64 or integers of 32 or 64 bits, to dst. 64-bit integers are rounded
+// once, to nearest even.
 func widen(d layout.DType, dst []float64, src []byte) {
 	for i := range dst {
 		if d == layout.F64 {
@@ -185,8 +187,8 @@ func widen(d layout.DType, dst []float64, src []byte) {
 	}
 }
 
-// narrow converts elements of a wide type to float32s, and reports whether each of them is a
-// float32. A NaN is one.
+// narrow converts the elements src of type d, F64 or integers of 32 or 64 bits, to float32s. It reports whether each is
+// a float32, so that none was rounded. A NaN is one.
 func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
 	const digits = 24 // binary ones of a float32
 	exact = true
@@ -204,7 +206,7 @@ func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
 	return exact
 }
 
-// integer returns element i of a wide type of integers: 1 or -1, and its magnitude.
+// integer returns element i of src, whose type d is I32, U32, I64 or U64: its sign, 1 or -1, and its magnitude.
 func integer(d layout.DType, src []byte, i int) (sign float64, magnitude uint64) {
 	var x int64
 	switch d {

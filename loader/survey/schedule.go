@@ -88,7 +88,8 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 	return unchanged(models...)
 }
 
-// doAll does all tasks by this number of workers, and returns when they have ended.
+// doAll does all tasks by this number of workers, and returns when they have ended. A goroutine takes the next task
+// once all parts of the previous one's phase are handed out, so that large tasks get all workers.
 func (s *scheduler[R]) doAll(workers int, tasks iter.Seq2[uint64, task[R]]) {
 	following, stop := iter.Pull2(tasks)
 	defer stop()
@@ -125,8 +126,8 @@ type running[R any] struct {
 	handedOut func() // says that all parts of a phase are handed out: the next task may begin
 }
 
-// do does a task, and hands its result to the caller's function when it is its turn. An error of the task's end
-// cancels all.
+// do does a task, and hands its result to the caller's function when it is its turn. An error of the task's end cancels
+// all work. The task counts for its weight in Progress, whatever its parts have read.
 func (s *scheduler[R]) do(r running[R]) {
 	defer r.handedOut() // if it has no parts, or one has failed
 	var mu sync.Mutex
@@ -152,8 +153,8 @@ func (s *scheduler[R]) do(r running[R]) {
 	count(r.task.weight())
 }
 
-// phases does one phase of a task after the other, and returns the result of its end. The first part that fails ends
-// them. It calls count with the number of bytes that each part has read.
+// phases does one phase of a task after the other, and returns what the task's end returns. The first part that fails
+// ends them. count gets the number of bytes that each part has read.
 func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, err error) {
 	defer func() { result, err = r.task.end(err) }() // also if a part panics
 	for s.ctx.Err() == nil {
@@ -163,7 +164,7 @@ func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, er
 		}
 		numbers := parallel.Range(parts)
 		next := func() (part uint64, ok bool) {
-			if part, ok = numbers(); part+1 >= parts {
+			if part, ok = numbers(); part+1 >= parts { // the last one
 				r.handedOut()
 			}
 			return part, ok
@@ -223,8 +224,8 @@ type sequence[T any] struct {
 	early map[uint64]T // results that arrived before their turn
 }
 
-// add calls fold with the result, and with all that follow it and have arrived. If it is not the result's turn, add
-// stores it. One goroutine at a time calls fold.
+// add calls fold with the result if all of smaller numbers were folded, and then with those that follow it and have
+// arrived. Else it stores the result. One goroutine at a time calls fold.
 func (s *sequence[T]) add(number uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

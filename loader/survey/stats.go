@@ -79,13 +79,14 @@ type statsTask struct {
 	bins    int
 	phase   int
 
-	sums sequence[summary]
-	sum  summary
+	inOrder sequence[summary] // of the parts, which are merged into sum in their order
+	sum     summary
 
 	histogram *histogram
 	mu        sync.Mutex // of stats.Histogram
 }
 
+// weight returns the tensor's stored bytes, twice if histograms need a second pass, or 0 if it has no values.
 func (t *statsTask) weight() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	switch {
@@ -97,6 +98,8 @@ func (t *statsTask) weight() uint64 {
 	return n
 }
 
+// begin begins the next of two phases, and returns the number of its parts, or 0 after the last: first the summary,
+// then the histogram, if one is wanted and some values are finite.
 func (t *statsTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	switch t.phase {
@@ -118,17 +121,19 @@ func (t *statsTask) begin(ctx context.Context) uint64 {
 	return 0
 }
 
+// do summarizes the values of one part, the part-th partElements elements, or counts them in the histogram if the
+// second phase has begun. Summaries of parts are merged in the order of parts: float64 sums depend on it.
 func (t *statsTask) do(w *worker, part uint64) error {
 	if t.histogram != nil {
 		return t.tally(w, part)
 	}
 	sum := newSummary()
 	err := t.eachChunk(w, part, func(v []float32) { measure(&sum, v) }, func(v []float64) { measure(&sum, v) })
-	t.sums.add(part, sum, t.sum.merge)
+	t.inOrder.add(part, sum, t.sum.merge)
 	return err
 }
 
-// tally counts the values of a part in the histogram.
+// tally counts the finite values of a part, and adds the counts to the tensor's histogram.
 func (t *statsTask) tally(w *worker, part uint64) error {
 	counts := &w.counts
 	*counts = counters{}
@@ -141,7 +146,8 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 	return err
 }
 
-// eachChunk passes the values of part p, chunk by chunk, to narrow, or to wide if float32 would round them.
+// eachChunk passes the values of part p, chunk by chunk, to narrow as float32s, or to wide as float64s if float32 would
+// round them. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide func([]float64)) error {
 	s := &t.subject
 	for first, n := range chunks(p, s.Elements()) {
@@ -167,7 +173,7 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 	return nil
 }
 
-// chunks yields first element and length of every chunk of part p.
+// chunks yields first element and length of every chunk of part p, in a tensor of that many elements.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
 		end := min((p+1)*partElements, elements)
@@ -192,6 +198,7 @@ func (t *statsTask) checkUnchanged() error {
 	return fmt.Errorf("%s: tensor %q: %w: its values were others a moment ago", t.model.Files()[x.File()].Path, x.Name(), mmapio.ErrChanged)
 }
 
+// end releases the tensor, and returns its statistics, or only the error if a part failed.
 func (t *statsTask) end(err error) (*TensorStats, error) {
 	t.subject.release()
 	if t.histogram != nil {

@@ -23,7 +23,7 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v. It may reorder v.
+// measure adds the values of v to m, in batches. It may reorder v.
 func measure[T float](m *summary, v []T) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
@@ -32,8 +32,8 @@ func measure[T float](m *summary, v []T) {
 	}
 }
 
-// summarize returns the summary of v. It looks for values that are not finite only if the sum
-// is not.
+// summarize returns the summary of v, and may reorder v. It looks for values that are not finite only if the sum is
+// not.
 func summarize[T float](v []T) summary {
 	if m, finite := sums(v); finite {
 		return m
@@ -77,7 +77,7 @@ func sums[T float](v []T) (m summary, finite bool) {
 	if m.m2 != m.m2 {
 		m.m2 = math.Inf(1) // of float64s whose squares are none
 	}
-	return m, sum-sum == 0
+	return m, sum-sum == 0 // false for an infinity and for NaN
 }
 
 // median returns the middle one of three values.
@@ -91,7 +91,7 @@ func one(b bool) uint64 {
 	return 0
 }
 
-// sift moves the finite values of v to the front, and counts the others.
+// sift moves the finite values of v to its front, and returns them. odd counts the others.
 func sift[T float](v []T) (finite []T, odd summary) {
 	finite = v[:0]
 	for _, x := range v {
@@ -109,7 +109,8 @@ func sift[T float](v []T) (finite []T, odd summary) {
 	return finite, odd
 }
 
-// finite returns the finite values of v, which it may reorder. m is a summary that covers v.
+// finite returns the finite values of v, which it may reorder. m is a summary of at least the values of v: if it counts
+// only finite ones, finite returns v as it is.
 func finite[T float](m *summary, v []T) []T {
 	if m.nan+m.posInf+m.negInf > 0 {
 		v, _ = sift(v)

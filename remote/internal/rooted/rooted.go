@@ -46,8 +46,8 @@ func (p Path) Do(use func(root *os.Root) error) error {
 	return p.about(use(root))
 }
 
-// about returns an error of package os as a *fs.PathError about p, nil for nil. One that a link leads out of the
-// folder is ErrLink.
+// about returns err, an error of package os, as a *fs.PathError that names p, or nil for nil. If err says that a link
+// leads out of the folder, the result wraps ErrLink.
 func (p Path) about(err error) error {
 	op := "write"
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -88,7 +88,7 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 			err = ErrLink
 		}
 		if now, gone := root.Lstat(p.Name); err == nil && gone == nil && !os.SameFile(open, now) && !now.Mode().IsRegular() {
-			err = ErrLink // made meanwhile
+			err = ErrLink // the file was replaced meanwhile
 		}
 		if err != nil {
 			f.Close()
@@ -152,7 +152,8 @@ var newName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 // IsNew reports whether name is a temporary name of Write or Symlink.
 func IsNew(name string) bool { return newName.MatchString(name) }
 
-// fresh calls begin to make a file or link with a temporary name, and renames it to p. It makes the folder.
+// fresh makes p, or replaces it at once: it calls begin to make a file or link with a temporary name, and renames that
+// to p. It makes the folder. After an error it removes the temporary file.
 func (p Path) fresh(begin func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -208,13 +209,14 @@ func (p Path) Rename(to Path) error {
 // Link makes p a hard link to the open file f, which has the path from. It fails if another file has that path by now.
 func (p Path) Link(from string, f *os.File) error {
 	err := Path{filepath.Dir(from), filepath.Base(from)}.both(p, linkAt)
-	if err == nil && !p.Is(f) {
+	if err == nil && !p.Is(f) { // from was another file
 		err = errors.Join(p.about(fs.ErrNotExist), p.Remove())
 	}
 	return err
 }
 
-// both opens the folders of p and of to, and calls move with them and the names there.
+// both calls move with the open folder of p, its name there, the open folder of to, and its name there. Links cannot
+// lead out of the two folders. Errors name to.
 func (p Path) both(to Path, move func(a *os.File, from string, b *os.File, to string) error) error {
 	return to.Do(func(root *os.Root) error {
 		b, err := root.Open(filepath.Dir(to.Name))

@@ -71,11 +71,11 @@ type Options struct {
 
 // File is a file that fills as it is read. It is safe for concurrent use.
 type File struct {
-	opts  Options
-	path  rooted.Path // without suffix
-	data  *os.File    // nil in memory only
-	marks *os.File
-	there chunks
+	opts    Options
+	path    rooted.Path // without suffix
+	data    *os.File    // nil in memory only
+	mapFile *os.File    // the map: a byte for each chunk
+	present chunks      // that data has
 
 	life    context.Context // of fetches, until Close
 	end     context.CancelFunc
@@ -106,8 +106,8 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path, or makes it without bytes. The directory must exist. Links in place of its files are
-// rooted.ErrLink.
+// Open opens the file called path, or makes it without bytes. The directory must exist. A file that cannot be written
+// to is opened for reading. Open fails with rooted.ErrLink for links, and with ErrOther if others have the file open.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
@@ -115,15 +115,15 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 8
 	}
-	f := &File{opts: opts, path: path, there: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
+	f := &File{opts: opts, path: path, present: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
 	f.asked = cmp.Or(opts.Asked, new(atomic.Int64))
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
 	for tries := 0; ; tries++ {
 		named, err := f.openFiles()
-		if Unwritable(err) {
+		if Unwritable(err) { // read what is present
 			f.closeFiles()
-			f.data, f.marks = nil, nil
+			f.data, f.mapFile = nil, nil
 			if f.openReadOnly(err) == nil {
 				return f, nil
 			}
@@ -132,7 +132,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 			return f, nil
 		}
 		f.closeFiles()
-		f.data, f.marks = nil, nil
+		f.data, f.mapFile = nil, nil
 		if err == nil { // removed meanwhile
 			err = fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOther)
 		}
@@ -146,10 +146,11 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // maxTries is how often Open tries to begin files that others have open, or remove.
 const maxTries = 10
 
-// openReadOnly opens files that are there, and cannot be written to, which is why.
+// openReadOnly opens the data file and the map for reading, since they cannot be written to: why is the error of that.
+// It fails with fs.ErrNotExist if they are of other content.
 func (f *File) openReadOnly(why error) (err error) {
 	f.full.Store(&why)
-	if f.marks, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
+	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
 	if f.data, err = DataPath(f.path).Open(os.O_RDONLY); err != nil {
@@ -158,7 +159,7 @@ func (f *File) openReadOnly(why error) (err error) {
 	if have, err := f.current(); err != nil || !have {
 		return cmp.Or(err, error(fs.ErrNotExist))
 	}
-	return f.reload(0, f.there.n)
+	return f.reload(0, f.present.n)
 }
 
 // Unwritable reports whether err says that files cannot be written to: no right, no space, or a file system
@@ -169,14 +170,15 @@ func Unwritable(err error) bool {
 
 func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens both files, and reads the map. It begins them under a lock. named is false if they were
-// removed meanwhile.
+// openFiles opens or makes the data file and the map, and reads the map, under a lock against other processes. Files of
+// other content it empties, or fails with ErrOther if a File has them open. named is false if both were removed
+// meanwhile.
 func (f *File) openFiles() (named bool, err error) {
 	f.version.Store(nil)
-	if f.marks, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
+	if f.mapFile, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return false, err
 	}
-	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
+	unlock, err := lockRange(f.life, f.mapFile, 0, headerBytes)
 	if err != nil {
 		return false, err
 	}
@@ -190,47 +192,50 @@ func (f *File) openFiles() (named bool, err error) {
 	switch have, err := f.current(); {
 	case err != nil:
 		return false, err
-	case !have && !claim(f.data):
+	case !have && !lockExclusive(f.data):
 		return false, ErrOther
 	case !have:
 		err := f.begin()
-		return f.lockNamed(), err // again with others
+		return f.lockNamed(), err // the lock is shared again
 	}
 	MapPath(f.path).Touch() // for whoever looks for what was not used for long
-	return true, f.reload(0, f.there.n)
+	return true, f.reload(0, f.present.n)
 }
 
-// lockNamed locks the bytes against Discard, and reports whether both files still have their names.
+// lockNamed locks the data file against Discard of any process, by a shared lock. It reports whether both files still
+// have their names.
 func (f *File) lockNamed() bool {
-	hold(f.data)
-	return DataPath(f.path).Is(f.data) && MapPath(f.path).Is(f.marks)
+	lockShared(f.data)
+	return DataPath(f.path).Is(f.data) && MapPath(f.path).Is(f.mapFile)
 }
 
-// current reports whether the files are those of the File's identity and size.
+// current reports whether the data file and the map are those of f's identity and size. It reports false if the map has
+// chunks and no version.
 func (f *File) current() (bool, error) {
 	have := make([]byte, headerBytes)
-	if _, err := f.marks.ReadAt(have, 0); err != nil && err != io.EOF {
+	if _, err := f.mapFile.ReadAt(have, 0); err != nil && err != io.EOF {
 		return false, err
 	}
 	info, err := f.data.Stat()
-	if err != nil || string(have) != string(f.head()) || info.Size() != f.opts.Size {
+	if err != nil || string(have) != string(f.mapHeader()) || info.Size() != f.opts.Size {
 		return false, err
 	}
-	unknown := false // what is there: the system may have stopped before the version was on disk
-	err = f.eachMark(0, f.there.n, func(int64, []byte) { unknown = unknown || !f.believed() })
+	unknown := false // the version: the system may have stopped before it was on disk
+	err = f.eachMark(0, f.present.n, func(int64, []byte) { unknown = unknown || !f.trustsMap() })
 	return err == nil && !unknown, err
 }
 
-// begin makes both files those of a File without bytes. The header comes last.
+// begin empties the data file and the map, and makes them those of f without bytes. It writes the map's header last:
+// the process may be killed before.
 func (f *File) begin() error {
 	f.version.Store(nil)
 	for _, step := range []func() error{
-		func() error { return f.marks.Truncate(0) },
+		func() error { return f.mapFile.Truncate(0) },
 		func() error { return f.data.Truncate(0) },
 		func() error { return f.data.Truncate(f.opts.Size) },
-		func() error { return f.marks.Truncate(headerBytes + f.there.n) },
-		func() error { _, err := f.marks.WriteAt([]byte(f.opts.Name), headerBytes+f.there.n); return err },
-		func() error { _, err := f.marks.WriteAt(f.head(), 0); return err },
+		func() error { return f.mapFile.Truncate(headerBytes + f.present.n) },
+		func() error { _, err := f.mapFile.WriteAt([]byte(f.opts.Name), headerBytes+f.present.n); return err },
+		func() error { _, err := f.mapFile.WriteAt(f.mapHeader(), 0); return err },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -239,7 +244,8 @@ func (f *File) begin() error {
 	return nil
 }
 
-func (f *File) head() []byte {
+// mapHeader returns the header of the map that f's identity and size require: see the package's documentation.
+func (f *File) mapHeader() []byte {
 	b := make([]byte, 0, headerBytes)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint32(b, version)
@@ -250,27 +256,29 @@ func (f *File) head() []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// reload reads the map's bytes of chunks [lo, hi), and notes those that are there.
+// reload reads the map's bytes of chunks [lo, hi), and notes those that are present. It ignores them if they may be of
+// another version than the source's.
 func (f *File) reload(lo, hi int64) error {
 	return f.eachMark(lo, hi, func(at int64, marks []byte) {
-		if !f.believed() {
+		if !f.trustsMap() {
 			return
 		}
 		for i, b := range marks {
 			if b == 1 {
-				f.there.add(at + int64(i))
+				f.present.add(at + int64(i))
 			}
 		}
 	})
 }
 
-// eachMark calls use with parts of the map that say that some of the chunks [lo, hi) are there.
+// eachMark calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk at+i is
+// present. It skips those without any such chunk.
 func (f *File) eachMark(lo, hi int64, use func(at int64, marks []byte)) error {
 	const step = 1 << 16
 	buf := make([]byte, min(step, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), hi-lo)]
-		if _, err := f.marks.ReadAt(buf, headerBytes+lo); err != nil {
+		if _, err := f.mapFile.ReadAt(buf, headerBytes+lo); err != nil {
 			return err
 		}
 		if bytes.IndexByte(buf, 1) >= 0 {
@@ -282,9 +290,9 @@ func (f *File) eachMark(lo, hi int64, use func(at int64, marks []byte)) error {
 
 // Have returns how many bytes are there.
 func (f *File) Have() int64 {
-	have := f.there.count() * ChunkBytes
-	if last := f.there.n - 1; last >= 0 && f.there.has(last) {
-		have -= f.there.n*ChunkBytes - f.opts.Size
+	have := f.present.count() * ChunkBytes
+	if last := f.present.n - 1; last >= 0 && f.present.has(last) {
+		have -= f.present.n*ChunkBytes - f.opts.Size
 	}
 	return have
 }
@@ -309,7 +317,8 @@ type Vectored interface {
 // vectors are for ReadAt, which then allocates nothing for bytes that are there.
 var vectors = sync.Pool{New: func() any { return new([1][]byte) }}
 
-// ReadAt reads at an offset of size bytes as io.ReaderAt has it, by r's ReadVector.
+// ReadAt reads p from offset off of r, which has size bytes, by its ReadVector. It returns what io.ReaderAt's ReadAt
+// does.
 func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")
@@ -330,7 +339,8 @@ func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (i
 	return len(want), nil
 }
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on.
+// ReadVector fills one buffer after another with the consecutive bytes from off on. It fetches missing chunks first. If
+// the disk is full, it reads from the source.
 func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	cached, err := f.Bring(ctx, off, TotalBytes(bufs))
 	if err != nil {
@@ -364,25 +374,26 @@ func (f *File) Has(off, n int64) bool {
 		return false
 	}
 	lo, hi := off/ChunkBytes, chunksOf(off+n)
-	from, _ := f.there.missing(lo, hi, 1)
+	from, _ := f.present.missing(lo, hi, 1)
 	return n == 0 || from == hi
 }
 
 // Data returns the open file of the bytes. It stays the File's.
 func (f *File) Data() *os.File { return f.data }
 
-// Close ends all fetches and lets go of the files, which stay. A panic of Options.Fetch or Options.Full that no read
-// waits for reaches its caller.
+// Close ends all fetches and closes the files, which stay. A panic of Options.Fetch or Options.Full that no read waits
+// for reaches the caller of Close.
 func (f *File) Close() (err error) {
 	f.end()
-	defer func() { err = f.closeFiles() }()
+	defer func() { err = f.closeFiles() }() // also if Wait panics
 	f.running.Wait()
 	return nil
 }
 
+// closeFiles closes the data file and the map, those of them that are open.
 func (f *File) closeFiles() error {
 	var errs []error
-	for _, file := range []*os.File{f.data, f.marks} {
+	for _, file := range []*os.File{f.data, f.mapFile} {
 		if file != nil {
 			errs = append(errs, file.Close())
 		}
@@ -390,10 +401,10 @@ func (f *File) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// Finish gives the bytes their final name, if all are there and check, which reads them all, agrees.
-// The map goes, and the File goes on reading.
+// Finish renames the data file to final, and removes the map. The File goes on reading. It fails if bytes are missing,
+// or if check, which reads them all, fails.
 //
-// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Both files go then,
+// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files,
 // and reads fail with that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
@@ -418,17 +429,17 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	})
 }
 
-// whileNamed calls change if both files have their names, which nobody takes or gives meanwhile. Others may have begun anew
-// under these names: that is ErrOther.
+// whileNamed calls change, which may rename or remove the two files, under a lock against other processes. If the names
+// are those of other files by now, it fails with ErrOther instead.
 func (f *File) whileNamed(change func() error) error {
 	f.header.Lock()
 	defer f.header.Unlock()
-	unlock, err := lockRange(context.Background(), f.marks, 0, headerBytes)
+	unlock, err := lockRange(context.Background(), f.mapFile, 0, headerBytes)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if !DataPath(f.path).Is(f.data) || !MapPath(f.path).Is(f.marks) {
+	if !DataPath(f.path).Is(f.data) || !MapPath(f.path).Is(f.mapFile) {
 		return fmt.Errorf("%s: %w", f.path, ErrOther)
 	}
 	return change()
@@ -437,7 +448,8 @@ func (f *File) whileNamed(change func() error) error {
 // Finished reports whether the bytes have their final name.
 func (f *File) Finished() bool { return f.finished.Load() }
 
-// Remove removes both files, unless their names are others' by now. The File goes on reading.
+// Remove removes the data file and the map, unless their names are those of other files by now. The File goes on
+// reading.
 func (f *File) Remove() error {
 	f.finished.Store(true)
 	err := f.whileNamed(func() error { return Remove(f.path) })

@@ -10,14 +10,16 @@ import (
 // unwritable are the errors of file systems that cannot be written to.
 var unwritable = []error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.EPERM}
 
-// hold keeps Discard, of any process, from removing an open file until it is closed.
-func hold(f *os.File) {
+// lockShared locks an open file until it is closed, so that Discard of no process removes it. Several processes may. It
+// waits for a process that has locked it exclusively.
+func lockShared(f *os.File) {
 	for syscall.Flock(int(f.Fd()), syscall.LOCK_SH) == syscall.EINTR {
 	}
 }
 
-// claim reports whether nobody holds the file, and keeps others from holding it until it is closed.
-func claim(f *os.File) bool {
+// lockExclusive locks the file exclusively until it is closed, and reports true unless a process has it locked. Where
+// the file system has no locks, it locks nothing.
+func lockExclusive(f *os.File) bool {
 	for {
 		switch syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) {
 		case syscall.EINTR:

@@ -10,10 +10,10 @@ import (
 // unwritable are the errors of file systems that cannot be written to.
 var unwritable = []error{fs.ErrPermission}
 
-// hold does nothing: the system keeps open files from being removed.
-func hold(*os.File) {}
+// lockShared does nothing: the system keeps open files from being removed.
+func lockShared(*os.File) {}
 
-func claim(*os.File) bool { return true }
+func lockExclusive(*os.File) bool { return true }
 
 // diskBytes returns how many bytes of the disk a file takes.
 func diskBytes(info os.FileInfo) int64 { return info.Size() }

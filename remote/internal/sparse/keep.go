@@ -50,6 +50,7 @@ func List(dir rooted.Path) (list []Info, err error) {
 	return list, nil
 }
 
+// stat describes the File called path by its two files. It fails with io.EOF if a process has only begun to make them.
 func stat(path rooted.Path) (info Info, err error) {
 	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
@@ -59,34 +60,35 @@ func stat(path rooted.Path) (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	f := &File{opts: Options{Size: data.Size()}, there: newChunks(chunksOf(data.Size()))}
-	if f.marks, err = MapPath(path).Open(os.O_RDONLY); err != nil {
+	f := &File{opts: Options{Size: data.Size()}, present: newChunks(chunksOf(data.Size()))}
+	if f.mapFile, err = MapPath(path).Open(os.O_RDONLY); err != nil {
 		return info, err
 	}
-	defer f.marks.Close()
+	defer f.mapFile.Close()
 	head := make([]byte, headerBytes)
-	if _, err := f.marks.ReadAt(head, 0); err != nil {
+	if _, err := f.mapFile.ReadAt(head, 0); err != nil {
 		return info, err
 	}
 	if string(head[:8]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
 		return info, io.EOF // it has only begun
 	}
-	if err := f.reload(0, f.there.n); err != nil {
+	if err := f.reload(0, f.present.n); err != nil {
 		return info, err
 	}
-	name, _, err := f.tail()
+	name, _, err := f.nameAndVersion()
 	info = Info{Path: path, Name: name, Size: data.Size(), Have: f.Have(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
 	return info, err
 }
 
-// Discard removes the file at path unless a process holds it. It reports whether the file is gone.
+// Discard removes the file at path, and its map if it is a data file, unless a process has it open. It reports whether
+// the file is removed.
 func Discard(path rooted.Path) (gone bool, err error) {
 	f, err := path.Open(os.O_RDWR)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+		return errors.Is(err, fs.ErrNotExist), unlessNotExist(err)
 	}
 	defer f.Close()
-	if !claim(f) || !path.Is(f) {
+	if !lockExclusive(f) || !path.Is(f) {
 		return false, nil
 	}
 	if base, ok := strings.CutSuffix(path.Name, dataSuffix); ok {
@@ -102,7 +104,7 @@ func Discard(path rooted.Path) (gone bool, err error) {
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())
 	if err != nil {
-		return unlessGone(err)
+		return unlessNotExist(err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -111,10 +113,10 @@ func Sweep(dir rooted.Path) error {
 		if err != nil || time.Since(info.ModTime()) < sweepAge {
 			continue
 		}
-		if base, ok := strings.CutSuffix(e.Name(), mapSuffix); ok && missing(DataPath(dir.Join(base))) {
+		if base, ok := strings.CutSuffix(e.Name(), mapSuffix); ok && isMissing(DataPath(dir.Join(base))) {
 			errs = append(errs, path.Remove())
 		}
-		if base, ok := strings.CutSuffix(e.Name(), dataSuffix); ok && missing(MapPath(dir.Join(base))) {
+		if base, ok := strings.CutSuffix(e.Name(), dataSuffix); ok && isMissing(MapPath(dir.Join(base))) {
 			_, err := Discard(path)
 			errs = append(errs, err)
 		}
@@ -125,12 +127,14 @@ func Sweep(dir rooted.Path) error {
 // sweepAge is how old a half of a File must be: another process may just be making the other.
 var sweepAge = time.Minute
 
-func missing(path rooted.Path) bool {
+// isMissing reports whether nothing exists at path, not even a link.
+func isMissing(path rooted.Path) bool {
 	_, err := os.Lstat(path.String())
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func unlessGone(err error) error {
+// unlessNotExist returns err, or nil if err says that a file does not exist.
+func unlessNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -140,7 +144,7 @@ func unlessGone(err error) error {
 // Hold keeps Discard, of any process, from removing an open file until it is closed. It reports whether path still leads
 // to the file.
 func Hold(f *os.File, path string) bool {
-	hold(f)
+	lockShared(f)
 	open, err := f.Stat()
 	if err != nil {
 		return false

@@ -538,7 +538,7 @@ func TestSizeIsAWord(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // a file system without files of this size
 	}
-	f.there.add(f.there.n - 1)
+	f.present.add(f.present.n - 1)
 	if f.Have() != ChunkBytes || !f.Has(4<<40-1, 1) || f.Has(4<<40-ChunkBytes-1, 1) {
 		t.Errorf("%d bytes are there", f.Have())
 	}

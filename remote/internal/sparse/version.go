@@ -45,21 +45,21 @@ func (f *File) Agree(err error) error {
 	return err
 }
 
-// pin makes sure that the version of the source, now, is that of the bytes that are there. If there are none yet, it becomes
-// theirs, for all processes. Bytes without a version are for this File alone.
+// pin returns mmapio.ErrChanged unless now, the version that the source tells, is that of the bytes that are present.
+// If there are none yet, it becomes theirs, for all processes. Bytes without a version are for this File alone.
 func (f *File) pin(now string) error {
-	if len(now) > maxVersion || strings.ContainsRune(now, 0) {
+	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
 	}
 	f.header.Lock()
 	defer f.header.Unlock()
 	if f.version.Load() == nil {
-		cached, err := f.agree(now)
+		cached, err := f.versionInMap(now)
 		if f.life.Err() != nil {
 			return fs.ErrClosed
 		}
 		if err != nil {
-			f.noRoom(err)
+			f.stopCaching(err)
 		}
 		f.version.Store(&cached)
 	}
@@ -69,27 +69,29 @@ func (f *File) pin(now string) error {
 	return nil
 }
 
-// agree returns the version that the map has. If it has none, agree writes now.
-func (f *File) agree(now string) (cached string, err error) {
-	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
+// versionInMap returns the version that the map has, under a lock against other processes. If the map has none, it
+// writes now into it first, unless that is "".
+func (f *File) versionInMap(now string) (cached string, err error) {
+	unlock, err := lockRange(f.life, f.mapFile, 0, headerBytes)
 	if err != nil {
 		return now, err
 	}
 	defer unlock()
-	name, cached, err := f.tail()
+	name, cached, err := f.nameAndVersion()
 	if err != nil || cached != "" || now == "" {
 		return cached, err
 	}
-	if _, err := f.marks.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.there.n+int64(len(name))); err != nil {
+	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.present.n+int64(len(name))); err != nil {
 		return now, err
 	}
-	_, cached, err = f.tail() // where nothing is locked, another process may have been here
+	_, cached, err = f.nameAndVersion() // where nothing is locked, another process may have been here
 	return cached, err
 }
 
-// tail returns what follows the marks in the map.
-func (f *File) tail() (name, version string, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(f.marks, headerBytes+f.there.n, maxName))
+// nameAndVersion returns the name and the version in the map, behind its bytes of chunks: NAME 0 VERSION 0. A version
+// that is not complete is "".
+func (f *File) nameAndVersion() (name, version string, err error) {
+	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, headerBytes+f.present.n, maxName))
 	parts := strings.Split(string(text), "\x00")
 	if len(parts) == 3 && parts[2] == "" {
 		version = parts[1]
@@ -97,23 +99,25 @@ func (f *File) tail() (name, version string, err error) {
 	return parts[0], version, err
 }
 
-// believed reports whether chunks that the map claims are of the version of this File's source. A File that has no bytes yet
-// will ask for that version.
-func (f *File) believed() bool {
+// trustsMap reports whether f may read the chunks that the map says are present: always if the identity tells the
+// version, else only if the map has a version. If f has none yet, it takes the map's, and asks the source for it from
+// then on.
+func (f *File) trustsMap() bool {
 	if f.opts.Version == nil {
 		return true
 	}
 	if f.version.Load() == nil {
-		if _, cached, err := f.tail(); err == nil && cached != "" {
+		if _, cached, err := f.nameAndVersion(); err == nil && cached != "" {
 			f.version.CompareAndSwap(nil, &cached)
 		}
 	}
 	return f.Version() != ""
 }
 
-// Drop makes the next Open begin anew, in any process. The File goes on reading what is there.
+// Drop removes both files, and first the map's header: the next Open, in any process, begins without bytes. This File
+// goes on reading the bytes that it has.
 func (f *File) Drop() error {
-	if _, err := f.marks.WriteAt(make([]byte, len(magic)), 0); err != nil { // for systems that do not remove open files
+	if _, err := f.mapFile.WriteAt(make([]byte, len(magic)), 0); err != nil { // for systems that do not remove open files
 		return err
 	}
 	return f.Remove()
