@@ -20,6 +20,7 @@ func (f *finder) otherType(i uint32) {
 // floats of 8 bits, and integers if the checkpoint is said to be quantized.
 func (f *finder) leftOver() error {
 	var why [256]uint32 // results by type: a file may have a great many tensors
+	rows, ofFloats := f.presentBesides(), f.presentFloats()
 	left := f.unclaimed[:0]
 	for _, i := range f.unclaimed {
 		t := &f.tensors[i]
@@ -28,11 +29,11 @@ func (f *finder) leftOver() error {
 		}
 		k := kinds[t.DType]
 		isMatrix := len(t.Shape) >= 2 && (hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name)) // .qweight too
-		beside, err := f.companionOf(i)
+		beside, err := f.companionOf(rows, i)
 		if err != nil {
 			return err
 		}
-		unscaled, err := f.lacksScale(i)
+		unscaled, err := f.lacksScale(ofFloats, i)
 		if err != nil {
 			return err
 		}
@@ -92,16 +93,25 @@ func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
 	return nil
 }
 
+// presentFloats returns the patterns whose codes are floats, if some tensor's name may end like their scale's.
+func (f *finder) presentFloats() (list []*pattern) {
+	for i := range patterns {
+		if p := &patterns[i]; p.floats != nil && f.mayEnd(p.scales[0]) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // lacksScale returns the pattern by which tensor i, which has no scale, ought to have one: it is a matrix of floats
 // that the configuration calls codes. Otherwise it returns nil. The error is that of the source.
-func (f *finder) lacksScale(i uint32) (*pattern, error) {
+func (f *finder) lacksScale(ofFloats []*pattern, i uint32) (*pattern, error) {
 	t := &f.tensors[i]
-	if !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
+	if len(ofFloats) == 0 || !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
 		return nil, nil
 	}
-	for j := range patterns {
-		p := &patterns[j]
-		if p.floats == nil || !hasSuffix(t.Name, p.codes) || !f.mayEnd(p.scales[0]) {
+	for _, p := range ofFloats {
+		if !hasSuffix(t.Name, p.codes) {
 			continue
 		}
 		if conf, err := f.configuration(); err != nil || p.floats.needScale(conf, t) {
@@ -192,20 +202,28 @@ func endsLikeCodes(name []byte) bool {
 	return slices.ContainsFunc(besides, func(b beside) bool { return b.codes != "" && b.codes != weightEnd && hasSuffix(name, b.codes) })
 }
 
+// presentBesides returns besides with the ends that some tensor's name may have.
+func (f *finder) presentBesides() (rows []beside) {
+	for _, b := range besides {
+		b.ends = slices.DeleteFunc(slices.Clone(b.ends), func(end string) bool { return !f.mayEnd(end) })
+		if len(b.ends) > 0 {
+			rows = append(rows, b)
+		}
+	}
+	return rows
+}
+
 // companionOf returns the name of a tensor that lies beside tensor codes as a scale beside codes, whatever its type,
 // or nil. The error is that of the source.
-func (f *finder) companionOf(codes uint32) ([]byte, error) {
+func (f *finder) companionOf(rows []beside, codes uint32) ([]byte, error) {
 	t := &f.tensors[codes]
-	for i := range besides {
-		b := &besides[i]
+	for i := range rows {
+		b := &rows[i]
 		if !hasSuffix(t.Name, b.codes) || isFloat(t.DType) && b.floats == no {
 			continue
 		}
 		stem := t.Name[:len(t.Name)-len(b.codes)]
 		for _, end := range b.ends {
-			if !f.mayEnd(end) {
-				continue
-			}
 			i, ok := f.find(codes, stem, end)
 			if ok && isFloat(t.DType) && b.floats == unsaid {
 				conf, err := f.configuration()
