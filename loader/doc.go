@@ -113,9 +113,9 @@
 //
 // # How a call reads
 //
-// Each method below is a chain of calls, at most eight deep. Tensor.call holds the lease, turns faults into errors and names
-// the tensor in them; the types behind it are those of loader/internal/content, values and file. Methods of models and leases
-// have holding in place of it.
+// Each method below is a chain of calls, at most eight deep. LZ4 adds the workers that expand its blocks. Tensor.call
+// holds the lease, turns faults into errors and names the tensor in them. The types behind it are those of
+// loader/internal/content, values and file. Methods of models and leases have holding in place of it.
 //
 //	Bytes, View, raw and mapped   call → Cached.View → Stored.View → File.View → Mapping.Slice
 //	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all

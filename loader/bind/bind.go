@@ -66,6 +66,7 @@ type MismatchError struct {
 	Err    error
 }
 
+// Error names model, field and tensor. Without Path, Err names the model's file and the tensor itself.
 func (e *MismatchError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("%s: %v", e.Field, e.Err)
@@ -95,7 +96,7 @@ func Struct(dst any, from Source, dims Dims) error {
 		b.names = append(b.names, t.Name())
 	}
 	slices.Sort(b.names)
-	filled := reflect.New(v.Elem().Type()).Elem()
+	filled := reflect.New(v.Elem().Type()).Elem() // a copy, which becomes *dst if all fits
 	filled.Set(v.Elem())
 	b.structure(filled, "", "")
 	for _, read := range b.reads {
@@ -145,8 +146,8 @@ func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
 
-// structure fills the fields of the struct v from tensors whose names begin with prefix. path leads to v in the
-// outermost struct, with a dot at its end.
+// structure fills the tagged fields of the struct v from tensors whose names begin with prefix, and notes in b.errs
+// those that cannot be filled. path is the path of v in the outermost struct, such as "Layers[3].", or "".
 func (b *binder) structure(v reflect.Value, path, prefix string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -173,7 +174,8 @@ type request struct {
 	tag      reflect.StructTag
 }
 
-// parse returns the names, after prefix, that a tag tensor lists.
+// parse returns the names that a tag tensor lists, divided by "|", with prefix before each. optional reports whether
+// the tag ends in ",optional".
 func parse(prefix, tag string) (names []string, optional bool) {
 	tag, optional = strings.CutSuffix(tag, ",optional")
 	for name := range strings.SplitSeq(tag, "|") {
@@ -191,8 +193,8 @@ var (
 // single reports whether one tensor fills a value of type t.
 func single(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
 
-// fillable reports whether tensors can fill a value of type t. A name has one %d, so lists of lists
-// are refused.
+// fillable reports whether tensors can fill a value of type t: a single one, a struct, a pointer to a struct, or a list
+// of these. It reports false for lists of lists, since a name has one %d.
 func fillable(t reflect.Type) bool {
 	if !single(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		t = t.Elem()
@@ -203,7 +205,8 @@ func fillable(t reflect.Type) bool {
 	return single(t) || t.Kind() == reflect.Struct
 }
 
-// field fills v, whose type is fillable, or notes why it cannot be filled.
+// field fills v, whose type is fillable, with what r asks for, or notes in b.errs why it cannot be filled. A pointer
+// stays nil if no tensor has its prefix.
 func (b *binder) field(v reflect.Value, r request) {
 	t := v.Type()
 	switch {
@@ -228,7 +231,7 @@ func (b *binder) field(v reflect.Value, r request) {
 	}
 }
 
-// first returns the position of the first prefix that a tensor has, or 0.
+// first returns the index of the first prefix with which a tensor's name begins, or 0 if there is none.
 func (b *binder) first(prefixes []string) int {
 	return max(0, slices.IndexFunc(prefixes, b.has))
 }
@@ -239,7 +242,8 @@ func (b *binder) has(prefix string) bool {
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
 }
 
-// list fills a slice or an array: an element for every number that a name has in place of %d.
+// list fills the slice or array v: element i from tensors whose names have i in place of %d. The first pattern in
+// r.names that tensors have counts. An array needs all its elements. A field that does not fit is noted in b.errs.
 func (b *binder) list(v reflect.Value, r request) {
 	var pattern string
 	var n int
@@ -308,7 +312,8 @@ func (b *binder) count(pattern string, isName bool) (int, error) {
 	return len(numbers), nil
 }
 
-// tensor sets v to the first tensor of r.names that exists, or notes that its values are to be read into v.
+// tensor fills v from the first tensor of r.names that exists: at once if v is a loader.Tensor, else by a function that
+// it adds to b.reads. A tensor that is missing or does not fit is noted in b.errs.
 func (b *binder) tensor(v reflect.Value, r request) {
 	var t loader.Tensor
 	err := loader.ErrNotFound
@@ -348,7 +353,7 @@ func (b *binder) tensor(v reflect.Value, r request) {
 	})
 }
 
-// read sets v to the values.
+// read sets v to what values returns, or returns its error.
 func read[T any](v reflect.Value, values func() ([]T, error)) error {
 	list, err := values()
 	if err == nil {
@@ -357,7 +362,8 @@ func read[T any](v reflect.Value, values func() ([]T, error)) error {
 	return err
 }
 
-// missing notes that no tensor is called name, with the names of up to maxHints fields that are near.
+// missing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds names that are
+// near.
 func (b *binder) missing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {

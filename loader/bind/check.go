@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// checkDType returns an error if the tag dtype does not list the type of t.
+// checkDType returns an error if there is a tag dtype and it does not list the type of t, or lists what is none.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
 	if !ok {
@@ -32,7 +32,8 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
-// checkShape returns an error if the shape of t is not the one that the tag shape lists.
+// checkShape returns an error if there is a tag shape and it does not fit the shape of t. Names in it that have no
+// number yet get it from t: see checkDim.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")
 	if !ok {
@@ -54,8 +55,9 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	return nil
 }
 
-// checkDim returns the reason why n is not the dimension that want describes, or "". A name in want that has no
-// number yet gets it from n; tensor is remembered for messages.
+// checkDim returns the reason why n is not the dimension that want describes, or "". want is "_" for any, a number, a
+// name, or a multiple such as 3*name. A name without a number yet gets it from n; b.setBy notes the tensor for
+// messages.
 func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
 		return ""

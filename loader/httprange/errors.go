@@ -71,7 +71,8 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the same request may succeed later.
+// isTemporary reports whether the same request may succeed later: not after a refusal, a wrong response, an unknown
+// host or certificate, or an error of the caller's writer.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||

@@ -83,6 +83,7 @@ type Authorizer interface {
 	Refused(resp *http.Response) (again bool, err error)
 }
 
+// withDefaults returns a copy of o, which may be nil, with defaults in place of zeros.
 func (o *Options) withDefaults() Options {
 	var out Options
 	if o != nil {
@@ -153,7 +154,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, errors.New("not an http or https address")
 	}
 	r := newReader(u, opts)
-	if r.size = max(r.opts.Size, 0); r.size > 0 {
+	if r.size = max(r.opts.Size, 0); r.size > 0 { // no request is needed yet
 		if known := parseVersion(r.opts.Version); known.strength == StrongValidator {
 			r.known.Store(&known)
 		}
@@ -208,7 +209,8 @@ func (r *Reader) begin(life context.Context) {
 	r.ctx, r.cancel = context.WithCancelCause(life)
 }
 
-// open begins r, and sends the first request. It closes r if that fails.
+// open sends the first request, which ends with ctx, and makes r ready for reads until life ends. It closes r if the
+// request fails.
 func (r *Reader) open(ctx, life context.Context) error {
 	r.begin(life)
 	err := r.first(ctx)
@@ -216,7 +218,7 @@ func (r *Reader) open(ctx, life context.Context) error {
 		return nil
 	}
 	r.Close()
-	if !errors.As(err, new(*Error)) { // but why ctx has ended
+	if !errors.As(err, new(*Error)) { // the cause of ctx, which names no file
 		err = r.wrap(0, err)
 	}
 	return err
@@ -228,7 +230,7 @@ func (r *Reader) first(ctx context.Context) error {
 	if r.opts.Peek {
 		err := r.peek(ctx)
 		if status := new(StatusError); !errors.As(err, &status) && !errors.Is(err, ErrResponse) {
-			return err
+			return err // nil too: only a server that does not answer HEAD is asked again
 		}
 	}
 	return r.readPrefix(ctx)

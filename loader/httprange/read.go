@@ -14,13 +14,13 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReadAtContext(r.ctx, p, off)
 }
 
-// ReadAtContext does what ReadAt does, and ends with ctx.
+// ReadAtContext does what ReadAt does, until ctx ends. The error is io.EOF if p reaches past the end of the file.
 func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, r.wrap(off, errors.New("negative offset"))
 	}
 	want := p[:min(int64(len(p)), max(r.size-off, 0))]
-	if err := r.ReadVector(ctx, [][]byte{want}, off); err != nil {
+	if err := r.ReadVector(ctx, [][]byte{want}, min(off, r.size)); err != nil {
 		return 0, err
 	}
 	if len(want) < len(p) {
@@ -57,8 +57,8 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	if rest.n > 0 {
 		requests.Here(fetch(rest, off))
 	}
-	requests.Wait() // panics if a client's transport has panicked
-	if ctx.Err() == nil {
+	requests.Wait()       // panics if a client's transport has panicked
+	if ctx.Err() == nil { // no request has failed
 		return nil
 	}
 	err, known := context.Cause(ctx), new(Error)
@@ -77,7 +77,7 @@ func (r *Reader) pieceBytes(n int64) int64 {
 	return min(max(n/int64(r.opts.Parallel), 8<<20), 32<<20)
 }
 
-// untilClose returns a context that ends with ctx and with Close. The caller calls the function to release it.
+// untilClose returns a context that ends when ctx ends or r is closed. The caller calls the function to release it.
 func (r *Reader) untilClose(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if r.ctx.Err() != nil {
@@ -108,7 +108,7 @@ func newVector(bufs [][]byte) *vector {
 	return v
 }
 
-// advance takes the first n bytes, which are filled, off the first buffer.
+// advance takes the first n bytes, which are filled, off v. They are all in its first buffer.
 func (v *vector) advance(n int) {
 	v.n -= int64(n)
 	if v.bufs[0] = v.bufs[0][n:]; len(v.bufs[0]) == 0 {

@@ -18,7 +18,7 @@ import (
 // refused, even at once, the file's own address is asked again, once.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{r.url, true}
-	if at := r.target.Load(); at != nil {
+	if at := r.target.Load(); at != nil { // an earlier request was redirected there
 		resp, err := r.followFrom(ctx, at, ask)
 		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
 			return resp, err
@@ -47,10 +47,10 @@ var refusesAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom follows redirects from start on. It stores the target of the last one in r.target. A refusal with status
-// 401 lets Options.Authorizer try other credentials, once.
+// followFrom sends a request that ask completes to start, and follows redirects. If they lead to a response with a
+// range, it stores their target in r.target. After status 401 Options.Authorizer may try other credentials, once.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func(*http.Request)) (*http.Response, error) {
-	var via []*http.Request
+	var via []*http.Request // that were redirected
 	var resp *http.Response
 	onOwnServer, renewed := start.onOwnServer, false
 	for to := start.url; ; {
@@ -111,7 +111,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 	}
 }
 
-// discard reads the end of a short body, so that the connection may be used again.
+// discard closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
 func discard(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, 2<<10)
 	resp.Body.Close()
@@ -124,7 +124,7 @@ const maxRedirects = 10
 // before it. It fails if there are too many, or if a redirect leads from https to http, or to no address.
 func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
-	if resp.StatusCode == 0 {
+	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects
 		return nil, fmt.Errorf("%w: a redirect, whose target a browser does not show: Options.Header might be sent to another server", ErrResponse)
 	}
 	if location == "" {

@@ -64,8 +64,9 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// learn stores the version that the first response tells. It fails with ErrChanged if a later one tells another, and
-// with ErrUnversioned if the first one tells less than Options.RequireValidator. rng is the range of the response.
+// learn stores v, the version that a response tells, if it is the first. Else it fails with ErrChanged if v is another
+// version. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range,
+// is the whole file.
 func (r *Reader) learn(v version, rng byteRange) error {
 	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
 		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
@@ -79,13 +80,14 @@ func (r *Reader) learn(v version, rng byteRange) error {
 	return r.version().check(v)
 }
 
-// complete fills v, which ends at offset end, by as many requests as it takes. It fails if a request makes no progress.
+// complete fills v with the file's bytes up to offset end, by as many requests as it takes. It fails if one request
+// fails, or ends early after fewer than minProgress bytes.
 func (r *Reader) complete(ctx context.Context, p *progress, v *vector, end int64) error {
 	for v.n > 0 {
 		if err := r.request(ctx, p, v, end-v.n); err != nil {
 			return err
 		}
-		if v.n > 0 && p.requests > 0 {
+		if v.n > 0 && p.requests > 0 { // progress would have set it to 0
 			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, v.n)
 		}
 	}
@@ -120,7 +122,7 @@ func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64)
 			return err
 		}
 		if isWhole {
-			if _, err := io.CopyN(io.Discard, body, off); err != nil {
+			if _, err := io.CopyN(io.Discard, body, off); err != nil { // what is before off
 				return err
 			}
 			rng.n = min(v.n, rng.n-off)
@@ -137,8 +139,9 @@ func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
 	}
 }
 
-// exchange sends one request that ask completes, and passes the response to answer. Its body is that of the file from
-// off on: what answer reads counts as progress. It fails with ErrStalled if there is none for long.
+// exchange sends one request that ask completes, and passes the response to answer, whose error it returns. body has
+// the file's bytes from off on: what answer reads of it counts as progress. Without progress for long it fails with
+// ErrStalled.
 func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -187,7 +190,8 @@ func (a *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// receive reads n bytes of body into v. It fails with io.ErrUnexpectedEOF if body has fewer.
+// receive reads n bytes of body into v, which has memory for as many, and takes what is filled off v. It fails with
+// io.ErrUnexpectedEOF if body has fewer.
 func receive(body io.Reader, v *vector, n int64) error {
 	for n > 0 {
 		got, err := body.Read(v.bufs[0][:min(int64(len(v.bufs[0])), n)])
@@ -225,8 +229,8 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// get asks for the address without a range. answer reads the body; after a failure it is called again, with another
-// response from its beginning.
+// get requests the whole file, and closes r at the end. answer reads the body; after a temporary failure it is called
+// again, with another response from the beginning. It fails for another status than 200, and for an encoded body.
 func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body io.Reader) error) error {
 	r.begin(ctx)
 	defer r.Close()

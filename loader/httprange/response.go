@@ -12,7 +12,8 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// partialRange returns the range of the file that resp has. It fails if resp is no range, or one that is encoded.
+// partialRange returns the range of the file that resp has. It fails with ErrNoRanges for the whole file, with
+// ErrResponse for a range that is encoded or makes no sense, and else with a *StatusError.
 func partialRange(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
@@ -46,7 +47,7 @@ func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
-// refusal returns the error of a status that is no answer to the request. addText adds the server's text.
+// refusal returns the error of a response whose status refuses the request, without the server's text: addText adds it.
 func refusal(resp *http.Response) *StatusError {
 	return &StatusError{Code: resp.StatusCode, Header: resp.Header, after: afterHeader(resp)}
 }

@@ -17,7 +17,7 @@ const minProgress = 4 << 10
 
 // fetch fills v with the file's bytes from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
-	end := off + v.n
+	end := off + v.n // v.n falls as bytes come
 	wrap := func(err error) error { return r.wrap(end-v.n, err) }
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.complete(ctx, p, v, end) })
 }
@@ -138,8 +138,8 @@ type queue struct {
 // progress notes that a read has made progress now.
 func (q *queue) progress() { q.last.Store(int64(time.Since(q.born))) }
 
-// enter waits for a turn, for as long as reads that have one make progress. It fails if none does for timeout, or if
-// ctx ends. since is the time of the last progress, or of the call.
+// enter waits for one of the turns, for as long as reads that have one make progress. It fails with ErrStalled if none
+// does for timeout, or if ctx ends. since is the time of the last progress, or of the call. leave ends the turn.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {

@@ -30,6 +30,7 @@ type StatusError struct {
 	after time.Duration // that the server asks to wait
 }
 
+// Error returns the status, who refused, how long to wait, and the server's text, as far as they are known.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %s", ErrStatus, e.status())
@@ -67,8 +68,8 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText adds the text of resp to status, and the server's name if it is a redirect's target. It waits at most
-// maxTextWait for the text.
+// addText adds the text of resp to status, and the server's name if it is a redirect's target. It leaves out HTML, and
+// text that only repeats the status. watch ends the request; addText sets it to maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
@@ -105,8 +106,8 @@ func excerpt(text string) string {
 // quoted returns the beginning of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact returns a server's text without what may be secret in the requests, which a response may repeat: queries,
-// passwords, headers. last is the request that the text answers.
+// redact replaces what may be secret in a server's text by "…": the requests' queries, passwords and headers, which a
+// response may repeat. last is the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {

@@ -23,6 +23,7 @@ const (
 	StrongValidator
 )
 
+// String returns what messages call a validator of this strength.
 func (v Validator) String() string {
 	switch v {
 	case StrongValidator:
@@ -69,7 +70,8 @@ func (v version) text() string {
 	return ""
 }
 
-// parseVersion returns the version whose text is given. Its strength is NoValidator if text is none.
+// parseVersion returns the version that text, a result of version.text, stands for. Its strength is NoValidator if text
+// is "" or something else.
 func parseVersion(text string) version {
 	v := version{etag: text, strength: StrongValidator}
 	if !v.strongETag() {
@@ -92,7 +94,7 @@ func (v version) condition(req *http.Request) {
 	}
 }
 
-// check returns ErrChanged if a later answer tells another version, or less of it.
+// check returns ErrChanged if now, which a later response tells, is another version than v, or lacks what v has.
 func (v version) check(now version) error {
 	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
 		return nil
