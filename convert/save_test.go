@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
@@ -25,7 +26,7 @@ func saved() []convert.SaveTensor {
 	}
 }
 
-// TestSave writes all formats, and reads the same tensors and metadata, all in place.
+// TestSave writes all formats, and reads the same tensors and metadata, all in place where files are mapped.
 func TestSave(t *testing.T) {
 	for suffix, md := range map[string]layout.Metadata{
 		".safetensors": {{Key: "format", Value: "pt"}, {Key: "layers", Value: 24}},
@@ -51,7 +52,7 @@ func TestSave(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, err := x.Bytes()
-			if err != nil || !bytes.Equal(b, want.Data) || x.DType() != want.DType || !x.ZeroCopy() {
+			if err != nil || !bytes.Equal(b, want.Data) || x.DType() != want.DType || x.ZeroCopy() != (runtime.GOOS != "js") {
 				t.Errorf("%s: %s: %v %v, in place: %v, %v", suffix, want.Name, x.DType(), b, x.ZeroCopy(), err)
 			}
 		}
