@@ -85,19 +85,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	})
 	t.Run("Concurrent", func(t *testing.T) {
 		c := open(t)
-		var readers sync.WaitGroup
-		for i := range 8 {
-			readers.Go(func() {
-				rng := rand.New(rand.NewPCG(1, uint64(i)))
-				for range 50 {
-					off := rng.Uint64N(size + 1)
-					if !check(t, c, want, Range{off, rng.Uint64N(min(size-off, 100_000) + 1)}) {
-						return
-					}
-				}
-			})
-		}
-		readers.Wait()
+		Concurrently(size, 100_000, func(r Range) bool { return check(t, c, want, r) })
 	})
 	t.Run("Allocations", func(t *testing.T) {
 		c := open(t)
@@ -112,6 +100,24 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 			t.Errorf("%v allocations", n)
 		}
 	})
+}
+
+// Concurrently runs check in eight goroutines, on random ranges within size bytes or elements, of up to longest each. One ends
+// early if a check fails.
+func Concurrently(size, longest uint64, check func(r Range) bool) {
+	var readers sync.WaitGroup
+	for i := range 8 {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 50 {
+				off := rng.Uint64N(size + 1)
+				if !check(Range{off, rng.Uint64N(min(size-off, longest) + 1)}) {
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
 }
 
 // Range is N bytes, or elements, from Off on.

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -51,19 +49,7 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 	})
 	t.Run("Concurrent", func(t *testing.T) {
 		v := open(t)
-		var readers sync.WaitGroup
-		for i := range 8 {
-			readers.Go(func() {
-				rng := rand.New(rand.NewPCG(1, uint64(i)))
-				for range 50 {
-					first := rng.Uint64N(size + 1)
-					if !check(t, v, want, contenttest.Range{Off: first, N: rng.Uint64N(min(size-first, 10_000) + 1)}) {
-						return
-					}
-				}
-			})
-		}
-		readers.Wait()
+		contenttest.Concurrently(size, 10_000, func(r contenttest.Range) bool { return check(t, v, want, r) })
 	})
 	t.Run("Allocations", func(t *testing.T) {
 		v := open(t)
