@@ -159,16 +159,16 @@ func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
 }
 
 // nearBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
-// farBytes is their size if few large reads are better.
+// largeBytes is their size if few large reads are better.
 const (
-	nearBytes = 1 << 20
-	farBytes  = 8 << 20
+	nearBytes  = 1 << 20
+	largeBytes = 8 << 20
 )
 
 // productBytes returns how many bytes of rows one read of c should have.
 func productBytes(c content.Content) uint64 {
 	if c.Cost().Piece >= content.Far {
-		return farBytes
+		return largeBytes
 	}
 	return nearBytes
 }
@@ -247,14 +247,14 @@ func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 }
 
 // A product of fewer than serialElems multiplications stays on one core. A worker takes grainElems at a time, or 1/shares of
-// its part up to farElems: the processor reads memory ahead of a worker that goes on in order. Rows that
+// its part up to maxGrainElems: the processor reads memory ahead of a worker that goes on in order. Rows that
 // are expanded first come tileElems at a time, fewer than package dequant shares out to cores.
 const (
-	serialElems = 1 << 18
-	grainElems  = 1 << 17
-	farElems    = 1 << 20
-	shares      = 16
-	tileElems   = grainElems * 3 / 4
+	serialElems   = 1 << 18
+	grainElems    = 1 << 17
+	maxGrainElems = 1 << 20
+	shares        = 16
+	tileElems     = grainElems * 3 / 4
 )
 
 // run multiplies count rows, from row first of the matrix on, on all cores if they are many. The rows are b as they are
@@ -263,7 +263,7 @@ func (p *product) run(first, count int, b []byte) error {
 	p.first, p.count, p.stored = first, count, b
 	each := p.cols * len(p.activations)
 	cores := parallel.Cores()
-	p.grain = max(1, grainElems/max(1, each), min(farElems/max(1, each), count/(shares*cores)))
+	p.grain = max(1, grainElems/max(1, each), min(maxGrainElems/max(1, each), count/(shares*cores)))
 	if p.source != nil {
 		p.grain = max(1, tileElems/max(1, p.cols))
 	}
