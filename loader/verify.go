@@ -274,7 +274,10 @@ func (v *verifier) decrypt() error {
 		for off := uint64(0); off < t.desc().Stored; {
 			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
 			buf = grown(buf, n)
-			err := cmp.Or(context.Cause(v.ctx), t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off))
+			err := context.Cause(v.ctx)
+			if err == nil {
+				err = t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off)
+			}
 			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 				v.addTensorFinding(t, *wrong.FormatError)
 				break
@@ -419,7 +422,11 @@ func (v *verifier) plan() {
 func (v *verifier) read() error {
 	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
 		f := v.files[p.file]
-		if err := cmp.Or(context.Cause(v.ctx), sum(v.ctx, f)); err != nil {
+		err := context.Cause(v.ctx)
+		if err == nil {
+			err = sum(v.ctx, f)
+		}
+		if err != nil {
 			return inFile(f.path, err)
 		}
 		v.progress.Add(p.end - p.off)

@@ -62,8 +62,10 @@ func (p *Plan) readPieces(ctx context.Context, items iter.Seq[uint64], progress 
 		if len(piece.parts) == 0 { // of a mapped file
 			read = p.populate
 		}
-		err := cmp.Or(context.Cause(ctx), read(ctx, piece))
-		if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := read(ctx, piece); err != nil {
 			return err
 		}
 		progress.Add(piece.N)
@@ -144,7 +146,10 @@ func (p *Plan) read(ctx context.Context, f File, r *request) error {
 func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	for _, b := range buffers {
 		off += b.Gap
-		if err := cmp.Or(context.Cause(ctx), read(ctx, b.B, off)); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := read(ctx, b.B, off); err != nil {
 			return err
 		}
 		off += uint64(len(b.B))
