@@ -102,8 +102,8 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	})
 }
 
-// Concurrently runs check in eight goroutines, on random ranges within size bytes or elements, of up to longest each. One ends
-// early if a check fails.
+// Concurrently runs check in eight goroutines, on random ranges within size bytes or elements, of up to longest each.
+// A goroutine ends early if its check fails.
 func Concurrently(size, longest uint64, check func(r Range) bool) {
 	var readers sync.WaitGroup
 	for i := range 8 {
