@@ -45,7 +45,8 @@ func mxfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// nvfp4Generic reads four scales, then 8 bytes of nibbles for each, the low ones first.
+// nvfp4Generic reads four scales of one byte, then for each 8 bytes of nibbles of E2M1: first the elements of all low nibbles, then
+// those of the upper ones. Values are the products.
 func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
@@ -83,8 +84,7 @@ func aprQ4Generic(dst []float32, src []byte) {
 	}
 }
 
-// aprScale replaces scales by 0 as aprender does: infinities, NaN, and all that are no normal
-// binary16.
+// aprScale returns d, or 0 if d is infinite, a NaN or no normal binary16. aprender does the same.
 func aprScale(d float32) float32 {
 	if abs := math.Float32bits(d) &^ (1 << 31); abs < 0x38800000 || abs >= 0x7f800000 { // 2⁻¹⁴, infinity
 		return 0
@@ -92,7 +92,7 @@ func aprScale(d float32) float32 {
 	return d
 }
 
-// q4_1Generic reads d and m, then 16 bytes of nibbles n, the low ones first. Values are d·n + m.
+// q4_1Generic reads a scale d and a minimum m, then 16 bytes of nibbles n, the low ones first. Values are d·n + m.
 func q4_1Generic(dst []float32, src []byte) {
 	for len(src) >= 20 && len(dst) >= 32 {
 		b, y := (*[20]byte)(src), (*[32]float32)(dst)
@@ -109,7 +109,7 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSGeneric reads d, the upper 2 bits of the eight scales, their lower 4, and nibbles. Values are those of a
+// iq4_XSGeneric reads a scale d, the upper 2 bits of the eight scales, their lower 4, and nibbles. Values are those of a
 // codebook times d·(scale − 32).
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
@@ -136,7 +136,7 @@ var fiveBitFloats = func() (t [32]float32) {
 	return t
 }()
 
-// q5_0Generic reads d, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values are
+// q5_0Generic reads a scale d, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values are
 // d·(code − 16).
 func q5_0Generic(dst []float32, src []byte) {
 	for len(src) >= 22 && len(dst) >= 32 {
@@ -152,7 +152,7 @@ func q5_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q5_1Generic reads d and m, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values
+// q5_1Generic reads a scale d and a minimum m, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values
 // are d·code + m.
 func q5_1Generic(dst []float32, src []byte) {
 	for len(src) >= 24 && len(dst) >= 32 {
@@ -176,7 +176,7 @@ func q8_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_1Generic skips the block's second half, the sum that dot products use.
+// q8_1Generic reads a binary16 scale and 32 int8s, which it multiplies. It skips the binary16 between them, a sum for dot products.
 func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), block.FloatAt((*[2]byte)(src)))

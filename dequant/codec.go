@@ -110,8 +110,8 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
 }
 
-// expand does what Expand does with bytes of the right size, on the caller's core. dst begins with element skip of
-// src's first block. It fails only if an integer less its zero point does not fit 64 bits.
+// expand writes the values of len(dst) elements to dst, on the caller's core. dst begins with element skip of src's first
+// block, and src has exactly the bytes for that. It fails only if an integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
 	b := blockSizes[c.dtype]
 	if skip > 0 && len(dst) > 0 {

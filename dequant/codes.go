@@ -49,10 +49,10 @@ func nibbles(values [16]float32) *[256]float32 {
 }
 
 // e2m1Floats are the values of OCP MX v1.0's E2M1: a sign, two bits of exponent, one of mantissa.
-var e2m1Floats = minusZero(e2m1PlusFloats)
+var e2m1Floats = withMinusZero(e2m1PlusFloats)
 
-// minusZero makes the value of code 8 −0, which Go's constants do not know.
-func minusZero(values [16]float32) [16]float32 {
+// withMinusZero returns values with −0, which Go's constants do not know, as the value of code 8.
+func withMinusZero(values [16]float32) [16]float32 {
 	values[8] = float32(math.Copysign(0, -1))
 	return values
 }
@@ -70,7 +70,7 @@ var nf4Floats = [16]float32{
 
 // bnbFP4Floats is the other table of get_4bit_type, which divides its numbers by the largest. Code 8 is
 // −0 in the library's own table.
-var bnbFP4Floats = minusZero([16]float32{
+var bnbFP4Floats = withMinusZero([16]float32{
 	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
 	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
 })

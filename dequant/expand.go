@@ -68,10 +68,10 @@ type blockSize struct {
 	bytes     uint16 // 0 for types that are not expanded in blocks
 }
 
+// elems returns how many elements a block has.
 func (b blockSize) elems() int { return 1 << (b.log2Elems & 63) } // the mask spares the compiler longer shifts
 
-// size returns the size in bytes of the blocks that hold n elements. The first of these is element skip of its
-// block.
+// size returns the size in bytes of the blocks that hold n elements. The first element is element skip of its block.
 func (b blockSize) size(skip, n int) uint64 {
 	if n == 0 {
 		return 0
@@ -94,8 +94,8 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
 }
 
-// expand expands the blocks of src to dst by the active kernel. The portable one takes the last blocks, too few for
-// a kernel's step. The caller has checked that src holds exactly dst's blocks. large lets kernels store past the
+// expand writes the values of src, whole blocks of type d, to dst by the active kernel. The portable loop takes the last blocks, if
+// they are too few for the kernel. The caller has checked that src holds exactly dst's blocks. large lets kernels store past the
 // caches.
 func expand(d layout.DType, dst []float32, src []byte, large bool) {
 	elems, size := d.BlockElems(), d.BlockBytes()
@@ -130,12 +130,13 @@ var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart expands the first block of src, and copies its elements from skip on to dst, as many as dst takes. It
-// returns how many were copied.
+// expandPart expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or the block
+// has. It returns how many.
 func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)
 	block := buf[:d.BlockElems()]
-	expand(d, block, src[:d.BlockBytes()], false) // not large
+	const isLarge = false
+	expand(d, block, src[:d.BlockBytes()], isLarge)
 	return copy(dst, block[skip:])
 }

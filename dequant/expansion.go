@@ -8,8 +8,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel does what Expand does with parts that checkParts has checked, on several cores. It is a function of
-// its own because its closure is allocated.
+// expandParallel fills dst with the elements from first on, on at most cores goroutines. p has what is stored of them, and was checked.
+// It is a function of its own because its closure is allocated. It fails for a column whose group does not exist.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
@@ -37,17 +37,17 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 // noOffset stands for the offsets of a tensor without any. Scale unit expands codes to themselves.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand does what Expand does with parts that checkParts has checked, on the caller's core. It fails only for a
-// column whose group does not exist.
+// expand fills dst with the elements from first on, on the caller's core. p has what is stored of them, and was checked. large lets
+// kernels store past the caches. It fails only for a column whose group does not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
 	g.ScaleCols = g.scaleCols()
 	if g.inRows() {
 		g.RowBytes = g.rowBytes()
 	}
-	x := expansion{Grouped: g, parts: p, code: g.Code, large: large}
+	x := expansion{Grouped: g, parts: p, code: g.Code, bypassesCaches: large}
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
-	if group, ok := g.flat(); ok {
+	if group, ok := g.equalGroups(); ok {
 		byte, bit := g.codeAt(first)
 		at := first/group - x.scalesFrom
 		if len(p.Offsets) > 1 {
@@ -80,9 +80,9 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	return nil
 }
 
-// flat returns the size of a group if the tensor is one sequence of groups of this size, in codes and in scales.
-// Then rows need no attention. Otherwise ok is false.
-func (g Grouped) flat() (group uint64, ok bool) {
+// equalGroups reports whether the tensor is one sequence of groups of equal size, with codes and scales in this order, whatever its
+// rows. It returns how many elements a group has.
+func (g Grouped) equalGroups() (group uint64, ok bool) {
 	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.minRowBytes() || g.Cols == 1 {
 		return 0, false
 	}
@@ -106,7 +106,7 @@ type expansion struct {
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	group                 int         // columns that share a scale
 	perElement            bool        // every element has a scale of its own
-	large                 bool        // kernels store past the caches
+	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
 
@@ -118,30 +118,31 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// A strip is consecutive columns of one matrix, for any of its rows.
-type strip struct {
-	scales        uint64 // index in Parts.Scales of the matrix's first scale
-	col           int    // the first column
-	first, within int    // the group of the first column, and the place of the column in it
+// A columnRange is the columns of one matrix from one column on, for any of its rows.
+type columnRange struct {
+	firstScale              uint64 // index in Parts.Scales of the matrix's first scale
+	firstColumn             int    // the first column
+	firstGroup, withinGroup int    // the group of the first column, and the place of the column in it
 }
 
-// strip returns the strip of the matrix with this number that begins at column col.
-func (x *expansion) strip(matrix uint64, col int) strip {
-	s := strip{scales: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, col: col}
+// columnsFrom returns the range that begins at column col of a matrix. Matrices are numbered from 0.
+func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
+	s := columnRange{firstScale: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, firstColumn: col}
 	if col > 0 {
-		s.first, s.within = col/x.group, col%x.group
+		s.firstGroup, s.withinGroup = col/x.group, col%x.group
 	}
 	return s
 }
 
-// expandRectangle expands n columns, from col on, of consecutive rows of one matrix. dst has rows × n values.
+// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row is counted
+// through all matrices. It fails if a column's group does not exist.
 func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
 	case layout.PackGPTQ, layout.PackPlanes, layout.PackAWQ:
 		return x.expandTiles(dst, matrix, top, rows, int(col), n)
 	case layout.PackRows:
-		s := x.strip(matrix, int(col))
+		s := x.columnsFrom(matrix, int(col))
 		byte, bit := x.codeAt(row*x.Cols + col)
 		for r := range rows {
 			codes := x.parts.Codes[byte-x.codesFrom+uint64(r)*x.RowBytes:]
@@ -167,9 +168,9 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 		if x.Pack == layout.PackWords {
 			x.joinWords(codes, row+uint64(r), from, len(part))
 		} else {
-			x.unpackSlab(codes, row+uint64(r), from)
+			x.unpackSlabRow(codes, row+uint64(r), from)
 		}
-		if err := x.expandRow(part, codes, 0, top+r, x.strip(matrix, int(from))); err != nil {
+		if err := x.expandRow(part, codes, 0, top+r, x.columnsFrom(matrix, int(from))); err != nil {
 			return err
 		}
 		done += len(part)
@@ -177,10 +178,10 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	return nil
 }
 
-// expandRow expands columns of one row of a matrix, from column s.col on, as many as dst takes. row counts within
-// the matrix. The codes begin at the given bit of the first byte. It fails if a column's group does not exist.
-func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip) error {
-	at := s.scales
+// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix. codes begin
+// with the code of that column, at the given bit of the first byte. It fails if a column's group does not exist.
+func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s columnRange) error {
+	at := s.firstScale
 	switch x.GroupRows {
 	case 0: // all rows share their scales
 	case 1:
@@ -189,7 +190,7 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip
 		at += uint64(row) / x.GroupRows * x.scaleCols()
 	}
 	if !x.Permuted {
-		at += uint64(s.first)
+		at += uint64(s.firstGroup)
 	}
 	scales, offsets := x.parts.Scales[at:], x.parts.Offsets
 	if len(offsets) > 1 {
@@ -199,7 +200,7 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip
 		if x.GroupRows == 0 && x.ScaleCols == 1 { // for all rows
 			scales, offsets = scales[:1], offsets[:1]
 		}
-		x.expandCodes(dst, codes, bit, scales, offsets, s.within, x.group)
+		x.expandCodes(dst, codes, bit, scales, offsets, s.withinGroup, x.group)
 		return nil
 	}
 	x.expandCodes(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
@@ -208,14 +209,15 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s strip
 		return nil
 	}
 	scales = scales[:x.ScaleCols]
-	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
-		return x.errNoGroup(s.col + i)
+	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.firstColumn:], x.Bias); i >= 0 {
+		return x.errNoGroup(s.firstColumn + i)
 	}
 	return nil
 }
 
-// expandCodes expands codes that begin at the given bit of the first byte, in groups of group elements. The first code
-// is element within of its group. scales and offsets begin with that group's, or have one value for all groups.
+// expandCodes fills dst with the values of codes, which begin at the given bit of the first byte. Every group elements
+// share a scale and an offset. The first code is element within of its group, and scales and offsets begin with those of
+// that group; either may have one value for all groups.
 func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
 	k, bits := &active.grouped[x.code], x.code.Bits()
 	if x.Bias {
@@ -225,26 +227,26 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
 	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= simd.MaxCall && group&(k.step-1) == 0 {
-		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
+		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
 		return
 	}
 	// Each turn expands n codes: pairs of groups of 16, codes that no kernel takes, whole groups, or some of one group.
 	for len(dst) > 0 {
 		n := min(len(dst), group-within)
 		switch {
-		case k.pairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
+		case k.takesPairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
 			count := min(len(dst), simd.MaxCall) / 32 * 2
 			n = count * 16
-			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
 		case bit != 0 || n < k.step:
-			n = x.expandSingly(dst[:n], codes, bit, scales[0], offsets[0])
+			n = x.expandPortably(dst[:n], codes, bit, scales[0], offsets[0])
 		case within == 0 && n == group && group <= simd.MaxCall && group%k.step == 0:
 			count := min(len(dst), simd.MaxCall) / group
 			n = count * group
-			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.large)
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
 		default:
 			n = simd.WholeSteps(min(n, simd.MaxCall), k.step)
-			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.large)
+			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.bypassesCaches)
 		}
 		at, done := bit+n*bits, (within+n)/group
 		dst, codes, bit, within = dst[n:], codes[at/8:], at%8, (within+n)%group
@@ -252,7 +254,8 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	}
 }
 
-// call runs the kernel, or its variant that stores past the caches if large is set and dst is aligned to 64 bytes.
+// call runs the kernel k on whole groups or steps. If large is set and dst is aligned to 64 bytes, it runs the variant that stores past
+// the caches, if k has one.
 func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, large bool) {
 	if large && k.stream != nil && unaligned(dst) == 0 {
 		k.stream(dst, codes, scales, offsets, group)
@@ -261,7 +264,7 @@ func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float3
 	k.run(dst, codes, scales, offsets, group)
 }
 
-// firstScales returns the first n values of s, or all of s if it has one value for all groups.
+// firstScales returns the first n values of s, or s itself if it has fewer: one for all groups.
 func firstScales(s []float32, n int) []float32 { return s[:min(n, len(s))] }
 
 // skipScales returns s without its first n values, or s itself if it has one value for all groups.
@@ -272,9 +275,9 @@ func skipScales(s []float32, n int) []float32 {
 	return s
 }
 
-// expandSingly expands codes of one group by a portable loop, and returns their number. If the first code begins within
-// a byte, it stops before the next one that begins at a byte. Otherwise it expands len(dst) codes.
-func (x *expansion) expandSingly(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
+// expandPortably writes values of codes of one group to dst by a portable loop, and returns how many. The first code begins at the
+// given bit of codes. If that is 0, it fills dst. If not, it stops before the next code that begins at a byte: a kernel can go on there.
+func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
 	bits, values, aligned := x.code.Bits(), codeValues[x.code], bit == 0
 	for n < len(dst) && (aligned || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit

@@ -47,8 +47,8 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// smallFloats returns the values of codes of n bits: a sign, then the exponent plus bias, then as many bits of
-// mantissa as that parameter says. No code is an infinity or a NaN.
+// smallFloats returns the values of codes of n bits: a sign, an exponent with the given bias, and as many bits of mantissa as that
+// parameter says. No code is an infinity or a NaN.
 func smallFloats(n, mantissa, bias int) (t [256]float32) {
 	for b := range t {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1
@@ -101,18 +101,20 @@ var e8m0Floats = func() (t [256]float32) {
 	return t
 }()
 
+// f8e4m3Generic expands OCP's floats of 8 bits, as f8e5m2Generic and f8e8m0Generic do.
 func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
 func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
 func f8e8m0Generic(dst []float32, src []byte) { lookup(dst, src, &e8m0Floats) }
 
+// f8e4m3fnuzGeneric expands floats of 8 bits without a minus zero, as f8e5m2fnuzGeneric does.
 func f8e4m3fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e4m3fnuzFloats) }
 func f8e5m2fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e5m2fnuzFloats) }
 
+// f6e2m3Generic expands floats of 6 bits, four from three bytes, as f6e3m2Generic does.
 func f6e2m3Generic(dst []float32, src []byte) { lookup6(dst, src, &e2m3Floats) }
 func f6e3m2Generic(dst []float32, src []byte) { lookup6(dst, src, &e3m2Floats) }
 
-// lookup6 expands codes of 6 bits by a table of their values. Three bytes hold four codes, the first in the lowest
-// bits.
+// lookup6 sets dst to the values of the codes of 6 bits in src, by a table. Three bytes hold four codes, the first in the lowest bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 3 && len(dst) >= 4 {
 		w := uint32(src[0]) | uint32(src[1])<<8 | uint32(src[2])<<16
@@ -133,7 +135,7 @@ func f4Generic(dst []float32, src []byte) {
 	}
 }
 
-// lookup expands a type of one byte by a table of all its values.
+// lookup sets dst to the values of the bytes in src, by a table of the values of all bytes.
 func lookup(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 8 && len(dst) >= 8 {
 		b, y := (*[8]byte)(src), (*[8]float32)(dst)

@@ -76,7 +76,7 @@ var generic = impl{
 		return kernels
 	}(),
 	transpose: transposer{words: wordsGeneric, nibbles: nibblesGeneric},
-	each:      func(dst, scales, offsets []float32) { rescale(dst, scales, offsets, nil, false) },
+	scaleEach: func(dst, scales, offsets []float32) { rescale(dst, scales, offsets, nil, false) },
 	permuted: [9]permutedKernel{
 		permutedRows(0), permutedRows(1), permutedRows(2), permutedRows(3), permutedRows(4), permutedRows(5), permutedRows(6), permutedRows(7), permutedRows(8),
 	},

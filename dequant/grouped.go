@@ -60,7 +60,8 @@ func (g Grouped) Check() error {
 	return nil
 }
 
-// groups returns how many groups of size elements n elements make. A size of 0 stands for n.
+// groups returns how many groups n elements make, if a group has size elements and the last may have fewer. A size of 0 means one
+// group of all.
 func groups(n, size uint64) uint64 {
 	switch {
 	case n == 0:
@@ -74,8 +75,8 @@ func groups(n, size uint64) uint64 {
 // inRows reports whether the codes of a row lie together, row after row.
 func (g Grouped) inRows() bool { return g.Pack == layout.PackRows || g.Pack == layout.PackWords }
 
-// Dense reports whether the codes of elements [first, first+n) lie together. If not, Codes names those of whole
-// matrices. g is one for which Check returns nil.
+// Dense reports whether the codes of elements [first, first+n) lie together, without codes of others between them. If not, Codes
+// returns the range of whole matrices. Check must have returned nil for g.
 func (g Grouped) Dense(first, n uint64) bool {
 	switch {
 	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.inRows():
@@ -84,7 +85,7 @@ func (g Grouped) Dense(first, n uint64) bool {
 		return false
 	}
 	row, until := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
-	return row/g.Rows == until/g.Rows && row%g.Rows/g.slab() == until%g.Rows/g.slab()
+	return row/g.Rows == until/g.Rows && row%g.Rows/g.slabRows() == until%g.Rows/g.slabRows()
 }
 
 // minRowBytes returns the bytes that the codes of one row take, without padding.
@@ -95,7 +96,7 @@ func (g Grouped) minRowBytes() uint64 {
 	return (g.Cols*uint64(g.Code.Bits()) + 7) / 8
 }
 
-// rowBytes returns the distance of two rows of codes, in bytes.
+// rowBytes returns how many bytes lie from the start of a row of codes to the next, padding included.
 func (g Grouped) rowBytes() uint64 {
 	if g.RowBytes != 0 {
 		return g.RowBytes
@@ -106,7 +107,7 @@ func (g Grouped) rowBytes() uint64 {
 // groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
 
-// scaleCols returns the number of scales from one row of groups to the next.
+// scaleCols returns how many scales lie from the start of a row of groups to the next, padding included.
 func (g Grouped) scaleCols() uint64 {
 	if g.ScaleCols != 0 {
 		return g.ScaleCols
@@ -114,8 +115,7 @@ func (g Grouped) scaleCols() uint64 {
 	return groups(g.Cols, g.GroupCols)
 }
 
-// matrixBytes returns the size in bytes of the codes of one matrix, if they do not lie by rows: by words of columns,
-// or in slabs.
+// matrixBytes returns how many bytes the codes of one matrix take, if they do not lie row after row.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -123,7 +123,7 @@ func (g Grouped) matrixBytes() uint64 {
 	case layout.PackAWQ:
 		return 4 * groups(g.Rows, 8) * g.Cols
 	}
-	return g.slab() * g.Cols * g.slabUnit()
+	return g.slabRows() * g.Cols * g.slabUnit()
 }
 
 // Codes returns offset and size, in bytes of the stored codes, of the codes of elements [first, first+n). No elements
@@ -135,7 +135,7 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	last := first + n - 1
 	if !g.inRows() {
 		if g.Dense(first, n) {
-			return g.inSlab(first/g.Cols, first%g.Cols), n * g.slabUnit()
+			return g.slabOffset(first/g.Cols, first%g.Cols), n * g.slabUnit()
 		}
 		matrix, each := g.Rows*g.Cols, g.matrixBytes()
 		off = first / matrix * each
@@ -149,8 +149,8 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	return off, end + uint64(bit+g.Code.Bits()+7)/8 - off
 }
 
-// codeAt returns where the code of element i begins if codes lie by rows: at a bit of a byte, or of the word at that
-// byte.
+// codeAt returns where the code of element i begins: the offset of a byte or, in PackWords, of a word of four bytes, and the bit in it.
+// Codes must lie row after row.
 func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
@@ -175,7 +175,7 @@ func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	return off, g.groupRow(until)*g.scaleCols() + to + 1 - off
 }
 
-// groupColumn returns the column of groups that column col belongs to.
+// groupColumn returns which group of a row, counted from 0, column col belongs to.
 func (g Grouped) groupColumn(col uint64) uint64 {
 	if g.GroupCols == 0 {
 		return 0
@@ -183,7 +183,7 @@ func (g Grouped) groupColumn(col uint64) uint64 {
 	return col / g.GroupCols
 }
 
-// groupRow returns the row of groups that a row belongs to. Both are counted through all matrices.
+// groupRow returns which row of groups a row of elements belongs to. Both are counted through all matrices.
 func (g Grouped) groupRow(row uint64) uint64 {
 	if g.GroupRows == 0 {
 		return row / g.Rows
@@ -191,9 +191,9 @@ func (g Grouped) groupRow(row uint64) uint64 {
 	return row/g.Rows*g.groupRows() + row%g.Rows/g.GroupRows
 }
 
-// Expand writes elements [first, first+len(dst)) to dst. The error is that of Check, or it wraps ErrLength: if p has
-// other numbers of bytes or scales than Codes and Scales name, or if GroupOf names a group that does not exist. cores
-// and panics are as for Codec.Expand.
+// Expand writes elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does, or with
+// ErrLength: if p has other numbers of bytes or scales than Codes and Scales name, or if GroupOf names a group that
+// does not exist. A panic in a goroutine reappears in the caller.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err

@@ -2,8 +2,8 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code
-// before scaling. Offsets are biases, which are added, if bias is set; else they are subtracted before scaling.
+// groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code before scaling.
+// If bias is set, offsets are added after scaling; else they are subtracted before.
 func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
 	switch {
@@ -32,8 +32,8 @@ func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	}}
 }
 
-// unpackBits returns a function that unpacks unsigned integers of the given number of bits, the first from the lowest
-// bits.
+// unpackBits returns a function that sets dst to the unsigned integers packed in codes. Each has the given number of bits, the first
+// one the lowest.
 func unpackBits(bits int) func(dst []float32, codes []byte) {
 	mask := uint32(1)<<bits - 1
 	return func(dst []float32, codes []byte) {
@@ -85,9 +85,9 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// rescale replaces each value by the value scaled: by the scale and offset of its group, or one offset for all. groups
-// has the group of each element; nil means that element i is group i. Offsets are biases if bias is set. It stops at
-// the first element whose group has no scale and returns its index, otherwise -1.
+// rescale replaces each value v in dst by (v − offset)·scale or, if bias is set, by v·scale + offset. Scale and offset are those of the
+// value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is group i. If a
+// group has no scale, rescale stops at its value and returns the index; otherwise it returns -1.
 func rescale(dst, scales, offsets []float32, groups []int32, bias bool) int {
 	offset := float32(0)
 	if len(offsets) == 1 {

@@ -436,7 +436,7 @@ func eachGroupKernel(t *testing.T, f func(t *testing.T, c, kind int, k groupKern
 				c -= biased
 			}
 			name := fmt.Sprintf("%s/%d", l.name, kind)
-			t.Run(name, func(t *testing.T) { f(t, c, kind, groupKernel{run: k.run, step: k.step, pairs: k.pairs}) })
+			t.Run(name, func(t *testing.T) { f(t, c, kind, groupKernel{run: k.run, step: k.step, takesPairs: k.takesPairs}) })
 			if k.stream != nil {
 				t.Run(name+"/stream", func(t *testing.T) { f(t, c, kind, k) })
 			}
@@ -476,11 +476,11 @@ func TestGroupKernels(t *testing.T) {
 			run = k.stream
 		}
 		for _, group := range []int{16, 32, 64, 96, 128, 2048} {
-			if group%k.step != 0 && !(group == 16 && k.pairs) {
+			if group%k.step != 0 && !(group == 16 && k.takesPairs) {
 				continue
 			}
 			for groups := 1; groups <= 4; groups++ {
-				if group == 16 && k.pairs && groups%2 == 1 {
+				if group == 16 && k.takesPairs && groups%2 == 1 {
 					continue
 				}
 				for round := range 16 {
@@ -591,7 +591,7 @@ func TestPermuted(t *testing.T) {
 func TestEach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(29, 29))
 	for _, l := range levels[1:] {
-		if l.each == nil {
+		if l.scaleEach == nil {
 			continue
 		}
 		for n := 8; n <= 64; n += 8 {
@@ -601,7 +601,7 @@ func TestEach(t *testing.T) {
 				got[i] = float32(rng.IntN(16))
 			}
 			want := slices.Clone(got)
-			l.each(got[1:n+1], scales, offsets)
+			l.scaleEach(got[1:n+1], scales, offsets)
 			rescale(want[1:n+1], scales, offsets, nil, false)
 			for i, v := range got {
 				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {

@@ -185,7 +185,7 @@ func TestGroupKernelReads(t *testing.T) {
 		}
 		for groups := 2; groups <= 6; groups += 2 {
 			for _, group := range []int{16, 32, 96} {
-				if group%k.step != 0 && !(group == 16 && k.pairs) {
+				if group%k.step != 0 && !(group == 16 && k.takesPairs) {
 					continue
 				}
 				size := groups * group / 8 * layout.Code(c).Bits()

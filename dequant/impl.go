@@ -48,7 +48,7 @@ type scaledKernel struct {
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
 	step        int  // a power of two from 8 on
-	pairs       bool // an even number of groups of 16 may be less than step
+	takesPairs  bool // an even number of groups of 16 may be less than step
 }
 
 // numTypes is one more than the greatest type that a table has an entry for.
@@ -67,9 +67,9 @@ type impl struct {
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
 	permuted  [9]permutedKernel // by the bits of a code
-	// each makes (v − offset) · scale of a positive multiple of eight values, in place, with a scale and an
+	// scaleEach makes (v − offset) · scale of a positive multiple of eight values, in place, with a scale and an
 	// offset for each.
-	each func(dst, scales, offsets []float32)
+	scaleEach func(dst, scales, offsets []float32)
 }
 
 // A permutedKernel expands unsigned integers of eight rows whose columns have groups of their own. Rows of
@@ -96,8 +96,8 @@ func overlay(levels []*impl) *impl {
 		if l.transpose.words != nil {
 			all.transpose = l.transpose
 		}
-		if l.each != nil {
-			all.each = l.each
+		if l.scaleEach != nil {
+			all.scaleEach = l.scaleEach
 		}
 	}
 	return all

@@ -13,11 +13,13 @@ var int8Floats = func() (t [256]float32) {
 	return t
 }()
 
+// i8Generic expands int8s.
 func i8Generic(dst []float32, src []byte) { lookup(dst, src, &int8Floats) }
 
+// u8Generic expands uint8s.
 func u8Generic(dst []float32, src []byte) { lookup(dst, src, &byteFloats) }
 
-// boolGeneric expands BOOL: 0 for a zero byte, else 1.
+// boolGeneric expands BOOL: a zero byte is 0, any other 1.
 func boolGeneric(dst []float32, src []byte) {
 	for i := range min(len(dst), len(src)) {
 		v := float32(0)
@@ -105,8 +107,8 @@ func roundInt64(v int64) float32 {
 	return roundUint64(uint64(v))
 }
 
-// roundUint64 returns the float32 nearest to v, rounded once. Bits too low for a float64 become a sticky one, which
-// is enough to break a tie.
+// roundUint64 returns the float32 nearest to v, rounded once, also on 32-bit machines. There float64 takes all but the
+// lowest 11 bits of a large v. One more bit says whether these were all zero, which is enough to break a tie.
 func roundUint64(v uint64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)

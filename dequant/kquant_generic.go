@@ -61,7 +61,7 @@ func q3_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q4_KGeneric reads d and dmin, eight scales and offsets of 6 bits, then nibbles. Values are d·scale·nibble −
+// q4_KGeneric reads the scales d and dmin, eight scales and offsets of 6 bits, then nibbles. Values are d·scale·nibble −
 // dmin·offset.
 func q4_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 144 && len(dst) >= 256 {
@@ -84,7 +84,7 @@ func q4_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q5_KGeneric reads d and dmin, eight scales and offsets of 6 bits, the upper bits of the codes, then nibbles.
+// q5_KGeneric reads the scales d and dmin, eight scales and offsets of 6 bits, the upper bits of the codes, then nibbles.
 // Values are d·scale·code − dmin·offset.
 func q5_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 176 && len(dst) >= 256 {

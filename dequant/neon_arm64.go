@@ -51,10 +51,10 @@ var neon = impl{
 		layout.CodeInt8By127: {run: int8By127GroupsNEON, step: 32},
 		layout.CodeE4M3:      {run: e4m3GroupsNEON, step: 32},
 		layout.CodeE5M2:      {run: e5m2GroupsNEON, step: 32},
-		layout.CodeE2M1:      {run: e2m1GroupsNEON, step: 32, pairs: true},
-		layout.CodeE2M1Plus:  {run: e2m1PlusGroupsNEON, step: 32, pairs: true},
-		layout.CodeNF4:       {run: nf4GroupsNEON, step: 32, pairs: true},
-		layout.CodeFP4:       {run: fp4GroupsNEON, step: 32, pairs: true},
+		layout.CodeE2M1:      {run: e2m1GroupsNEON, step: 32, takesPairs: true},
+		layout.CodeE2M1Plus:  {run: e2m1PlusGroupsNEON, step: 32, takesPairs: true},
+		layout.CodeNF4:       {run: nf4GroupsNEON, step: 32, takesPairs: true},
+		layout.CodeFP4:       {run: fp4GroupsNEON, step: 32, takesPairs: true},
 		1:                    {run: uint1GroupsNEON, step: 32},
 		1 + biased:           {run: uint1BiasedGroupsNEON, step: 32},
 		2:                    {run: uint2GroupsNEON, step: 32},
@@ -78,7 +78,7 @@ var neon = impl{
 		4: permuted4NEON,
 		8: permuted8NEON,
 	},
-	each: rescaleEachNEON,
+	scaleEach: rescaleEachNEON,
 }
 
 //go:noescape

@@ -7,9 +7,8 @@ import (
 // maxPermuted is the largest number of groups in a row that expandPermuted takes: 256 KiB of scales and offsets.
 const maxPermuted = 512
 
-// expandPermuted expands complete rows of a matrix whose columns have groups in any order, tile by tile. rows is a
-// multiple of eight, and top the first row. codes are those of the whole matrix. It fails if a column's group does
-// not exist.
+// expandPermuted fills dst with the values of rows complete rows, from row top on, of a matrix whose columns have groups in any order
+// (act-order). rows is a multiple of eight. codes are those of the matrix, by columns. It fails if a column's group does not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
 		if uint(g) >= uint(x.ScaleCols) {
@@ -20,7 +19,7 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	step := 8 * tileBytes / bits &^ 31
 	for r := 0; r < rows; r += tileRows {
 		height := min(tileRows, rows-r)
-		x.transposeScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
+		x.transposeScales(int(x.columnsFrom(matrix, 0).firstScale)+(top+r)*int(x.ScaleCols), height)
 		for c := 0; c < n; c += step {
 			columns := min(step, n-c)
 			for i := range groups(uint64(columns*bits), 32) { // gathers the words of the tile's rows
@@ -42,8 +41,8 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	return nil
 }
 
-// transposeScales transposes scales and offsets of the given number of rows into scratch memory, so that those of
-// one group are adjacent. Those of the first row begin at index at. One offset for all is repeated.
+// transposeScales writes scales and offsets of the given number of rows to x.scratch, so that those of one group are adjacent. In
+// Parts.Scales those of the first row begin at index at. One offset for all is repeated.
 func (x *expansion) transposeScales(at, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {
@@ -59,19 +58,19 @@ func (x *expansion) transposeScales(at, rows int) {
 	}
 }
 
-// rescaleEach scales every value by a scale and an offset of its own, or by a scale of its own and one offset for all.
+// rescaleEach replaces each value in dst, a code's, by the value scaled: by a scale of its own, and an offset of its own or one for all.
 func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	n := len(dst) &^ 7
 	if x.Bias || len(offsets) == 1 || n == 0 {
 		n = 0 // the kernel takes neither biases nor one offset for all
 	} else {
-		active.each(dst[:n], scales, offsets)
+		active.scaleEach(dst[:n], scales, offsets)
 		offsets = offsets[n:]
 	}
 	rescale(dst[n:], scales[n:], offsets, nil, x.Bias)
 }
 
-// errNoGroup returns the error for column col, whose group has no scale.
+// errNoGroup returns the error for a tensor in which column col belongs to a group that has no scale.
 func (x *expansion) errNoGroup(col int) error {
 	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
 }

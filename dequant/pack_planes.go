@@ -1,19 +1,20 @@
 package dequant
 
-// transposePlanes writes codes of rows base to until-1 and columns c to end-1 to the scratch memory, by rows, from
-// bit planes. In these, 32 columns of a row take as many words as a code has bits.
-func (x *expansion) transposePlanes(codes []byte, base, until, c, end int) {
-	bits, blocks := x.code.Bits(), (end-c+31)/32
-	x.transposeColumns(codes, base, until, c, blocks*bits)
-	for r := range until - base {
+// transposePlanes writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row. codes
+// are those of the matrix, in bit planes: 32 columns of a row take as many words as a code has bits, and a word has one or more bits
+// of each code.
+func (x *expansion) transposePlanes(codes []byte, top, bottom, left, right int) {
+	bits, blocks := x.code.Bits(), (right-left+31)/32
+	x.transposeColumns(codes, top, bottom, left, blocks*bits)
+	for r := range bottom - top {
 		for at := range blocks {
 			joinPlanes(x.scratch.codes[r*tileBytes+4*bits*at:][:4*bits], bits)
 		}
 	}
 }
 
-// joinPlanes replaces 32 codes in planes by the same codes one after the other, the first in the lowest bits. A plane
-// has 4, 2 or 1 bits of every code, the lowest bits first.
+// joinPlanes rewrites b, which holds 32 codes of the given number of bits in bit planes. It writes one code after the other, the first
+// in the lowest bits. A plane has 4, 2 or 1 bits of every code, the lowest bits first.
 func joinPlanes(b []byte, bits int) {
 	var codes [32]byte
 	src := b

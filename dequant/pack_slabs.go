@@ -6,12 +6,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// inSlabs reports whether the rows of a matrix are divided into slabs, as many as a unit has codes. Each unit, a
-// byte or for 3 bits a word, has one code of each slab.
+// inSlabs reports whether codes lie in slabs, as HQQ and BitNet store them. The rows of a matrix are divided into equal slabs: the
+// first rows, the next, and so on. A byte has one code of each slab; for codes of 3 bits a word of 32 bits has.
 func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
 
-// slabUnit returns the size in bytes of the unit that has one code of each slab: a word for codes of 3 bits, else a
-// byte.
+// slabUnit returns how many bytes have one code of each slab: 4 for codes of 3 bits, else 1.
 func (g Grouped) slabUnit() uint64 {
 	if g.Code == 3 {
 		return 4
@@ -19,35 +18,36 @@ func (g Grouped) slabUnit() uint64 {
 	return 1
 }
 
-// inSlab returns the offset in bytes of the unit that has the code of an element, if codes lie in slabs. row counts
-// through all matrices.
-func (g Grouped) inSlab(row, col uint64) uint64 {
-	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slab()*g.Cols+col)*g.slabUnit()
+// slabOffset returns the offset in Parts.Codes of the byte or word that has the code of the element at row and col. Codes must lie
+// in slabs. Rows are counted through all matrices.
+func (g Grouped) slabOffset(row, col uint64) uint64 {
+	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slabRows()*g.Cols+col)*g.slabUnit()
 }
 
-// slab returns the number of rows in a slab: the rows of a matrix divided by the codes of a unit, rounded up.
-func (g Grouped) slab() uint64 {
+// slabRows returns the number of rows in a slab: the rows of a matrix divided by the codes in a byte, or by the ten in a
+// word of 3 bits each, rounded up.
+func (g Grouped) slabRows() uint64 {
 	if g.Code == 3 {
 		return groups(g.Rows, 10) // codes of 3 bits in a word of 32
 	}
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// rowsAtOnce returns how many of rows, from row on, can be expanded as one row: those in one slab whose codes fit
-// the scratch memory. It is 1 unless rows have one scale each, or one for all.
+// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one slab
+// whose codes fit the scratch memory. It is 1 unless each row has one scale, or all rows share one.
 func (x *expansion) rowsAtOnce(row, rows int) int {
 	if !x.inSlabs() || x.perElement || x.GroupRows > 1 || x.ScaleCols != 1 {
 		return 1
 	}
-	slab := int(x.slab())
+	slab := int(x.slabRows())
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackSlab fills codes with codes of consecutive rows of one slab, a byte each. The first of them is that of
-// column col of row.
-func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
-	src := x.parts.Codes[x.inSlab(row, col)-x.codesFrom:]
-	slab := row % x.Rows / x.slab()
+// unpackSlabRow fills codes with one code a byte, from column col of a row on. Further codes are of the rows that follow, which must
+// be in the same slab.
+func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
+	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
+	slab := row % x.Rows / x.slabRows()
 	if x.Code == 3 {
 		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31)
 		return
@@ -70,7 +70,7 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 	}
 }
 
-// unpackThreeBits sets each code to the three bits above shift of its word.
+// unpackThreeBits sets codes[i] to three bits of the i-th word of 32 bits in words: those from bit shift on.
 func unpackThreeBits(codes, words []byte, shift uint) {
 	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
 		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007

@@ -4,14 +4,15 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A tile has tileRows rows of tileBytes bytes of codes. It is transposed at a time, and takes half of the first cache.
+// A tile is a part of a matrix whose codes are transposed at a time: tileRows rows of tileBytes bytes of codes. It takes
+// half of the first cache.
 const (
 	tileRows  = 64
 	tileBytes = 256
 )
 
-// expandTiles expands n columns from left on, of rows from top on, of a matrix whose codes lie by columns. It
-// transposes the codes tile by tile. It fails if a column's group does not exist.
+// expandTiles fills dst with the values of rows × n elements of a matrix, from row top and column left on. Their codes lie by
+// columns, as GPTQ's and AWQ's do, and are transposed tile by tile. It fails if a column's group does not exist.
 func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.code.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
@@ -22,47 +23,47 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 		}
 		dst, top, rows = dst[done*n:], top+done, rows-done
 	}
-	step := 8 * tileBytes / bits &^ 31 // columns of a tile
-	for r := top; r < top+rows; {
-		base := r
+	step := 8 * tileBytes / bits &^ 31  // columns of a tile
+	for next := top; next < top+rows; { // the next row to expand
+		tileTop := next
 		if x.Pack == layout.PackAWQ {
-			base &^= 7 // a word has eight rows
+			tileTop &^= 7 // a word has eight rows
 		}
-		until := min(base+tileRows, top+rows)
-		for c := left &^ 31; c < left+n; c += step {
-			end := min(c+step, left+n)
-			x.transposeTile(codes, base, until, c, end)
-			from := max(c, left)
-			bit, s := (from-c)*bits, x.strip(matrix, from)
-			for i := r; i < until; i++ {
-				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
-				part := dst[(i-top)*n:][from-left : end-left]
-				if err := x.expandRow(part, turned, bit%8, i, s); err != nil {
+		tileBottom := min(tileTop+tileRows, top+rows)
+		for tileLeft := left &^ 31; tileLeft < left+n; tileLeft += step {
+			tileRight := min(tileLeft+step, left+n)
+			x.transposeTile(codes, tileTop, tileBottom, tileLeft, tileRight)
+			from := max(tileLeft, left)
+			bit, columns := (from-tileLeft)*bits, x.columnsFrom(matrix, from)
+			for row := next; row < tileBottom; row++ {
+				transposed := x.scratch.codes[(row-tileTop)*tileBytes+bit/8:]
+				part := dst[(row-top)*n:][from-left : tileRight-left]
+				if err := x.expandRow(part, transposed, bit%8, row, columns); err != nil {
 					return err
 				}
 			}
 		}
-		r = until
+		next = tileBottom
 	}
 	return nil
 }
 
-// transposeTile writes codes of rows base to until-1 and columns c to end-1 to the scratch memory, row by row. base
-// is a multiple of 8 in PackAWQ, and c a multiple of 32.
-func (x *expansion) transposeTile(codes []byte, base, until, c, end int) {
+// transposeTile writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row. codes are
+// those of the matrix. left is a multiple of 32, and top one of 8 in PackAWQ.
+func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	switch x.Pack {
 	case layout.PackAWQ:
-		x.transposeAWQ(codes, base, until, c, end)
+		x.transposeAWQ(codes, top, bottom, left, right)
 	case layout.PackPlanes:
-		x.transposePlanes(codes, base, until, c, end)
+		x.transposePlanes(codes, top, bottom, left, right)
 	default:
-		x.transposeColumns(codes, base, until, c, ((end-c)*x.code.Bits()+31)/32)
+		x.transposeColumns(codes, top, bottom, left, ((right-left)*x.code.Bits()+31)/32)
 	}
 }
 
-// transposeColumns writes words of rows base to until-1 to the scratch memory, by rows: the given number for each
-// row, from that of column c on. In codes, the words of all rows for the same columns lie side by side.
-func (x *expansion) transposeColumns(codes []byte, base, until, c, words int) {
+// transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes row by row: of each row as many as words says, from
+// that of column left on. In codes the words of all rows for the same columns lie side by side.
+func (x *expansion) transposeColumns(codes []byte, top, bottom, left, words int) {
 	stride := 4 * int(x.Rows)
-	transposeWords(x.scratch.codes[:], tileBytes, codes[c/32*x.code.Bits()*stride+4*base:], stride, words, until-base)
+	transposeWords(x.scratch.codes[:], tileBytes, codes[left/32*x.code.Bits()*stride+4*top:], stride, words, bottom-top)
 }

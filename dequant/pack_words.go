@@ -7,8 +7,8 @@ import (
 // perWord returns the number of whole codes in a word of PackWords.
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
-// joinWords writes n codes of a row, from column col on, to codes without gaps: it leaves out the unused bits at the
-// end of every word.
+// joinWords copies n codes of a row, from column col on, to codes without gaps: it leaves out the bits at the end of each stored
+// word that no code uses. Rows are counted through all matrices.
 func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.codeAt(row*x.Cols + col)
 	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.Bits()

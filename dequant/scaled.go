@@ -33,8 +33,8 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 	return nil
 }
 
-// expandScaledExactly does what expandScaled does, without a kernel. It serves every zero point, and the types that
-// have no scaledKernel. The error wraps ErrOverflow.
+// expandScaledExactly expands integers with a scale and a zero point to dst, without a kernel. It serves every zero point,
+// and types without scaledKernel. It fails with ErrOverflow if an integer less its zero point does not fit 64 bits.
 func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	factor, size := float64(scale), d.BlockBytes()
 	for i := range dst {
@@ -48,7 +48,7 @@ func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float3
 	return nil
 }
 
-// integer reads a signed little-endian integer of size bytes: 1, 2, 4 or 8.
+// integer returns the signed little-endian integer that b begins with. size is its bytes: 1, 2, 4 or 8.
 func integer(b []byte, size int) int64 {
 	switch size {
 	case 1:

@@ -7,7 +7,7 @@ import "github.com/tensormap/tensormap/internal/block"
 // oneBitLevels are the levels of nibbles whose upper bit alone counts.
 var oneBitLevels = [16]float32{0: -1, 8: 1}
 
-// q1_0Generic reads d, then a bit for each element: its sign.
+// q1_0Generic reads a scale d, then a bit for each element: 1 for d, 0 for −d.
 func q1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 128 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -19,10 +19,10 @@ func q1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// threeLevels tabulates d·(q − 1). Codes of 2 bits have a fourth value.
+// threeLevels returns d·(q − 1) for the codes q = 0, 1, 2, and 3, which codes of 2 bits may have too.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
-// q2_0Generic reads d, then bytes of four neighbours each, the first in the lowest bits. Values are d·(code − 1).
+// q2_0Generic reads a scale d, then bytes of four neighbours each, the first in the lowest bits. Values are d·(code − 1).
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src)))

@@ -15,7 +15,7 @@ type transposer struct {
 	nibbles func(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int)
 }
 
-// awqOrder[k] is the place of column k among the nibbles of AutoAWQ's words.
+// awqOrder[k] is the position of column k among the eight nibbles of AutoAWQ's words, the lowest being 0.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
 // wordsGeneric writes each column of src, a matrix of words of 32 bits, as a row of dst. Strides are the bytes from
@@ -70,8 +70,8 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles separates the nibbles of src into eight planes, as transposer.nibbles says. The kernel takes
-// multiples of eight rows and columns, and the portable loop the rest.
+// transposeNibbles writes eight rows of src as one row of words in each of eight planes of dst: see transposer.nibbles. The kernel
+// takes multiples of eight rows and columns, and the portable loop the rest.
 func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -85,8 +85,8 @@ func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, r
 	}
 }
 
-// permutedRows returns the portable permutedKernel of codes of the given number of bits. It expands eight rows whose
-// columns have groups in any order, and takes any number of columns.
+// permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows whose columns
+// have groups in any order. It takes any number of columns.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {

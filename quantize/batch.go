@@ -85,8 +85,9 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// run calls kernel f. x has the elements of complete fits, elems each. Lanes without a fit repeat the first fit.
-func (b *batch) run(f fitter, x []float32, elems int, s *search) {
+// runKernel makes up to sixteen fits by kernel f and stores the results in b. x has the elements of all fits, elems each. Lanes
+// without a fit repeat the first one.
+func (b *batch) runKernel(f fitter, x []float32, elems int, s *search) {
 	for l := range b.first {
 		b.first[l] = 0
 		if at := l * elems; at < len(x) {
@@ -100,11 +101,11 @@ func (b *batch) run(f fitter, x []float32, elems int, s *search) {
 	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.maxCode), absolute)
 }
 
-// each fits x, elems elements at a time, with b.weights: by kernel or, if that is nil, by one. It sets b.scales, and
-// b.seconds of affine fits.
-func (b *batch) each(kernel fitter, one fit, x []float32, elems int, s *search) {
+// fitEach makes a fit of every elems elements of x, weighted by b.weights: by kernel or, if that is nil, by the portable function
+// one, which sets b.codes too. It sets b.scales and b.seconds: offsets of affine fits, inverse scales of symmetric ones.
+func (b *batch) fitEach(kernel fitter, one fit, x []float32, elems int, s *search) {
 	if kernel != nil {
-		b.run(kernel, x, elems, s)
+		b.runKernel(kernel, x, elems, s)
 		return
 	}
 	for at := 0; at < len(x); at += elems {
@@ -112,23 +113,24 @@ func (b *batch) each(kernel fitter, one fit, x []float32, elems int, s *search) 
 	}
 }
 
-// affine makes affine fits of x, of elems elements each.
+// affine fits a scale and an offset to every elems elements of x, and sets b.scales and b.seconds to them. See fitAffine.
 func (b *batch) affine(x []float32, elems int, s *search) {
-	b.each(active.fit.affine, fitAffine, x, elems, s)
+	b.fitEach(active.fit.affine, fitAffine, x, elems, s)
 }
 
-// symmetric makes symmetric fits of x, of elems elements each.
+// symmetric fits a scale to every elems elements of x, and sets b.scales to them. See fitSymmetric.
 func (b *batch) symmetric(x []float32, elems int, s *search) {
-	b.each(active.fit.symmetric, fitSymmetric, x, elems, s)
+	b.fitEach(active.fit.symmetric, fitSymmetric, x, elems, s)
 }
 
-// byTurns makes fits as fitByTurns does, of 16 elements each.
-func (b *batch) byTurns(x []float32, s *search) { b.each(active.fit.byTurns, fitByTurns, x, 16, s) }
+// byTurns fits a scale to every 16 elements of x, and sets b.scales to them. See fitByTurns.
+func (b *batch) byTurns(x []float32, s *search) { b.fitEach(active.fit.byTurns, fitByTurns, x, 16, s) }
 
-// iq4 finds scales as fitIQ4 does, of 32 elements each.
-func (b *batch) iq4(x []float32) { b.each(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
+// iq4 fits a scale of IQ4_NL's levels to every 32 elements of x, and sets b.scales to them. See fitIQ4.
+func (b *batch) iq4(x []float32) { b.fitEach(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
 
-// affineCodes sets codes to those of the affine fit of x that affine has made. x are the batch's elements from at on.
+// affineCodes sets codes to the codes of x by the fit that affine has made of it. x begins at element at of the batch. A fit whose
+// scale is 0 has no codes yet and is made again.
 func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
 	switch l := at / len(x); {
 	case active.fit.affine == nil:
@@ -142,8 +144,8 @@ func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
 	}
 }
 
-// symmetricCodes sets codes to those of the symmetric fit of x that symmetric has made. x are the batch's elements from
-// at on.
+// symmetricCodes sets codes to the codes of x by the fit that symmetric has made of it. x begins at element at of the batch. A fit
+// whose scale is 0 has no codes yet and is made again.
 func (b *batch) symmetricCodes(codes []uint8, x []float32, at int, s *search) {
 	switch l := at / len(x); {
 	case active.fit.symmetric == nil:
@@ -157,8 +159,8 @@ func (b *batch) symmetricCodes(codes []uint8, x []float32, at int, s *search) {
 	}
 }
 
-// round sets codes to (x + offset)/scale as fitters.round says, for 256 elements. If a scale is 0, fitted sets the
-// codes of its elements, which begin at x[at].
+// round sets codes to (x + offset)/scale, rounded, clamped to [low, high] and less low, for 256 elements. Every elems elements have
+// the next scale and offset. Where a scale is 0, it calls fitted to set the codes of the elements from x[at] on instead.
 func round(codes *[256]uint8, x []float32, elems int, scales, offsets *[lanes]float32, low, high int32, fitted func(codes []uint8, at int)) {
 	if f := active.fit.round; f != nil {
 		f(codes[:], x[:256], elems, &scales[0], &offsets[0], int(low), int(high))
@@ -172,7 +174,7 @@ func round(codes *[256]uint8, x []float32, elems int, scales, offsets *[lanes]fl
 	}
 }
 
-// roundGeneric does what fitters.round says.
+// roundGeneric does what fitters.round does, portably: it sets codes to (x + offset)/scale, rounded, clamped to [low, high], less low.
 func roundGeneric(codes []uint8, x []float32, elems int, scales, offsets *[lanes]float32, low, high int32) {
 	codes = codes[:len(x)]
 	for i, v := range x {

@@ -7,6 +7,7 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
+// encodeF32Generic writes each value as its four bytes. It stops at the end of the shorter slice.
 func encodeF32Generic(dst []byte, src []float32) {
 	for len(dst) >= 4 && len(src) >= 1 {
 		binary.LittleEndian.PutUint32(dst, math.Float32bits(src[0]))
@@ -14,6 +15,7 @@ func encodeF32Generic(dst []byte, src []float32) {
 	}
 }
 
+// encodeQ4_0Generic writes 18 bytes for 32 values: a scale, then nibbles. The value of greatest magnitude gets code −8.
 func encodeQ4_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 18 && len(src) >= 32 {
 		b, x := (*[18]byte)(dst), (*[32]float32)(src)
@@ -30,6 +32,7 @@ func encodeQ4_0Generic(dst []byte, src []float32) {
 	}
 }
 
+// encodeQ4_1Generic writes 20 bytes for 32 values: scale and offset, then nibbles. Least and greatest value get codes 0 and 15.
 func encodeQ4_1Generic(dst []byte, src []float32) {
 	for len(dst) >= 20 && len(src) >= 32 {
 		b, x := (*[20]byte)(dst), (*[32]float32)(src)
@@ -47,6 +50,7 @@ func encodeQ4_1Generic(dst []byte, src []float32) {
 	}
 }
 
+// encodeQ5_0Generic writes 22 bytes for 32 values: a scale, upper bits, then nibbles. The value of greatest magnitude gets code −16.
 func encodeQ5_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 22 && len(src) >= 32 {
 		b, x := (*[22]byte)(dst), (*[32]float32)(src)
@@ -66,6 +70,7 @@ func encodeQ5_0Generic(dst []byte, src []float32) {
 	}
 }
 
+// encodeQ5_1Generic writes 24 bytes for 32 values: scale and offset, upper bits, then nibbles. Least and greatest value get codes 0 and 31.
 func encodeQ5_1Generic(dst []byte, src []float32) {
 	for len(dst) >= 24 && len(src) >= 32 {
 		b, x := (*[24]byte)(dst), (*[32]float32)(src)
@@ -86,6 +91,7 @@ func encodeQ5_1Generic(dst []byte, src []float32) {
 	}
 }
 
+// encodeQ8_0Generic writes 34 bytes for 32 values: a scale, then int8s. The greatest magnitude gets code 127.
 func encodeQ8_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 34 && len(src) >= 32 {
 		b, x := (*[34]byte)(dst), (*[32]float32)(src)
@@ -99,7 +105,7 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 	}
 }
 
-// putHalf stores a scale, rounded.
+// putHalf stores f as a binary16, rounded to nearest even.
 func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], block.Half(f)) }
 
 // The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's.
@@ -134,6 +140,7 @@ func bounds(x *[32]float32) (lowest, highest float32) {
 	return lowest, highest
 }
 
+// reciprocal returns 1/d, or 0 if d is 0.
 func reciprocal(d float32) float32 {
 	if d == 0 {
 		return 0
@@ -141,6 +148,7 @@ func reciprocal(d float32) float32 {
 	return 1 / d
 }
 
+// abs returns the magnitude of f. It clears the sign of NaNs too.
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
 
 // truncate converts toward zero. NaNs and numbers out of range give the least int32, as with

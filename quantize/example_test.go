@@ -22,11 +22,10 @@ func Example() {
 	stored, values := make([]byte, 2*18), make([]float32, 64)
 	loss, err := quantize.EncodeLoss(codec, stored, weights, importance, values, dequant.AllCores)
 	fmt.Printf("%d of %d values became zero, error: %v\n", loss.Zeroed, len(weights), err)
-	err = dequant.Expand(layout.Q4_0, values, stored)
-	fmt.Println(weights[0], "became", values[0], err)
+	fmt.Println(weights[0], "became", values[0])
 	// Output:
 	// 2 of 64 values became zero, error: <nil>
-	// -8 became -7.8007812 <nil>
+	// -8 became -7.8007812
 }
 
 // Weights become int8s with the scale that their largest magnitude wants.

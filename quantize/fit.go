@@ -22,8 +22,10 @@ func nearest(f float32) int32 {
 // times returns the rounded product, which no compiler may contract with a sum.
 func times(a, b float32) float32 { return float32(a * b) }
 
+// root returns the square root of f.
 func root(f float32) float32 { return float32(math.Sqrt(float64(f))) }
 
+// sumOfSquares returns the sum of squares, each rounded, added in order.
 func sumOfSquares(x []float32) (sum float32) {
 	for _, v := range x {
 		sum += times(v, v)
@@ -31,6 +33,7 @@ func sumOfSquares(x []float32) (sum float32) {
 	return sum
 }
 
+// sumOf returns the sum of x, added in order.
 func sumOf(x []float32) (sum float32) {
 	for _, v := range x {
 		sum += v
@@ -38,7 +41,7 @@ func sumOf(x []float32) (sum float32) {
 	return sum
 }
 
-// weigh fills w with importance · √(variance + x²).
+// weigh sets each weight in w to importance · √(variance + x²), of as many elements as x has.
 func weigh(w, importance, x []float32, variance float32) {
 	for i, v := range x {
 		w[i] = times(importance[i], root(variance+times(v, v)))
@@ -55,8 +58,8 @@ func firstExtreme(x []float32) (value, magnitude float32) {
 	return value, magnitude
 }
 
-// fitAffine finds x ≈ scale·code − offset with codes from 0 to s.maxCode, for up to 32 elements of weights w. A better
-// fit also moves the lower end of the range that the next one is tried with.
+// fitAffine finds the scale and offset with the least error of x ≈ scale·code − offset, weighted by w, for up to 32 elements. It sets
+// codes, from 0 to s.maxCode. It tries the inverse scales of s. A better fit also moves the lower end of the range for the next try.
 func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32) {
 	maxCode := s.maxCode
 	codes, w = codes[:len(x)], w[:len(x)]
@@ -131,7 +134,8 @@ func affineError(codes []uint8, x, w []float32, scale, low float32, absolute boo
 	return sum
 }
 
-// fitSymmetric finds x ≈ scale·(code − s.maxCode) with codes from 0 to 2·s.maxCode − 1.
+// fitSymmetric finds the scale with the least error of x ≈ scale·(code − s.maxCode), weighted by w. It sets codes, from 0 to
+// 2·s.maxCode − 1, and returns the scale and the inverse by which codes were rounded. Both are 0 if x is nearly all zeros.
 func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse float32) {
 	maxCode := s.maxCode
 	codes, w = codes[:len(x)], w[:len(x)]
@@ -168,8 +172,8 @@ func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale, inverse floa
 	return scale, inverse
 }
 
-// fitByTurns does what fitSymmetric does, with weights x², by changing one code at a time while that
-// helps. It takes up to 16 elements.
+// fitByTurns finds what fitSymmetric finds, with the weights x², by changing one code at a time while that lessens the error. It
+// takes up to 16 elements, sets codes, and returns the scale.
 func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 	maxCode := s.maxCode
 	codes = codes[:len(x)]
@@ -220,8 +224,8 @@ func fitByTurns(codes []uint8, x, _ []float32, s *search) (scale, _ float32) {
 	return scale, 0
 }
 
-// fitPositive finds x ≈ scale·code with codes up to maxCode, for scales. A negative x gets the low
-// eight bits of a negative code, as in ggml.
+// fitPositive finds the scale with the least error of x ≈ scale·code, weighted by w, for numbers that are scales themselves. It sets
+// codes, up to maxCode, and returns the scale. A negative x gets the low eight bits of a negative code, as in ggml.
 func fitPositive(codes []uint8, x, w []float32, maxCode int32) (scale float32) {
 	codes, w = codes[:len(x)], w[:len(x)]
 	var highest float32

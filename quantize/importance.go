@@ -4,35 +4,42 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // The encoders of types with a search. Each takes the importance of its elements, or nil for none.
 // They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
 
-// A searched is a block type whose encoder searches for scales.
-type searched struct {
+// A searchedType is a block type whose encoder searches for scales.
+type searchedType struct {
 	size, elems int   // bytes and elements of a block
 	atOnce      int   // blocks that one batch takes
-	scales      []int // offsets of a block's binary16 scales
+	scales      []int // where a block has its binary16 scale and, in types with an offset, the scale of offsets
+}
+
+// searchedTypeOf returns the searchedType of type d. A batch takes atOnce of its blocks.
+func searchedTypeOf(d layout.DType, atOnce int, scales ...int) *searchedType {
+	return &searchedType{d.BlockBytes(), d.BlockElems(), atOnce, scales}
 }
 
 var (
-	blocksQ4_0   = &searched{18, 32, lanes, []int{0}}
-	blocksQ4_1   = &searched{20, 32, lanes, []int{0, 2}}
-	blocksQ5_0   = &searched{22, 32, lanes, []int{0}}
-	blocksQ5_1   = &searched{24, 32, lanes, []int{0, 2}}
-	blocksQ2_K   = &searched{84, 256, 1, []int{80, 82}}
-	blocksQ3_K   = &searched{110, 256, 1, []int{108}}
-	blocksQ4_K   = &searched{144, 256, 2, []int{0, 2}}
-	blocksQ5_K   = &searched{176, 256, 2, []int{0, 2}}
-	blocksQ6_K   = &searched{210, 256, 1, []int{208}}
-	blocksIQ4_NL = &searched{18, 32, lanes, []int{0}}
-	blocksIQ4_XS = &searched{136, 256, 2, []int{0}}
+	blocksQ4_0   = searchedTypeOf(layout.Q4_0, lanes, 0)
+	blocksQ4_1   = searchedTypeOf(layout.Q4_1, lanes, 0, 2)
+	blocksQ5_0   = searchedTypeOf(layout.Q5_0, lanes, 0)
+	blocksQ5_1   = searchedTypeOf(layout.Q5_1, lanes, 0, 2)
+	blocksQ2_K   = searchedTypeOf(layout.Q2_K, 1, 80, 82)
+	blocksQ3_K   = searchedTypeOf(layout.Q3_K, 1, 108)
+	blocksQ4_K   = searchedTypeOf(layout.Q4_K, 2, 0, 2)
+	blocksQ5_K   = searchedTypeOf(layout.Q5_K, 2, 0, 2)
+	blocksQ6_K   = searchedTypeOf(layout.Q6_K, 1, 208)
+	blocksIQ4_NL = searchedTypeOf(layout.IQ4_NL, lanes, 0)
+	blocksIQ4_XS = searchedTypeOf(layout.IQ4_XS, 2, 0)
 )
 
-// encode calls encode for all blocks, s.atOnce at a time. It encodes a block with equal weights if importance leaves it
-// no usable scale, and returns how many blocks that is.
-func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
+// encode encodes src to dst by the function encode, s.atOnce blocks at a time. A block whose importance gives it no usable scale is
+// encoded again with equal weights. It returns how many blocks became usable only that way.
+func (s *searchedType) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	f := batches.Get().(*batch)
 	defer batches.Put(f)
 	for n := min(len(src)/s.elems, len(dst)/s.size); n > 0; n -= s.atOnce {
@@ -41,7 +48,7 @@ func (s *searched) encode(dst []byte, src, importance []float32, encode func(f *
 		if importance != nil {
 			even += s.weighEvenly(f, dst[:k*s.size], src[:k*s.elems], encode)
 		}
-		dst, src, importance = dst[k*s.size:], src[k*s.elems:], advance(importance, k*s.elems)
+		dst, src, importance = dst[k*s.size:], src[k*s.elems:], skipImportance(importance, k*s.elems)
 	}
 	return even
 }
@@ -58,7 +65,7 @@ var evenly = slices.Repeat([]float32{1}, 256)
 // weighEvenly encodes blocks of x again with equal importance if their own gives no usable scale, or if their greatest
 // weight is out of bounds. dst has the blocks as their own importance made them. It returns how many blocks have a
 // usable scale only this way. ggml writes NaN or zeros for them.
-func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
+func (s *searchedType) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
 	var greatest [lanes]float32 // weights of blocks; NaN where one is
 	for i := range len(x) / s.elems {
 		for _, w := range f.weights[i*s.elems:][:s.elems] {
@@ -67,11 +74,11 @@ func (s *searched) weighEvenly(f *batch, dst []byte, x []float32, encode func(f 
 	}
 	var again [210]byte
 	for i := 0; len(x) > 0; i++ {
-		was := s.scalesOf(dst)
+		was := s.stateOf(dst)
 		usable := greatest[i] >= minWeight && greatest[i] <= maxWeight && was == scaled
 		if !usable && slices.ContainsFunc(x[:s.elems], func(v float32) bool { return v != 0 }) {
 			encode(f, again[:s.size], x[:s.elems], evenly[:s.elems])
-			is := s.scalesOf(again[:])
+			is := s.stateOf(again[:])
 			if is > was || is == scaled {
 				copy(dst[:s.size], again[:])
 			}
@@ -91,8 +98,8 @@ const (
 	scaled
 )
 
-// scalesOf returns the state of the scales of block b: unscaled, notFinite or scaled.
-func (s *searched) scalesOf(b []byte) int {
+// stateOf returns the state of the scales in block b: unscaled, notFinite or scaled.
+func (s *searchedType) stateOf(b []byte) int {
 	const magnitude, infinity = 0x7fff, 0x7c00
 	is := unscaled
 	for _, at := range s.scales {
@@ -107,17 +114,19 @@ func (s *searched) scalesOf(b []byte) int {
 	return is
 }
 
-// advance returns importance without its first n numbers; nil stays nil.
-func advance(importance []float32, n int) []float32 {
+// skipImportance returns importance without its first n numbers, or nil for nil.
+func skipImportance(importance []float32, n int) []float32 {
 	if importance == nil {
 		return nil
 	}
 	return importance[n:]
 }
 
-// weighted returns the encoder, by importance, of rows of blocks b: of Q4_1 or Q5_1 if affine, else of Q4_0 or Q5_0.
-// The weights depend on the row's variance.
-func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importance []float32) int {
+// encoderByImportance returns a function that encodes a row of Q4_0, Q4_1, Q5_0 or Q5_1 by the importance of its elements. It tries
+// the scales of the search s. An element's weight also depends on the row's variance. The function returns how many blocks had
+// to be weighed evenly.
+func encoderByImportance(b *searchedType, s *search) func(dst []byte, row, importance []float32) (even int) {
+	affine := len(b.scales) == 2 // blocks have an offset too
 	return func(dst []byte, row, importance []float32) int {
 		variance := sumOfSquares(row) / float32(len(row))
 		return b.encode(dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
@@ -135,7 +144,7 @@ func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importa
 					f.affineCodes(codes[:], x[at:][:32], at, s)
 					putHalves32(dst[4:b.size], &codes)
 				} else {
-					putFitted((*[2]byte)(dst), f.scales[at/32])
+					putScale((*[2]byte)(dst), f.scales[at/32])
 					f.symmetricCodes(codes[:], x[at:][:32], at, s)
 					putHalves32(dst[2:b.size], &codes)
 				}
@@ -145,8 +154,8 @@ func weighted(b *searched, s *search, affine bool) func(dst []byte, row, importa
 	}
 }
 
-// putHalves32 packs the low four bits of 32 codes into the last 16 bytes of b. If b has 20 bytes, the first four get
-// the fifth bits.
+// putHalves32 packs the low four bits of 32 codes into the last 16 bytes of b: each byte has a code of the first half and one of the
+// second. If b has 20 bytes, the first four get the fifth bits of all codes.
 func putHalves32(b []byte, codes *[32]uint8) {
 	low, fifth := b[len(b)-16:], uint32(0)
 	for i := range 16 {
@@ -158,9 +167,9 @@ func putHalves32(b []byte, codes *[32]uint8) {
 	}
 }
 
-// putFitted stores the scale of a fit as putHalf does. The sums of a fit may overflow and their quotient be NaN: that
-// is stored with the sign that x86-64 gives it.
-func putFitted(b *[2]byte, scale float32) {
+// putScale stores the scale of a fit as a binary16, as putHalf does. A NaN, which comes of sums that overflow, is stored with the
+// sign that x86-64 gives it.
+func putScale(b *[2]byte, scale float32) {
 	if scale != scale {
 		scale = math.Float32frombits(0xffc00000)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// fitIQ4 returns the scale of 32 numbers with the levels of IQ4_NL. It finds no codes.
+// fitIQ4 returns the scale d with the least error of x ≈ d·level, weighted by w, where level is one of IQ4_NL's sixteen. It tries
+// the inverse scales of s. It returns 0 if x is nearly all zeros, and sets no codes.
 func fitIQ4(_ []uint8, x, w []float32, s *search) (d, _ float32) {
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
@@ -56,7 +57,7 @@ func nearestIQ4(x float32) uint8 {
 	return uint8(high)
 }
 
-// weighIQ4 sets b.weights for blocks of elems elements: by importance, or x² if that is nil.
+// weighIQ4 sets b.weights for the blocks of x, of elems elements each: by importance and x or, if importance is nil, to x².
 func (b *batch) weighIQ4(x, importance []float32, elems int) {
 	for at := 0; at < len(x); at += elems {
 		x, w := x[at:][:elems], b.weights[at:][:elems]
@@ -70,26 +71,30 @@ func (b *batch) weighIQ4(x, importance []float32, elems int) {
 	}
 }
 
-// putIQ4 writes the codes of 32 numbers times inverse into 16 bytes.
+// putIQ4 writes 16 bytes to b: the codes of 32 numbers x, each the index of IQ4_NL's level nearest to x·inverse.
 func putIQ4(b []byte, x []float32, inverse float32) {
 	for i := range 16 {
 		b[i] = nearestIQ4(times(inverse, x[i])) | nearestIQ4(times(inverse, x[i+16]))<<4
 	}
 }
 
+// encodeIQ4_NL writes blocks of 32 values as IQ4_NL: a scale and nibbles that index a codebook. importance may be nil. It returns how
+// many blocks it weighed evenly, as their importance left no scale.
 func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
 	return blocksIQ4_NL.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 32)
 		f.iq4(x)
 		for at := 0; at < len(x); at += 32 {
 			d := f.scales[at/32]
-			putFitted((*[2]byte)(dst), d)
+			putScale((*[2]byte)(dst), d)
 			putIQ4(dst[2:18], x[at:], reciprocal(d))
 			dst = dst[18:]
 		}
 	})
 }
 
+// encodeIQ4_XS writes blocks of 256 values as IQ4_XS: a scale, eight fine scales, and nibbles that index a codebook. It
+// returns how many blocks it weighed evenly, as their importance left no scale.
 func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
 	return blocksIQ4_XS.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 256)
@@ -101,7 +106,7 @@ func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// putIQ4_XS writes the block of x. scales are those of its eight times 32 elements.
+// putIQ4_XS writes the 256 elements of x to b, a block of IQ4_XS. scales has the scale that was fitted to every 32 elements.
 func putIQ4_XS(b *[136]byte, x []float32, scales *[8]float32) {
 	extreme, _ := firstExtreme(scales[:])
 	d := -extreme / 32

@@ -8,6 +8,7 @@ import (
 
 // The encoders of Q2_K to Q6_K. They do what ggml's quantize_q2_K … quantize_q6_K do (ggml-quants.c).
 
+// encodeQ2_K writes blocks of 256 values as Q2_K: codes of 2 bits, with a scale and an offset for every 16. It returns how many blocks it weighed evenly.
 func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 	return blocksQ2_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
@@ -29,7 +30,7 @@ func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 		var d, dmin uint16
 		var ls, lm [16]uint8
 		if importance == nil {
-			d, dmin = fractions(ls[:], f.scales[:], 15), fractions(lm[:], f.seconds[:], 15)
+			d, dmin = quantizeScales(ls[:], f.scales[:], 15), quantizeScales(lm[:], f.seconds[:], 15)
 		} else {
 			d, dmin = block.Half(fitPositive(ls[:], f.scales[:], sums[:], 15)), block.Half(fitPositive(lm[:], f.seconds[:], sums[:], 15))
 		}
@@ -47,9 +48,9 @@ func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// fractions sets codes to the numbers of x divided by a scale, rounded. It returns the scale, rounded to a binary16.
-// The greatest number gets the code maxCode.
-func fractions(codes []uint8, x []float32, maxCode float32) (scale uint16) {
+// quantizeScales sets codes to x, scales or offsets of parts of a block, as integers: x divided by one scale for all, rounded. The
+// greatest x gets the code maxCode. It returns that scale as the bits of a binary16.
+func quantizeScales(codes []uint8, x []float32, maxCode float32) (scale uint16) {
 	greatest, inverse := float32(0), float32(0)
 	for _, v := range x {
 		if v > greatest {
@@ -65,8 +66,8 @@ func fractions(codes []uint8, x []float32, maxCode float32) (scale uint16) {
 	return block.Half(greatest / maxCode)
 }
 
-// roundAffine sets codes to (x + offset)/scale, for 256 elements of x from at on. Every elems elements have the next
-// scale and offset.
+// roundAffine sets codes to (x + offset)/scale, rounded, for the 256 elements of x from at on. Every elems elements have the next
+// scale and offset. Where a scale is 0 the codes are those of the fit that affine has made.
 func (b *batch) roundAffine(codes *[256]uint8, x []float32, at, elems int, scales, offsets *[lanes]float32, s *search) {
 	round(codes, x[at:], elems, scales, offsets, 0, s.maxCode, func(codes []uint8, i int) {
 		b.affineCodes(codes, x[at+i:][:elems], at+i, s)
@@ -89,6 +90,7 @@ func putNibbles(b []byte, codes *[256]uint8) {
 	}
 }
 
+// encodeQ3_K writes blocks of 256 values as Q3_K: codes of 3 bits, with a scale for every 16. It returns how many blocks it weighed evenly.
 func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
 	return blocksQ3_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
@@ -140,10 +142,12 @@ func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
+// encodeQ4_K writes blocks of 256 values as Q4_K: nibbles, with a scale and an offset for every 32. It returns how many blocks it weighed evenly.
 func encodeQ4_K(dst []byte, src, importance []float32) (even int) {
 	return encodeK4(blocksQ4_K, plain4_K, weighed4, dst, src, importance, func(b []byte, codes *[256]uint8) { putNibbles(b[16:144], codes) })
 }
 
+// encodeQ5_K writes blocks of 256 values as Q5_K: codes of 5 bits, with a scale and an offset for every 32. It returns how many blocks it weighed evenly.
 func encodeQ5_K(dst []byte, src, importance []float32) (even int) {
 	return encodeK4(blocksQ5_K, plain5_K, weighed5, dst, src, importance, func(b []byte, codes *[256]uint8) {
 		clear(b[16:48])
@@ -154,9 +158,9 @@ func encodeQ5_K(dst []byte, src, importance []float32) (even int) {
 	})
 }
 
-// encodeK4 encodes blocks of Q4_K or Q5_K: by search plain, or by search weighed if there is an importance. put writes
-// the codes of a block.
-func encodeK4(b *searched, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) (even int) {
+// encodeK4 encodes src as blocks b of Q4_K or Q5_K: by the search plain, or by weighed if importance is not nil. It calls put to
+// write the codes of each block. It returns how many blocks it weighed evenly.
+func encodeK4(b *searchedType, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) (even int) {
 	s := plain
 	if importance != nil {
 		s = weighed
@@ -178,21 +182,21 @@ func encodeK4(b *searched, plain, weighed *search, dst []byte, src, importance [
 		f.affine(x, 32, s)
 		for at := 0; at < len(x); at += 256 {
 			var codes [256]uint8
-			f.scalesK4(&codes, (*[16]byte)(dst), x, at, s, importance != nil)
+			f.putK4Scales(&codes, (*[16]byte)(dst), x, at, s, importance != nil)
 			put(dst[:b.size], &codes)
 			dst = dst[b.size:]
 		}
 	})
 }
 
-// scalesK4 writes the head of a Q4_K or Q5_K block, whose elements begin at x[at], and sets codes to its codes. weighed
-// reports that the weights come from importance.
-func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
+// putK4Scales writes the scales and offsets of a Q4_K or Q5_K block to head, and sets codes to those of its 256 elements. They begin at
+// x[at]. weighed says that the weights of the fits come from an importance.
+func (f *batch) putK4Scales(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
 	scales, mins := (*[8]float32)(f.scales[at/32:]), (*[8]float32)(f.seconds[at/32:])
 	var ls, lm [8]uint8
 	var d, dmin uint16
 	if !weighed {
-		d, dmin = fractions(ls[:], scales[:], 63), fractions(lm[:], mins[:], 63)
+		d, dmin = quantizeScales(ls[:], scales[:], 63), quantizeScales(lm[:], mins[:], 63)
 	} else {
 		var sums [8]float32
 		for j := range sums {
@@ -221,6 +225,7 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 	f.roundAffine(codes, x, at, 32, &fine, &offsets, search)
 }
 
+// encodeQ6_K writes blocks of 256 values as Q6_K: codes of 6 bits, with a scale for every 16. It returns how many blocks it weighed evenly.
 func encodeQ6_K(dst []byte, src, importance []float32) (even int) {
 	return blocksQ6_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		if importance == nil {

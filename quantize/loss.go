@@ -64,44 +64,40 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 		case isFinite(is) != (math.Abs(x) <= math.MaxFloat64):
 			l.NotFinite++
 		case is == 0 && x != 0:
-			l.zeroed(math.Abs(x))
+			l.countZeroed(math.Abs(x))
 		}
 	}
 }
 
-// EncodeLoss does what Encode does, and counts the values lost. It expands the new elements to
-// scratch, which is at least as long as src; otherwise the error wraps dequant.ErrLength.
-func EncodeLoss(c dequant.Codec, dst []byte, src, importance, scratch []float32, cores int) (loss Loss, err error) {
+// EncodeLoss does what Encode does, counts the values lost, and sets values to the values of the new elements. It fails as
+// Encode does. If values is shorter than src, the error wraps dequant.ErrLength.
+func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, cores int) (loss Loss, err error) {
 	if err := check(c, len(dst), len(src), importance); err != nil {
 		return loss, err
 	}
-	if len(scratch) < len(src) {
-		return loss, fmt.Errorf("quantize: scratch of %d elements for %d: %w", len(scratch), len(src), dequant.ErrLength)
+	if len(values) < len(src) {
+		return loss, fmt.Errorf("quantize: memory for %d values of %d elements: %w", len(values), len(src), dequant.ErrLength)
 	}
 	d, _, _ := c.Elements()
 	if d == layout.F32 { // which holds everything
+		copy(values, src)
 		loss.hasNonzero = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
 		return loss, Encode(c, dst, src, nil, cores)
 	}
 	encode, grain, row := encoderOf(c, importance)
+	elems, size := d.BlockElems(), d.BlockBytes()
 	tile := cmp.Or(row, lossTile)
 	var mu sync.Mutex
-	elems, size := d.BlockElems(), d.BlockBytes()
 	err = simd.InParallel(cores, len(src), grain, func(lo, hi int) error {
 		var part Loss
-		values := scratch[lo:min(hi, lo+tile)]
 		for at := lo; at < hi; at += tile {
 			end := min(hi, at+tile)
-			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
-			part.Even += uint64(encode(stored, was))
-			if inf := infinity16(d); inf != 0 && allNumbers(stored, inf) {
-				part.hasNonzero = true
-				continue // nothing is lost
-			}
-			if err := c.Expand(is, stored, 0, 1); err != nil {
+			stored := dst[at/elems*size : end/elems*size]
+			part.Even += uint64(encode(stored, src[at:end]))
+			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
 			}
-			part.count(was, is, elems)
+			part.count(src[at:end], values[at:end], elems)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -115,36 +111,7 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, scratch []float32,
 // them. It is a multiple of every block.
 const lossTile = 1 << 11
 
-// infinity16 returns the bits of a 16-bit float's infinity; 0 for other types.
-func infinity16(d layout.DType) uint16 {
-	switch d {
-	case layout.F16:
-		return 0x7c00
-	case layout.BF16:
-		return 0x7f80
-	}
-	return 0
-}
-
-// allNumbers reports whether all 16-bit floats in b are finite and not zero. It takes four at a
-// time, and reports false if b ends with fewer.
-func allNumbers(b []byte, inf uint16) bool {
-	const lanes = 0x0001_0001_0001_0001
-	if len(b)%8 != 0 {
-		return false
-	}
-	above := (0x8000 - uint64(inf)) * lanes // carries NaNs and infinities to the sign
-	var notFinite uint64
-	notZero := uint64(0x8000 * lanes)
-	for ; len(b) >= 8; b = b[8:] {
-		magnitudes := binary.LittleEndian.Uint64(b) & (0x7fff * lanes)
-		notFinite |= magnitudes + above
-		notZero &= magnitudes + 0x7fff*lanes
-	}
-	return notFinite&(0x8000*lanes) == 0 && notZero == 0x8000*lanes
-}
-
-// count counts the losses of values was that became is, in complete blocks of elems elements.
+// count adds to l what is lost when the values was become the values is. Both are whole blocks of elems elements.
 func (l *Loss) count(was, is []float32, elems int) {
 	var zeroed, hasNonzero bool // in the block
 	for done := 0; done < len(was); {
@@ -163,10 +130,10 @@ func (l *Loss) count(was, is []float32, elems int) {
 // compared is the number of values that compare takes: the bits of a uint32. It divides the block of every block type.
 const compared = 32
 
-// compare counts the losses of values was that became is. zeroed reports that a value became zero, and hasNonzero that
-// one is not zero now. block says that the values are of a block type. The first loop has no branches, which processors
-// cannot predict among weights.
-func (l *Loss) compare(was, is []float32, block bool) (zeroed, hasNonzero bool) {
+// compare adds to l what is lost when at most 32 values was become the values is. zeroed reports that a value became zero, and
+// hasNonzero that one in is differs from zero. inBlocks says that they are of a block type. The first loop has no branches, which
+// processors cannot predict among weights.
+func (l *Loss) compare(was, is []float32, inBlocks bool) (zeroed, hasNonzero bool) {
 	const exponent = 1 << 23 // carries NaNs and infinities to the sign
 	is = is[:len(was)]
 	var notFinite, zeros uint32 // a sign; a bit for each value, the lowest for the last
@@ -181,24 +148,25 @@ func (l *Loss) compare(was, is []float32, block bool) (zeroed, hasNonzero bool) 
 			if isFinite(x) != isFinite(is[i]) {
 				l.NotFinite++
 			}
-			if is[i] != is[i] && x == x || block && isFinite(x) && !isFinite(is[i]) {
+			if is[i] != is[i] && x == x || inBlocks && isFinite(x) && !isFinite(is[i]) {
 				l.Spoilt++
 			}
 		}
 	}
 	for ; zeros != 0; zeros &= zeros - 1 {
 		if x := abs(was[len(was)-1-bits.TrailingZeros32(zeros)]); x > 0 && isFinite(x) {
-			l.zeroed(float64(x))
+			l.countZeroed(float64(x))
 			zeroed = true
 		}
 	}
 	return zeroed, hasNonzero
 }
 
-// zeroed counts a value of this magnitude that became zero.
-func (l *Loss) zeroed(magnitude float64) {
+// countZeroed counts a value of the given magnitude that became zero.
+func (l *Loss) countZeroed(magnitude float64) {
 	l.Zeroed++
 	l.Largest = max(l.Largest, magnitude)
 }
 
+// isFinite reports whether f is neither infinite nor a NaN.
 func isFinite(f float32) bool { return math.Float32bits(f)&^signBit < infinity }

@@ -6,7 +6,8 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// encodeMXFP4 chooses the exponent of each block by its greatest magnitude, and the level nearest to each element.
+// encodeMXFP4 writes 17 bytes for 32 values: an exponent chosen by the greatest magnitude, then nibbles, each the level of E2M1
+// nearest to a value.
 func encodeMXFP4(dst []byte, src []float32) {
 	for len(dst) >= 17 && len(src) >= 32 {
 		x := (*[32]float32)(src)

@@ -58,7 +58,8 @@ func Encode(c dequant.Codec, dst []byte, src, importance []float32, cores int) e
 	})
 }
 
-// check returns an error if c has no quantizer, or if elems elements, with this importance, do not become size bytes.
+// check returns an error if no quantizer writes what c reads, or if elems elements do not become size bytes. It also fails if importance
+// does not divide the elements into rows of whole blocks.
 func check(c dequant.Codec, size, elems int, importance []float32) error {
 	d, quant, scaled := c.Elements()
 	int8s := scaled && d == layout.I8 && quant.Zero == 0
@@ -77,9 +78,8 @@ func check(c dequant.Codec, size, elems int, importance []float32) error {
 	return nil
 }
 
-// encoderOf returns a function that encodes src as c says, and returns the number of blocks that it weighs evenly. row
-// is the number of elements that it takes at a time, or 0 for any whole blocks. A range of grain elements is worth a
-// goroutine.
+// encoderOf returns the function run, which encodes src so that c reads it and returns how many blocks it weighed evenly. run takes
+// row elements at a time, or any whole blocks if row is 0. Goroutines should get grain elements each, or a multiple.
 func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src []float32) (even int), grain, row int) {
 	d, quant, _ := c.Elements()
 	byImportance := weightedEncoders[d]
@@ -93,8 +93,8 @@ func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src 
 // weightedEncoders are by type the functions that encode one row by the importance of its elements. They return the
 // number of blocks that are weighed evenly.
 var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (even int){
-	layout.Q4_0: weighted(blocksQ4_0, toEight, false), layout.Q4_1: weighted(blocksQ4_1, weighed4, true),
-	layout.Q5_0: weighted(blocksQ5_0, toSixteen, false), layout.Q5_1: weighted(blocksQ5_1, weighed5, true),
+	layout.Q4_0: encoderByImportance(blocksQ4_0, toEight), layout.Q4_1: encoderByImportance(blocksQ4_1, weighed4),
+	layout.Q5_0: encoderByImportance(blocksQ5_0, toSixteen), layout.Q5_1: encoderByImportance(blocksQ5_1, weighed5),
 	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
 	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
 }
@@ -104,7 +104,8 @@ func unweighted(encode func(dst []byte, src, importance []float32) int) func(dst
 	return func(dst []byte, src []float32) { encode(dst, src, nil) }
 }
 
-// encode runs the active encoder over checked whole blocks, on the caller's core. Only int8s have a scale.
+// encode writes src to dst as type d by the active kernel, on the caller's core. The caller has checked that both are the same whole
+// blocks. scale is that of int8s; other types ignore it.
 func encode(d layout.DType, scale float32, dst []byte, src []float32) {
 	if d == layout.I8 {
 		encodeI8Generic(dst, src, scale)

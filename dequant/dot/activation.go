@@ -18,11 +18,11 @@ const groupElems = 256
 // The codes are dealt for vectors of two lanes. Sixteen codes of block k lie next to the same
 // sixteen of block k+4; see dealt.
 type group struct {
-	q    [groupElems]int8
-	d    [8]float32 // scale of a block; the same for all in Q8_K
-	sum  [8]int32   // of a block's codes
-	s    [8]float32 // Q8_1: scale times sum, rounded to binary16
-	half [16]int16  // sums of 16 codes
+	codes      [groupElems]int8
+	scales     [8]float32 // scale of a block; the same for all in Q8_K
+	codeSums   [8]int32   // of a block's codes
+	scaledSums [8]float32 // Q8_1: scale times sum, rounded to binary16
+	sums16     [16]int16  // sums of 16 codes
 }
 
 // dealt returns the index in group.q of the first sixteen codes of block k, or of the second sixteen if second is
@@ -125,8 +125,8 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	return 0, nil
 }
 
-// setByKernel does what set does by a kernel. It returns false if there is none, or if a scale or sum is not finite.
-// The portable code then finds the error.
+// setByKernel prepares the activation by a kernel. It returns false if there is none, or if a scale or sum is not
+// finite. The portable code then finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	run := active.blocks
 	if kind == layout.Q8_K {
@@ -135,12 +135,12 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	if run == nil {
 		return false
 	}
-	run(&g.q[0], x)
+	run(&g.codes[0], x)
 	if kind != layout.Q8_1 {
-		g.s = [8]float32{}
+		g.scaledSums = [8]float32{}
 	}
-	for k := range g.d {
-		if !(abs(g.d[k]) <= math.MaxFloat32 && abs(g.s[k]) <= math.MaxFloat32) {
+	for k := range g.scales {
+		if !(abs(g.scales[k]) <= math.MaxFloat32 && abs(g.scaledSums[k]) <= math.MaxFloat32) {
 			return false
 		}
 	}
@@ -152,26 +152,26 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	d := abs(extreme(x[:])) / 127
 	inverse := 1 / d
-	g.d[k] = block.Float(block.Half(d))
-	if g.d[k] > math.MaxFloat32 || g.d[k] != g.d[k] {
+	g.scales[k] = block.Float(block.Half(d))
+	if g.scales[k] > math.MaxFloat32 || g.scales[k] != g.scales[k] {
 		return fmt.Errorf("scale %v is not finite in binary16: %w", d, dequant.ErrNotFinite)
 	}
 	if inverse > math.MaxFloat32 { // all elements are zero or nearly
 		inverse = 0
 	}
 	for h := range 2 {
-		q, sum := (*[16]int8)(g.q[dealt(k, h):]), int16(0)
+		q, sum := (*[16]int8)(g.codes[dealt(k, h):]), int16(0)
 		for i, v := range (*[16]float32)(x[h*16:]) {
 			q[i] = roundHalfAway(float32(v * inverse))
 			sum += int16(q[i])
 		}
-		g.half[2*k+h] = sum
+		g.sums16[2*k+h] = sum
 	}
-	g.sum[k] = int32(g.half[2*k]) + int32(g.half[2*k+1])
-	g.s[k] = 0
+	g.codeSums[k] = int32(g.sums16[2*k]) + int32(g.sums16[2*k+1])
+	g.scaledSums[k] = 0
 	if sums {
-		g.s[k] = block.Float(block.Half(float32(g.sum[k]) * d))
-		if abs(g.s[k]) > math.MaxFloat32 {
+		g.scaledSums[k] = block.Float(block.Half(float32(g.codeSums[k]) * d))
+		if abs(g.scaledSums[k]) > math.MaxFloat32 {
 			return fmt.Errorf("the sum is not finite in binary16: %w", dequant.ErrNotFinite)
 		}
 	}
@@ -190,17 +190,17 @@ func (g *group) setK(x *[groupElems]float32) error {
 	if abs(inverse) > math.MaxFloat32 { // all elements are zero or nearly: so are codes and scales
 		return nil
 	}
-	for k := range g.d {
-		g.d[k] = 1 / inverse
+	for k := range g.scales {
+		g.scales[k] = 1 / inverse
 		for h := range 2 {
-			q, sum := (*[16]int8)(g.q[dealt(k, h):]), int16(0)
+			q, sum := (*[16]int8)(g.codes[dealt(k, h):]), int16(0)
 			for i, v := range (*[16]float32)(x[k*32+h*16:]) {
 				q[i] = int8(min(127, roundToEven(float32(v*inverse))))
 				sum += int16(q[i])
 			}
-			g.half[2*k+h] = sum
+			g.sums16[2*k+h] = sum
 		}
-		g.sum[k] = int32(g.half[2*k]) + int32(g.half[2*k+1])
+		g.codeSums[k] = int32(g.sums16[2*k]) + int32(g.sums16[2*k+1])
 	}
 	return nil
 }
@@ -220,6 +220,7 @@ func extreme(x []float32) float32 {
 	return x[at]
 }
 
+// abs returns the magnitude of f. It clears the sign of NaNs too.
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
 
 // roundHalfAway rounds as C's roundf does. In float64 the sum never rounds up to the next whole

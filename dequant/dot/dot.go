@@ -29,8 +29,8 @@ func Rows(dst []float32, d layout.DType, rows []byte, a *Activation) error {
 	return nil
 }
 
-// Mat does what Rows does for every activation in as: dst[i] receives the products with as[i]. It
-// reads the rows from memory once. All activations have the same length and type.
+// Mat multiplies rows with every activation in as: dst[i] receives the products with as[i]. It reads the rows from
+// memory once. All activations must have the same length and type. It fails if sizes or types do not fit.
 func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	if len(dst) != len(as) {
 		return fmt.Errorf("dot: %d vectors of products for %d activations: %w", len(dst), len(as), dequant.ErrLength)
@@ -69,7 +69,8 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	return nil
 }
 
-// Floats multiplies rows of float32s in memory with an activation of type F32, as Rows does.
+// Floats sets dst to the products of rows of float32s in memory with an activation of type F32. It fails if sizes or
+// types do not fit.
 func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
@@ -128,8 +129,8 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply does what Rows does, without checks. Types without a kernel, and rows of numbers that are no multiple of
-// lanes, are expanded to floats.
+// multiply sets dst to the products of rows with an activation, without checks. Rows of a type without a kernel, and
+// rows of numbers that are no multiple of lanes, are expanded to floats first.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	if a.n == 0 {
 		clear(dst)
@@ -155,9 +156,8 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. A number takes each
-// elements of rows: its bytes, or one float32. len(x) is a positive multiple of lanes. The product of a long row is
-// the sum of those of its parts.
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. A number takes each elements of rows: its
+// bytes, or one float32. len(x) is a positive multiple of lanes. The product of a long row is the sum of the products of its parts.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
 	if len(x) <= part {
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
@@ -191,8 +191,8 @@ var bundles = sync.Pool{New: func() any { return new(bundle) }}
 // They stay in the first cache, next to a row.
 const nearGroups = 64
 
-// multiplyMany does what Mat does, by run and without checks. A row that ends within a group is copied and padded with
-// zeros. They add nothing, since groups have zeros there too.
+// multiplyMany sets dst[i] to the products of rows with the i-th activation, by the kernel run and without checks. It
+// copies a row that ends within a group, and pads it with zeros. They add nothing, since groups have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
@@ -227,7 +227,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 			together := as[first:min(first+abreast, len(as))]
 			xs := b.xs[:len(together)]
 			for i, a := range together {
-				xs[i] = &a.groups[0].q[0]
+				xs[i] = &a.groups[0].codes[0]
 			}
 			products := b.products[:(hi-lo)*len(xs)]
 			run(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
@@ -254,8 +254,9 @@ func (t *tile) times(w, x []float32) float32 {
 	return t.one[0]
 }
 
-// multiplyTiles does what Mat does for types without a kernel, without checks. It expands up to part elements of a
-// row to floats, multiplies them with all activations, adds the products to dst, and goes on.
+// multiplyTiles sets dst[i] to the products of rows with the i-th activation, for types without a kernel and without
+// checks. It expands up to part elements of a row to floats at a time. It multiplies these floats with all
+// activations, and adds the products to dst.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)

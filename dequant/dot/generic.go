@@ -45,14 +45,14 @@ func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offset
 			for first := 0; first < blocks; first += 8 {
 				n, g := min(8, blocks-first), &x[first>>3]
 				for k := range n {
-					w.dOf[k], w.mOf[k] = decode((*[32]int8)(w.q[32*k:]), rows[:size])
+					w.dOf[k], w.mOf[k] = decode((*[32]int8)(w.codes[32*k:]), rows[:size])
 					rows = rows[size:]
 				}
-				sums16(&w.sums, &w.q, &g.q)
+				sums16(&w.sums, &w.codes, &g.codes)
 				for k := range n {
-					p[k] += float32(float32(w.dOf[k]*g.d[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
+					p[k] += float32(float32(w.dOf[k]*g.scales[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
 					if offsets != 0 {
-						p[k] += float32(w.mOf[k] * g.s[k])
+						p[k] += float32(w.mOf[k] * g.scaledSums[k])
 					}
 				}
 			}
@@ -75,8 +75,8 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
 				g, k := &x[b>>2], b<<1&7+j>>1
-				sum := sum16(&q, (*[16]int8)(g.q[dealt(k, j):]))
-				p[k] += float32(float32(block.UE4M3Half(scale)*g.d[k]) * float32(sum))
+				sum := sum16(&q, (*[16]int8)(g.codes[dealt(k, j):]))
+				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
 		}
 		dst[r] = p.total()
@@ -94,9 +94,9 @@ var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
 // A superblock has 256 codes. Every 16 have a scale and an offset.
 type superblock struct {
-	q          [256]int8
-	scale, min [16]int32
-	d, m       float32
+	codes        [256]int8
+	scales, mins [16]int32
+	scale, min   float32
 }
 
 // super returns the kernel of a type whose blocks have 256 elements in size bytes. decode sets s to a block. Its
@@ -112,16 +112,16 @@ func super(size int, decode func(s *superblock, src []byte), offsets int) quanti
 				decode(s, rows[:size])
 				rows = rows[size:]
 				g := &x[b]
-				sums16(&w.sums, &s.q, &g.q)
+				sums16(&w.sums, &s.codes, &g.codes)
 				for k := range p {
 					sum, mins := int32(0), int32(0)
 					for h := range 2 {
-						sum += s.scale[2*k+h] * w.sums[2*k+h]
-						mins += s.min[2*k+h] * int32(g.half[2*k+h])
+						sum += s.scales[2*k+h] * w.sums[2*k+h]
+						mins += s.mins[2*k+h] * int32(g.sums16[2*k+h])
 					}
-					p[k] += float32(float32(s.d*g.d[k]) * float32(sum))
+					p[k] += float32(float32(s.scale*g.scales[k]) * float32(sum))
 					if offsets != 0 {
-						p[k] -= float32(float32(s.m*g.d[k]) * float32(mins))
+						p[k] -= float32(float32(s.min*g.scales[k]) * float32(mins))
 					}
 				}
 			}
@@ -160,7 +160,7 @@ func nibbles(q *[32]int8, src *[16]byte) {
 
 // The decoders of small set q to the codes of a block, less what the type subtracts, and return scale and offset.
 
-// decodeQ4_0 sets q to the codes of a block, nibbles − 8, and returns its scale.
+// decodeQ4_0 sets q to the codes of a block, nibbles − 8. It returns the scale d of the block, and 0 for its minimum m.
 func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[16]byte)(src[2:]) {
 		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
@@ -226,13 +226,13 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 // decodeQ2_K sets s to a block: 16 scales and offsets of 4 bits, codes of 2 bits, then the scale of each.
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
-	for k := range s.scale {
-		s.scale[k], s.min[k] = int32(b[k]&15), int32(b[k]>>4)
+	for k := range s.scales {
+		s.scales[k], s.mins[k] = int32(b[k]&15), int32(b[k]>>4)
 		for i, c := range (*[16]byte)(b[16+32*(k>>3)+16*(k&1):]) {
-			s.q[16*k+i] = int8(c >> (k & 6) & 3)
+			s.codes[16*k+i] = int8(c >> (k & 6) & 3)
 		}
 	}
-	s.d, s.m = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
+	s.scale, s.min = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
 // decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then their scale. It leaves
@@ -240,24 +240,24 @@ func decodeQ2_K(s *superblock, src []byte) {
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
 	scales := block.Q3Scales((*[12]byte)(b[96:]))
-	for k := range s.scale {
-		s.scale[k] = int32(scales[k])
+	for k := range s.scales {
+		s.scales[k] = int32(scales[k])
 		high := (*[16]byte)(b[16*(k&1):])
 		for i, c := range (*[16]byte)(b[32+32*(k>>3)+16*(k&1):]) {
-			s.q[16*k+i] = int8(c>>(k&6)&3|high[i]>>(k>>1)&1<<2) - 4
+			s.codes[16*k+i] = int8(c>>(k&6)&3|high[i]>>(k>>1)&1<<2) - 4
 		}
 	}
-	s.d = block.FloatAt((*[2]byte)(b[108:]))
+	s.scale = block.FloatAt((*[2]byte)(b[108:]))
 }
 
 // scalesK4 sets scales and offsets to those in b, the head of a block of Q4_K or Q5_K.
 func (s *superblock) scalesK4(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
-		s.scale[2*k], s.scale[2*k+1] = int32(scales[k]), int32(scales[k])
-		s.min[2*k], s.min[2*k+1] = int32(mins[k]), int32(mins[k])
+		s.scales[2*k], s.scales[2*k+1] = int32(scales[k]), int32(scales[k])
+		s.mins[2*k], s.mins[2*k+1] = int32(mins[k]), int32(mins[k])
 	}
-	s.d, s.m = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+	s.scale, s.min = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 }
 
 // decodeQ4_K sets s to a block: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low
@@ -266,7 +266,7 @@ func decodeQ4_K(s *superblock, src []byte) {
 	s.scalesK4((*[16]byte)(src))
 	for i, c := range (*[128]byte)(src[16:]) {
 		at := i>>5<<6 | i&31
-		s.q[at], s.q[at+32] = int8(c&15), int8(c>>4)
+		s.codes[at], s.codes[at+32] = int8(c&15), int8(c>>4)
 	}
 }
 
@@ -278,7 +278,7 @@ func decodeQ5_K(s *superblock, src []byte) {
 	for i, c := range (*[128]byte)(src[48:]) {
 		at := i>>5<<6 | i&31
 		bits := high[i&31] >> (i >> 5 * 2)
-		s.q[at], s.q[at+32] = int8(c&15|bits&1<<4), int8(c>>4|bits&2<<3)
+		s.codes[at], s.codes[at+32] = int8(c&15|bits&1<<4), int8(c>>4|bits&2<<3)
 	}
 }
 
@@ -287,7 +287,7 @@ func decodeQ5_K(s *superblock, src []byte) {
 func decodeQ6_K(s *superblock, src []byte) {
 	b := (*[210]byte)(src)
 	for h := range 2 {
-		q, low, high := (*[128]int8)(s.q[128*h:]), (*[64]byte)(b[64*h:]), (*[32]byte)(b[128+32*h:])
+		q, low, high := (*[128]int8)(s.codes[128*h:]), (*[64]byte)(b[64*h:]), (*[32]byte)(b[128+32*h:])
 		for l, c := range high {
 			q[l] = int8(low[l]&15|c&3<<4) - 32
 			q[l+32] = int8(low[l+32]&15|c>>2&3<<4) - 32
@@ -296,9 +296,9 @@ func decodeQ6_K(s *superblock, src []byte) {
 		}
 	}
 	for k, c := range (*[16]byte)(b[192:]) {
-		s.scale[k] = int32(int8(c))
+		s.scales[k] = int32(int8(c))
 	}
-	s.d = block.FloatAt((*[2]byte)(b[208:]))
+	s.scale = block.FloatAt((*[2]byte)(b[208:]))
 }
 
 // decodeIQ4_XS sets s to a block: d, eight scales of 6 bits less 32, then nibbles that index a codebook. It leaves
@@ -308,18 +308,18 @@ func decodeIQ4_XS(s *superblock, src []byte) {
 	high := binary.LittleEndian.Uint16(b[2:])
 	for k := range 8 {
 		scale := int32(b[4+k>>1]>>(k&1*4)&15) | int32(high>>(2*k)&3<<4)
-		s.scale[2*k], s.scale[2*k+1] = scale-32, scale-32
-		lookup((*[32]int8)(s.q[32*k:]), (*[16]byte)(b[8+16*k:]), &block.IQ4)
+		s.scales[2*k], s.scales[2*k+1] = scale-32, scale-32
+		lookup((*[32]int8)(s.codes[32*k:]), (*[16]byte)(b[8+16*k:]), &block.IQ4)
 	}
-	s.d = block.FloatAt((*[2]byte)(b[:]))
+	s.scale = block.FloatAt((*[2]byte)(b[:]))
 }
 
-// unscaled sets the scale of the block to the binary16 in d, and those of 16 codes to 1.
+// unscaled sets the scale of the block to the binary16 in d, and the scale of every 16 codes to 1.
 func (s *superblock) unscaled(d *[2]byte) {
-	for k := range s.scale {
-		s.scale[k] = 1
+	for k := range s.scales {
+		s.scales[k] = 1
 	}
-	s.d = block.FloatAt(d)
+	s.scale = block.FloatAt(d)
 }
 
 // decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits less 1, then the scale. The codes at the same bits
@@ -328,7 +328,7 @@ func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
 		at := i>>5<<7 | i&31
 		for run := range 4 {
-			s.q[at+32*run] = int8(c>>(2*run)&3) - 1
+			s.codes[at+32*run] = int8(c>>(2*run)&3) - 1
 		}
 	}
 	s.unscaled((*[2]byte)(src[64:]))
@@ -336,9 +336,9 @@ func decodeTQ2_0(s *superblock, src []byte) {
 
 // decodeTQ1_0 sets s to a block: bytes of five ternary codes, the last four bytes of four, then the scale.
 func decodeTQ1_0(s *superblock, src []byte) {
-	trits(s.q[:160], src[:32])
-	trits(s.q[160:240], src[32:48])
-	trits(s.q[240:], src[48:52])
+	trits(s.codes[:160], src[:32])
+	trits(s.codes[160:240], src[32:48])
+	trits(s.codes[240:], src[48:52])
 	s.unscaled((*[2]byte)(src[52:]))
 }
 

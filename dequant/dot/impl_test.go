@@ -94,8 +94,8 @@ func (a *Activation) value(i int) (v, scale float64) {
 		return float64(a.floats[i]), 0
 	}
 	g, k := &a.groups[i/groupElems], i/32%8
-	scale = float64(g.d[k])
-	return scale * float64(g.q[dealt(k, i/16&1)+i%16]), scale
+	scale = float64(g.scales[k])
+	return scale * float64(g.codes[dealt(k, i/16&1)+i%16]), scale
 }
 
 // TestActivations holds codes and scales against package dequant's quantizer, and sums against codes.
@@ -130,8 +130,8 @@ func TestActivations(t *testing.T) {
 				g, k := &a.groups[i/256], i/32%8
 				most := abs(extreme(x[i : i+32]))
 				s := block.Float(block.Half(float32(sum) * (most / 127)))
-				if g.sum[k] != sum || int32(g.half[2*k])+int32(g.half[2*k+1]) != sum || d == layout.Q4_1 && g.s[k] != s {
-					t.Fatalf("%v: sums of block %d are %d, %v and %v, want %d and %v", d, i/32, g.sum[k], g.s[k], g.half[2*k:2*k+2], sum, s)
+				if g.codeSums[k] != sum || int32(g.sums16[2*k])+int32(g.sums16[2*k+1]) != sum || d == layout.Q4_1 && g.scaledSums[k] != s {
+					t.Fatalf("%v: sums of block %d are %d, %v and %v, want %d and %v", d, i/32, g.codeSums[k], g.scaledSums[k], g.sums16[2*k:2*k+2], sum, s)
 				}
 			}
 		}
@@ -155,8 +155,8 @@ func TestActivationQ8K(t *testing.T) {
 	}
 	g := &a.groups[0]
 	for k, want := range map[int]int16{0: -127, 1: 64, 2: 0, 15: -2} {
-		if g.half[k] != want {
-			t.Errorf("sum %d is %d, want %d", k, g.half[k], want)
+		if g.sums16[k] != want {
+			t.Errorf("sum %d is %d, want %d", k, g.sums16[k], want)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func testValues(t *testing.T, rng *rand.Rand, d layout.DType, n int, x []float32
 			if a.dtype == layout.Q8_1 { // the offset meets the rounded sum, once a block
 				m = float64(block.FloatAt((*[2]byte)(row[i/32*d.BlockBytes()+2:])))
 				if i%32 == 0 {
-					s := m * float64(a.groups[i/256].s[i/32%8])
+					s := m * float64(a.groups[i/256].scaledSums[i/32%8])
 					want += s
 					magnitude += math.Abs(s)
 				}
@@ -529,7 +529,7 @@ func TestCalls(t *testing.T) {
 // TestGroup holds the places that assembly knows.
 func TestGroup(t *testing.T) {
 	var g group
-	if unsafe.Offsetof(g.d) != 256 || unsafe.Offsetof(g.sum) != 288 || unsafe.Offsetof(g.s) != 320 || unsafe.Offsetof(g.half) != 352 || unsafe.Sizeof(g) != 384 {
+	if unsafe.Offsetof(g.scales) != 256 || unsafe.Offsetof(g.codeSums) != 288 || unsafe.Offsetof(g.scaledSums) != 320 || unsafe.Offsetof(g.sums16) != 352 || unsafe.Sizeof(g) != 384 {
 		t.Error("a group's fields have moved")
 	}
 }

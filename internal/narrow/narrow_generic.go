@@ -7,6 +7,7 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
+// f16Generic writes src to dst as binary16s, one by one.
 func f16Generic(dst []byte, src []float32) {
 	for len(dst) >= 2 && len(src) >= 1 {
 		binary.LittleEndian.PutUint16(dst, block.Half(src[0]))
@@ -14,6 +15,7 @@ func f16Generic(dst []byte, src []float32) {
 	}
 }
 
+// bf16Generic writes src to dst as bfloat16s, one by one.
 func bf16Generic(dst []byte, src []float32) {
 	for len(dst) >= 2 && len(src) >= 1 {
 		binary.LittleEndian.PutUint16(dst, brain(src[0]))

@@ -138,7 +138,7 @@ func expander(t *table, name, function, _ string) {
 		t.add(field, key, "step: "+n)
 	}
 	if slices.Contains(strings.Split(*pairs, ","), strings.TrimSuffix(name, "Groups")) {
-		t.add(field, key, "pairs: true")
+		t.add(field, key, "takesPairs: true")
 	}
 }
 
@@ -167,7 +167,7 @@ func place(name string) (field, key string) {
 	case strings.HasPrefix(name, "transpose"):
 		return "transpose", strings.ToLower(base("transpose", ""))
 	case name == "rescaleEach":
-		return "each", ""
+		return "scaleEach", ""
 	case digit.MatchString(name):
 		return "permuted", base("permuted", "")
 	}

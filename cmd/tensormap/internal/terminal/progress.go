@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/tensormap/tensormap/internal/report"
+	"golang.org/x/time/rate"
 )
 
 // Progress shows on a terminal the progress of long work: how much is done of how much, how
@@ -73,6 +75,7 @@ type delayedWriter struct {
 	from time.Time
 }
 
+// Write writes b, or discards it before the time has come.
 func (d *delayedWriter) Write(b []byte) (int, error) {
 	if time.Now().Before(d.from) {
 		return len(b), nil
@@ -80,7 +83,7 @@ func (d *delayedWriter) Write(b []byte) (int, error) {
 	return d.w.Write(b)
 }
 
-// newBar returns the bar of work on total bytes, described by what.
+// newBar returns a progress bar on w for work on total bytes, described by what. It clears itself at the end.
 func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w),
@@ -103,30 +106,23 @@ func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 // waitingPause is how long no other note of waiting follows one: several reads wait at once.
 const waitingPause = 2 * time.Second
 
-// Waiting returns a function that writes to w which host sends nothing, at most once in waitingPause. It returns nil
-// unless w is a terminal.
+// Waiting returns a function that notes on w that the program waits for a host, which sends nothing. It writes at most one note in
+// waitingPause. Waiting returns nil unless w is a terminal.
 func Waiting(w io.Writer) func(host string) {
 	if !IsTerminal(w) {
 		return nil
 	}
-	return waiting(w)
+	return noteWaiting(w)
 }
 
-// waiting does what Waiting does for any w.
-func waiting(w io.Writer) func(host string) {
-	var mu sync.Mutex
-	var said time.Time
+// noteWaiting does what Waiting does for any w.
+func noteWaiting(w io.Writer) func(host string) {
+	atMost := rate.Sometimes{Interval: waitingPause}
+	clear := ""
+	if os.Getenv("TERM") != "dumb" {
+		clear = "\r\x1b[K" // of a progress bar
+	}
 	return func(host string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !said.IsZero() && time.Since(said) < waitingPause {
-			return
-		}
-		said = time.Now()
-		clear := ""
-		if os.Getenv("TERM") != "dumb" {
-			clear = "\r\x1b[K" // of a progress bar
-		}
-		fmt.Fprintf(w, "%swaiting for %s …\n", clear, Printable(host))
+		atMost.Do(func() { fmt.Fprintf(w, "%swaiting for %s …\n", clear, report.Printable(host)) })
 	}
 }

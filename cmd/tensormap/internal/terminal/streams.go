@@ -10,12 +10,14 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // Streams are what a verb writes to: results, and everything else.
 type Streams struct{ Out, Err io.Writer }
 
-// terminalOf returns the terminal behind w, or nil if w is not shown to a person.
+// terminalOf returns the terminal that w writes to, itself or through Results. It returns nil if w is no terminal.
 func terminalOf(w io.Writer) *os.File {
 	if r, ok := w.(*Results); ok {
 		w = r.W
@@ -29,19 +31,13 @@ func terminalOf(w io.Writer) *os.File {
 // IsTerminal reports whether w is shown to a person.
 func IsTerminal(w io.Writer) bool { return terminalOf(w) != nil }
 
-// Screen is how a stream may be written to.
-type Screen struct {
-	Width int // in characters; 0 if lines may be as long as they like
-	Color bool
-}
-
-// ScreenOf returns how w may be written to. The zero Screen is for all but terminals.
-func ScreenOf(w io.Writer) Screen {
+// ScreenOf returns how w may be written to. The zero report.Screen is for all but terminals.
+func ScreenOf(w io.Writer) report.Screen {
 	f := terminalOf(w)
 	if f == nil {
-		return Screen{}
+		return report.Screen{}
 	}
-	s := Screen{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	s := report.Screen{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 		s.Width = width
 	}
@@ -55,6 +51,7 @@ type Results struct {
 	Err error
 }
 
+// Write writes b, and sets Err if that is the first error.
 func (r *Results) Write(b []byte) (int, error) {
 	n, err := r.W.Write(b)
 	if errors.Is(err, syscall.EPIPE) {

@@ -14,7 +14,7 @@ func TestWaiting(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
-		say := waiting(&said)
+		say := noteWaiting(&said)
 		for range 8 {
 			say("h\n")
 		}

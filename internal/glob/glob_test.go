@@ -1,11 +1,6 @@
 package glob
 
 import (
-	"bytes"
-	"encoding/json"
-	"math/rand/v2"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -75,93 +70,6 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// TestGlobInPage: the page of map finds by a pattern what --filter does, and says the same of
-// what is none.
-func TestGlobInPage(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip(err)
-	}
-	type question struct {
-		Pattern string
-		Names   []string
-	}
-	var questions []question
-	for _, test := range globTests {
-		questions = append(questions, question{test.pattern, slices.Concat(test.yes, test.not)})
-	}
-	for _, pattern := range badGlobs {
-		questions = append(questions, question{Pattern: pattern})
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	text := func(letters []rune, most int) string {
-		s := make([]rune, random.IntN(most+1))
-		for i := range s {
-			s[i] = letters[random.IntN(len(letters))]
-		}
-		return string(s)
-	}
-	for range 20_000 {
-		q := question{Pattern: text([]rune("aabc.*?[]{},!^-\\é🙂\n|+("), 9)}
-		for range 5 {
-			q.Names = append(q.Names, text([]rune("aabbc.,-]!é🙂\n\ufffd"), 5))
-		}
-		questions = append(questions, q)
-	}
-	// What a matcher that tries everything would not end with.
-	questions = append(questions, question{strings.Repeat("{*,*a}", 20) + "b", []string{strings.Repeat("a", 1000)}})
-	input, err := json.Marshal(questions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const program = `
-process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0, "utf8")).map(({Pattern, Names}) => {
-  try {
-    const match = compileGlob(Pattern);
-    return {Found: (Names || []).map(name => match(name))};
-  } catch (err) {
-    return {Error: err.message};
-  }
-})));`
-	cmd := exec.Command(node, "-e", JavaScript+program)
-	cmd.Stdin = bytes.NewReader(input)
-	output, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answers []struct {
-		Error string
-		Found []bool
-	}
-	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(questions) {
-		t.Fatalf("%d answers to %d questions, %v", len(answers), len(questions), err)
-	}
-	found := 0
-	for i, q := range questions {
-		var g Pattern
-		if err := g.Set(q.Pattern); err != nil {
-			if answers[i].Error != err.Error() {
-				t.Errorf("%q: %q, want %q", q.Pattern, answers[i].Error, err)
-			}
-			continue
-		}
-		if answers[i].Error != "" {
-			t.Errorf("%q: %q", q.Pattern, answers[i].Error)
-			continue
-		}
-		for k, name := range q.Names {
-			if got := answers[i].Found[k]; got != g.Match(name) {
-				t.Errorf("%q of %q: %v in the page", q.Pattern, name, got)
-			} else if got {
-				found++
-			}
-		}
-	}
-	if found < 2_000 {
-		t.Errorf("only %d names were found", found)
-	}
-}
-
 // wildcards matches * and ? by trying everything.
 func wildcards(pattern, name []rune) bool {
 	switch {
@@ -203,4 +111,51 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q matches %q: %v, want %v", pattern, name, got, want)
 		}
 	})
+}
+
+// TestStars holds patterns of stars alone to the regular expressions that they stand for.
+func TestStars(t *testing.T) {
+	var texts []string
+	for n := range 3 * 3 * 3 * 3 * 3 * 3 {
+		text := ""
+		for ; n > 0; n /= 3 {
+			text += []string{"", "a", "*"}[n%3]
+		}
+		texts = append(texts, text, strings.ReplaceAll(text, "a", "ab"))
+	}
+	for _, pattern := range texts {
+		var g Pattern
+		if err := g.Set(pattern); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range texts {
+			name = strings.ReplaceAll(name, "*", "b")
+			if got, want := g.Match(name), g.re.MatchString(name); got != want {
+				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
+			}
+		}
+	}
+}
+
+// TestChoices holds patterns of stars and braces, nested ones too, to the regular expressions that they stand for.
+func TestChoices(t *testing.T) {
+	patterns := []string{"{a,b}", "{}", "{,}", "{a}}", "a}b,{a,}", "{a,{b,ab}a}", "*{a,b}*{,a}", "{*a,b*}", "{a,b}{a,b}{a,b}{a,b}{a,b}", "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "{a,*,b}{b,}"}
+	names := []string{""}
+	for i := 0; i < 500; i++ {
+		names = append(names, names[i]+"a", names[i]+"b", names[i]+"}", names[i]+",")
+	}
+	for _, pattern := range patterns {
+		var g Pattern
+		if err := g.Set(pattern); err != nil {
+			t.Fatal(err)
+		}
+		if isMany := strings.Count(pattern, "{") > 5; (g.between == nil) != isMany {
+			t.Errorf("%s: %q", pattern, g.between)
+		}
+		for _, name := range names {
+			if got, want := g.Match(name), g.re.MatchString(name); got != want {
+				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
+			}
+		}
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
 func TestGridWidth(t *testing.T) {
@@ -29,7 +27,7 @@ func TestGridWidth(t *testing.T) {
 			Spare:   []string{"elements", "offset"},
 		}
 		var b strings.Builder
-		g.Write(&b, terminal.Screen{Width: test.width})
+		g.Write(&b, Screen{Width: test.width})
 		if b.String() != test.want {
 			t.Errorf("%d columns:\n%swant\n%s", test.width, b.String(), test.want)
 		}
@@ -45,7 +43,7 @@ func TestGridShortens(t *testing.T) {
 		0:  name + "  F32\n",
 	} {
 		var b strings.Builder
-		g.Write(&b, terminal.Screen{Width: width})
+		g.Write(&b, Screen{Width: width})
 		if _, row, _ := strings.Cut(b.String(), "\n"); row != want {
 			t.Errorf("%d columns: %q, want %q", width, row, want)
 		}

@@ -10,8 +10,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
+
+// Screen is how a stream may be written to.
+type Screen struct {
+	Width int // in characters; 0 if lines may be as long as they like
+	Color bool
+}
 
 // Grid is a table of cells under a heading. It does not store rows: it iterates over them once for
 // the widths of columns, and once to write them.
@@ -42,8 +47,8 @@ func Rows[R any](list []R, cells func(*R) []string) iter.Seq[[]string] {
 
 // Write draws the grid without borders. Where the screen is too narrow, spare columns are
 // left out, and then the first column is shortened.
-func (g *Grid) Write(w io.Writer, s terminal.Screen) {
-	l := gridLines{w: w}
+func (g *Grid) Write(w io.Writer, s Screen) {
+	l := lineWriter{w: w}
 	heading := make([]string, len(g.Heading))
 	for i, name := range g.Heading {
 		name, number := strings.CutPrefix(name, Number)
@@ -64,14 +69,14 @@ func (g *Grid) Write(w io.Writer, s terminal.Screen) {
 	}
 	l.write(heading, s.Color)
 	for row := range g.Rows {
-		l.write(row, false)
+		l.write(row, plain)
 	}
 	if g.Total != nil {
 		l.write(g.Total, s.Color)
 	}
 }
 
-// widths returns the width of every column.
+// widths returns for every column the width of its widest cell, or of its heading.
 func (g *Grid) widths(heading []string) []int {
 	widths := make([]int, len(g.Heading))
 	add := func(row []string) {
@@ -97,8 +102,8 @@ func cellWidth(cell string) int {
 	return len(cell) // printable characters only
 }
 
-// gridLines writes rows as lines.
-type gridLines struct {
+// lineWriter writes rows as lines.
+type lineWriter struct {
 	w       io.Writer
 	numbers []bool
 	widths  []int
@@ -108,7 +113,7 @@ type gridLines struct {
 }
 
 // width returns the width of a line: of all columns shown and the gaps between them.
-func (l *gridLines) width() int {
+func (l *lineWriter) width() int {
 	width := len(Gap) * (len(l.shown) - 1)
 	for _, i := range l.shown {
 		width += l.widths[i]
@@ -116,13 +121,16 @@ func (l *gridLines) width() int {
 	return width
 }
 
-// write writes one row.
-func (l *gridLines) write(row []string, bold bool) {
+// plain says that a row is not written in bold.
+const plain = false
+
+// write writes one row: the cells of the columns that are shown.
+func (l *lineWriter) write(row []string, bold bool) {
 	l.line = l.line[:0]
 	for n, i := range l.shown {
 		cell := row[i]
 		if i == 0 && l.maxName > 0 {
-			cell = terminal.Shorten(cell, l.maxName)
+			cell = Shorten(cell, l.maxName)
 		}
 		space := strings.Repeat(" ", max(0, l.widths[i]-cellWidth(cell)))
 		if n > 0 {
@@ -151,7 +159,7 @@ type Facts [][2]string
 func (f *Facts) Add(name, value string) { *f = append(*f, [2]string{name, value}) }
 
 // Write writes the facts, with the values below each other.
-func (f Facts) Write(w io.Writer, s terminal.Screen) {
+func (f Facts) Write(w io.Writer, s Screen) {
 	width := 0
 	for _, fact := range f {
 		width = max(width, text.StringWidth(fact[0]))

@@ -3,7 +3,6 @@ package drawing
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -17,19 +16,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
-func svgOf(t testing.TB, path string) string { return drawn(t, path, WriteSVG) }
+func svgOf(t testing.TB, path string) string { return colored(t, path, nil) }
 
-func pageOf(t testing.TB, path string) string { return drawn(t, path, WriteHTML) }
-
-func drawn(t testing.TB, path string, draw func(*bufio.Writer, *Map)) string {
+// colored returns the picture of a model with its tensors coloured by c, or by dtype if c is nil.
+func colored(t testing.TB, path string, c *Coloring) string {
 	t.Helper()
 	m, err := loader.Open(path, nil)
 	if err != nil {
@@ -38,7 +35,11 @@ func drawn(t testing.TB, path string, draw func(*bufio.Writer, *Map)) string {
 	defer m.Close()
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	draw(w, New(m, filepath.Base(path)))
+	mm := New(m, filepath.Base(path))
+	if c != nil {
+		mm.Color(c)
+	}
+	WriteSVG(w, mm)
 	w.Flush()
 	return b.String()
 }
@@ -59,7 +60,7 @@ func TestMapCells(t *testing.T) {
 	picture := svgOf(t, modeltest.Small(t))
 	rows := [6]int{}
 	for i := range rows {
-		rows[i] = legendTop + 3*legendPitch + i*rowPitch
+		rows[i] = legendTop + 3*legendPitch + i*rowSpace
 	}
 	var header strings.Builder
 	for _, y := range rows[:5] {
@@ -137,7 +138,7 @@ var pathData = regexp.MustCompile(`M([\d.]+) ([\d.]+)h([\d.]+)v(\d+)h-([\d.]+)z`
 // nothing outside of rows.
 func TestMapFixtures(t *testing.T) {
 	testmode.Sequential(t)
-	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		picture := svgOf(t, path)
 		if picture != svgOf(t, path) {
 			t.Error("another picture the second time")
@@ -156,13 +157,12 @@ func TestMapFixtures(t *testing.T) {
 				}
 			}
 		}
-		plain(t, pageOf(t, path))
 	})
 }
 
 // TestMapCovers: the spans of a file lie side by side from its first byte to its last.
 func TestMapCovers(t *testing.T) {
-	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestMapCovers(t *testing.T) {
 // Labels stay inside of their cells, so none lies upon another.
 func TestMapLabelsFit(t *testing.T) {
 	label := regexp.MustCompile(`<text class="l[^"]*" x="([\d.]+)" y="([\d.]+)">(.*)</text>`)
-	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		right := make(map[string]float64)
 		for _, line := range linesWith(svgOf(t, path), `<text class="l`) {
 			part := label.FindStringSubmatch(line)
@@ -200,7 +200,7 @@ func TestMapLabelsFit(t *testing.T) {
 }
 
 func TestMapShards(t *testing.T) {
-	text := strings.Join(texts(t, svgOf(t, "../../../../testdata/shards/apr2/model.apr")), "|")
+	text := strings.Join(texts(t, svgOf(t, "../../testdata/shards/apr2/model.apr")), "|")
 	for _, want := range []string{"|model-00001-of-00004.apr|", "|model-00004-of-00004.apr|", "|manifest|"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
@@ -221,69 +221,16 @@ func hostileFile(t testing.TB) string {
 
 func TestMapHostileNames(t *testing.T) {
 	file := hostileFile(t)
-	picture, page := svgOf(t, file), pageOf(t, file)
-	texts(t, picture)
-	for _, out := range []string{picture, page} {
-		plain(t, out)
-		if strings.Contains(out, "<script>alert") || strings.Contains(out, "<!--") || strings.Contains(out, "]]>") {
-			t.Error("a name is markup")
-		}
-		for _, want := range []string{"&lt;/script&gt;&lt;script&gt;alert(1)", `\x1b[2J\u202e\u0085\ufffe`, `a\nb`, "&lt;!--"} {
-			if !strings.Contains(out, want) {
-				t.Errorf("no %q", want)
-			}
-		}
-	}
-	if n := strings.Count(page, "<script"); n != 2 { // the lists and the program
-		t.Errorf("%d scripts", n)
-	}
-}
-
-// TestMapPageHostileLists: names in the lists of small tensors end no script either.
-func TestMapPageHostileLists(t *testing.T) {
-	file := hostileFile(t)
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Behind a header of megabytes, all tensors are one hairline.
-	content = append(slices.Clone(content[:8]), content[8:]...)
-	n := len(content) - 8 - 100*len(hostileNames)
-	header := string(content[8:8+n]) + strings.Repeat(" ", 4<<20)
-	page := pageOf(t, modeltest.WriteSafeTensors(t, header, make([]byte, 100*len(hostileNames))...))
-	if strings.Count(page, "<script") != 2 || strings.Count(page, "</script") != 2 {
+	out := svgOf(t, file)
+	texts(t, out)
+	plain(t, out)
+	if strings.Contains(out, "<script") || strings.Contains(out, "<!--") || strings.Contains(out, "]]>") {
 		t.Error("a name is markup")
 	}
-	if !strings.Contains(page, `>7 tensors`) {
-		t.Error("the tensors are not drawn together")
-	}
-	list := regexp.MustCompile(`id="lists">(.*)</script>`).FindStringSubmatch(page)
-	var lists [][][]string
-	if err := json.Unmarshal([]byte(list[1]), &lists); err != nil || len(lists) != 2 || len(lists[1]) != len(hostileNames) {
-		t.Fatalf("%q, %v", lists, err)
-	}
-	for i, item := range lists[1] {
-		var name string
-		if err := json.Unmarshal([]byte(`"`+strings.ReplaceAll(hostileNames[i], `"`, `\"`)+`"`), &name); err != nil {
-			t.Fatal(err)
+	for _, want := range []string{"&lt;/script&gt;&lt;script&gt;alert(1)", `\x1b[2J\u202e\u0085\ufffe`, `a\nb`, "&lt;!--"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q", want)
 		}
-		if item[0] != terminal.Printable(name) || item[1] != "  U8 100  100 B" || item[len(item)-1] != name && item[0] != name {
-			t.Errorf("%q, of %q", item, name)
-		}
-	}
-}
-
-// TestMapPageNeedsNothing: a page fetches nothing and says so.
-func TestMapPageNeedsNothing(t *testing.T) {
-	page := pageOf(t, modeltest.Small(t))
-	page = strings.Replace(page, `xmlns="http://www.w3.org/2000/svg"`, "", 1)
-	for _, reference := range []string{"http:", "https:", "src=", "href=", "@import", "fetch(", "eval("} {
-		if strings.Contains(page, reference) {
-			t.Errorf("%q is in the page", reference)
-		}
-	}
-	if !strings.Contains(page, `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-`) {
-		t.Error("no policy")
 	}
 }
 
@@ -302,10 +249,10 @@ func TestMapManyTensors(t *testing.T) {
 	if err := os.Truncate(file, info.Size()+n*1000); err != nil {
 		t.Fatal(err)
 	}
-	picture, page := svgOf(t, file), pageOf(t, file)
+	picture := svgOf(t, file)
 	cells := linesWith(picture, `class="c `)
-	if most := 48 * rowWidth / leastWidth * 2; len(cells) > most || len(picture) > 15<<20 || len(page) > 20<<20 {
-		t.Errorf("%d cells (%d at most), picture of %d bytes, page of %d", len(cells), most, len(picture), len(page))
+	if most := 48 * rowWidth / leastWidth * 2; len(cells) > most || len(picture) > 15<<20 {
+		t.Errorf("%d cells (%d at most), picture of %d bytes", len(cells), most, len(picture))
 	}
 	sum := 0
 	several := regexp.MustCompile(`<title>([\d,]+) tensors`)
@@ -358,7 +305,7 @@ func TestRowBytes(t *testing.T) {
 func TestOffset(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0", 48: "48 B", 1023: "1,023 B", 1024: "1 KiB", 1056: "1,056 B", 1536: "1.5 KiB", 2304 << 10: "2.25 MiB",
 		12 << 20: "12 MiB", 3 << 29: "1.5 GiB", 1 << 63: "8 EiB"} {
-		if got := offset(n); got != want {
+		if got := exactSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
@@ -367,14 +314,14 @@ func TestOffset(t *testing.T) {
 func TestFitted(t *testing.T) {
 	const name = "blk.0.attn_q.weight"
 	for room, want := range map[int]string{40: name, 19: name, 18: "blk.0.attn_q", 12: "blk.0.attn_q", 11: "…0.attn_q", 9: "…0.attn_q", 8: "…attn_q", 7: "…attn_q", 6: "", 0: "", -1: ""} {
-		if got := fitted(name, room); got != want {
+		if got := shortenLabel(name, room); got != want {
 			t.Errorf("%d: %q, want %q", room, got, want)
 		}
 	}
-	if got := fitted("abcdefghijklmnopqrstuvwxyz", 13); got != "abcdef…uvwxyz" {
+	if got := shortenLabel("abcdefghijklmnopqrstuvwxyz", 13); got != "abcdef…uvwxyz" {
 		t.Errorf("%q", got)
 	}
-	if got := fitted("重み重み", 7) + fitted("重み", 4); got != "重み" {
+	if got := shortenLabel("重み重み", 7) + shortenLabel("重み", 4); got != "重み" {
 		t.Errorf("%q", got)
 	}
 }
@@ -491,8 +438,8 @@ func TestFills(t *testing.T) {
 		{of("F32")}, {of("F16", "F32")}, {of("Q4_K", "Q4_0", "Q6_K", "F32")},
 		{of("U64"), of("F32", "U64", "I16")},
 	} {
-		fills := looksOf(lists...)
-		if f, ok := fills["F32"]; ok && f != commonLooks["F32"] {
+		fills := fillsOf(lists...)
+		if f, ok := fills["F32"]; ok && f != commonFills["F32"] {
 			t.Errorf("%v: F32 looks different", fills)
 		}
 		distinct(t, fills)
@@ -506,13 +453,13 @@ func TestFills(t *testing.T) {
 	if len(all) < 60 {
 		t.Fatalf("%d dtypes", len(all))
 	}
-	distinct(t, looksOf(all, all))
-	distinct(t, looksOf(all[len(all)/2:], all[:len(all)/2]))
-	distinct(t, commonLooks)
+	distinct(t, fillsOf(all, all))
+	distinct(t, fillsOf(all[len(all)/2:], all[:len(all)/2]))
+	distinct(t, commonFills)
 }
 
 // distinct wants another look for each dtype.
-func distinct(t *testing.T, fills map[string]look) {
+func distinct(t *testing.T, fills map[string]fill) {
 	t.Helper()
 	seen := make(map[string]string)
 	for d, f := range fills {
@@ -598,7 +545,52 @@ func openFixture(path string) (*loader.Model, error) { return loader.Open(path, 
 // plain wants nothing that a terminal would obey.
 func plain(t testing.TB, output string) {
 	t.Helper()
-	modeltest.Plain(t, output, terminal.Printable)
+	modeltest.Plain(t, output, report.Printable)
 }
 
-const apr2Fixtures = "../../../../testdata/apr2/"
+const apr2Fixtures = "../../testdata/apr2/"
+
+// layered has 24 layers of 32 KB.
+func layered(t *testing.T) string {
+	var header strings.Builder
+	const layers, each = 24, 32_000
+	for i := range layers {
+		fmt.Fprintf(&header, `,"blk.%d.ffn[0]":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}`, i, each, i*each, (i+1)*each)
+	}
+	return modeltest.WriteSafeTensors(t, "{"+header.String()[1:]+"}", make([]byte, layers*each)...)
+}
+
+// TestMapStructure: what a person finds who does not see the picture.
+func TestMapStructure(t *testing.T) {
+	picture := svgOf(t, layered(t))
+	for _, want := range []string{"<title>Map of model.safetensors</title>", "<desc>safetensors · ", `role="img"`} {
+		if !strings.Contains(picture, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestMapColoring: a map by kinds has their colours, a bracket over each group, and labels in place of names. Names stay text.
+func TestMapColoring(t *testing.T) {
+	layer := func(name string) string { return "layer " + strings.Split(name, ".")[1] }
+	c := &Coloring{Heading: "part", Kinds: []Kind{{"even", "#472000"}, {"odd", "#eeddcc"}},
+		Of:    func(name string) int { return int(layer(name)[len(layer(name))-1]-'0') % 2 },
+		Group: layer, Label: func(string) string { return "up" }}
+	picture := colored(t, layered(t), c)
+	for want, n := range map[string]int{
+		"svg .d0{fill:#472000}": 1, "svg .d1{fill:#eeddcc}": 1, `<text class="l w" `: 12, `<text class="l" `: 12, ">up</text>": 24, ">layer 23</text>": 1, ">PART</text>": 1,
+	} {
+		if got := strings.Count(picture, want); got < n {
+			t.Errorf("%d of %s, want %d", got, want, n)
+		}
+	}
+	plain(t, picture)
+	texts(t, picture)
+	hostile := colored(t, hostileFile(t), &Coloring{Kinds: []Kind{{"<script>", "#000000"}}, Of: func(string) int { return 0 },
+		Group: func(name string) string { return name }, Label: func(name string) string { return name }})
+	texts(t, hostile)
+	plain(t, hostile)
+	if strings.Contains(hostile, "<script") {
+		t.Error("a name is markup")
+	}
+}

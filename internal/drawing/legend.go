@@ -2,9 +2,9 @@ package drawing
 
 import (
 	"fmt"
+	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // Measures of the legend, in pixels.
@@ -20,21 +20,31 @@ type legendRow struct {
 	numbers     []string
 }
 
-// legendEnd returns the y of the legend's end.
+// legendEnd returns the y coordinate of the legend's lower end.
 func (p *picture) legendEnd() int {
-	return legendTop + (max(len(p.mm.dtypes)+len(p.mm.within), len(p.restRows()))+1)*legendPitch
+	return legendTop + (max(len(p.mm.dtypes)+len(p.mm.within), len(p.otherRows()))+1)*legendPitch
 }
 
-// legend draws the title and the legend.
+// legend draws the title and the legend, as an element that the page of package explore makes a table of.
 func (p *picture) legend() {
 	mm := p.mm
-	p.text("h", rowLeft, 36, terminal.Shorten(terminal.Printable(mm.title), 90))
-	p.text("q", rowLeft, 58, p.about()+" · a row is "+offset(mm.rowSize))
-	p.column(rowLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
-	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, rowLeft + rowWidth}, p.restRows())
+	p.w.WriteString(`<g class="legend">` + "\n")
+	defer p.w.WriteString("</g>\n")
+	p.text("h", rowLeft, 36, report.Shorten(report.Printable(mm.title), 90))
+	p.text("q", rowLeft, 58, p.about()+" · a row is "+exactSize(mm.rowSize))
+	p.column(rowLeft, []string{p.heading(), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
+	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, rowLeft + rowWidth}, p.otherRows())
 }
 
-// column draws rows of the legend under a heading. Their numbers end at ends.
+// heading returns that of what tensors are coloured by.
+func (p *picture) heading() string {
+	if c := p.mm.coloring; c != nil {
+		return strings.ToUpper(c.Heading)
+	}
+	return "DTYPE"
+}
+
+// column draws rows of the legend under a heading, from x left on. Column i of their numbers ends at x ends[i].
 func (p *picture) column(left float64, heading []string, ends []float64, rows []legendRow) {
 	const top = legendTop - 6
 	p.text("u", left+legendGap, top, heading[0])
@@ -64,7 +74,7 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	add := func(totals []report.Total, where string) {
 		for _, t := range totals {
 			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.mm.bytes)}
-			rows = append(rows, legendRow{p.look[t.Kind].class(), t.Kind + where, numbers})
+			rows = append(rows, legendRow{p.fills[t.Kind].class(), t.Kind + where, numbers})
 		}
 	}
 	add(p.mm.dtypes, "")
@@ -80,7 +90,8 @@ func (mm *Map) tensors() (n uint64) {
 	return n
 }
 
-// swatch draws a square as an example of class.
+// swatch draws a square as an example of class at x. Its text has the base line y. For class m, what is in memory, it
+// draws a bar.
 func (p *picture) swatch(class string, x, y float64) {
 	if class == "k" { // a hatch lies upon a colour
 		p.swatch("n", x, y)
@@ -92,8 +103,8 @@ func (p *picture) swatch(class string, x, y float64) {
 	fmt.Fprintf(p.w, `<rect class="%s" x="%s" y="%s" width="%d" height="%s"/>`+"\n", class, px(x), px(y-10), swatch, px(height))
 }
 
-// restRows returns a line for everything but dtypes that there is; its numbers are size, share.
-func (p *picture) restRows() (rows []legendRow) {
+// otherRows returns a line for everything but dtypes that there is; its numbers are size, share.
+func (p *picture) otherRows() (rows []legendRow) {
 	mm := p.mm
 	add := func(class, name string, bytes uint64) {
 		if bytes > 0 {
@@ -104,7 +115,7 @@ func (p *picture) restRows() (rows []legendRow) {
 	rest := uint64(0)
 	for i, s := range mm.sections {
 		if i < named {
-			add("s", terminal.Shorten(terminal.Printable(s.Kind), nameLength), s.Bytes)
+			add("s", report.Shorten(report.Printable(s.Kind), nameLength), s.Bytes)
 		} else {
 			rest += s.Bytes
 		}

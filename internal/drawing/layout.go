@@ -1,4 +1,4 @@
-// Package drawing draws where the bytes of a model are, as a picture or a page.
+// Package drawing draws where the bytes of a model are, as a picture.
 package drawing
 
 import (
@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/scheme"
@@ -28,7 +28,9 @@ type Map struct {
 	sections []report.Total // by name
 	padding  uint64
 	unknown  uint64
-	resident *uint64 // bytes in memory, if that is known
+	resident *uint64   // bytes in memory, if that is known
+	coloring *Coloring // of tensors; nil for one by dtype
+	numberOf func(name string) int
 }
 
 // packedTotal sums up the tensors stored in one encoding, and how large they are raw.
@@ -77,6 +79,7 @@ type part struct {
 	shade          int    // of the weight
 }
 
+// String says what the tensor is to its weight: "scales of blk.0.attn_q.weight (awq)".
 func (p *part) String() string { return fmt.Sprintf("%s of %s (%s)", p.role, p.weight, p.scheme) }
 
 // partsOf returns the parts of quantized weights, by name of tensor.
@@ -131,13 +134,16 @@ func New(m *loader.Model, title string) *Map {
 		spans[i] = fileSpans(info.Layout.Index(), parts)
 		count += len(spans[i])
 	}
-	mm.sumRest(spans)
+	mm.sumSectionsAndGaps(spans)
 	mm.rowSize = rowBytes(mm.bytes, count)
 	for i, info := range infos {
 		mm.files = append(mm.files, newFileMap(info, spans[i], mm.rowSize))
 	}
 	return mm
 }
+
+// Number makes the picture's cells say the number of their first tensor, by its name, for a page to find it.
+func (mm *Map) Number(of func(name string) int) { mm.numberOf = of }
 
 // sum adds up the tensors of all files. A quantized weight counts once, with the bytes of all parts.
 func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
@@ -167,7 +173,7 @@ func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
 	mm.dtypes, mm.within = report.LargestFirst(outside), report.LargestFirst(within)
 }
 
-// addPacked adds a tensor to the sums of its encoding, unless it is stored raw.
+// addPacked adds t to the sums of mm.packed of its encoding, unless it is stored raw.
 func (mm *Map) addPacked(t *layout.Tensor) {
 	if t.Encoding == layout.Raw {
 		return
@@ -177,8 +183,8 @@ func (mm *Map) addPacked(t *layout.Tensor) {
 	p.raw += t.Raw
 }
 
-// sumRest adds up sections, padding and unknown bytes.
-func (mm *Map) sumRest(files [][]span) {
+// sumSectionsAndGaps sets the sums of mm over the spans of all files that are no tensors: sections by name, padding and unknown bytes.
+func (mm *Map) sumSectionsAndGaps(files [][]span) {
 	at := make(map[string]int)
 	for _, spans := range files {
 		for i := range spans {
@@ -336,7 +342,7 @@ func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	return cells
 }
 
-// markBelow sets isBelow of the cells in which others lie.
+// markBelow sets isBelow of the cells in which tensors of f.above lie.
 func (f *fileMap) markBelow() {
 	for i := range f.above {
 		at, found := slices.BinarySearchFunc(f.cells, f.above[i].off(), func(c cell, off uint64) int {
@@ -387,7 +393,8 @@ func (mm *Map) Measure(m *loader.Model) error {
 	return nil
 }
 
-// measure sets what resident says of each range of the file.
+// measure sets memory and resident of f: it calls resident, which counts the bytes in memory of a range, with one range after
+// the other. It fails if resident does.
 func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, error)) error {
 	step := max(rowSize/binsInRow, 1)
 	for off := uint64(0); off < f.size; off += step {

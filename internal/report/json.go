@@ -1,20 +1,19 @@
 package report
 
 import (
+	"cmp"
 	"io"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 )
 
 // JSON writes an object, a line for each field and each element of an array. Err is the first error; nothing is
 // written after it.
 type JSON struct {
-	W        io.Writer
-	hasBegun bool // the object
-	inList   bool // an array of the object is not closed
-	rows     int  // elements of the array so far
-	Err      error
+	W       io.Writer
+	Err     error
+	before  string // stands before the next field; "" before the first
+	listEnd string // ends the array that is being written; "" outside of one
 }
 
 // Field writes a field.
@@ -27,53 +26,41 @@ func (j *JSON) Field(name string, v any) {
 func (j *JSON) List(name string) {
 	j.begin(name)
 	j.text("[")
-	j.inList, j.rows = true, 0
+	j.listEnd = emptyListEnd
 }
+
+// emptyListEnd ends an array without elements.
+const emptyListEnd = "]"
 
 // Row writes the next element of the array.
 func (j *JSON) Row(v any) {
-	if j.rows++; j.rows > 1 {
+	if j.listEnd != emptyListEnd {
 		j.text(",")
 	}
+	j.listEnd = "\n  ]"
 	j.text("\n    ")
 	j.value(v)
 }
 
 // Close ends the object.
 func (j *JSON) Close() {
-	j.endList()
-	j.text("\n}\n")
+	j.text(j.listEnd + "\n}\n")
 }
 
-// begin writes the name of a field, and ends the array before it.
+// begin ends the array before a field, if there is one, and writes the field's name.
 func (j *JSON) begin(name string) {
-	j.endList()
-	before := ","
-	if !j.hasBegun {
-		j.hasBegun, before = true, "{"
-	}
-	j.text(before + "\n  \"" + name + "\": ")
+	j.text(j.listEnd + cmp.Or(j.before, "{") + "\n  \"" + name + "\": ")
+	j.before, j.listEnd = ",", ""
 }
 
-// endList ends the array, if there is one.
-func (j *JSON) endList() {
-	if j.inList && j.rows > 0 {
-		j.text("\n  ")
-	}
-	if j.inList {
-		j.text("]")
-	}
-	j.inList = false
-}
-
-// text writes s.
+// text writes s, unless writing has failed before.
 func (j *JSON) text(s string) {
 	if j.Err == nil {
 		_, j.Err = io.WriteString(j.W, s)
 	}
 }
 
-// value writes the JSON of v.
+// value writes the JSON of v, unless writing has failed before.
 func (j *JSON) value(v any) {
 	if j.Err != nil {
 		return
@@ -87,7 +74,7 @@ func (j *JSON) value(v any) {
 // EncodeJSON encodes v on one line, without characters that a terminal may obey.
 func EncodeJSON(v any) ([]byte, error) {
 	text, err := layout.EncodeJSON(v)
-	return terminal.PrintableJSON(text), err
+	return PrintableJSON(text), err
 }
 
 // OrEmpty copies v. In JSON the copy is [], not null.

@@ -1,4 +1,4 @@
-package terminal
+package report
 
 import (
 	"testing"

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -23,7 +22,7 @@ const (
 	rowLeft   = 96
 	rowWidth  = 1080
 	rowHeight = 28
-	rowPitch  = 37 // with what is in memory, and space to the next
+	rowSpace  = 37 // with what is in memory, and space to the next
 	memoryTop = 30 // below the row's top
 	memoryBar = 3
 
@@ -41,23 +40,9 @@ const (
 	letter = 6.65 // width of one in a label, 11 px of any monospaced font
 )
 
-// frame is the place of a file's rows in a picture.
-type frame struct {
-	name        string
-	left, width int    // of a row, in pixels
-	picture     int    // width of it all
-	share       uint64 // rows of this frame in a row of the wide one
-}
-
-// wide is the frame of pictures. The rows of narrow, for the screen of a phone, hold a quarter.
-var (
-	wide   = frame{name: "wide", left: rowLeft, width: rowWidth, picture: mapWidth, share: 1}
-	narrow = frame{name: "narrow", left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
-)
-
 var (
 	// mapStyle has colours for light and dark screens. Viewers without media queries show the light ones.
-	// Selectors begin with svg, so that they do not match the page around the picture.
+	// Selectors begin with svg, so that they do not match a page around the picture.
 	//go:embed picture.css
 	mapStyle string
 	// mapPatterns define how padding, gaps and compressed tensors look.
@@ -67,15 +52,15 @@ var (
 
 // picture draws a map. w has the first error, which Flush returns.
 type picture struct {
-	w    *bufio.Writer
-	mm   *Map
-	look map[string]look
+	w     *bufio.Writer
+	mm    *Map
+	fills map[string]fill
 }
 
 // WriteSVG writes a picture of mm. Errors are those of w.Flush.
 func WriteSVG(w *bufio.Writer, mm *Map) {
 	w.WriteString(xml.Header)
-	p := picture{w: w, mm: mm, look: looksOf(mm.dtypes, mm.within)}
+	p := picture{w: w, mm: mm, fills: mm.fills()}
 	p.draw()
 }
 
@@ -83,11 +68,11 @@ func WriteSVG(w *bufio.Writer, mm *Map) {
 func (p *picture) draw() {
 	height := p.legendEnd() + bottom
 	for i := range p.mm.files {
-		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*rowPitch
+		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*p.mm.rowPitch()
 	}
 	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", mapWidth, height, height)
 	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
-	p.lookStyles()
+	p.fillStyles()
 	p.w.WriteString("</style>\n")
 	p.patterns()
 	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", mapWidth, height)
@@ -99,18 +84,17 @@ func (p *picture) draw() {
 			p.caption(f, float64(top+captionHeight-9))
 		}
 		top += p.captionHeight()
-		d := p.in(wide, f)
-		d.top = top
+		d := &fileDrawing{picture: p, f: f, top: top}
 		d.draw()
-		top += f.rows(d.rowSize) * rowPitch
+		top += f.rows(p.mm.rowSize) * p.mm.rowPitch()
 	}
 	p.w.WriteString("</svg>\n")
 }
 
-// lookStyles writes for each dtype of the picture its colour.
-func (p *picture) lookStyles() {
-	for _, f := range p.looks() {
-		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, f.paint())
+// fillStyles writes for each dtype of the picture its colour.
+func (p *picture) fillStyles() {
+	for _, f := range p.fillsInOrder() {
+		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, p.mm.cssOf(f))
 	}
 	for i, opacity := range shades[1:] {
 		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
@@ -120,16 +104,18 @@ func (p *picture) lookStyles() {
 // patterns writes what the styles refer to.
 func (p *picture) patterns() {
 	p.w.WriteString("<defs>\n" + mapPatterns)
-	for _, f := range p.looks() {
-		p.w.WriteString(f.pattern())
+	for _, f := range p.fillsInOrder() {
+		if p.mm.coloring == nil {
+			p.w.WriteString(f.pattern())
+		}
 	}
 	p.w.WriteString("</defs>\n")
 }
 
-// looks returns the looks that the picture has, in ascending order.
-func (p *picture) looks() []look { return slices.Sorted(maps.Values(p.look)) }
+// fillsInOrder returns the fills that the picture has, in ascending order.
+func (p *picture) fillsInOrder() []fill { return slices.Sorted(maps.Values(p.fills)) }
 
-// text writes one line; class may name several.
+// text writes the line s at x and y. class is "" or one or several classes, which say how x is meant.
 func (p *picture) text(class string, x, y float64, s string) {
 	if class != "" {
 		class = ` class="` + class + `"`
@@ -137,7 +123,7 @@ func (p *picture) text(class string, x, y float64, s string) {
 	fmt.Fprintf(p.w, `<text%s x="%s" y="%s">%s</text>`+"\n", class, px(x), px(y), escaped(s))
 }
 
-// px formats a length with two digits after the point at most.
+// px formats a length in pixels with at most two digits after the point.
 func px(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
 }
@@ -146,7 +132,7 @@ func px(f float64) string {
 // them.
 func escaped(s string) string {
 	var b strings.Builder
-	xml.EscapeText(&b, []byte(terminal.Printable(s)))
+	xml.EscapeText(&b, []byte(report.Printable(s)))
 	return b.String()
 }
 
@@ -159,9 +145,9 @@ func (p *picture) captionHeight() int {
 	return captionHeight
 }
 
-// caption draws the name of a file, and what about says of it.
+// caption writes the name of a file, and what about says of it, with the base line at y.
 func (p *picture) caption(f *fileMap, y float64) {
-	p.text("b", rowLeft, y, terminal.Shorten(terminal.Printable(f.name), 90))
+	p.text("b", rowLeft, y, report.Shorten(report.Printable(f.name), 90))
 	p.text("q e", rowLeft+rowWidth, y, f.about(p.mm.resident != nil))
 }
 
@@ -180,17 +166,8 @@ func (f *fileMap) about(resident bool) string {
 // fileDrawing draws one file whose first row is at top.
 type fileDrawing struct {
 	*picture
-	f *fileMap
-	frame
-	rowSize uint64 // bytes in a row
-	top     int
-	// drawn, if set, is called with every cell, in the order in which they are drawn.
-	drawn func(*cell)
-}
-
-// in returns the drawing of a file in a frame.
-func (p *picture) in(where frame, f *fileMap) *fileDrawing {
-	return &fileDrawing{picture: p, f: f, frame: where, rowSize: p.mm.rowSize / where.share}
+	f   *fileMap
+	top int
 }
 
 // draw draws rows, cells, labels and memory.
@@ -208,23 +185,32 @@ func (d *fileDrawing) draw() {
 		d.cell(&d.f.above[i], aboveTop, aboveHeight, " a")
 	}
 	d.labels()
+	d.brackets()
 	d.memory()
 }
 
 // rows draws the background of each row, and its offset.
 func (d *fileDrawing) rows() {
-	for row := range uint64(d.f.rows(d.rowSize)) {
-		y := d.top + int(row)*rowPitch
-		off := row * d.rowSize
-		d.text("g", float64(d.left-8), float64(y)+rowHeight/2+3.5, offset(off))
-		width := d.pixels(min(d.f.size-off, d.rowSize))
-		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", d.left, y, px(max(width, hairline)), rowHeight)
+	for row := range uint64(d.f.rows(d.mm.rowSize)) {
+		y := d.rowTop(row)
+		off := row * d.mm.rowSize
+		d.text("g", float64(rowLeft-8), float64(y)+rowHeight/2+3.5, exactSize(off))
+		width := d.pixels(min(d.f.size-off, d.mm.rowSize))
+		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", rowLeft, y, px(max(width, hairline)), rowHeight)
 	}
 }
 
+// rowTop returns the y of a row.
+func (d *fileDrawing) rowTop(row uint64) int {
+	return d.top + int(row)*d.mm.rowPitch() + d.mm.bracketHeight()
+}
+
+// rowPitch returns the distance from row to row.
+func (mm *Map) rowPitch() int { return rowSpace + mm.bracketHeight() }
+
 // pixels returns the width of n bytes in a row.
 func (d *fileDrawing) pixels(n uint64) float64 {
-	return float64(n) / float64(d.rowSize) * float64(d.width)
+	return float64(n) / float64(d.mm.rowSize) * float64(rowWidth)
 }
 
 // segment is the rectangle of a cell in one row, in pixels.
@@ -235,9 +221,9 @@ func (d *fileDrawing) isHairline(c *cell) bool {
 	return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth
 }
 
-// segments returns the rectangles of a cell, row by row.
+// segments returns the rectangles of a cell, one for each row that it reaches into. None is narrower than a hairline.
 func (d *fileDrawing) segments(c *cell) (list []segment) {
-	off, end, rowSize := c.off(), c.end(), d.rowSize
+	off, end, rowSize := c.off(), c.end(), d.mm.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
 		from := max(off, row*rowSize) - row*rowSize
 		upto := min(end-row*rowSize, rowSize)
@@ -246,45 +232,50 @@ func (d *fileDrawing) segments(c *cell) (list []segment) {
 			width-- // a line between neighbours
 		}
 		width = max(width, hairline)
-		x = min(x, float64(d.width)-width)
-		list = append(list, segment{float64(d.left) + x, float64(d.top) + float64(row)*rowPitch, width})
+		x = min(x, float64(rowWidth)-width)
+		list = append(list, segment{float64(rowLeft) + x, float64(d.rowTop(row)), width})
 	}
 	return list
 }
 
-// cell draws c: rectangles of this height, whose top is below pixels under that of a row.
+// cell draws c as rectangles of this height, a rectangle in each row that c reaches into. Their top lies below pixels under
+// that of the row. class is added to the class of c. A tensor that is not raw has a hatch.
 func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
 	for _, s := range d.segments(c) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
-	title := ""
-	if d.share == wide.share { // the narrow rows have the same cells
-		title = "<title>" + d.about(c) + "</title>"
-	}
-	fmt.Fprintf(d.w, `<path class="c %s%s" d="%s">%s</path>`+"\n", d.class(c), class, path.String(), title)
-	if d.drawn != nil {
-		d.drawn(c)
-	}
-	if s := c.main(); s.tensor != nil && s.tensor.Encoding != layout.Raw {
+	fmt.Fprintf(d.w, `<path class="c %s%s"%s d="%s"><title>%s</title></path>`+"\n", d.class(c), class, d.number(c), path.String(), d.about(c))
+	if s := c.largest(); s.tensor != nil && s.tensor.Encoding != layout.Raw {
 		fmt.Fprintf(d.w, `<path class="k" d="%s"/>`+"\n", path.String())
 	}
 }
 
-// main returns the largest span of a cell, the first of several.
-func (c *cell) main() *span {
-	largest := &c.spans[0]
+// number returns the attribute data-t, with the number of the first tensor of a cell. It returns "" if there is none, or if
+// tensors have no numbers.
+func (d *fileDrawing) number(c *cell) string {
 	for i := range c.spans {
-		if c.spans[i].size > largest.size {
-			largest = &c.spans[i]
+		if s := &c.spans[i]; s.tensor != nil && d.mm.numberOf != nil {
+			return fmt.Sprintf(` data-t="%d"`, d.mm.numberOf(s.weightName()))
 		}
 	}
-	return largest
+	return ""
+}
+
+// largest returns the largest span of a cell, or the first of several.
+func (c *cell) largest() *span {
+	most := &c.spans[0]
+	for i := range c.spans {
+		if c.spans[i].size > most.size {
+			most = &c.spans[i]
+		}
+	}
+	return most
 }
 
 // class returns the class of a cell, which is that of its largest span.
 func (d *fileDrawing) class(c *cell) string {
-	switch s := c.main(); s.kind {
+	switch s := c.largest(); s.kind {
 	case sectionSpan:
 		return "s"
 	case paddingSpan:
@@ -292,11 +283,10 @@ func (d *fileDrawing) class(c *cell) string {
 	case unknownSpan:
 		return "x"
 	default:
-		kind, shade := s.tensor.DType.String(), 0
+		class, shade := d.fills[d.mm.kindOf(s)].class(), 0
 		if s.part != nil { // it has the colour of its weight
-			kind, shade = s.part.scheme, s.part.shade
+			shade = s.part.shade
 		}
-		class := d.look[kind].class()
 		if shade > 0 {
 			class += " v" + strconv.Itoa(shade)
 		}
@@ -310,7 +300,7 @@ func (d *fileDrawing) about(c *cell) string {
 		return escapedLines(c.spans[0].about())
 	}
 	const listed = 12
-	lines := []string{c.count(), span{off: c.off(), size: c.end() - c.off()}.extent()}
+	lines := []string{c.kindCounts(), span{off: c.off(), size: c.end() - c.off()}.extent()}
 	for i := range min(len(c.spans), listed) {
 		lines = append(lines, c.spans[i].line())
 	}
@@ -328,8 +318,8 @@ func escapedLines(lines []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// count counts the spans of a cell by kind: "37 tensors".
-func (c *cell) count() string {
+// kindCounts returns as text how many spans of each kind the cell has: "37 tensors, 2 gaps".
+func (c *cell) kindCounts() string {
 	counts := make([]uint64, unknownSpan+1)
 	for i := range c.spans {
 		counts[c.spans[i].kind]++
@@ -362,7 +352,7 @@ func (s span) extent() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
 
-// about describes a span, line by line.
+// about returns lines that describe a span: its name, dtype and shape, place and size.
 func (s *span) about() []string {
 	lines := []string{s.name()}
 	if s.tensor != nil {
@@ -398,7 +388,7 @@ func (s *span) line() string {
 	return line + "  " + report.Size(s.size)
 }
 
-// labels names the cells whose name fits into them.
+// labels writes the names of cells into them, shortened, and leaves out those that do not fit.
 func (d *fileDrawing) labels() {
 	for i := range d.f.cells {
 		c := &d.f.cells[i]
@@ -413,20 +403,26 @@ func (d *fileDrawing) labels() {
 	}
 }
 
-// label writes a cell's name into its first segment that is wide enough for all of it, else
-// into its widest.
+// label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.
+// The base line lies below pixels under the top of the row. Padding and unknown bytes have no label.
 func (d *fileDrawing) label(c *cell, below float64) {
 	class, name := "l", c.spans[0].name()
-	switch c.main().kind {
+	switch c.largest().kind {
 	case paddingSpan, unknownSpan:
 		return // the pattern says what it is, and hides letters
 	case sectionSpan:
 		class = "l w"
 	}
-	if len(c.spans) > 1 {
-		name = c.count()
+	switch {
+	case len(c.spans) > 1:
+		name = c.kindCounts()
+	case c.spans[0].tensor != nil && d.mm.coloring != nil && d.mm.coloring.Label != nil:
+		name = d.mm.coloring.Label(c.spans[0].weightName())
 	}
-	name = terminal.Printable(name)
+	if s := c.largest(); s.tensor != nil && d.mm.isDark(d.fills[d.mm.kindOf(s)]) {
+		class = "l w"
+	}
+	name = report.Printable(name)
 	const margin = 5
 	var widest segment
 	most := 0
@@ -434,23 +430,23 @@ func (d *fileDrawing) label(c *cell, below float64) {
 		if n := int((s.width - 2*margin) / letter); n > most {
 			widest, most = s, n
 		}
-		if most >= letters(name) {
+		if most >= widthInLetters(name) {
 			break
 		}
 	}
-	if name = fitted(name, most); name != "" {
+	if name = shortenLabel(name, most); name != "" {
 		d.text(class, widest.x+margin, widest.y+below, name)
 	}
 }
 
-// fitted shortens name to most characters. It leaves out the word "weight", then the front up to
-// a dot or slash. It returns nothing if too little would be left.
-func fitted(name string, most int) string {
-	if letters(name) <= most {
+// shortenLabel returns name, shortened if it is wider than limit letters. It leaves out the word "weight", then the front up to
+// a dot or slash, then the middle. It returns "" if too little would be left.
+func shortenLabel(name string, limit int) string {
+	if widthInLetters(name) <= limit {
 		return name
 	}
 	short := strings.TrimSuffix(name, ".weight")
-	if letters(short) <= most {
+	if widthInLetters(short) <= limit {
 		return short
 	}
 	for rest := short; ; {
@@ -459,19 +455,19 @@ func fitted(name string, most int) string {
 			break
 		}
 		rest = rest[at+1:]
-		if n := letters(rest); n > 2 && n+1 <= most {
+		if n := widthInLetters(rest); n > 2 && n+1 <= limit {
 			return "…" + rest
 		}
 	}
 	const least = 12
-	if most < least || letters(short) > utf8.RuneCountInString(short) {
+	if limit < least || widthInLetters(short) > utf8.RuneCountInString(short) {
 		return ""
 	}
-	return terminal.Shorten(short, most)
+	return report.Shorten(short, limit)
 }
 
-// letters returns the width of s in letters. Characters that may be wider than one count twice.
-func letters(s string) (n int) {
+// widthInLetters returns the width of s, in widths of a letter. Characters that may be wider count twice.
+func widthInLetters(s string) (n int) {
 	for _, r := range s {
 		if n++; r >= 0x300 && r != '…' {
 			n++
@@ -480,7 +476,8 @@ func letters(s string) (n int) {
 	return n
 }
 
-// memory draws what is resident below the rows.
+// memory draws bars below the rows for the bytes that are in memory: one class for ranges that are wholly there, one for
+// those that are in part.
 func (d *fileDrawing) memory() {
 	for _, level := range []struct {
 		presence
@@ -498,18 +495,18 @@ func (d *fileDrawing) memory() {
 	}
 }
 
-// memoryBars adds to path the bars for the bytes from off to end.
+// memoryBars adds to path the bars for the bytes from off to end, one for each row.
 func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
-	rowSize := d.rowSize
+	rowSize := d.mm.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
 		x := d.pixels(max(off, row*rowSize) - row*rowSize)
 		until := d.pixels(min(end-row*rowSize, rowSize))
-		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.left)+x), d.top+int(row)*rowPitch+memoryTop, px(until-x), memoryBar)
+		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(rowLeft)+x), d.rowTop(row)+memoryTop, px(until-x), memoryBar)
 	}
 }
 
-// offset formats n bytes without loss, in the largest unit that takes two digits after the point.
-func offset(n uint64) string {
+// exactSize formats n bytes in the largest unit in which two digits after the point say it exactly: "1.25 MiB".
+func exactSize(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	unit := 0
 	for unit < len(units)-1 && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-2)) == 0 {

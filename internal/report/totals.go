@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Exactly returns short, a rounded number, followed by n in full with its unit. Numbers below rounded are not rounded.
-func Exactly(short string, n, rounded uint64, unit string) string {
-	if n < rounded {
+// Exactly returns short, the number n with few digits, followed by n in full with its unit in parentheses. If n is less than roundedFrom,
+// short is exact, and Exactly returns it alone.
+func Exactly(short string, n, roundedFrom uint64, unit string) string {
+	if n < roundedFrom {
 		return short
 	}
 	return fmt.Sprintf("%s (%s%s)", short, Grouped(n), unit)
@@ -49,8 +51,8 @@ func AddTo(sums map[string]*Total, kind string, elements, bytes uint64) {
 	sums[kind].Add(elements, bytes)
 }
 
-// FindOrAdd returns the first element of list for which isMeant is true. If there is none, it appends added and
-// returns that.
+// FindOrAdd returns a pointer to the first element of list for which isMeant is true. If there is none, it appends added to list and
+// returns a pointer to that.
 func FindOrAdd[T any](list *[]T, added T, isMeant func(*T) bool) *T {
 	for i := range *list {
 		if isMeant(&(*list)[i]) {
@@ -72,7 +74,7 @@ func LargestFirst(sums map[string]*Total) (by []Total) {
 	return by
 }
 
-// Share formats n as a share of all.
+// Share formats n as a percentage of all, such as "12.5 %", and as a dash if all is 0.
 func Share(n, all uint64) string {
 	if all == 0 {
 		return "–"
@@ -80,7 +82,10 @@ func Share(n, all uint64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(all))
 }
 
-// ShapeText returns a shape as it is shown.
+// IndexText returns the index of an element as dump takes it, such as "[99, 856]".
+func IndexText(index []uint64) string { return strings.ReplaceAll(fmt.Sprint(index), " ", ", ") }
+
+// ShapeText returns a shape as people read it, such as "3×4", and "scalar" for an empty one.
 func ShapeText(shape []int) string {
 	if len(shape) == 0 {
 		return "scalar"

@@ -36,11 +36,11 @@ func Count(n uint64) string {
 	if unit == 0 {
 		return strconv.FormatUint(n, 10)
 	}
-	return digits(f) + units[unit:unit+1]
+	return threeDigits(f) + units[unit:unit+1]
 }
 
-// digits formats f with three digits.
-func digits(f float64) string {
+// threeDigits formats f with three digits. f is at least 0 and below 1000.
+func threeDigits(f float64) string {
 	switch {
 	case f < 9.995:
 		return fmt.Sprintf("%.2f", f)
@@ -56,9 +56,9 @@ func Duration(d time.Duration) string {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:
-		return digits(float64(d)/float64(time.Millisecond)) + " ms"
+		return threeDigits(float64(d)/float64(time.Millisecond)) + " ms"
 	case d < 2*time.Minute:
-		return digits(d.Seconds()) + " s"
+		return threeDigits(d.Seconds()) + " s"
 	}
 	return d.Round(time.Second).String()
 }
@@ -71,10 +71,10 @@ func Speed(n uint64, d time.Duration) string {
 // Plural returns n with noun, in the plural unless n is 1.
 func Plural(n int, noun string) string { return Counted(uint64(n), noun) }
 
-// Counted does what Plural does.
-func Counted(n uint64, what string) string {
+// Counted returns n with a noun, in the plural unless n is 1.
+func Counted(n uint64, noun string) string {
 	if n != 1 {
-		what += "s"
+		noun += "s"
 	}
-	return Grouped(n) + " " + what
+	return Grouped(n) + " " + noun
 }

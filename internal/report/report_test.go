@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
 func TestEncodeJSON(t *testing.T) {
@@ -53,8 +51,8 @@ func TestNothingInvisible(t *testing.T) {
 		}
 		value := "a" + string(r) + "b"
 		text, err := EncodeJSON(value)
-		if err != nil || strings.ContainsRune(string(text), r) || strings.ContainsRune(terminal.Printable(value), r) {
-			t.Errorf("%U: %q, %q (%v)", r, text, terminal.Printable(value), err)
+		if err != nil || strings.ContainsRune(string(text), r) || strings.ContainsRune(Printable(value), r) {
+			t.Errorf("%U: %q, %q (%v)", r, text, Printable(value), err)
 		}
 		var back string
 		if err := json.Unmarshal(text, &back); err != nil || back != value {

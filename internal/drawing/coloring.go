@@ -1,0 +1,177 @@
+package drawing
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/scheme"
+)
+
+// Coloring says how a map shows tensors, in place of a colour for each dtype.
+type Coloring struct {
+	Heading string                   // of the legend
+	Kinds   []Kind                   // in the order of the legend
+	Of      func(name string) int    // the kind of a tensor, as a position in Kinds
+	Group   func(name string) string // the heading of a bracket over neighbours; "" for none
+	Label   func(name string) string // what stands in a cell, in place of the name
+}
+
+// Kind is a kind of tensors. Its colour is #rrggbb.
+type Kind struct{ Name, Color string }
+
+// Color makes mm show tensors by c.
+func (mm *Map) Color(c *Coloring) {
+	mm.coloring = c
+	totals := make([]report.Total, len(c.Kinds))
+	for i := range totals {
+		totals[i].Kind = c.Kinds[i].Name
+	}
+	for i := range mm.files {
+		for j := range mm.files[i].cells {
+			for k := range mm.files[i].cells[j].spans {
+				if s := &mm.files[i].cells[j].spans[k]; s.tensor != nil {
+					s.addTo(&totals[c.Of(s.weightName())])
+				}
+			}
+		}
+	}
+	mm.dtypes, mm.within = nil, nil
+	for _, t := range totals {
+		if t.Tensors > 0 {
+			mm.dtypes = append(mm.dtypes, t)
+		}
+	}
+}
+
+// addTo adds the tensor of s to t. The codes of a quantized weight count as one tensor, and its other parts add their bytes only.
+func (s *span) addTo(t *report.Total) {
+	switch {
+	case s.part == nil:
+		t.Add(s.tensor.Elements(), s.size)
+	case s.part.role == scheme.Codes:
+		t.Add(s.part.elements, s.size)
+	default:
+		t.Bytes += s.size
+	}
+}
+
+// weightName returns the name of the tensor that a span belongs to: that of a quantized weight for its parts.
+func (s *span) weightName() string {
+	if s.part != nil {
+		return s.part.weight
+	}
+	return string(s.tensor.Name)
+}
+
+// kindOf returns the kind by which a tensor is coloured: that of the Coloring, or its scheme or dtype.
+func (mm *Map) kindOf(s *span) string {
+	switch {
+	case mm.coloring != nil:
+		return mm.coloring.Kinds[mm.coloring.Of(s.weightName())].Name
+	case s.part != nil:
+		return s.part.scheme
+	}
+	return s.tensor.DType.String()
+}
+
+// fills returns a fill for each kind of tensors in mm.
+func (mm *Map) fills() map[string]fill {
+	if mm.coloring == nil {
+		return fillsOf(mm.dtypes, mm.within)
+	}
+	fills := make(map[string]fill)
+	for i, k := range mm.coloring.Kinds {
+		fills[k.Name] = fill(i)
+	}
+	return fills
+}
+
+// cssOf returns the value of the CSS property fill for f: the colour of a Kind if mm has a Coloring.
+func (mm *Map) cssOf(f fill) string {
+	if mm.coloring != nil {
+		return mm.coloring.Kinds[f].Color
+	}
+	return f.css()
+}
+
+// isDark reports whether the fill of a kind of tensors is so dark that text upon it is white.
+func (mm *Map) isDark(kind fill) bool {
+	if mm.coloring == nil {
+		return false
+	}
+	var r, g, b int
+	fmt.Sscanf(mm.coloring.Kinds[kind].Color, "#%02x%02x%02x", &r, &g, &b)
+	return 299*r+587*g+114*b < 128_000
+}
+
+// Measures of brackets, in pixels.
+const (
+	bracketSpace = 12 // that brackets need above a row
+	bracketAbove = 4  // above the row's top
+	bracketLabel = 66 // width that a label needs
+)
+
+// bracketHeight returns what brackets add to the height of a row.
+func (mm *Map) bracketHeight() int {
+	if mm.coloring == nil || mm.coloring.Group == nil {
+		return 0
+	}
+	return bracketSpace
+}
+
+// groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
+func (mm *Map) groupOf(c *cell) string {
+	group := ""
+	for i := range c.spans {
+		if c.spans[i].tensor == nil {
+			continue
+		}
+		g := mm.coloring.Group(c.spans[i].weightName())
+		if g == "" || group != "" && g != group {
+			return ""
+		}
+		group = g
+	}
+	return group
+}
+
+// brackets draws a bracket over each run of neighbours of one group.
+func (d *fileDrawing) brackets() {
+	if d.mm.bracketHeight() == 0 {
+		return
+	}
+	var path strings.Builder
+	cells := d.f.cells
+	for i := 0; i < len(cells); {
+		group, first := d.mm.groupOf(&cells[i]), i
+		for i++; i < len(cells) && d.mm.groupOf(&cells[i]) == group; i++ {
+		}
+		if group != "" {
+			d.bracket(&path, group, cells[first].off(), cells[i-1].end())
+		}
+	}
+	if path.Len() > 0 {
+		fmt.Fprintf(d.w, `<path class="r" d="%s"/>`+"\n", path.String())
+	}
+}
+
+// bracket draws the bracket over the bytes from off to end: a line in each row, its ends turned down where the group begins and
+// ends.
+func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint64) {
+	for _, s := range d.segments(&cell{spans: []span{{off: off, size: end - off}}}) {
+		y := s.y - bracketAbove
+		if s.width < 3 {
+			continue
+		}
+		line := s.x
+		if s.width >= bracketLabel {
+			d.text("j", s.x+8, y+2, group)
+			line += bracketLabel
+		}
+		fmt.Fprintf(path, "M%s %sv-3.5h%s", px(s.x+.5), px(y+3.5), px(min(5, s.width)))
+		if s.x+s.width > line {
+			fmt.Fprintf(path, "M%s %sH%sv3.5", px(line), px(y), px(s.x+s.width-.5))
+		}
+	}
+}

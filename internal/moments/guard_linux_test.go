@@ -1,0 +1,28 @@
+package moments
+
+import (
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
+)
+
+// TestBounds puts the numbers of every kernel directly after and directly before an unreadable page, so that an access outside
+// them faults.
+func TestBounds(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	memory := kerneltest.Guarded(t)
+	x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/4)
+	eachLevel(t, func(name string) {
+		for n := range 3*step + 1 {
+			for _, a := range kerneltest.Ends(x, n) {
+				for _, b := range kerneltest.Ends(x, n) {
+					if PowersOf(a, 0).Zeros != uint64(n) || PairsOf(a, b, 0).DD != 0 {
+						t.Errorf("%s: %d numbers", name, n)
+					}
+				}
+			}
+		}
+	})
+}
