@@ -258,8 +258,8 @@ func TestBuilderDimsAllocates(t *testing.T) {
 	}
 }
 
-// named enters count tensors, all of whose names are in memory that is used again.
-func named(t *testing.T, count int, called func(i int) string) *layout.Builder {
+// constantName enters count tensors, all of whose names are in memory that is used again.
+func constantName(t *testing.T, count int, called func(i int) string) *layout.Builder {
 	t.Helper()
 	b := newBuilder(t, 100, uint64(count))
 	name, empty := []byte(nil), []int{0}
@@ -283,7 +283,7 @@ func TestBuilderNames(t *testing.T) {
 		}
 		return long[:i*i%97] + strconv.Itoa(i)
 	}
-	tensors := named(t, 1000, called).Index().Tensors
+	tensors := constantName(t, 1000, called).Index().Tensors
 	for i := range tensors {
 		name := tensors[i].Name
 		_ = append(name, "overwritten"...)
@@ -305,7 +305,7 @@ func TestBuilderNamesAllocate(t *testing.T) {
 		names[i] = fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", i) // 80 KB in all
 	}
 	with := func(count int) float64 {
-		return testing.AllocsPerRun(20, func() { named(t, count, func(i int) string { return names[i] }) })
+		return testing.AllocsPerRun(20, func() { constantName(t, count, func(i int) string { return names[i] }) })
 	}
 	// One allocation for 32 KiB, and some for memory that is used again, here.
 	if n := with(count) - with(1); n > 8 {

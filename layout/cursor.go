@@ -1,6 +1,10 @@
 package layout
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // Cursor reads a part of a file from front to back, for formats whose fields have no fixed
 // place. After its first error every read returns zero. A decoder reads the fields of a record and
@@ -85,7 +89,7 @@ func (c *Cursor) Skip(field string, n uint64) {
 	switch {
 	case c.err != nil:
 	case n > c.Left():
-		c.short(field, n)
+		c.failShort(field, n)
 	case n <= uint64(len(c.window)):
 		c.window = c.window[n:]
 		c.at += n
@@ -103,6 +107,16 @@ func (c *Cursor) Fits(at uint64, field string, count, size uint64) bool {
 		c.Fail(at, field, ErrTruncated, "%d records of at least %d bytes do not fit the %d bytes left", count, size, c.Left())
 	}
 	return c.err == nil
+}
+
+// CheckText fails unless text, the value of a field at offset at, is UTF-8 without a NUL byte.
+func (c *Cursor) CheckText(at uint64, field string, text []byte) {
+	switch {
+	case !utf8.Valid(text):
+		c.Fail(at, field, ErrInvalid, "%s is not valid UTF-8", Quote(text))
+	case bytes.IndexByte(text, 0) >= 0:
+		c.Fail(at, field, ErrInvalid, "%s holds a NUL byte", Quote(text))
+	}
 }
 
 // Number reads a number of n bytes, at most 8. It returns zeros after an error.
@@ -128,13 +142,13 @@ func (c *Cursor) U64(field string) uint64 { return binary.LittleEndian.Uint64(c.
 // I32 reads an i32.
 func (c *Cursor) I32(field string) int32 { return int32(c.U32(field)) }
 
-// fetch makes window hold at least n bytes.
+// fetch reads a window of at least n bytes. It reports false, and sets c.err, if fewer are left or they cannot be read.
 func (c *Cursor) fetch(field string, n uint64) bool {
 	switch {
 	case c.err != nil:
 		return false
 	case n > c.Left():
-		c.short(field, n)
+		c.failShort(field, n)
 		return false
 	}
 	size := min(max(n, c.step), c.Left())
@@ -148,7 +162,7 @@ func (c *Cursor) fetch(field string, n uint64) bool {
 	return true
 }
 
-// short fails because n bytes are asked for, and fewer are left.
-func (c *Cursor) short(field string, n uint64) {
+// failShort sets c.err, unless it is set, to the error that n bytes of field are asked for and fewer are left.
+func (c *Cursor) failShort(field string, n uint64) {
 	c.Fail(c.at, field, ErrTruncated, "%d bytes, but only %d are left", n, c.Left())
 }

@@ -16,6 +16,7 @@ const (
 	ByFile                        // each file as a whole
 )
 
+// String returns the granularity as verify prints it: none, chunk, shard or file.
 func (g Granularity) String() string { return [...]string{"none", "chunk", "shard", "file"}[g] }
 
 // Digests say which bytes a file must have, as a signature or its user states them.
@@ -103,4 +104,5 @@ func (e *IntegrityError) Error() string {
 	return fmt.Sprintf("chunk %d, from offset %d, has the digest %x, but the trusted one has %x (%v)", e.Chunk, e.Offset, e.Got, e.Want, ErrChecksum)
 }
 
+// Unwrap returns ErrChecksum.
 func (e *IntegrityError) Unwrap() error { return ErrChecksum }

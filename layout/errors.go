@@ -36,6 +36,7 @@ type FormatError struct {
 	Err    error  // one of the sentinels above; nil for a warning that breaks no rule
 }
 
+// Error returns all fields in one line.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s: offset %d: %s: %s", e.Format, e.Offset, e.Field, e.Explanation())
 }
@@ -48,6 +49,7 @@ func (e *FormatError) Explanation() string {
 	return fmt.Sprintf("%s (%v)", e.Reason, e.Err)
 }
 
+// Unwrap returns the sentinel.
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // Errorf makes a FormatError, in which errors.Is finds sentinel.

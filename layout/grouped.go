@@ -62,10 +62,10 @@ var codeNames = [...]string{
 }
 
 // String returns a name of the kind of codes.
-func (c Code) String() string { return named("Code", codeNames[:], uint8(c)) }
+func (c Code) String() string { return constantName("Code", codeNames[:], uint8(c)) }
 
-// named returns the name of a constant of a type, or its number if it has none.
-func named(of string, names []string, c uint8) string {
+// constantName returns names[c], or the number in parentheses behind the type's name, such as Code(40), if there is no such name.
+func constantName(of string, names []string, c uint8) string {
 	if int(c) >= len(names) || names[c] == "" {
 		return fmt.Sprintf("%s(%d)", of, c)
 	}
@@ -88,9 +88,9 @@ const (
 	// PackAWQ has 32-bit words [Cols, ceil(Rows / 8)] of AutoAWQ's gemm. A word holds the nibbles of
 	// eight rows in the order 0, 2, 4, 6, 1, 3, 5, 7.
 	PackAWQ
-	// PackSlabs cuts the rows into as many slabs as a byte has codes, which share their bytes. The
-	// first slab has the highest bits. A slab of codes of 3 bits is one of ten in 32-bit words. The
-	// last slab may be short. HQQ writes so.
+	// PackSlabs divides the rows into as many ranges of equal length, called slabs, as a byte holds codes. The k-th rows of all slabs
+	// share their bytes, and the first slab has the highest bits. Codes of 3 bits have ten slabs, in 32-bit words. The last slab may be
+	// short. HQQ writes so.
 	PackSlabs
 	// PackLowSlabs is PackSlabs whose first slab has the lowest bits. BitNet's codes of 2 bits lie so.
 	PackLowSlabs
@@ -103,4 +103,4 @@ const (
 var packingNames = [...]string{"rows", "words", "gptq", "awq", "slabs", "low slabs", "planes"}
 
 // String returns a name of the packing.
-func (p Packing) String() string { return named("Packing", packingNames[:], uint8(p)) }
+func (p Packing) String() string { return constantName("Packing", packingNames[:], uint8(p)) }

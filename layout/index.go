@@ -16,16 +16,16 @@ type Index struct {
 	Size uint64
 	// Tensors are in the order of the file's own table.
 	Tensors []Tensor
-	// Sections are the parts of the file that are not tensors.
+	// Sections are the ranges of the file that are not tensors.
 	Sections []Section
-	// Names finds tensors by name: a Probe's index is one into Tensors. The table of a file that is one of several is
+	// Names finds tensors by name: records are Tensors. The table of a file that is one of several is
 	// that of all, and Tensors are a part of theirs.
 	Names *Names
 
 	first int // of Tensors in those that Names finds
 }
 
-// Section is a named part of a file, such as a header.
+// Section is a named range of a file, such as a header.
 type Section struct {
 	Name   string // such as "index"
 	Offset uint64 // in bytes, from the start of the file
@@ -34,15 +34,11 @@ type Section struct {
 
 // Find returns the position in Tensors of the tensor called name, or -1.
 func (ix *Index) Find(name string) int {
-	for p := ix.Names.Probe(HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok {
-			return -1
-		}
-		if i -= ix.first; 0 <= i && i < len(ix.Tensors) && string(ix.Tensors[i].Name) == name {
-			return i
-		}
-	}
+	i := ix.Names.Find(HashName(name), func(i int) bool {
+		i -= ix.first
+		return 0 <= i && i < len(ix.Tensors) && string(ix.Tensors[i].Name) == name
+	})
+	return max(i-ix.first, -1) // of no tensor i is -1
 }
 
 // Share makes ix the index of one file of several. Its tensors become those of list from first on, as many as it has, and names

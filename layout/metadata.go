@@ -1,9 +1,6 @@
 package layout
 
-import (
-	"iter"
-	"slices"
-)
+import "iter"
 
 // Metadata holds the keys and values with which a file describes its model, in the order of the
 // file. Values are
@@ -18,12 +15,6 @@ type Metadata []Entry
 // Blob is a piece of a file that metadata carries as it is, such as the model of a
 // tokenizer. In JSON it is base64.
 type Blob []byte
-
-// JSONText is a string of metadata that is to be written: the JSON of Value. It is made as it is written.
-type JSONText struct{ Value any }
-
-// Object is an object of metadata that is to be written. Its members are made as they are written.
-type Object iter.Seq2[string, any]
 
 // Entry is one key of Metadata and its value.
 type Entry struct {
@@ -63,33 +54,20 @@ func (m *Metadata) Set(key string, value any) {
 // Merge sets all keys of add, as Set does one by one, in time that grows with the number
 // of keys of both. An object replaces an object whole.
 func (m *Metadata) Merge(add Metadata) {
-	if len(add) == 0 {
-		return // without an index of what is there
-	}
-	const maxLinear = 16 // as many keys are found faster one by one
-	var names *Names
-	if n := len(*m) + len(add); n > maxLinear {
-		names = NewNames(n)
-	}
+	at := make(map[string]int, len(*m)+len(add)) // positions by key
 	for i, e := range *m {
-		(*m)[:i].findOrEnter(names, e.Key)
+		if _, twice := at[e.Key]; !twice {
+			at[e.Key] = i
+		}
 	}
 	for _, e := range add {
-		if i := m.findOrEnter(names, e.Key); i >= 0 {
+		if i, ok := at[e.Key]; ok {
 			(*m)[i].Value = e.Value
 		} else {
+			at[e.Key] = len(*m)
 			*m = append(*m, e)
 		}
 	}
-}
-
-// findOrEnter returns the position of key in m, which names finds unless it is nil. It returns -1 for a new key, and enters
-// it at the end of m, where the caller appends it.
-func (m Metadata) findOrEnter(names *Names, key string) int {
-	if names == nil {
-		return slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
-	}
-	return names.Enter(HashName(key), len(m), func(i int) bool { return m[i].Key == key })
 }
 
 // All iterates over keys and values in the order of the file.

@@ -1,16 +1,13 @@
 package layout
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"reflect"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -20,35 +17,20 @@ func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
 
 // EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does.
 func EncodeJSON(v any) ([]byte, error) {
-	b, err := AppendJSON(nil, v)
+	b, err := appendJSON(nil, v)
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// WriteJSON writes what EncodeJSON returns to dst, unless that is nil, and returns the number of its bytes. Errors of dst show when
-// it is flushed.
-func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
-	b, err := EncodeJSON(v)
-	if dst != nil {
-		dst.Write(b)
-	}
-	return len(b), err
-}
-
-// AppendJSON appends to b what EncodeJSON returns.
-func AppendJSON(b []byte, v any) ([]byte, error) {
+// appendJSON appends to b what EncodeJSON returns.
+func appendJSON(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case Metadata:
-		return appendObject(b, v.All())
-	case Object:
-		return appendObject(b, iter.Seq2[string, any](v))
+		return appendObject(b, v)
 	case string:
 		return appendString(b, v), nil
-	case JSONText:
-		text, err := EncodeJSON(v.Value)
-		return appendString(b, string(text)), err
 	case Blob:
 		if v == nil {
 			return append(b, "null"...), nil
@@ -79,15 +61,14 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 	return appendStandard(b, v)
 }
 
-// appendObject appends an object with these members.
-func appendObject(b []byte, members iter.Seq2[string, any]) (_ []byte, err error) {
+// appendObject appends md as an object.
+func appendObject(b []byte, md Metadata) (_ []byte, err error) {
 	b = append(b, '{')
-	start := len(b)
-	for key, value := range members {
-		if len(b) > start {
+	for i, e := range md {
+		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = AppendJSON(append(appendString(b, key), ':'), value); err != nil {
+		if b, err = appendJSON(append(appendString(b, e.Key), ':'), e.Value); err != nil {
 			return b, err
 		}
 	}
@@ -104,7 +85,7 @@ func appendArray(b []byte, list reflect.Value) (_ []byte, err error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = AppendJSON(b, list.Index(i).Interface()); err != nil {
+		if b, err = appendJSON(b, list.Index(i).Interface()); err != nil {
 			return b, err
 		}
 	}
@@ -128,28 +109,15 @@ func appendFloat(b []byte, f float64, v any) ([]byte, error) {
 
 // appendString appends s between quotes, with the escapes of encoding/json but those for HTML. Bytes that are not UTF-8 become \ufffd.
 func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	if PlainJSON(s) {
-		return append(append(b, s...), '"')
+	if isPlainJSON(s) {
+		return append(append(append(b, '"'), s...), '"')
 	}
-	const special, letters = "\"\\\b\f\n\r\t", `"\bfnrt`
-	for i, r := range s {
-		switch c := strings.IndexRune(special, r); {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(r)):
-			b = append(b, `\ufffd`...)
-		case c >= 0:
-			b = append(b, '\\', letters[c])
-		case r < ' ', r == '\u2028', r == '\u2029':
-			b = fmt.Appendf(b, `\u%04x`, r)
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
+	b, _ = appendStandard(b, s) // no string fails
+	return b
 }
 
-// PlainJSON reports whether s stands in JSON as it is, between quotes.
-func PlainJSON(s string) bool {
+// isPlainJSON reports whether s stands in JSON as it is, between quotes.
+func isPlainJSON(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
 			return false

@@ -20,6 +20,7 @@ const (
 
 var adviceNames = [...]string{"normal", "sequential", "random", "will need", "don't need", "huge page"}
 
+// String returns the name of the advice.
 func (a Advice) String() string {
 	if int(a) < len(adviceNames) {
 		return adviceNames[a]
@@ -33,11 +34,11 @@ func (a Advice) String() string {
 // Where the mapping is not Mapped there is nobody to advise, and nothing
 // happens. Advice the kernel does not know is errors.ErrUnsupported.
 func (m *Mapping) Advise(a Advice, off, n uint64) error {
-	span := outward
+	span := widenToPages
 	if a == DontNeed {
-		span = inward
+		span = shrinkToPages
 	}
-	return m.pages("advise", off, n, span, nil, func(b []byte) error {
+	return m.onPages("advise", off, n, span, nil, func(b []byte) error {
 		if err := madvise(b, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
@@ -50,7 +51,7 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 // Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
 // wait is a system call, which leaves the processor to other goroutines.
 func (m *Mapping) Populate(off, n uint64) error {
-	return m.pages("populate", off, n, outward, nil, func(b []byte) error {
+	return m.onPages("populate", off, n, widenToPages, nil, func(b []byte) error {
 		if populate(b) == nil {
 			return nil
 		}
@@ -68,12 +69,12 @@ func (m *Mapping) Populate(off, n uint64) error {
 // with a neighbouring range are unlocked with it. Systems limit how much may be
 // locked. Where the mapping is not Mapped the error is errors.ErrUnsupported.
 func (m *Mapping) Lock(off, n uint64) error {
-	return m.pages("lock", off, n, outward, errors.ErrUnsupported, mlock)
+	return m.onPages("lock", off, n, widenToPages, errors.ErrUnsupported, mlock)
 }
 
 // Unlock undoes Lock.
 func (m *Mapping) Unlock(off, n uint64) error {
-	return m.pages("unlock", off, n, outward, errors.ErrUnsupported, munlock)
+	return m.onPages("unlock", off, n, widenToPages, errors.ErrUnsupported, munlock)
 }
 
 // Resident returns how many of the n bytes at off are in memory, whoever
@@ -82,8 +83,8 @@ func (m *Mapping) Unlock(off, n uint64) error {
 // and tells others that all of it is resident. For these, for a mapping that is
 // not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
-	err = m.use("resident", off, n, func(b *backing) error {
-		lo, hi := outward(off, n, m.size)
+	err = m.withBacking("resident", off, n, func(b *backing) error {
+		lo, hi := widenToPages(off, n, m.size)
 		switch {
 		case lo >= hi:
 			return nil
@@ -102,10 +103,10 @@ func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 
 var pageSize = uint64(os.Getpagesize())
 
-// pages runs f on the pages that span makes of n bytes at off, if any. If the mapping is not Mapped it
+// onPages runs f on the pages that span makes of n bytes at off, if any. If the mapping is not Mapped it
 // returns unmapped instead.
-func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), unmapped error, f func([]byte) error) error {
-	return m.use(op, off, n, func(b *backing) error {
+func (m *Mapping) onPages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), unmapped error, f func([]byte) error) error {
+	return m.withBacking(op, off, n, func(b *backing) error {
 		switch lo, hi := span(off, n, m.size); {
 		case lo >= hi:
 			return nil
@@ -117,25 +118,44 @@ func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64)
 	})
 }
 
-// outward widens a range within size to whole pages. The file's last page may
+// Pages returns the whole pages that hold the n bytes at off, and the offset of the first. Its length is a multiple of the page
+// size: behind the end of the file are zeros. It is read-only memory that lives until Close, as of Slice. The error is
+// errors.ErrUnsupported where the mapping is not Mapped.
+func (m *Mapping) Pages(off, n uint64) (b []byte, at uint64, err error) {
+	err = m.withBacking("map", off, n, func(live *backing) error {
+		switch lo, hi := widenToPages(off, n, m.size); {
+		case !m.mapped.Load():
+			return errors.ErrUnsupported
+		case lo < hi:
+			b, at = wholePages(live.data[lo:hi]), lo
+		}
+		return nil
+	})
+	return b, at, err
+}
+
+// widenToPages widens a range within size to whole pages. The file's last page may
 // be a part of one: the kernel completes it.
-func outward(off, n, size uint64) (lo, hi uint64) {
+func widenToPages(off, n, size uint64) (lo, hi uint64) {
 	if n == 0 {
 		return off, off
 	}
 	return pageFloor(off), min(pageCeil(off+n), size)
 }
 
-// inward shrinks a range within size to the pages that lie wholly in it.
-func inward(off, n, size uint64) (lo, hi uint64) {
+// shrinkToPages shrinks a range within size to the pages that lie wholly in it.
+func shrinkToPages(off, n, size uint64) (lo, hi uint64) {
 	if off+n == size {
 		return pageCeil(off), size
 	}
 	return pageCeil(off), pageFloor(off + n)
 }
 
+// pageFloor returns off rounded down to a page.
 func pageFloor(off uint64) uint64 { return off - off%pageSize }
-func pageCeil(off uint64) uint64  { return pageFloor(off + pageSize - 1) }
+
+// pageCeil returns off rounded up to a page.
+func pageCeil(off uint64) uint64 { return pageFloor(off + pageSize - 1) }
 
 // touch reads a byte of every page of b, which starts on one. It returns what
 // it read, and is not inlined, so that the loads stay.

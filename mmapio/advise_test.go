@@ -25,10 +25,10 @@ func TestRanges(t *testing.T) {
 		{"nothing of nothing", 0, 0, 0, 0, 0, 0, 0},
 	}
 	for _, tt := range tests {
-		if lo, hi := outward(tt.off, tt.n, tt.size); lo != tt.outLo || hi != tt.outHi {
+		if lo, hi := widenToPages(tt.off, tt.n, tt.size); lo != tt.outLo || hi != tt.outHi {
 			t.Errorf("%s: outward %d to %d, want %d to %d", tt.name, lo, hi, tt.outLo, tt.outHi)
 		}
-		lo, hi := inward(tt.off, tt.n, tt.size)
+		lo, hi := shrinkToPages(tt.off, tt.n, tt.size)
 		if tt.inLo == tt.inHi {
 			if lo < hi {
 				t.Errorf("%s: inward %d to %d, want nothing", tt.name, lo, hi)

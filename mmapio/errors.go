@@ -31,10 +31,12 @@ type FaultError struct {
 	Err    error // ErrFault
 }
 
+// Error returns file, offset and reason.
 func (e *FaultError) Error() string {
 	return fmt.Sprintf("%s: offset %d: %v", e.Path, e.Offset, e.Err)
 }
 
+// Unwrap returns ErrFault.
 func (e *FaultError) Unwrap() error { return e.Err }
 
 // pathError adds call and file to err, unless err already names the file.

@@ -52,6 +52,7 @@ func NewGathering[T Number](n uint64, probe func() (sure bool, err error)) (*Gat
 	return g, g.take()
 }
 
+// tooLarge returns the error that no memory can hold all elements.
 func (g *Gathering[T]) tooLarge() error {
 	return fmt.Errorf("%w: %d × %d bytes", ErrTooLarge, g.n, elementSize[T]())
 }

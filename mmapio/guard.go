@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 )
 
 // Guard runs f and returns its error. The kernel cannot provide memory of a
@@ -21,32 +22,33 @@ import (
 //
 // Guards nest. A Guard covers its own goroutine only: goroutines started by f
 // need their own. The setting of debug.SetPanicOnFault is restored afterwards.
-func Guard(f func() error) error {
-	return guard(f, locate)
-}
-
-// guard does what Guard does, with locate in place of what knows the mappings. locate turns
-// a fault's address into an error, or nil for an address that is none of its business.
-func guard(f func() error, locate func(addr uintptr) error) (err error) {
+func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if v := recover(); v != nil {
-			err = faultOrPanic(v, locate)
+			err = faultOrPanic(v)
 		}
 	}()
 	return f()
 }
 
-// faultOrPanic tells faults from other panics by the Addr method that
-// debug.SetPanicOnFault promises.
-func faultOrPanic(v any, locate func(addr uintptr) error) error {
+// faults counts the panics that became errors.
+var faults atomic.Uint64
+
+// Faults returns how many faults of mappings Guard has turned into errors in this process so far.
+func Faults() uint64 { return faults.Load() }
+
+// faultOrPanic returns a *FaultError for v, a recovered panic, if v is a fault in an open mapping. A fault has the method Addr that
+// debug.SetPanicOnFault promises. With any other v it panics again.
+func faultOrPanic(v any) error {
 	fault, ok := v.(interface {
 		runtime.Error
 		Addr() uintptr
 	})
 	if ok {
 		if err := locate(fault.Addr()); err != nil {
+			faults.Add(1)
 			return err
 		}
 	}
@@ -56,11 +58,13 @@ func faultOrPanic(v any, locate func(addr uintptr) error) error {
 // mappings has the extent of each live one, by the address of its first byte. It is consulted only after a fault.
 var mappings sync.Map
 
+// extent is the length of a mapping in bytes, and its file.
 type extent struct {
 	size uintptr
 	path string
 }
 
+// locate returns a *FaultError for an address in a mapping that is open, else nil.
 func locate(addr uintptr) (err error) {
 	mappings.Range(func(base, e any) bool {
 		at, of := addr-base.(uintptr), e.(extent)

@@ -49,6 +49,15 @@ func (id Identity) Number() (n FileNumber, ok bool) {
 	return n, n.inode != 0 // some network file systems say 0 of every file
 }
 
+// Key returns a text that no other file has, nor this one in another state: see Check. It is "" if the platform does not tell
+// enough, or if the file was written less than a second ago: some clocks could not tell another write from that one.
+func (id Identity) Key() string {
+	if id.inode == 0 || id.changed == 0 || time.Since(timeOfNanos(id.changed)) < time.Second {
+		return ""
+	}
+	return fmt.Sprint(id.device, id.inode, id.size, id.modified, id.changed)
+}
+
 // Size returns the size of the file.
 func (id Identity) Size() int64 { return id.size }
 
@@ -63,11 +72,12 @@ func (id Identity) Check(now Identity) error {
 	case id.size != now.size:
 		return fmt.Errorf("%w: %d bytes, now %d", ErrChanged, id.size, now.size)
 	case id.modified != now.modified:
-		return fmt.Errorf("%w: modified %v, now %v", ErrChanged, moment(id.modified), moment(now.modified))
+		return fmt.Errorf("%w: modified %v, now %v", ErrChanged, timeOfNanos(id.modified), timeOfNanos(now.modified))
 	case id.changed != now.changed:
-		return fmt.Errorf("%w: its inode changed %v, now %v", ErrChanged, moment(id.changed), moment(now.changed))
+		return fmt.Errorf("%w: its inode changed %v, now %v", ErrChanged, timeOfNanos(id.changed), timeOfNanos(now.changed))
 	}
 	return nil
 }
 
-func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+// timeOfNanos returns the time that is ns nanoseconds after the start of 1970.
+func timeOfNanos(ns int64) time.Time { return time.Unix(0, ns).UTC() }

@@ -2,4 +2,5 @@ package mmapio
 
 import "syscall"
 
+// changeTime returns when the inode was last written, in nanoseconds since 1970.
 func changeTime(stat *syscall.Stat_t) int64 { return stat.Ctime*1e9 + stat.CtimeNsec }

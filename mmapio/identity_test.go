@@ -49,6 +49,23 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestKey: each file and each of its states has a key of its own, unless the system tells too little or the state is too new.
+func TestKey(t *testing.T) {
+	long := time.Now().Add(-time.Hour).UnixNano()
+	keys := make(map[string]bool)
+	for _, id := range []Identity{{1, long, long, 1, 1, nil}, {2, long, long, 1, 1, nil}, {1, 2, long, 1, 1, nil}, {1, long, 3, 1, 1, nil}, {1, long, long, 2, 1, nil}, {1, long, long, 1, 2, nil}} {
+		keys[id.Key()] = true
+	}
+	if len(keys) != 6 || keys[""] {
+		t.Errorf("%v", keys)
+	}
+	for _, id := range []Identity{{}, {1, long, 0, 1, 1, nil}, {1, long, long, 1, 0, nil}, {1, long, time.Now().UnixNano(), 1, 1, nil}} {
+		if key := id.Key(); key != "" {
+			t.Errorf("%+v: %s", id, key)
+		}
+	}
+}
+
 // TestNumber: files of systems that do not number them are not one.
 func TestNumber(t *testing.T) {
 	for id, want := range map[Identity]bool{{}: false, {device: 1}: false, {inode: 1}: true, {device: 1, inode: 1}: true} {

@@ -26,8 +26,9 @@ func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
 // closed one.
 func (m *Mapping) Pending() bool { return m.live.Load() == nil }
 
-// make opens the file for a caller that holds off Close.
-func (m *Mapping) make() (*backing, error) {
+// mapNow opens and maps the file, once, and returns its backing. The caller holds off Close. It fails if open does, or the file has another
+// size.
+func (m *Mapping) mapNow() (*backing, error) {
 	m.making.Lock()
 	defer m.making.Unlock()
 	if b := m.live.Load(); b != nil {
@@ -53,7 +54,7 @@ func (m *Mapping) make() (*backing, error) {
 // mapWhole returns the backing of a Mapping of f, which must have size bytes. It takes f over
 // unless it fails. A file that cannot be mapped is read.
 func mapWhole(f *os.File, path string, size uint64) (*backing, error) {
-	opened, err := identify(f)
+	opened, err := openedIdentity(f)
 	if err != nil {
 		return nil, err
 	}

@@ -10,12 +10,27 @@ import (
 // canMap says that Map and MapFile map on this platform, as a rule.
 const canMap = true
 
+// Map maps a file. Its descriptor is closed again before Map returns. The system may refuse to map the file, for want of address space
+// or because its file system cannot. It is then read on demand, as by OpenReader. As long as the file is mapped, Windows lets nobody
+// truncate it below the mapping, and may let nobody remove or replace it. It can be renamed.
+func Map(path string) (*Mapping, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	f, err := openShared(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return MapFile(f)
+}
+
 // MapFile maps the whole of an open file, wherever its position is, and leaves
 // both alone. On Unix and Windows f may be closed afterwards. If the platform does not
 // map, f is read on demand and must stay open until Close. A file that the system
 // refuses to map is read by a descriptor of the Mapping's own.
 func MapFile(f *os.File) (*Mapping, error) {
-	opened, err := identify(f) // refuses a nil f
+	opened, err := openedIdentity(f) // refuses a nil f
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +95,7 @@ func mapDescriptor(fd uintptr, path string, size int) (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	mappings.Store(address(data), extent{uintptr(len(data)), path})
+	mappings.Store(address(data), extent{uintptr(pageCeil(uint64(len(data)))), path})
 	return &backing{data: data, close: func() error {
 		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
 		return unmap(data)

@@ -8,22 +8,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Map maps a file. Its handle is closed again before Map returns. The system may refuse to map
-// the file, for want of address space or because its file system cannot. It is then read on
-// demand, as by OpenReader. As long as the file is mapped, Windows lets nobody truncate it below
-// the mapping, and may let nobody remove or replace it. It can be renamed.
-func Map(path string) (*Mapping, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	f, err := openShared(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return MapFile(f)
-}
-
 // openShared opens a file to read, in a way that lets others rename and remove it. Files of
 // os.Open forbid both.
 func openShared(path string) (*os.File, error) {
@@ -62,8 +46,10 @@ func mapReadOnly(fd uintptr, size int) ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil // memory that the garbage collector does not manage
 }
 
+// unmap ends a mapping of mapReadOnly.
 func unmap(b []byte) error { return windows.UnmapViewOfFile(address(b)) }
 
+// duplicateDescriptor returns another handle of the file that fd is a handle of.
 func duplicateDescriptor(fd uintptr) (uintptr, error) {
 	var own windows.Handle
 	here := windows.CurrentProcess()
@@ -78,6 +64,7 @@ var (
 	globalMemoryStatusEx  = kernel32.NewProc("GlobalMemoryStatusEx")
 )
 
+// madvise does what Windows has for advice a about b, which starts on a page. It is errors.ErrUnsupported for HugePage.
 func madvise(b []byte, a Advice) error {
 	switch a {
 	case Normal, Sequential, Random: // the system reads ahead as it likes
@@ -94,10 +81,13 @@ func madvise(b []byte, a Advice) error {
 	return errors.ErrUnsupported
 }
 
-func populate([]byte) error { return errors.ErrUnsupported } // touching the pages does it
+// populate does nothing: the caller touches the pages.
+func populate([]byte) error { return errors.ErrUnsupported }
 
+// mlock locks the pages of b in memory. It fails past the limit of the process.
 func mlock(b []byte) error { return windows.VirtualLock(address(b), uintptr(len(b))) }
 
+// munlock undoes mlock. Pages that are not locked leave the working set of the process.
 func munlock(b []byte) error {
 	err := windows.VirtualUnlock(address(b), uintptr(len(b)))
 	if err == windows.ERROR_NOT_LOCKED {

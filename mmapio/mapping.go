@@ -31,10 +31,13 @@ type backing struct {
 	data  []byte
 	r     io.ReaderAt
 	close func() error
+	// isFile says that r is a file of this system, so that its size is true.
+	isFile bool
 	// tellsResidency says that the kernel tells the truth about the pages in memory.
 	tellsResidency bool
 }
 
+// newMapping returns a Mapping of size bytes in b. path is for errors.
 func newMapping(path string, size uint64, b *backing) *Mapping {
 	m := &Mapping{path: path, size: size}
 	m.aliased.Store(b.r == nil)
@@ -42,6 +45,7 @@ func newMapping(path string, size uint64, b *backing) *Mapping {
 	return m
 }
 
+// closeNothing closes a backing that owns nothing.
 func closeNothing() error { return nil }
 
 // FromBytes returns a Mapping of memory that the caller owns. Close does
@@ -85,7 +89,7 @@ func (m *Mapping) Bytes() (b []byte) {
 	if b := m.live.Load(); b != nil {
 		return b.data
 	}
-	m.use("map", 0, 0, func(live *backing) error {
+	m.withBacking("map", 0, 0, func(live *backing) error {
 		b = live.data
 		return nil
 	})
@@ -97,7 +101,7 @@ func (m *Mapping) Bytes() (b []byte) {
 // boundary. Length and capacity are both n. A range that leaves the file is
 // ErrRange; a copy that no memory could hold is ErrTooLarge.
 func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
-	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
+	if b := m.live.Load(); b != nil && b.r == nil && m.isInRange(off, n) {
 		return b.data[off : off+n : off+n], nil
 	}
 	return m.slice(off, n)
@@ -105,12 +109,12 @@ func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
 
 // slice does the slower part of Slice: it copies, maps first, or refuses.
 func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
-	err = m.use("slice", off, n, func(b *backing) error {
+	err = m.withBacking("slice", off, n, func(b *backing) error {
 		if b.r == nil {
 			out = b.data[off : off+n : off+n]
 			return nil
 		}
-		out, err = b.copyOut(off, n)
+		out, err = b.readCopy(off, n)
 		return err
 	})
 	return out, err
@@ -121,7 +125,7 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 // any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
 // *os.File: see [Gathering].
 func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
-	err = m.use("read", off, n, func(b *backing) error {
+	err = m.withBacking("read", off, n, func(b *backing) error {
 		sure, err = b.probe(off, n)
 		return err
 	})
@@ -136,7 +140,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	at := min(uint64(off), m.size)
 	want := p[:min(uint64(len(p)), m.size-at)]
-	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
+	err = m.withBacking("read", at, uint64(len(want)), func(b *backing) error {
 		n, err = b.readAt(want, at)
 		return err
 	})
@@ -159,16 +163,16 @@ func (m *Mapping) Close() error {
 	return pathError("close", m.path, b.close())
 }
 
-// use runs f on the backing, which Close leaves alone meanwhile, once the
-// range is known to lie in the file.
-func (m *Mapping) use(op string, off, n uint64, f func(*backing) error) error {
+// withBacking runs f on the backing, which Close leaves alone meanwhile. It fails without a call of f if the mapping is closed or cannot be made,
+// or the n bytes at off leave the file. op names the call in errors.
+func (m *Mapping) withBacking(op string, off, n uint64, f func(*backing) error) error {
 	m.calls.RLock()
 	defer m.calls.RUnlock()
 	b, err := m.backing()
 	if err != nil {
 		return pathError(op, m.path, err)
 	}
-	if !m.holds(off, n) {
+	if !m.isInRange(off, n) {
 		return pathError(op, m.path, fmt.Errorf("%w: offset %d, length %d, size %d", ErrRange, off, n, m.size))
 	}
 	return pathError(op, m.path, f(b))
@@ -182,14 +186,16 @@ func (m *Mapping) backing() (*backing, error) {
 	if m.open == nil {
 		return nil, ErrClosed
 	}
-	return m.make()
+	return m.mapNow()
 }
 
-func (m *Mapping) holds(off, n uint64) bool {
+// isInRange reports whether the n bytes at off are in the file. No sum can overflow.
+func (m *Mapping) isInRange(off, n uint64) bool {
 	return off <= m.size && n <= m.size-off
 }
 
-// readAt fills p, which lies within the size, or says why not.
+// readAt fills p with the bytes at off, which are within the size. It fails if they cannot be read: a mapped page that faults is a
+// *FaultError.
 func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -204,12 +210,13 @@ func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 	return readFull(b.r, p, off)
 }
 
-// ReadFull fills p with r's bytes at off, or says why not.
+// ReadFull fills p with r's bytes at off. It fails if r does, or has too few bytes: io.ErrUnexpectedEOF.
 func ReadFull(r io.ReaderAt, p []byte, off uint64) error {
 	_, err := readFull(r, p, off)
 	return err
 }
 
+// readFull does what ReadFull does, and returns how many bytes were read.
 func readFull(r io.ReaderAt, p []byte, off uint64) (n int, err error) {
 	n, err = r.ReadAt(p, int64(off))
 	if n == len(p) { // a reader may say EOF along with the last byte
@@ -224,27 +231,24 @@ func readFull(r io.ReaderAt, p []byte, off uint64) (n int, err error) {
 	return n, err
 }
 
-// copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
-func (b *backing) copyOut(off, n uint64) ([]byte, error) {
+// readCopy returns a copy of the n bytes at off, on a 64-byte boundary.
+func (b *backing) readCopy(off, n uint64) ([]byte, error) {
 	return Gather(n, func() (bool, error) { return b.probe(off, n) }, func(dst []byte, at uint64) error {
 		_, err := b.readAt(dst, off+at)
 		return err
 	})
 }
 
-// probe reads the last of the n bytes at off, which lie within the size.
+// probe does what Mapping.Probe does for the n bytes at off, which are within the size.
 func (b *backing) probe(off, n uint64) (sure bool, err error) {
 	if n > 0 {
 		_, err = b.readAt(make([]byte, 1), off+n-1)
 	}
-	return err == nil && b.vouched(), err
+	return err == nil && b.hasTrueSize(), err
 }
 
-// vouched reports whether the system, not a reader of somebody's, says how long the file is.
-func (b *backing) vouched() bool {
-	switch b.r.(type) {
-	case nil, *os.File, *mappedReader:
-		return true
-	}
-	return false
+// hasTrueSize reports whether the system, not a reader of somebody's, says how long the file is.
+func (b *backing) hasTrueSize() bool {
+	_, isFile := b.r.(*os.File)
+	return b.r == nil || isFile || b.isFile
 }

@@ -44,9 +44,6 @@ var makers = []struct {
 	{"OpenReader", false, func(t testing.TB, b []byte) *Mapping {
 		return must(t)(OpenReader(writeFile(t, b)))
 	}},
-	{"openMapped", false, func(t testing.TB, b []byte) *Mapping {
-		return must(t)(openMapped(writeFile(t, b)))
-	}},
 	{"FromBytes", true, func(t testing.TB, b []byte) *Mapping {
 		return must(t)(FromBytes(b), nil)
 	}},

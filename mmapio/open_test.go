@@ -17,7 +17,6 @@ import (
 var openers = map[string]func(path string) (*Mapping, error){
 	"Map":        Map,
 	"OpenReader": OpenReader,
-	"openMapped": openMapped,
 	"MapFile": func(path string) (*Mapping, error) {
 		f, err := os.Open(path)
 		if err != nil {

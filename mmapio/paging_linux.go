@@ -4,6 +4,7 @@ import "golang.org/x/sys/unix"
 
 const hugePage = unix.MADV_HUGEPAGE
 
+// populate maps all pages of b, and waits for them. It fails if a page cannot be had, and on kernels before 5.14.
 func populate(b []byte) error {
 	return unix.Madvise(b, unix.MADV_POPULATE_READ)
 }

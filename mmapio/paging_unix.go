@@ -6,8 +6,11 @@ import "errors"
 
 const hugePage = -1 // no such advice
 
+// populate does nothing: the caller touches the pages.
 func populate([]byte) error { return errors.ErrUnsupported }
 
+// resident fails: nothing tells which pages are in memory.
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
+// tellsResidency reports false: resident fails.
 func tellsResidency(fd int, owner uint32) bool { return false }

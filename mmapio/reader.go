@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-
-	"golang.org/x/exp/mmap"
 )
 
 // OpenReader opens a file to be read on demand, by system calls, on every
@@ -32,7 +30,7 @@ func OpenReader(path string) (*Mapping, error) {
 // FromFile returns a Mapping of the whole of an open file that is read on demand, by system
 // calls, on every platform. f must stay open until Close, which leaves it open.
 func FromFile(f *os.File) (*Mapping, error) {
-	opened, err := identify(f) // refuses a nil f
+	opened, err := openedIdentity(f) // refuses a nil f
 	if err != nil {
 		return nil, err
 	}
@@ -41,65 +39,8 @@ func FromFile(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
-// openMapped does what OpenReader does, through x/exp/mmap.
-func openMapped(path string) (*Mapping, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkFile(path, info); err != nil {
-		return nil, err
-	}
-	r, err := mmap.Open(path)
-	if err != nil {
-		return nil, pathError("map", path, err)
-	}
-	m := newMapping(path, uint64(r.Len()), &backing{r: &mappedReader{r, path}, close: r.Close})
-	m.opened = IdentityOf(info)
-	return m, nil
-}
-
-// mappedReader guards x/exp/mmap, which reads through a mapping of its own on
-// Linux, macOS and Windows, and keeps that mapping's address to itself.
-type mappedReader struct {
-	r    *mmap.ReaderAt
-	path string
-}
-
-// ReadAt takes a fault outside p for one in the file, since the copy touches nothing else.
-func (m *mappedReader) ReadAt(p []byte, off int64) (n int, err error) {
-	err = guard(func() error {
-		n, err = m.r.ReadAt(p, off)
-		return err
-	}, func(addr uintptr) error {
-		if contains(p, addr) {
-			return nil
-		}
-		return &FaultError{Offset: m.firstFault(off, len(p)), Path: m.path, Err: ErrFault}
-	})
-	return n, err
-}
-
-// firstFault returns the offset of the first of n bytes at off that cannot be
-// read, a page at a time.
-func (m *mappedReader) firstFault(off int64, n int) uint64 {
-	page := int64(os.Getpagesize())
-	at := off
-	b := make([]byte, 1)
-	fault := guard(func() error {
-		for ; at < off+int64(n); at += page - at%page {
-			m.r.ReadAt(b, at)
-		}
-		return nil
-	}, func(uintptr) error { return ErrFault })
-	if fault == nil { // the page is back
-		return uint64(off)
-	}
-	return uint64(at)
-}
-
-// checkPath refuses what must not be opened: opening a named pipe would wait
-// for the pipe's writer.
+// checkPath returns an error if path is not a regular file whose size fits an int. Such files must not even be opened: a named pipe waits
+// for its writer.
 func checkPath(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -108,8 +49,8 @@ func checkPath(path string) error {
 	return checkFile(path, info)
 }
 
-// identify returns the identity of an open file that is regular and whose size fits an int.
-func identify(f *os.File) (Identity, error) {
+// openedIdentity returns the identity of an open file. It fails if the file is not regular, or its size does not fit an int.
+func openedIdentity(f *os.File) (Identity, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return Identity{}, err
@@ -120,14 +61,15 @@ func identify(f *os.File) (Identity, error) {
 	return IdentityOf(info), nil
 }
 
-// checkFile refuses what is not a regular file whose size fits an int.
+// checkFile returns an error if info, of the file at path, is not about a regular file whose size fits an int.
 func checkFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return pathError("map", path, fmt.Errorf("%w, not a regular file", kind(info.Mode())))
+		return pathError("map", path, fmt.Errorf("%w, not a regular file", kindError(info.Mode())))
 	}
 	return pathError("map", path, checkSize(info.Size(), math.MaxInt))
 }
 
+// checkSize returns an error for a size that is negative or over the limit.
 func checkSize(size int64, limit uint64) error {
 	if size < 0 {
 		return fmt.Errorf("%w: size %d", ErrRange, size)
@@ -138,7 +80,8 @@ func checkSize(size int64, limit uint64) error {
 	return nil
 }
 
-func kind(mode fs.FileMode) error {
+// kindError returns an error that says which kind of file has mode, one that is not regular.
+func kindError(mode fs.FileMode) error {
 	switch mode.Type() {
 	case fs.ModeDir:
 		return ErrDirectory

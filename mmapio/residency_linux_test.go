@@ -2,6 +2,7 @@ package mmapio
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -73,4 +74,31 @@ func as(t *testing.T, user int, f func()) {
 		f()
 	})
 	wg.Wait()
+}
+
+// TestResidentLeavesNothing: the kernel's answers take a mapping, which goes with the call. Address space that the runtime takes meanwhile is
+// far less than half of what the calls would leave.
+func TestResidentLeavesNothing(t *testing.T) {
+	m := must(t)(Map(writeFile(t, noise(5000))))
+	defer m.Close()
+	pages := func() (n int) {
+		text, err := os.ReadFile("/proc/self/statm")
+		if err == nil {
+			_, err = fmt.Sscan(string(text), &n)
+		}
+		if err != nil {
+			t.Skip(err)
+		}
+		return n
+	}
+	const calls = 40_000
+	before := pages()
+	for range calls {
+		if _, err := m.Resident(0, 5000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := pages(); after > before+calls/2 {
+		t.Errorf("%d pages of address space, %d before", after, before)
+	}
 }

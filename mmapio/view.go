@@ -29,7 +29,7 @@ const alignment = 64
 // empty, not nil, and never misaligned.
 func View[T Number](b []byte) ([]T, error) {
 	var t T
-	if err := viewable(b, int(unsafe.Sizeof(t)), int(unsafe.Alignof(t))); err != nil {
+	if err := checkViewable(b, int(unsafe.Sizeof(t)), int(unsafe.Alignof(t))); err != nil {
 		return nil, err
 	}
 	if len(b) == 0 {
@@ -38,10 +38,11 @@ func View[T Number](b []byte) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(t))), nil
 }
 
-func viewable(b []byte, size, align int) error {
+// checkViewable returns the error with which View fails for elements of this size and alignment, or nil.
+func checkViewable(b []byte, size, align int) error {
 	switch {
 	case len(b)%size != 0:
-		return wrongLength(b, size)
+		return lengthError(b, size)
 	case !littleEndian && size > 1:
 		return ErrByteOrder
 	case len(b) > 0 && !IsAligned(b, align):
@@ -50,7 +51,8 @@ func viewable(b []byte, size, align int) error {
 	return nil
 }
 
-func wrongLength(b []byte, size int) error {
+// lengthError returns the error that b is no whole number of elements of size bytes.
+func lengthError(b []byte, size int) error {
 	return fmt.Errorf("%w: %d bytes, %d an element", ErrLength, len(b), size)
 }
 
@@ -60,10 +62,10 @@ func wrongLength(b []byte, size int) error {
 func Copy[T Number](b []byte) ([]T, error) {
 	size := elementSize[T]()
 	if len(b)%size != 0 {
-		return nil, wrongLength(b, size)
+		return nil, lengthError(b, size)
 	}
 	v := make([]T, len(b)/size)
-	raw := memory(v)
+	raw := rawBytes(v)
 	copy(raw, b)
 	if !littleEndian {
 		reverseEach(raw, wordSize[T]())
@@ -76,9 +78,9 @@ func Copy[T Number](b []byte) ([]T, error) {
 // big-endian machines a copy. The capacity is the length.
 func Bytes[T Number](v []T) []byte {
 	if littleEndian {
-		return memory(v)
+		return rawBytes(v)
 	}
-	raw := slices.Clone(memory(v))
+	raw := slices.Clone(rawBytes(v))
 	reverseEach(raw, wordSize[T]())
 	return raw
 }
@@ -90,6 +92,20 @@ func String(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 // must be positive.
 func IsAligned(b []byte, align int) bool {
 	return address(b)%uintptr(align) == 0
+}
+
+// AlignUp returns b from its first byte on that lies on a multiple of align, a power of two. It returns nil if b has none.
+func AlignUp(b []byte, align int) []byte {
+	skip := int(-address(b) & uintptr(align-1))
+	if skip >= len(b) {
+		return nil
+	}
+	return b[skip:]
+}
+
+// Overlap reports whether a and b have bytes in common.
+func Overlap(a, b []byte) bool {
+	return len(a) > 0 && len(b) > 0 && (hasAddress(a, address(b)) || hasAddress(b, address(a)))
 }
 
 // AlignedBytes returns n zero bytes of capacity n that start on a 64-byte
@@ -119,8 +135,8 @@ func elementSize[T Number]() int {
 	return int(unsafe.Sizeof(t))
 }
 
-// memory returns v's own bytes in the machine's order.
-func memory[T Number](v []T) []byte {
+// rawBytes returns v's own bytes in the machine's order.
+func rawBytes[T Number](v []T) []byte {
 	if len(v) == 0 {
 		return []byte{}
 	}
@@ -150,6 +166,13 @@ func address(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-func contains(b []byte, addr uintptr) bool {
+// wholePages returns b, which begins a page of a mapping, up to the end of its last page.
+func wholePages(b []byte) []byte {
+	n := pageCeil(uint64(len(b)))
+	return unsafe.Slice(unsafe.SliceData(b), n)[:n:n]
+}
+
+// hasAddress reports whether addr is the address of a byte of b.
+func hasAddress(b []byte, addr uintptr) bool {
 	return addr-address(b) < uintptr(len(b))
 }

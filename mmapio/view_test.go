@@ -95,7 +95,7 @@ func checkView[T Number](t *testing.T, b []byte, want []T, misaligned bool) {
 		t.Fatalf("View at %#x = %v, %v; want %v", address(b), v, err, want)
 	case v == nil || cap(v) != len(want):
 		t.Fatalf("View of %d elements: nil %v, capacity %d", len(want), v == nil, cap(v))
-	case len(v) > 0 && address(memory(v)) != address(b):
+	case len(v) > 0 && address(rawBytes(v)) != address(b):
 		t.Fatal("View copied")
 	}
 }

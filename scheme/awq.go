@@ -23,100 +23,101 @@ var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exll
 // names lists how the parts of a weight are named and typed by AWQ's writers.
 func (awq) names() []pattern {
 	return []pattern{{
-		scheme: AWQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, sure: true,
-		others: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
-		fits:   func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
+		schemeName: AWQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
+		companions: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
+		fits:       func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
 	}}
 }
 
 // params reads AutoAWQ's version, and auto-round's packing format.
 func (a awq) params(c *Config) (scheme, error) {
-	if c.method == "awq" {
-		a.version = strings.ToLower(text(c.said, "version"))
+	if c.quantMethod == "awq" {
+		a.version = strings.ToLower(text(c.quantization, "version"))
 	}
-	a.packing = strings.ToLower(text(c.said, "packing_format"))
+	a.packing = strings.ToLower(text(c.quantization, "packing_format"))
 	return a, nil
 }
 
-// form tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and finds the
-// form of that. It fails if the shapes are neither.
+// form tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the
+// weight's form. It fails if the shapes are neither.
 func (a awq) form(w *weight) (scheme, error) {
-	codes, scale, zero, err := w.qweight()
+	codes, scale, zero, err := w.qweightParts()
 	switch {
 	case err != nil:
 		return nil, err
 	case w.dims(scale)[1] == 8*w.dims(codes)[1]:
-		return a, w.awqGemm(a, codes, scale, zero)
+		return a, w.setAWQGemm(a, codes, scale, zero)
 	case w.dims(scale)[0] == w.dims(codes)[0]:
 		a.isGemv = true
-		return a, w.awqGemv(a, codes, scale, zero)
+		return a, w.setAWQGemv(a, codes, scale, zero)
 	}
-	return nil, misfit("scale %s of shape %v does not fit codes of shape %v", w.name(Scale), w.dims(scale), w.dims(codes))
+	return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 }
 
-// awqMatrix sets what all weights of AWQ have. It fails if the configuration has another version, packing format or
-// number of bits.
-func (w *weight) awqMatrix(a awq, shape []uint64) error {
+// setAWQ sets the code, the scales' type and the shape that weights of AWQ have in either order. It fails if the
+// configuration names another version, packing format or number of bits.
+func (w *weight) setAWQ(a awq, shape []uint64) error {
 	switch isGemm, known := awqVersions[a.version]; {
-	case w.conf.method == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
-		return misfit("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packing)))
+	case w.conf.quantMethod == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
+		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packing)))
 	case !known:
-		return unsupported("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
+		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
 	case isGemm == a.isGemv:
-		return misfit("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(a.version, "gemm (none is said)"))
+		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(a.version, "gemm (none is said)"))
 	}
 	if w.bits != 0 && w.bits != 4 {
-		return unsupported("awq of %d bits", w.bits)
+		return unsupportedf("awq of %d bits", w.bits)
 	}
 	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = 4, 1, w.part(Scale).DType, true
-	return w.matrix(shape)
+	return w.setMatrix(shape)
 }
 
-// awqGemm finds the form of words that hold eight rows of a column. It fails if the zero points do not fit.
-func (w *weight) awqGemm(a awq, codes, scale, zero *layout.Tensor) error {
+// setAWQGemm sets the form of codes whose words hold eight rows of a column. It fails if the zero points do not fit.
+func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))
+		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
 	}
-	if err := w.awqMatrix(a, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
+	if err := w.setAWQ(a, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
 		return err
 	}
 	w.Pack = layout.PackAWQ
-	return w.columns(w.dims(scale)[0])
+	return w.setGroupCols(w.dims(scale)[0])
 }
 
-// awqGemv finds the form of words that hold eight columns of a row. It fails without a group size in the
-// configuration, or if scales and zero points do not fit.
-func (w *weight) awqGemv(a awq, codes, scale, zero *layout.Tensor) error {
+// setAWQGemv sets the form of codes whose words hold eight columns of a row. It fails if the configuration has no
+// group size, or if scales and zero points do not fit.
+func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
-		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(scale))
+		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
 	}
-	if err := w.awqMatrix(a, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
+	if err := w.setAWQ(a, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
 		return err
 	}
-	if w.group == 0 && !w.whole {
-		return misfit("codes of awq gemv, and the configuration has no group_size")
+	if w.groupSize == 0 && !w.groupIsRow {
+		return invalidf("codes of awq gemv, and the configuration has no group_size")
 	}
-	w.group = cmp.Or(w.group, w.Cols, 1)
-	if w.group < 128 && w.group != 64 && w.group != 32 && w.group < w.Cols {
-		return misfit("awq gemv in groups of %d", w.group)
+	w.groupSize = cmp.Or(w.groupSize, w.Cols, 1)
+	if w.groupSize < 128 && w.groupSize != 64 && w.groupSize != 32 && w.groupSize < w.Cols {
+		return invalidf("awq gemv in groups of %d", w.groupSize)
 	}
 	// Zero points fill whole words, and these come in units that depend on the group.
 	unit := uint64(1)
-	switch w.group {
+	switch w.groupSize {
 	case 64:
 		unit = 2
 	case 32:
 		unit = 4
 	}
-	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, w.group), 8), unit) * unit
+	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, w.groupSize), 8), unit) * unit
 	if w.dims(zero)[1] != want {
-		return misfit("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.name(ZeroPoint), w.dims(zero)[1], want, w.Cols, w.group)
+		return invalidf("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.quotedName(ZeroPoint), w.dims(zero)[1], want, w.Cols, w.groupSize)
 	}
-	w.GroupCols, w.ScaleCols, w.RowBytes = w.group, w.dims(scale)[1], 4*w.dims(codes)[1]
+	w.GroupCols, w.ScaleCols, w.RowBytes = w.groupSize, w.dims(scale)[1], 4*w.dims(codes)[1]
 	return nil
 }
 
-// scales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the codes.
+// scales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the
+// codes. It fails if reading does.
 func (a awq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.Offsets = dst.Offsets[:len(dst.Scales)]
 	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}
@@ -126,10 +127,10 @@ func (a awq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
 		}
 		packed.RowBytes = 4 * ceilDiv(f.scaleCols(), 8)
 	} else {
-		if err := transposedFloats(p, f, dst.Scales); err != nil {
+		if err := readTransposedScales(p, f, dst.Scales); err != nil {
 			return err
 		}
 		packed.Pack = layout.PackAWQ
 	}
-	return packedFloats(p, ZeroPoint, packed, 1, dst.Offsets)
+	return readPackedIntegers(p, ZeroPoint, packed, 1, dst.Offsets)
 }

@@ -19,61 +19,62 @@ var harmless = []string{
 	"._extra_state",            // of Transformer Engine
 }
 
-// checkCompanions gives an error to the weights that have an unknown tensor beside them, neither a part nor
-// harmless: it may change their values. IgnorePart leaves out the tensors that it names.
+// checkCompanions refuses each weight if the name of another tensor begins with the weight's name. It lets pass the weight's
+// parts, harmless tensors such as a bias, and tensors that the source ignores. Any other tensor may change the values.
 func (f *finder) checkCompanions() {
-	if len(f.entries) == 0 {
+	if f.WeightOf == nil {
 		return
 	}
 	for i := range f.tensors {
-		if of := f.Of[i]; of != 0 && f.Err(int(of-1)) == nil || f.source.Ignored(f.tensors[i].Name) {
-			continue
-		}
 		name := f.tensors[i].Name
-		e, stem := f.beside(uint32(i))
-		if e == nil || f.errOf(e) != nil || f.codesOf(e) == &f.tensors[i] {
+		if number := f.WeightOf[i]; number != 0 && f.Err(int(number-1)) == nil || f.source.Ignored(name) {
+			continue // a part, or ignored
+		}
+		number, stem := f.weightBeside(uint32(i))
+		if number == 0 || f.Err(int(number-1)) != nil || f.Codes(int(number-1)) == uint32(i) {
 			continue
 		}
 		layer := bytes.TrimSuffix(stem, []byte(weightEnd))
 		if !slices.Contains(harmless, string(name[len(layer):])) {
-			f.fail(e, unsupported("tensor %s beside the codes is not known and may change their values (--ignore-part %[1]s or Options.IgnorePart decodes without it)", layout.Quote(name)))
+			f.refuseWeight(number, unsupportedf("tensor %s beside the codes is not known and may change their values (--ignore-part %[1]s or Options.IgnorePart decodes without it)", layout.Quote(name)))
 		}
 	}
 }
 
-// checkNames gives an error to weights that have the name of a stored tensor, and refuses this tensor too: it is not
-// known which of the two is meant.
+// checkNames refuses a weight if a stored tensor has the name that the weight would get. It refuses that tensor too:
+// nothing tells which of the two is meant.
 func (f *finder) checkNames() {
-	var ends [][2]string // of the codes' name and of the weight's
+	var ends [][2]string // how the names of codes and weight end, where they differ
 	for _, p := range patterns {
-		if pair := [2]string{p.codes, p.name}; p.refused == nil && !p.inward && p.codes != p.name && f.mayEnd(p.name) && !slices.Contains(ends, pair) {
+		if pair := [2]string{p.codesEnd, p.nameEnd}; p.refusal == nil && !p.companionFirst && p.codesEnd != p.nameEnd && f.mayEndWith(p.nameEnd) && !slices.Contains(ends, pair) {
 			ends = append(ends, pair)
 		}
 	}
-	for i := range len(f.entries) {
-		codes := f.codesOf(&f.entries[i])
+	for i := range len(f.weights) {
+		codes := f.codesName(i)
 		for _, pair := range ends {
-			if !hasSuffix(codes.Name, pair[0]) {
+			codesEnd, nameEnd := pair[0], pair[1]
+			if !hasSuffix(codes, codesEnd) {
 				continue
 			}
-			other, ok := f.lookupEnd(codes.Name[:len(codes.Name)-len(pair[0])], pair[1])
+			other, ok := f.lookupEnd(codes[:len(codes)-len(codesEnd)], nameEnd)
 			if !ok {
 				continue
 			}
-			f.fail(&f.entries[i], misfit("the weight has the name of the tensor %s", layout.Quote(f.tensors[other].Name)))
-			why := misfit("tensor %s has codes of the same weight", layout.Quote(codes.Name))
-			if of := f.Of[other]; of != 0 {
-				f.fail(&f.entries[of-1], why)
+			f.refuseWeight(uint32(i+1), invalidf("the weight has the name of the tensor %s", layout.Quote(f.tensors[other].Name)))
+			why := invalidf("tensor %s has codes of the same weight", layout.Quote(codes))
+			if number := f.WeightOf[other]; number != 0 {
+				f.refuseWeight(number, why)
 			} else {
-				f.reject(other, why)
+				f.refuseCodes(other, why)
 			}
 		}
 	}
 }
 
-// beside returns the weight that the i-th tensor lies beside, and the stem that both names have: the longest one
-// before a dot or an underscore. e is nil without one, or if a tensor that is not quantized has this stem.
-func (f *finder) beside(i uint32) (e *entry, stem []byte) {
+// weightBeside returns the weight whose codes share the longest stem with the name of tensor i; a stem ends before a dot or
+// an underscore. number is the weight's position plus one, or 0 if there is none, or if a plain tensor STEM.weight exists.
+func (f *finder) weightBeside(i uint32) (number uint32, stem []byte) {
 	name := f.tensors[i].Name
 	for at := len(name) - 1; at > 0; at-- {
 		if name[at] != '.' && name[at] != '_' {
@@ -81,27 +82,28 @@ func (f *finder) beside(i uint32) (e *entry, stem []byte) {
 		}
 		stem := name[:at:at]
 		if name[at] == '.' {
-			if own, ok := f.lookupEnd(stem, weightEnd); ok && f.Of[own] == 0 {
-				return nil, nil
+			if own, ok := f.lookupEnd(stem, weightEnd); ok && f.WeightOf[own] == 0 {
+				return 0, nil
 			}
 		}
 		for _, end := range f.codesEnds {
 			codes, ok := f.lookupEnd(stem, end)
-			if ok && f.Of[codes] != 0 {
-				if e := &f.entries[f.Of[codes]-1]; f.partsOf(e)[0].Tensor == codes {
-					return e, stem
-				}
+			if !ok {
+				continue
+			}
+			if number := f.WeightOf[codes]; number != 0 && f.Codes(int(number-1)) == codes {
+				return number, stem
 			}
 		}
 	}
-	return nil, nil
+	return 0, nil
 }
 
-// checkOverrides counts the paths for which the configuration has parameters and the checkpoint no layer, in
-// f.Unmatched. It adds their parameters to f.conf.unmatched, each set once.
+// checkOverrides counts in f.Unmatched the layers that the configuration has parameters for and the checkpoint does
+// not have. It appends their parameters to f.conf.unmatchedOverrides, equal ones once.
 func (f *finder) checkOverrides() {
-	for i := range f.conf.over {
-		o := &f.conf.over[i]
+	for i := range f.conf.pathOverrides {
+		o := &f.conf.pathOverrides[i]
 		path := []byte(o.path)
 		exists := slices.ContainsFunc([]string{weightEnd, "", ".qweight", ".weight_packed"}, func(end string) bool {
 			_, ok := f.lookupEnd(path, end)
@@ -113,9 +115,9 @@ func (f *finder) checkOverrides() {
 		if f.Unmatched++; f.Unmatched == 1 {
 			f.UnmatchedPath = o.path
 		}
-		p := f.conf.parameters(o)
-		if !p.plain && len(f.conf.unmatched) < maxGroups && !slices.ContainsFunc(f.conf.unmatched, func(u unmatched) bool { return u.params == p }) {
-			f.conf.unmatched = append(f.conf.unmatched, unmatched{o.path, p})
+		p := f.conf.overrideParams(o)
+		if !p.notQuantized && len(f.conf.unmatchedOverrides) < maxGroups && !slices.ContainsFunc(f.conf.unmatchedOverrides, func(u unmatched) bool { return u.params == p }) {
+			f.conf.unmatchedOverrides = append(f.conf.unmatchedOverrides, unmatched{o.path, p})
 		}
 	}
 }

@@ -9,30 +9,33 @@ import (
 // bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
 type bnbInt8 struct{}
 
+// names lists how bitsandbytes names and types the parts of a weight.
 func (bnbInt8) names() []pattern {
-	return []pattern{{scheme: BnbInt8, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".SCB"}, by: floats, others: companions(Layout, ".weight_format")}}
+	return []pattern{{schemeName: BnbInt8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".SCB"}, scaleTypes: floatScales, companions: companions(Layout, ".weight_format")}}
 }
 
+// params reads nothing: int8 of bitsandbytes has no keys of its own.
 func (s bnbInt8) params(*Config) (scheme, error) { return s, nil }
 
-// form finds the form of a matrix of int8s with one scale for each row. It fails if the scales are not as many.
+// form sets the form of a matrix of int8s with one scale for each row. It fails if there are more or fewer scales than rows.
 func (s bnbInt8) form(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
-	if err := w.matrix(w.dims(codes)); err != nil {
+	if err := w.setMatrix(w.dims(codes)); err != nil {
 		return nil, err
 	}
 	if len(w.dims(codes)) != 2 || w.elementsOf(Scale) != w.Rows {
-		return nil, misfit("SCB %s of shape %v does not fit codes of shape %v", w.name(Scale), w.dims(scale), w.dims(codes))
+		return nil, invalidf("SCB %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 	}
 	if f := w.part(Layout); f != nil && f.Raw > 8 {
-		return nil, misfit("format %s of %d bytes", w.name(Layout), f.Raw)
+		return nil, invalidf("format %s of %d bytes", w.quotedName(Layout), f.Raw)
 	}
 	w.Ordered, w.Code, w.scaleType, w.GroupRows = true, layout.CodeInt8By127, scale.DType, 1
 	return s, nil
 }
 
+// scales reads the scales as they are stored.
 func (bnbInt8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return direct(p, f, dst, from, Codes)
+	return readScales(p, f, dst, from)
 }
 
 // check returns an error if the stored format of the codes is not plain rows: they may lie in tiles.
@@ -42,7 +45,7 @@ func (bnbInt8) check(p Parts, _ *Form) error {
 		return err
 	}
 	if format := slices.Max(append([]byte{0}, b...)); format != 0 {
-		return p.Wrap(Layout, unsupported("codes in the tiles of format %d", format))
+		return p.Wrap(Layout, unsupportedf("codes in the tiles of format %d", format))
 	}
 	return nil
 }

@@ -36,8 +36,7 @@ func readComfyLayer(md layout.Metadata) comfyLayer {
 // Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
 const Layers = "_quantization_metadata"
 
-// readLayers sets c.layers to ComfyUI's descriptions of layers in o, or leaves it if there are none. It sets c.Err
-// if they are no JSON.
+// readLayers sets c.comfyLayers to ComfyUI's descriptions of layers in o, if there are any. It sets c.Err if they are no JSON.
 func (c *Config) readLayers(o layout.Metadata) {
 	s := text(o, Layers)
 	if s == "" {
@@ -48,20 +47,20 @@ func (c *Config) readLayers(o layout.Metadata) {
 		c.Err = err
 		return
 	}
-	c.layers = make(map[string]comfyLayer)
+	c.comfyLayers = make(map[string]comfyLayer)
 	list, _ := object(md, "layers")
 	for path, v := range list.All() {
 		one, _ := v.(layout.Metadata)
-		c.layers[path] = readComfyLayer(one)
+		c.comfyLayers[path] = readComfyLayer(one)
 	}
 }
 
-// description returns what ComfyUI's header says of the layer at a path, less a prefix that ComfyUI strips. ok is
-// false if it says nothing.
-func (c *Config) description(path []byte) (d comfyLayer, ok bool) {
+// comfyDescription returns ComfyUI's description of the layer at a path. It tries the path without each prefix that
+// ComfyUI strips. ok is false if there is none.
+func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
-			if d, ok = c.layers[string(rest)]; ok {
+			if d, ok = c.comfyLayers[string(rest)]; ok {
 				return d, true
 			}
 		}
@@ -69,10 +68,10 @@ func (c *Config) description(path []byte) (d comfyLayer, ok bool) {
 	return d, false
 }
 
-// checkDescribed refuses described layers that are not quantized. If a described layer is not there, it gives all
-// weights an error. The error is that of the source.
+// checkDescribed refuses stored tensors that ComfyUI describes as quantized and that are no part of a weight. It
+// refuses all weights if a described layer does not exist. It fails if the source does.
 func (f *finder) checkDescribed() error {
-	if f.Of == nil {
+	if f.WeightOf == nil {
 		return nil
 	}
 	conf, err := f.configuration()
@@ -80,7 +79,7 @@ func (f *finder) checkDescribed() error {
 		return err
 	}
 	missing := ""
-	for path := range conf.layers {
+	for path := range conf.comfyLayers {
 		codes, ok := uint32(0), f.source.Ignored([]byte(path))
 		if ok {
 			continue
@@ -93,20 +92,20 @@ func (f *finder) checkDescribed() error {
 		switch {
 		case !ok && (missing == "" || path < missing):
 			missing = path
-		case ok && f.Of[codes] == 0:
-			f.reject(codes, misfit("%v, and _quantization_metadata describes it as quantized", f.tensors[codes].DType))
+		case ok && f.WeightOf[codes] == 0:
+			f.refuseCodes(codes, invalidf("%v, and _quantization_metadata describes it as quantized", f.tensors[codes].DType))
 		}
 	}
-	for i := 0; missing != "" && i < len(f.entries); i++ {
-		f.fail(&f.entries[i], misfit("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
+	for i := 0; missing != "" && i < len(f.weights); i++ {
+		f.refuseWeight(uint32(i+1), invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
 	}
 	return nil
 }
 
-// takeDescription takes the group size of ComfyUI's description of the layer, if there is one. It fails for formats
-// that store scales in another order, and if descriptions contradict each other or the codes.
-func (w *weight) takeDescription() error {
-	d, ok := w.conf.description(w.layer)
+// applyComfyDescription sets w.blockSides to the group size in ComfyUI's description of the layer, if there is one. It
+// fails if descriptions contradict each other or the codes, or name a format whose scales are in another order.
+func (w *weight) applyComfyDescription() error {
+	d, ok := w.conf.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
 		lim := w.limits
 		lim.Depth = min(lim.Depth, 8)
@@ -116,23 +115,23 @@ func (w *weight) takeDescription() error {
 		}
 		own := readComfyLayer(md)
 		if ok && own != d {
-			return misfit("comfy_quant %s and _quantization_metadata describe the layer differently", w.name(QuantState))
+			return invalidf("comfy_quant %s and _quantization_metadata describe the layer differently", w.quotedName(QuantState))
 		}
 		d, ok = own, true
 	}
 	switch {
-	case !ok && len(w.conf.layers) > 0:
-		return misfit("_quantization_metadata describes other layers, and not this one")
+	case !ok && len(w.conf.comfyLayers) > 0:
+		return invalidf("_quantization_metadata describes other layers, and not this one")
 	case !ok:
 		return nil
 	case d.isRotated:
-		return unsupported("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
+		return unsupportedf("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
 	case comfyFormats[d.format] == layout.Invalid:
-		return unsupported("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
-	case comfyFormats[d.format] != w.part(Codes).DType || w.pattern.scheme != FP8 && w.pattern.scheme != IntQuantized:
-		return misfit("codes of %v, which ComfyUI's description calls %s", w.part(Codes).DType, d.format)
+		return unsupportedf("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
+	case comfyFormats[d.format] != w.part(Codes).DType || w.pattern.schemeName != FP8 && w.pattern.schemeName != IntQuantized:
+		return invalidf("codes of %v, which ComfyUI's description calls %s", w.part(Codes).DType, d.format)
 	case d.group > 0:
-		w.block = [2]uint64{d.group, d.group}
+		w.blockSides = [2]uint64{d.group, d.group}
 	}
 	return nil
 }

@@ -13,25 +13,24 @@ type Config struct {
 	// Err says that the configuration cannot be relied on. All weights are refused for it.
 	Err error
 
-	said      layout.Metadata       // the object that most of this was read from
-	method    string                // in lower case
-	params                          // for all weights
-	schemes   []scheme              // as this configuration has them, in the registry's order; nil if none was read
-	release   string                // of compressed-tensors
-	isOld     bool                  // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
-	isRounded bool                  // compressed-tensors' weights are still floats, with the scales by which they were rounded
-	groups    []group               // of compressed-tensors
-	all       []params              // of groups
-	dynamic   []group               // of GPTQModel: overrides; the first that names a layer counts
-	over      []override            // MLX: of layers, by path; the last of a path counts
-	unmatched []unmatched           // overrides that name no layer, one for the same parameters
-	layers    map[string]comfyLayer // of ComfyUI's files, by path
-	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
-	powers map[string]bool
+	quantization       layout.Metadata       // the object that most of this was read from
+	quantMethod        string                // in lower case
+	params                                   // for all weights
+	schemes            []scheme              // as this configuration has them, in the registry's order; nil if none was read
+	release            string                // of compressed-tensors
+	isOldRelease       bool                  // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
+	hasRoundedFloats   bool                  // compressed-tensors' weights are still floats, with the scales by which they were rounded
+	configGroups       []group               // of compressed-tensors
+	groupParams        []params              // of groups
+	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
+	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts
+	unmatchedOverrides []unmatched           // overrides that name no layer, one for the same parameters
+	comfyLayers        map[string]comfyLayer // of ComfyUI's files, by path
+	// wereE8M0 names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
+	wereE8M0 map[string]bool
 
-	named   int     // layers that groups and overrides name
-	regexps regexps // how many regular expressions there are
-	last    answer
+	layersNamed int     // layers that groups and overrides name
+	regexps     regexps // how many regular expressions there are
 }
 
 // scheme returns the scheme at a position of the registry, as the configuration has it.
@@ -42,8 +41,8 @@ func (c *Config) scheme(at uint8) scheme {
 	return c.schemes[at]
 }
 
-// ofScheme returns the scheme of type T as the configuration has it, or its zero value if none was read.
-func ofScheme[T scheme](c *Config) (found T) {
+// schemeOfType returns the scheme of type T as the configuration has it, or its zero value if none was read.
+func schemeOfType[T scheme](c *Config) (found T) {
 	for _, s := range c.schemes {
 		if t, ok := s.(T); ok {
 			return t
@@ -75,30 +74,30 @@ func (f File) Object(md layout.Metadata) layout.Metadata {
 
 // ReadConfig finds what objects say: those of config.json and the like, the outermost first.
 func ReadConfig(objects ...layout.Metadata) *Config {
-	c := &Config{powers: make(map[string]bool)}
+	c := &Config{wereE8M0: make(map[string]bool)}
 	for _, o := range objects {
 		c.read(o)
 		if text, ok := object(o, "text_config"); ok {
 			c.read(text)
 		}
 	}
-	slices.SortStableFunc(c.over, func(a, b override) int { return cmp.Compare(a.path, b.path) })
+	slices.SortStableFunc(c.pathOverrides, func(a, b override) int { return cmp.Compare(a.path, b.path) })
 	return c
 }
 
 // Says reports whether the configuration mentions quantization.
-func (c *Config) Says() bool { return len(c.layers) > 0 || c.hasMethod() }
+func (c *Config) Says() bool { return len(c.comfyLayers) > 0 || c.hasMethod() }
 
 // hasMethod reports whether an object that describes a quantization was read.
 func (c *Config) hasMethod() bool {
-	return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil
+	return c.quantMethod != "" || c.bits != 0 || c.groupSize != 0 || c.Err != nil
 }
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
 
-// read adds what one object says, that of a config.json or the metadata of a file. The first description of a
-// quantization counts.
+// read adds what an object says of quantization: a config.json, or the metadata of a file. The first description of a
+// quantization counts. It sets c.Err if one cannot be relied on.
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
 	own, _ := object(o, "safetensors") // of a file that was converted
@@ -113,49 +112,49 @@ func (c *Config) read(o layout.Metadata) {
 	c.readOllama(own)
 }
 
-// readOriginals notes in c.powers the scales that were F8_E8M0 before package convert stored them as bytes (its key
+// readOriginals notes in c.wereE8M0 the scales that were F8_E8M0 before package convert stored them as bytes (its key
 // original_tensors).
 func (c *Config) readOriginals(o layout.Metadata) {
 	list, _ := object(o, "original_tensors")
 	for name, v := range list.All() {
 		if t, ok := v.(layout.Metadata); ok && text(t, "dtype") == layout.F8_E8M0.String() {
-			c.powers[name] = true
+			c.wereE8M0[name] = true
 		}
 	}
 }
 
-// readQuantization takes what an object says of a quantization. key is the object's own. It sets c.Err if the object
-// cannot be relied on.
+// readQuantization reads the object q that describes a quantization, found under key. It sets c.Err if the description
+// contradicts itself or is not supported.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
-	c.method = strings.ToLower(text(q, "quant_method"))
-	c.method = cmp.Or(methodNames[c.method], c.method)
-	if _, said := q.Get("quant_algo"); said && c.method == "" {
-		c.method = "modelopt"
+	c.quantMethod = strings.ToLower(text(q, "quant_method"))
+	c.quantMethod = cmp.Or(methodNames[c.quantMethod], c.quantMethod)
+	if _, said := q.Get("quant_algo"); said && c.quantMethod == "" {
+		c.quantMethod = "modelopt"
 	}
 	switch {
-	case c.method != "":
+	case c.quantMethod != "":
 	case isMLX(q):
-		c.method = "mlx"
+		c.quantMethod = "mlx"
 	case key == "quantization": // an object of APR2 is called so too
 		return
 	default:
-		c.Err = misfit("the configuration's %s has no quant_method", key)
+		c.Err = invalidf("the configuration's %s has no quant_method", key)
 		return
 	}
-	c.said, c.params = q, c.readParams(q)
+	c.quantization, c.params = q, c.readParams(q)
 	for _, key := range []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"} {
 		if v, said := q.Get(key); said && v != nil {
 			if s, ok := v.(string); !ok || s == "" {
-				c.Err = misfit("the configuration's %s is %v, no name", key, v)
+				c.Err = invalidf("the configuration's %s is %v, no name", key, v)
 				return
 			}
 		}
 	}
 	if key := rotation(q); key != "" {
-		c.Err = unsupported("the weights were turned before they were quantized (%s)", key)
+		c.Err = unsupportedf("the weights were turned before they were quantized (%s)", key)
 		return
 	}
-	switch c.method {
+	switch c.quantMethod {
 	case "mlx":
 		c.readOverrides(q)
 	case "modelopt":
@@ -167,7 +166,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		c.readPatterns(layers)
 	case "compressed-tensors":
 		status := text(q, "quantization_status")
-		c.isRounded = status != "" && status != "compressed"
+		c.hasRoundedFloats = status != "" && status != "compressed"
 		if err := c.readRelease(text(q, "version")); err != nil {
 			c.Err = err
 			return
@@ -186,7 +185,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.readDynamic(dynamic)
 	groups, _ := object(q, "config_groups")
 	if len(groups) > maxGroups {
-		c.Err = unsupported("the configuration has %d groups, more than %d", len(groups), maxGroups)
+		c.Err = unsupportedf("the configuration has %d groups, more than %d", len(groups), maxGroups)
 		return
 	}
 	var unread error
@@ -195,7 +194,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 			unread = cmp.Or(unread, c.readGroup(g))
 		}
 	}
-	if len(c.groups) > 1 { // a single one holds for all layers
+	if len(c.configGroups) > 1 { // a single group holds for all layers
 		c.params.err = cmp.Or(c.params.err, unread)
 	}
 }
@@ -213,26 +212,26 @@ func isMLX(q layout.Metadata) bool {
 	return bits && group
 }
 
-// refusal returns why no weight of this configuration is decoded, or nil.
+// refusal returns why no weight of this configuration is decoded, or nil if its method is known.
 func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:
 		return c.Err
-	case methods[c.method] != nil:
+	case methods[c.quantMethod] != nil:
 		return nil
-	case slices.Contains(undecodable, c.method):
-		return unsupported("quantized by %s, which is not decoded", c.method)
+	case slices.Contains(undecodable, c.quantMethod):
+		return unsupportedf("quantized by %s, which is not decoded", c.quantMethod)
 	}
-	return unsupported("quantized by %s, which is not known", layout.Quote([]byte(c.method)))
+	return unsupportedf("quantized by %s, which is not known", layout.Quote([]byte(c.quantMethod)))
 }
 
 // Said returns the object that says how weights are quantized, as config.json has it under quantization_config. It is
 // nil if there is none.
 func (c *Config) Said() layout.Metadata {
 	const key = "quant_method"
-	if _, ok := c.said.Get(key); ok || c.said == nil || c.method == ReadConfig(layout.Metadata{{Key: quantizationKeys[0], Value: c.said}}).method {
-		return c.said
+	if _, ok := c.quantization.Get(key); ok || c.quantization == nil || c.quantMethod == ReadConfig(layout.Metadata{{Key: quantizationKeys[0], Value: c.quantization}}).quantMethod {
+		return c.quantization
 	}
 	// The method was told by where the object stood, and not by the object.
-	return append(slices.Clip(layout.Metadata{{Key: key, Value: c.method}}), c.said...)
+	return append(slices.Clip(layout.Metadata{{Key: key, Value: c.quantMethod}}), c.quantization...)
 }

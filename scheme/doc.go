@@ -3,7 +3,7 @@
 // A quantized checkpoint stores one weight as several tensors: codes, and beside them scales, zero
 // points and more. The codes alone look like a weight, and are wrong by orders of magnitude.
 // [Find] groups tensors into weights by their names, types and shapes. It gives the weight its
-// true shape, and says how codes become values. [Form.ReadScales] reads the scales of these codes.
+// true shape, and says how codes become values. [Form.ReadScales] reads the scales of the codes.
 //
 // Companions decide which scheme it is. The configuration beside the files supplies parameters only.
 // Both are distrusted: every shape is held against every other. A weight that does not fit has an

@@ -1,79 +1,89 @@
 package scheme
 
 import (
-	"encoding/binary"
-	"math/bits"
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
-// nameEnds is a set of the last five, eight and sixteen bytes of names, by their hash. It spares lookups of names that
-// no tensor has.
+// nameEnds tells how the names of tensors end. It spares lookups of names that no tensor has: without it a plain
+// checkpoint takes ten times as long to open.
 type nameEnds struct {
-	set  [1 << endBits / 64]uint64
-	last [1 << lastBits]uint64 // ends added last: most names end like others
+	endsFromDot map[string]bool // the rest of each name from its last dot on, or all of it
+	mayEnd      map[string]bool // what mayEndWith has returned
 }
 
-const endBits, lastBits = 15, 4
-
-// add adds the last five, eight and sixteen bytes of a name to the set, by their hashes. It skips a name whose end
-// was added lately.
-func (s *nameEnds) add(name []byte) {
-	end := lastBytes(name)
-	long := end ^ mixed(before(name))
-	v := hashed(long)
-	if last := &s.last[v>>(endBits-lastBits)]; *last != long || long == 0 {
-		*last = long
-		for _, h := range [...]uint32{hashed(end >> 24), hashed(end), v} {
-			s.set[h/64] |= 1 << (h % 64)
+// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out those whose scales
+// it cannot have, unless the name of codes decides.
+func (f *finder) presentPatterns() (list []*pattern) {
+	for i := range patterns {
+		p := &patterns[i]
+		if f.mayEndWith(p.codesEnd) && (p.nameDecides || slices.ContainsFunc(p.scaleEnds, f.mayEndWith)) {
+			list = append(list, p)
 		}
 	}
+	return list
 }
 
-// has reports whether some name in the set may end so. It is always true for ends of less than five bytes.
-func (s *nameEnds) has(end []byte) bool {
-	v := lastBytes(end)
-	switch n := len(end); {
-	case n >= 16:
-		v ^= mixed(before(end))
-	case n >= 8:
-	case n >= 5:
-		v >>= 24
-	default:
-		return true
+// presentEnds returns a copy of ends without those that no tensor's name has.
+func (f *finder) presentEnds(ends []string) []string {
+	return slices.DeleteFunc(slices.Clone(ends), func(end string) bool { return !f.mayEndWith(end) })
+}
+
+// mayEndWith reports whether some tensor's name may end with end. It compares the part from the last dot on only, and
+// so may be true if no name does.
+func (f *finder) mayEndWith(end string) bool {
+	may, isKnown := f.mayEnd[end]
+	if isKnown {
+		return may
 	}
-	h := hashed(v)
-	return s.set[h/64]&(1<<(h%64)) != 0
-}
-
-// lastBytes returns the last eight bytes of a name, with zeros before a shorter one.
-func lastBytes(name []byte) uint64 {
-	if len(name) >= 8 {
-		return binary.LittleEndian.Uint64(name[len(name)-8:])
+	if f.mayEnd == nil {
+		f.collectEnds()
 	}
-	var b [8]byte
-	copy(b[8-len(name):], name)
-	return binary.LittleEndian.Uint64(b[:])
-}
-
-func hashed(end uint64) uint32 { return uint32(end * 0x9e3779b97f4a7c15 >> (64 - endBits)) }
-
-// before returns the eight bytes before the last eight of a name, with zeros before a shorter one.
-func before(name []byte) uint64 {
-	if len(name) >= 16 {
-		return binary.LittleEndian.Uint64(name[len(name)-16:])
-	}
-	return lastBytes(name[:max(len(name)-8, 0)])
-}
-
-// mixed spreads the bits of v, for hashed to tell apart what it is combined with.
-func mixed(v uint64) uint64 { return bits.RotateLeft64(v, 32) * 0xff51afd7ed558ccd }
-
-// mayEnd reports whether some tensor's name may end so.
-func (t *Table) mayEnd(end string) bool {
-	if t.ends == nil {
-		t.ends = new(nameEnds)
-		for i := range t.tensors {
-			t.ends.add(t.tensors[i].Name)
+	if at := strings.LastIndexByte(end, '.'); at >= 0 {
+		may = f.endsFromDot[end[at:]]
+	} else {
+		for name := range f.endsFromDot {
+			may = may || strings.HasSuffix(name, end)
 		}
 	}
-	return t.ends.has([]byte(end))
+	f.mayEnd[end] = may
+	return may
+}
+
+// collectEnds fills f.endsFromDot with the rest of each tensor's name from its last dot on.
+func (f *finder) collectEnds() {
+	f.endsFromDot, f.mayEnd = make(map[string]bool), make(map[string]bool)
+	var before []byte
+	for i := range f.tensors {
+		name := f.tensors[i].Name
+		name = name[max(bytes.LastIndexByte(name, '.'), 0):]
+		if !bytes.Equal(name, before) && !f.endsFromDot[string(name)] {
+			f.endsFromDot[string(name)] = true
+		}
+		before = name
+	}
+}
+
+// find returns the tensor whose name is stem followed by end. ok is false if there is none, or if the source ignores it.
+func (f *finder) find(stem []byte, end string) (tensor uint32, ok bool) {
+	if !f.mayEndWith(end) {
+		return 0, false
+	}
+	tensor, ok = f.lookupEnd(stem, end)
+	return tensor, ok && !f.source.Ignored(f.tensors[tensor].Name)
+}
+
+// lookupEnd returns the tensor whose name is stem followed by end, even one that the source ignores. ok is false if there is none.
+func (f *finder) lookupEnd(stem []byte, end string) (tensor uint32, ok bool) {
+	f.nameMemory = append(append(f.nameMemory[:0], stem...), end...)
+	i := f.nameIndex.Find(layout.HashNameBytes(f.nameMemory), func(i int) bool { return bytes.Equal(f.tensors[i].Name, f.nameMemory) })
+	return uint32(i), i >= 0
+}
+
+// hasSuffix reports whether name ends with end.
+func hasSuffix(name []byte, end string) bool {
+	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }

@@ -4,8 +4,8 @@ package scheme
 func Decoded() map[string]bool {
 	names := make(map[string]bool)
 	for _, p := range patterns {
-		if p.refused == nil {
-			names[p.scheme] = true
+		if p.refusal == nil {
+			names[p.schemeName] = true
 		}
 	}
 	return names

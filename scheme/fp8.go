@@ -17,95 +17,96 @@ type fp8 struct {
 // names lists how the parts of a weight are named and typed by FP8's writers.
 func (fp8) names() []pattern {
 	return []pattern{
-		{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, others: ofTensors, contents: []Role{QuantState}},
-		{scheme: FP8, codes: ".weight", name: ".weight", kinds: float8, scales: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, by: floats | e8m0,
-			others: companions(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
+		{schemeName: FP8, codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: ofTensors, contentRoles: []Role{QuantState}},
+		{schemeName: FP8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f8Codes, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floatScales | e8m0Scales,
+			companions: companions(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
 	}
 }
 
+// params reads which floats of 8 bits the configuration names.
 func (s fp8) params(c *Config) (scheme, error) {
-	s.floats = text(c.said, "fmt")
+	s.floats = text(c.quantization, "fmt")
 	return s, nil
 }
 
-// form finds the grid of scales, zero points and group index of codes of one byte. Scales that are bytes must be
-// powers of two by the configuration, in groups of 32.
+// form sets shape, scales, zero points and group index of codes of one byte each. It fails if parts do not fit each
+// other or the configuration. Scales of type U8 need a configuration that calls them powers of two, in groups of 32.
 func (s fp8) form(w *weight) (scheme, error) {
 	if err := s.checkType(w); err != nil {
 		return nil, err
 	}
 	scale := w.part(Scale)
-	isMicro := scale.DType == layout.U8 && !w.conf.powers[string(scale.Name)]
-	if isMicro && !w.microscaled() {
-		return nil, unsupported("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.name(Scale))
+	isMicro := scale.DType == layout.U8 && !w.conf.wereE8M0[string(scale.Name)]
+	if isMicro && !w.isMicroscaled() {
+		return nil, unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
 	if scale.DType == layout.U8 {
-		w.group = cmp.Or(w.group, 32)
+		w.groupSize = cmp.Or(w.groupSize, 32)
 	}
-	err := w.byteCodes(layout.CodeE4M3, layout.F8_E4M3)
+	err := w.setByteCodes(layout.CodeE4M3, layout.F8_E4M3)
 	if w.part(Codes).DType == layout.F8_E5M2 {
-		err = w.byteCodes(layout.CodeE5M2, layout.F8_E5M2)
+		err = w.setByteCodes(layout.CodeE5M2, layout.F8_E5M2)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if n, _ := elements(w.full); isMicro && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
-		return nil, misfit("scale %s of shape %v does not fit shape %v in groups of 32", w.name(Scale), w.dims(scale), w.full)
+	if n, _ := elements(w.shape); isMicro && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
+		return nil, invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
 	}
-	if err := w.zeros(); err != nil {
+	if err := w.setIntegerZeroPoints(); err != nil {
 		return nil, err
 	}
-	s.groupIndex, err = w.index(true) // it may be unset
-	w.Ordered = s.groupIndex.size == 0
+	s.groupIndex, err = w.findGroupIndex()
+	w.Ordered = s.groupIndex.entryBytes == 0
 	return s, err
 }
 
-// checkType returns an error if the configuration and the codes disagree about E5M2. Writers of FP8 that say nothing
-// have F8_E4M3.
+// checkType returns an error if the configuration and the type of the codes disagree about E5M2. A configuration that
+// names no type means E4M3.
 func (s fp8) checkType(w *weight) error {
 	says := strings.ToLower(cmp.Or(s.floats, w.format))
 	switch codes := w.part(Codes).DType; {
-	case codes == layout.F8_E5M2 && w.conf.method != "" && !strings.Contains(says, "e5m2"):
-		return misfit("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", w.name(Codes), w.conf.method)
+	case codes == layout.F8_E5M2 && w.conf.quantMethod != "" && !strings.Contains(says, "e5m2"):
+		return invalidf("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", w.quotedName(Codes), w.conf.quantMethod)
 	case codes == layout.F8_E4M3 && strings.Contains(says, "e5m2"):
-		return misfit("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.name(Codes), layout.Quote([]byte(says)))
+		return invalidf("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.quotedName(Codes), layout.Quote([]byte(says)))
 	}
 	return nil
 }
 
-// microscaled reports whether the configuration says that codes of FP8 have scales of groups of 32, which are powers of two.
-func (w *weight) microscaled() bool {
-	return w.conf.method == "mxfp8" || slices.ContainsFunc(w.candidates(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
+// isMicroscaled reports whether the configuration says that 32 codes of FP8 share a scale that is a power of two.
+func (w *weight) isMicroscaled() bool {
+	return w.conf.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
-// byteCodes sets shape, code and grid of codes of one byte. It fails if the codes are not of type d, or the scales
-// fit no grid. Blocks are those of the configuration, or 128 × 128 where names tell.
-func (w *weight) byteCodes(code layout.Code, d layout.DType) error {
+// setByteCodes sets the form of codes of one byte each: shape, what a code means, and which elements share a scale. Blocks have
+// the configuration's size, or 128 × 128 if names tell. It fails if the codes are not of type d, or the scales fit nothing.
+func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if codes.DType != d {
-		return unsupported("%v codes", codes.DType)
+		return unsupportedf("%v codes", codes.DType)
 	}
 	if w.Code, w.scaleType = code, scale.DType; scale.DType == layout.U8 {
 		w.scaleType = layout.F8_E8M0
 	}
-	if err := w.matrix(w.dims(codes)); err != nil {
+	if err := w.setMatrix(w.dims(codes)); err != nil {
 		return err
 	}
 	var blocks [][2]uint64
-	for _, p := range append(w.candidates(), w.params) {
-		if p.block[0] > 0 && p.block[1] > 0 && !slices.Contains(blocks, p.block) {
-			blocks = append(blocks, p.block)
+	for _, p := range append(w.layerParams(), w.params) {
+		if p.blockSides[0] > 0 && p.blockSides[1] > 0 && !slices.Contains(blocks, p.blockSides) {
+			blocks = append(blocks, p.blockSides)
 		}
 	}
 	if blocks == nil && (hasSuffix(scale.Name, "_inv") || hasSuffix(scale.Name, ".scale") || w.strategy == "block" || len(w.dims(scale)) == 4) {
 		blocks = [][2]uint64{{128, 128}}
 	}
-	return w.grid(scale, blocks)
+	return w.setGroups(scale, blocks)
 }
 
-// scales reads the scales and the group index.
+// scales reads the scales and the group index. It fails if reading does, or for a wrong group index.
 func (s fp8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := direct(p, f, dst, from, Codes); err != nil {
+	if err := readScales(p, f, dst, from); err != nil {
 		return err
 	}
 	return s.groupIndex.read(p, f, dst)

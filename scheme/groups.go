@@ -8,33 +8,36 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// scaleCols returns the number of scales from one row of groups to the next.
+// scaleCols returns how many scales are stored for each row of groups, padding included.
 func (f *Form) scaleCols() uint64 {
 	_, n := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
 	return cmp.Or(f.ScaleCols, n)
 }
 
-// perMatrix returns the number of scales of one matrix.
-func (f *Form) perMatrix() uint64 {
+// scalesPerMatrix returns the number of scales of one matrix of the weight.
+func (f *Form) scalesPerMatrix() uint64 {
 	_, n := dequant.Grouped(f.Grouped).Scales(0, f.Rows*f.Cols)
 	return n
 }
 
-// direct reads the scales into dst.Scales from the one numbered from on, as they are stored. It reads as many
-// offsets from the part role. If role is Codes, there are none.
-func direct(p Parts, f *Form, dst *Scales, from uint64, role Role) error {
+// readScales fills dst.Scales with stored scales, from scale from on, and makes dst.Offsets empty. It fails if reading does.
+func readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	dst.Offsets = dst.Offsets[:0]
-	if role != Codes {
-		dst.Offsets = dst.Offsets[:len(dst.Scales)]
-		if err := p.Floats(role, layout.Invalid, dst.Offsets, from); err != nil {
-			return err
-		}
-	}
 	return p.Floats(Scale, f.scaleType, dst.Scales, from)
 }
 
-// transpose turns stored, groups of rows, into rows of groups. dst may be shorter: it then lacks the end of the last
-// row, groups without columns.
+// readScalesAndOffsets fills dst.Scales with stored scales, from scale from on, and dst.Offsets with as many values of the part
+// that has the role offsets: zero points or biases. It fails if reading does.
+func readScalesAndOffsets(p Parts, f *Form, dst *Scales, from uint64, offsets Role) error {
+	if err := readScales(p, f, dst, from); err != nil {
+		return err
+	}
+	dst.Offsets = dst.Offsets[:len(dst.Scales)]
+	return p.Floats(offsets, layout.Invalid, dst.Offsets, from)
+}
+
+// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. If dst is shorter, the end of the last row
+// is left out: it belongs to groups without columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	if uint64(len(dst)) < uint64(len(stored)) {
 		all := make([]float32, len(stored))
@@ -45,8 +48,8 @@ func transpose(dst, stored []float32, groups, rows uint64) {
 	dequant.Transpose(dst, stored, int(groups), int(rows))
 }
 
-// transposedFloats reads all scales, stored group by group with all rows of each, to dst, row by row.
-func transposedFloats(p Parts, f *Form, dst []float32) error {
+// readTransposedScales fills dst with all scales of a matrix, row by row. They are stored column by column. It fails if reading does.
+func readTransposedScales(p Parts, f *Form, dst []float32) error {
 	stored := make([]float32, f.Rows*f.scaleCols())
 	if err := p.Floats(Scale, f.scaleType, stored, 0); err != nil {
 		return err
@@ -55,9 +58,9 @@ func transposedFloats(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// packedFloats fills dst with integers that part r has in words: blocks of the same size, each packed as g says. It
-// fails if the part has too few bytes.
-func packedFloats(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float32) error {
+// readPackedIntegers fills dst with the integers of the part that has role r. They are packed in as many blocks of equal size as
+// blocks says. g describes each block as a matrix of codes. It fails if reading does, or if the part has too few bytes.
+func readPackedIntegers(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float32) error {
 	words, err := p.Bytes(r)
 	if err != nil || len(dst) == 0 {
 		return err
@@ -65,7 +68,7 @@ func packedFloats(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float
 	n, size, one := uint64(len(dst))/blocks, uint64(len(words))/blocks, []float32{1}
 	_, want := g.Codes(0, n)
 	if want > size {
-		return p.Wrap(r, misfit("%d bytes of zero points, not %d", size, want))
+		return p.Wrap(r, invalidf("%d bytes of zero points, not %d", size, want))
 	}
 	for i := range blocks {
 		if err := g.Expand(dst[i*n:][:n], dequant.Parts{Codes: words[i*size:][:want], Scales: one}, 0, dequant.AllCores); err != nil {
@@ -75,17 +78,19 @@ func packedFloats(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float
 	return nil
 }
 
-// columnGroups says how the group of each column is stored, if groups are not consecutive.
+// columnGroups says how a group index (act-order) is stored. The index has a group for each column, so that the
+// columns of a group need not be consecutive.
 type columnGroups struct {
-	size         int  // bytes of a number; 0 if groups are consecutive
-	mayBeUnset   bool // an index of nothing but −1 was never set: groups are consecutive
-	ignoresZeros bool // an index of nothing but zeros means consecutive groups
+	entryBytes      int  // bytes of a number; 0 if groups are consecutive
+	mustBeSet       bool // an index of nothing but −1 is an error; else it was never set, and groups are consecutive
+	ignoresAllZeros bool // an index of nothing but zeros means consecutive groups
 }
 
-// read sets dst.GroupOf to the group of each column, and leaves it if groups are consecutive. It fails if a group
-// does not exist. dst.ZeroIndex says how an index of zeros was taken.
+// read sets dst.GroupOf to the stored group index. It leaves it nil if there is no index, or if the index says that groups are
+// consecutive. For an index of nothing but zeros it sets dst.ZeroIndex to how it took that. It fails if reading does, or if a
+// column has a group that does not exist.
 func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
-	if g.size == 0 || f.Cols == 0 || f.Rows == 0 {
+	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil
 	}
 	b, err := p.Bytes(GroupIndex)
@@ -93,14 +98,14 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 		return err
 	}
 	groupOf := func(col int) int64 {
-		if g.size == 8 {
-			return int64(binary.LittleEndian.Uint64(b[col*g.size:]))
+		if g.entryBytes == 8 {
+			return int64(binary.LittleEndian.Uint64(b[col*g.entryBytes:]))
 		}
-		return int64(int32(binary.LittleEndian.Uint32(b[col*g.size:])))
+		return int64(int32(binary.LittleEndian.Uint32(b[col*g.entryBytes:])))
 	}
 	_, groups := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
 	index := make([]int32, f.Cols)
-	isUnset, isZero, inOrder := g.mayBeUnset, groups > 1, true
+	isUnset, isZero, inOrder := !g.mustBeSet, groups > 1, true
 	for col := range index {
 		v := groupOf(col)
 		isUnset, isZero = isUnset && v == -1, isZero && v == 0
@@ -112,16 +117,16 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	}
 	for col := range index {
 		if v := groupOf(col); v < 0 || uint64(v) >= groups {
-			return p.Wrap(GroupIndex, misfit("column %d is in group %d of %d", col, v, groups))
+			return p.Wrap(GroupIndex, invalidf("column %d is in group %d of %d", col, v, groups))
 		}
 	}
 	if isZero {
 		dst.ZeroIndex = "as it is"
-		if g.ignoresZeros {
+		if g.ignoresAllZeros {
 			dst.ZeroIndex = "for consecutive groups, without desc_act"
 		}
 	}
-	if !inOrder && !(isZero && g.ignoresZeros) {
+	if !inOrder && !(isZero && g.ignoresAllZeros) {
 		dst.GroupOf = index
 	}
 	return nil

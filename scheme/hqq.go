@@ -15,21 +15,22 @@ type hqq struct{}
 func (hqq) names() []pattern {
 	others := companions(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
 		".compute_dtype", ".offload_meta", ".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")
-	return []pattern{{scheme: HQQ, codes: ".W_q", name: ".weight", kinds: bytes8 | words, scales: []string{".scale"}, by: floats, sure: true,
-		others: append([]companion{{".zero", ZeroPoint, false}, {".shape", Shape, false}}, others...), contents: []Role{Shape, Setting}}}
+	return []pattern{{schemeName: HQQ, codesEnd: ".W_q", nameEnd: ".weight", codesTypes: u8Codes | i32Codes, scaleEnds: []string{".scale"}, scaleTypes: floatScales, nameDecides: true,
+		companions: append([]companion{{".zero", ZeroPoint, false}, {".shape", Shape, false}}, others...), contentRoles: []Role{Shape, Setting}}}
 }
 
+// params reads nothing: HQQ has no keys of its own.
 func (s hqq) params(*Config) (scheme, error) { return s, nil }
 
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// form finds shape and form. The tensors of settings have bits and axis: groups are rows of a matrix if the axis is
-// 1, and columns if it is 0.
+// form sets shape, code and groups of the weight. Small tensors beside the codes have bits and axis: groups are rows
+// of a matrix if the axis is 1, and columns if it is 0. It fails if parts do not fit.
 func (s hqq) form(w *weight) (scheme, error) {
 	zero, shapeOf := w.part(ZeroPoint), w.part(Shape)
 	if zero == nil || shapeOf == nil {
-		return nil, misfit("codes of hqq without %s", map[bool]string{true: "zero", false: "shape"}[zero == nil])
+		return nil, invalidf("codes of hqq without %s", map[bool]string{true: "zero", false: "shape"}[zero == nil])
 	}
 	shape, err := integers(shapeOf.DType, w.content(Shape))
 	if err != nil {
@@ -42,63 +43,63 @@ func (s hqq) form(w *weight) (scheme, error) {
 	scale, groups := w.part(Scale), w.elementsOf(Scale)
 	n, ok := elements(shape)
 	if !ok || len(shape) == 0 || n == 0 && groups != 0 || groups > 0 && n%groups != 0 || n > 0 && groups == 0 {
-		return nil, misfit("scale %s of shape %v does not divide shape %v", w.name(Scale), w.dims(scale), shape)
+		return nil, invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
 	}
 	if g, isSaid := w.setting(".group_size"); isSaid && g > 0 && groups > 0 && n/groups != g {
-		return nil, misfit("%d groups of %d do not make shape %v", groups, g, shape)
+		return nil, invalidf("%d groups of %d do not make shape %v", groups, g, shape)
 	}
 	grid := []uint64{groups, 1}
 	if axis == 0 {
 		slices.Reverse(grid)
 	}
 	if groups > 0 && !slices.Equal(w.dims(scale), grid) {
-		return nil, misfit("scale %s of shape %v does not lie along axis %d", w.name(Scale), w.dims(scale), axis)
+		return nil, invalidf("scale %s of shape %v does not lie along axis %d", w.quotedName(Scale), w.dims(scale), axis)
 	}
-	if err := w.sameGrid(ZeroPoint); err != nil {
+	if err := w.checkShapeOfScale(ZeroPoint); err != nil {
 		return nil, err
 	}
 	if !isFloat(zero.DType) {
-		return nil, unsupported("zero points %s of type %v", w.name(ZeroPoint), zero.DType)
+		return nil, unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
 	}
-	w.full, w.Code, w.Pack, w.scaleType, w.HasOffsets, w.Ordered = shape, layout.Code(bits), layout.PackSlabs, scale.DType, true, true
+	w.shape, w.Code, w.Pack, w.scaleType, w.HasOffsets, w.Ordered = shape, layout.Code(bits), layout.PackSlabs, scale.DType, true, true
 	if w.Rows, w.Cols, w.GroupRows, w.GroupCols = groups, n/max(groups, 1), 1, 0; axis == 0 {
 		w.Rows, w.Cols, w.GroupRows, w.GroupCols = n/max(groups, 1), groups, 0, 1
 	}
 	if bits == 8 {
 		w.Pack = layout.PackRows
 	}
-	return s, w.slabs(bits)
+	return s, w.checkSlabs(bits)
 }
 
-// hqqSettings returns the bits of a code and the axis of the groups. It fails if they are missing, or if settings
-// tell of another packing or of quantized scales.
+// hqqSettings returns the bits of a code and the axis of the groups, 0 or 1, from small tensors beside the codes. It
+// fails if they are missing, or if others tell of another packing or of quantized scales.
 func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	bits, hasBits := w.setting(".nbits")
 	axis, hasAxis := w.setting(".axis")
 	if !hasBits || !hasAxis || axis > 1 || hqqPackings[bits] == "" {
-		return 0, 0, misfit("settings of hqq: %d bits, axis %d", bits, axis)
+		return 0, 0, invalidf("settings of hqq: %d bits, axis %d", bits, axis)
 	}
 	for _, p := range w.parts {
 		if p.Role != Setting {
 			continue
 		}
-		t, b := &w.tensors[p.Tensor], w.contentOf(p.Tensor)
+		t, b := &w.tensors[p.Tensor], w.contents[p.Tensor]
 		if hasSuffix(t.Name, ".packing") && t.DType == layout.U8 && string(b) != hqqPackings[bits] {
-			return 0, 0, unsupported("hqq packed as %s, with %d bits", layout.Quote(b), bits)
+			return 0, 0, unsupportedf("hqq packed as %s, with %d bits", layout.Quote(b), bits)
 		}
 		if (hasSuffix(t.Name, ".quant_scale") || hasSuffix(t.Name, ".quant_zero") || hasSuffix(t.Name, ".view_as_float")) && slices.ContainsFunc(b, func(v byte) bool { return v != 0 }) {
-			return 0, 0, unsupported("hqq with scales, zeros or codes that are stored as something else (%s)", layout.Quote(t.Name))
+			return 0, 0, unsupportedf("hqq with scales, zeros or codes that are stored as something else (%s)", layout.Quote(t.Name))
 		}
 	}
 	return bits, axis, nil
 }
 
-// setting returns the integer in the tensor of the role Setting whose name ends so. ok is false if there is none, or
-// not one integer.
+// setting returns the integer in the small tensor whose role is Setting and whose name ends with end. ok is false if
+// there is none, or if it does not have exactly one integer.
 func (w *weight) setting(end string) (n uint64, ok bool) {
 	for _, p := range w.parts {
 		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
-			list, err := integers(t.DType, w.contentOf(p.Tensor))
+			list, err := integers(t.DType, w.contents[p.Tensor])
 			if err == nil && len(list) == 1 {
 				return list[0], true
 			}
@@ -107,9 +108,9 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// slabs returns an error unless the codes have the size that w.Rows and the bits ask for. Rows are divided into
-// slabs, and a byte, or a word for 3 bits, has one code of each.
-func (w *weight) slabs(bits uint64) error {
+// checkSlabs returns an error unless the tensor of codes has the bytes that w.Rows rows of w.Cols codes take. HQQ divides
+// the rows into equal parts, one after the other. A byte has one code of each part, or a word if codes have 3 bits.
+func (w *weight) checkSlabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unit := 8/bits, uint64(1)
 	if bits == 3 {
@@ -117,11 +118,12 @@ func (w *weight) slabs(bits uint64) error {
 	}
 	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
 	if !fits || slab > math.MaxInt64/4 || codes.Raw != slab*unit || bits != 3 && w.Rows%slabs != 0 || (codes.DType == layout.I32) != (bits == 3) {
-		return misfit("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.full, bits)
+		return invalidf("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.shape, bits)
 	}
 	return nil
 }
 
+// scales reads scales and zero points as they are stored.
 func (hqq) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return direct(p, f, dst, from, ZeroPoint)
+	return readScalesAndOffsets(p, f, dst, from, ZeroPoint)
 }

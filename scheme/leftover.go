@@ -8,48 +8,50 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// otherType adds tensor i, whose type is none that codes have, to f.unclaimed if its name may be that of codes.
-func (f *finder) otherType(i uint32) {
+// keepIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the same:
+// it is no float, or has a name like a weight's or like codes'.
+func (f *finder) keepIfLikeCodes(i uint32) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
 		f.unclaimed = append(f.unclaimed, i)
 	}
 }
 
-// leftOver refuses what may be codes and is no part of a weight: whatever has a companion of codes beside it, and without one
-// floats of 8 bits, and integers if the checkpoint is said to be quantized.
-func (f *finder) leftOver() error {
-	var why [256]uint32 // results by type: a file may have a great many tensors
-	rows, ofFloats := f.presentBesides(), f.presentFloats()
-	left := f.unclaimed[:0]
+// checkUnclaimed refuses tensors in f.unclaimed that look like codes of no known scheme. Those with a companion that
+// only codes have come first. Without one, floats of 8 bits and less are refused, and integers if the configuration
+// says that the checkpoint is quantized. It fails if the source does.
+func (f *finder) checkUnclaimed() error {
+	rows, ofFloats := f.presentCompanionEnds(), f.floatPatterns()
+	var left []uint32      // tensors without a companion, which are refused after all others
+	var reasons [256]error // why left are refused, by type: a file may have a great many tensors
 	for _, i := range f.unclaimed {
-		t := &f.tensors[i]
-		if f.Of != nil && f.Of[i] != 0 {
+		if f.isPart(i) {
 			continue
 		}
-		k := kinds[t.DType]
+		t := &f.tensors[i]
+		k := codesTypeOf[t.DType]
 		isMatrix := len(t.Shape) >= 2 && (hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name)) // .qweight too
 		beside, err := f.companionOf(rows, i)
 		if err != nil {
 			return err
 		}
-		unscaled, err := f.lacksScale(ofFloats, i)
+		unscaled, err := f.patternOfMissingScale(ofFloats, i)
 		if err != nil {
 			return err
 		}
 		switch {
 		case beside != nil:
-			if err := f.withCompanion(i, beside); err != nil {
+			if err := f.decideByCompanion(i, beside); err != nil {
 				return err
 			}
 		case unscaled != nil:
-			f.reject(i, misfit("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scales[0], unscaled.scheme))
+			f.refuseCodes(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
 		case k&needsScale != 0 && (len(t.Shape) >= 2 || hasSuffix(t.Name, "weight")):
 			left = append(left, i)
-			if why[t.DType] == 0 {
-				why[t.DType] = f.note(result{err: unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)})
+			if reasons[t.DType] == nil {
+				reasons[t.DType] = unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)
 			}
-		case k != 0 && k&(needsScale|blocks) == 0 && isMatrix:
+		case k != 0 && k&(needsScale|nvfp4Codes) == 0 && isMatrix:
 			conf, err := f.configuration()
 			if err != nil {
 				return err
@@ -58,96 +60,94 @@ func (f *finder) leftOver() error {
 				continue
 			}
 			left = append(left, i)
-			if why[t.DType] = cmp.Or(why[t.DType], f.refused); why[t.DType] == 0 {
-				why[t.DType] = f.note(result{err: misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)})
+			if reasons[t.DType] = cmp.Or(reasons[t.DType], f.configRefusal); reasons[t.DType] == nil {
+				reasons[t.DType] = invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)
 			}
 		}
 	}
-	if len(left) > 0 {
-		f.begin(1, len(left))
-	}
 	for _, i := range left {
-		f.refuse(i, why[f.tensors[i].DType])
+		f.refuseCodes(i, reasons[f.tensors[i].DType])
 	}
 	return nil
 }
 
-// withoutScale refuses codes that have no scale. sure are the patterns with their name; the error names their
-// schemes, or only that of the configuration.
-func (f *finder) withoutScale(sure []*usedPattern, codes uint32) error {
+// refuseWithoutScale refuses codes that have no scale. sure are the patterns whose codes' names end like theirs. The weight's error
+// names the schemes of sure, or only the configuration's if it is one of them. It fails if the source does.
+func (f *finder) refuseWithoutScale(sure []*pattern, codes uint32) error {
 	conf, err := f.configuration()
 	if err != nil {
 		return err
 	}
 	var schemes []string
 	for _, p := range sure {
-		if schemes = append(schemes, p.scheme); p.scheme == conf.method {
+		if schemes = append(schemes, p.schemeName); p.schemeName == conf.quantMethod {
 			schemes = schemes[len(schemes)-1:]
 			break
 		}
 	}
 	slices.Sort(schemes)
 	name := f.tensors[codes].Name
-	scale := string(name[:len(name)-len(sure[0].codes)]) + sure[0].scales[0]
-	f.reject(codes, misfit("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
+	scale := string(name[:len(name)-len(sure[0].codesEnd)]) + sure[0].scaleEnds[0]
+	f.refuseCodes(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
 	return nil
 }
 
-// presentFloats returns the patterns whose codes are floats, if some tensor's name may end like their scale's.
-func (f *finder) presentFloats() (list []*pattern) {
+// floatPatterns returns the patterns that take floats for codes. It leaves out those whose scales no tensor can be by its name.
+func (f *finder) floatPatterns() (list []*pattern) {
 	for i := range patterns {
-		if p := &patterns[i]; p.floats != nil && f.mayEnd(p.scales[0]) {
+		if p := &patterns[i]; p.floatCodes != nil && f.mayEndWith(p.scaleEnds[0]) {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// lacksScale returns the pattern by which tensor i, which has no scale, ought to have one: it is a matrix of floats
-// that the configuration calls codes. Otherwise it returns nil. The error is that of the source.
-func (f *finder) lacksScale(ofFloats []*pattern, i uint32) (*pattern, error) {
+// patternOfMissingScale returns the one of patterns by which tensor i, a matrix of floats, ought to have a scale beside it. It
+// returns nil if there is none, or if the source ignores the tensor. It fails if the source does.
+func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern, error) {
 	t := &f.tensors[i]
-	if len(ofFloats) == 0 || !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
+	if len(patterns) == 0 || !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
 		return nil, nil
 	}
-	for _, p := range ofFloats {
-		if !hasSuffix(t.Name, p.codes) {
+	for _, p := range patterns {
+		if !hasSuffix(t.Name, p.codesEnd) {
 			continue
 		}
-		if conf, err := f.configuration(); err != nil || p.floats.needScale(conf, t) {
+		if conf, err := f.configuration(); err != nil || p.floatCodes.needScale(conf, t) {
 			return p, err
 		}
 	}
 	return nil, nil
 }
 
-// withCompanion decides about tensor i, beside which a tensor lies as a scale beside codes. It adds a weight of
-// floats if the configuration says so, leaves weights that were only rounded, and refuses others.
-func (f *finder) withCompanion(i uint32, beside []byte) error {
+// decideByCompanion decides what tensor i is, which no pattern claims. beside is the name of a tensor that lies by it as a scale
+// lies by codes. Floats become a weight if the configuration says that floats are codes, and stay plain if they were only rounded
+// by that scale. All else is refused. It fails if the source does.
+func (f *finder) decideByCompanion(i uint32, beside []byte) error {
 	t := &f.tensors[i]
 	conf, err := f.configuration()
 	if err != nil {
 		return err
 	}
 	switch {
-	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && conf.isRounded: // the scale tells how they were
+	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && conf.hasRoundedFloats: // the scale tells how they were
 		return nil
-	case f.refused != 0:
-		f.refuse(i, f.refused)
+	case f.configRefusal != nil:
+		f.refuseCodes(i, f.configRefusal)
 		return nil
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if isFloat(t.DType) && p.floats != nil && p.floats.isUsed(conf) && hasSuffix(t.Name, p.codes) && hasSuffix(beside, p.scales[0]) {
-			stem := t.Name[:len(t.Name)-len(p.codes)]
-			scale, _ := f.lookupEnd(stem, p.scales[0])
-			return f.add(&usedPattern{pattern: p}, i, scale, stem, 0)
+		if isFloat(t.DType) && p.floatCodes != nil && p.floatCodes.isUsed(conf) && hasSuffix(t.Name, p.codesEnd) && hasSuffix(beside, p.scaleEnds[0]) {
+			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
+			scale, _ := f.lookupEnd(stem, p.scaleEnds[0])
+			return f.addMatch(p, i, scale, stem)
 		}
 	}
 	if isFloat(t.DType) && !conf.Says() {
-		f.reject(i, unsupported("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
+		f.refuseCodes(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
 	} else {
-		f.reject(i, unsupported("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
+		f.refuseCodes(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
 	}
 	return nil
 }
@@ -158,74 +158,75 @@ func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
 }
 
-// besides lists how the names of tensors end that tell of codes beside them, by the end of the codes' names. register adds those
-// of codes whose names are no weight's.
-var besides = []beside{
+// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have. register adds rows
+// for names that only codes have.
+var companionEnds = []companionRow{
 	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
 	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
 	{".weight", []string{".scale"}, no},
 	{".weight", []string{".scales"}, unsaid},
 }
 
-// beside is one row of besides.
-type beside struct {
-	codes  string
-	ends   []string
-	floats answered // of codes that are floats too; unsaid: if the checkpoint is said to be quantized
+// companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
+type companionRow struct {
+	codesEnd      string
+	companionEnds []string
+	floatCodes    answered // also of codes that are floats; unsaid: only if the configuration says that the checkpoint is quantized
 }
 
-// addBesides adds the ends of p's scales, zero points and biases to besides, by the end of the codes' names. It adds
-// none if these are named like plain weights, or p is not decoded.
-func (p *pattern) addBesides() {
-	if p.codes == "" || p.codes == weightEnd || p.inward || p.refused != nil {
+// addCompanionEnds adds the name ends of p's scales, zero points and biases to companionEnds, in the row of its codes.
+// It adds nothing if codes are named as plain weights are, or if p is not decoded.
+func (p *pattern) addCompanionEnds() {
+	if p.codesEnd == "" || p.codesEnd == weightEnd || p.companionFirst || p.refusal != nil {
 		return
 	}
-	ends := slices.Clone(p.scales)
-	for _, c := range p.others {
+	ends := slices.Clone(p.scaleEnds)
+	for _, c := range p.companions {
 		if c.role == Scale || c.role == ZeroPoint || c.role == Bias || c.role == GlobalScale {
 			ends = append(ends, c.end)
 		}
 	}
-	row := slices.IndexFunc(besides, func(b beside) bool { return b.codes == p.codes })
+	row := slices.IndexFunc(companionEnds, func(b companionRow) bool { return b.codesEnd == p.codesEnd })
 	if row < 0 {
-		row, besides = len(besides), append(besides, beside{codes: p.codes, floats: yes})
+		row, companionEnds = len(companionEnds), append(companionEnds, companionRow{codesEnd: p.codesEnd, floatCodes: yes})
 	}
 	for _, end := range ends {
-		if !slices.Contains(besides[row].ends, end) {
-			besides[row].ends = append(besides[row].ends, end)
+		if !slices.Contains(companionEnds[row].companionEnds, end) {
+			companionEnds[row].companionEnds = append(companionEnds[row].companionEnds, end)
 		}
 	}
 }
 
-// endsLikeCodes reports whether a name is one of codes and of nothing else.
+// endsLikeCodes reports whether a tensor's name ends as only names of codes end.
 func endsLikeCodes(name []byte) bool {
-	return slices.ContainsFunc(besides, func(b beside) bool { return b.codes != "" && b.codes != weightEnd && hasSuffix(name, b.codes) })
+	return slices.ContainsFunc(companionEnds, func(b companionRow) bool {
+		return b.codesEnd != "" && b.codesEnd != weightEnd && hasSuffix(name, b.codesEnd)
+	})
 }
 
-// presentBesides returns besides with the ends that some tensor's name may have.
-func (f *finder) presentBesides() (rows []beside) {
-	for _, b := range besides {
-		b.ends = slices.DeleteFunc(slices.Clone(b.ends), func(end string) bool { return !f.mayEnd(end) })
-		if len(b.ends) > 0 {
+// presentCompanionEnds returns the rows of companionEnds, with only the ends that the checkpoint's names have.
+func (f *finder) presentCompanionEnds() (rows []companionRow) {
+	for _, b := range companionEnds {
+		if b.companionEnds = f.presentEnds(b.companionEnds); len(b.companionEnds) > 0 {
 			rows = append(rows, b)
 		}
 	}
 	return rows
 }
 
-// companionOf returns the name of a tensor that lies beside tensor codes as a scale beside codes, whatever its type,
-// or nil. The error is that of the source.
-func (f *finder) companionOf(rows []beside, codes uint32) ([]byte, error) {
+// companionOf returns the name of a tensor that lies beside the tensor codes as a scale does, or nil without one. rows have the
+// ends of names that it looks for. It fails if the source does.
+func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) {
 	t := &f.tensors[codes]
 	for i := range rows {
 		b := &rows[i]
-		if !hasSuffix(t.Name, b.codes) || isFloat(t.DType) && b.floats == no {
+		if !hasSuffix(t.Name, b.codesEnd) || isFloat(t.DType) && b.floatCodes == no {
 			continue
 		}
-		stem := t.Name[:len(t.Name)-len(b.codes)]
-		for _, end := range b.ends {
-			i, ok := f.find(codes, stem, end)
-			if ok && isFloat(t.DType) && b.floats == unsaid {
+		stem := t.Name[:len(t.Name)-len(b.codesEnd)]
+		for _, end := range b.companionEnds {
+			i, ok := f.find(stem, end)
+			if ok && isFloat(t.DType) && b.floatCodes == unsaid {
 				conf, err := f.configuration()
 				if err != nil {
 					return nil, err

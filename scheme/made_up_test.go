@@ -15,11 +15,11 @@ type madeUp struct {
 }
 
 func (madeUp) names() []pattern {
-	return []pattern{{scheme: "made-up", codes: ".q", name: ".weight", kinds: bytes8, scales: []string{".s"}, by: floats, sure: true, others: companions(Bias, ".b")}}
+	return []pattern{{schemeName: "made-up", codesEnd: ".q", nameEnd: ".weight", codesTypes: u8Codes, scaleEnds: []string{".s"}, scaleTypes: floatScales, nameDecides: true, companions: companions(Bias, ".b")}}
 }
 
 func (s madeUp) params(c *Config) (scheme, error) {
-	s.sign = text(c.said, "sign")
+	s.sign = text(c.quantization, "sign")
 	return s, nil
 }
 
@@ -27,24 +27,24 @@ func (s madeUp) form(w *weight) (scheme, error) {
 	codes, scale, bias := w.dims(w.part(Codes)), w.part(Scale), w.part(Bias)
 	switch {
 	case s.sign != "none":
-		return nil, unsupported("made-up codes with the sign %s", layout.Quote([]byte(s.sign)))
+		return nil, unsupportedf("made-up codes with the sign %s", layout.Quote([]byte(s.sign)))
 	case len(codes) != 2 || codes[1]%16 != 0:
-		return nil, misfit("codes of shape %v are no rows of groups of 32", codes)
+		return nil, invalidf("codes of shape %v are no rows of groups of 32", codes)
 	case bias == nil:
-		return nil, misfit("made-up codes without a bias")
+		return nil, invalidf("made-up codes without a bias")
 	case scale.DType != layout.F16 || bias.DType != layout.F16 || !slices.Equal(w.dims(scale), []uint64{codes[0], codes[1] / 16}):
-		return nil, misfit("scale %s of %v %v does not fit codes of shape %v", w.name(Scale), scale.DType, w.dims(scale), codes)
+		return nil, invalidf("scale %s of %v %v does not fit codes of shape %v", w.quotedName(Scale), scale.DType, w.dims(scale), codes)
 	}
 	w.Code, w.Bias, w.GroupRows, w.GroupCols = 4, true, 1, 32
 	w.HasOffsets, w.Ordered, w.scaleType = true, true, layout.F16
-	if err := w.sameGrid(Bias); err != nil {
+	if err := w.checkShapeOfScale(Bias); err != nil {
 		return nil, err
 	}
-	return s, w.matrix(widened(codes, 2*codes[1]))
+	return s, w.setMatrix(withLastDim(codes, 2*codes[1]))
 }
 
 func (madeUp) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return direct(p, f, dst, from, Bias)
+	return readScalesAndOffsets(p, f, dst, from, Bias)
 }
 
 // memory has a checkpoint whose parts are floats, by role.
@@ -53,13 +53,13 @@ type memory struct {
 	floats map[Role][]float32
 }
 
-func (m memory) Config() (*Config, error)             { return m.config, nil }
-func (m memory) Content(uint32, []byte) (bool, error) { return true, nil }
-func (m memory) Decodable(f *Form) error              { return dequant.Grouped(f.Grouped).Check() }
-func (m memory) Ignored([]byte) bool                  { return false }
-func (m memory) Constants(r Role) ([]float32, error)  { return m.floats[r], nil }
-func (m memory) Bytes(Role) ([]byte, error)           { return nil, nil }
-func (m memory) Wrap(_ Role, err error) error         { return err }
+func (m memory) Config() (*Config, error)            { return m.config, nil }
+func (m memory) Contents([]uint32) ([][]byte, error) { return nil, nil }
+func (m memory) Decodable(f *Form) error             { return dequant.Grouped(f.Grouped).Check() }
+func (m memory) Ignored([]byte) bool                 { return false }
+func (m memory) Constants(r Role) ([]float32, error) { return m.floats[r], nil }
+func (m memory) Bytes(Role) ([]byte, error)          { return nil, nil }
+func (m memory) Wrap(_ Role, err error) error        { return err }
 func (m memory) Floats(r Role, _ layout.DType, dst []float32, first uint64) error {
 	copy(dst, m.floats[r][first:])
 	return nil
@@ -76,7 +76,7 @@ func TestMadeUpScheme(t *testing.T) {
 		for i := range tensors {
 			n, _ := tensors[i].DType.Size(tensors[i].Shape)
 			tensors[i].Raw = n
-			names.Add(layout.HashNameBytes(tensors[i].Name), i)
+			names.Enter(layout.HashNameBytes(tensors[i].Name), i, func(int) bool { return false })
 		}
 		m := memory{config: ReadConfig(layout.Metadata{{Key: "quantization_config", Value: layout.Metadata{{Key: "quant_method", Value: "made-up"}, {Key: "sign", Value: sign}}}})}
 		table, err := Find(tensors, names, (*layout.Limits)(nil).WithDefaults(), m)

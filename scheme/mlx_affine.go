@@ -13,14 +13,15 @@ type mlxAffine struct{}
 
 // names lists how the parts of a weight are named and typed by MLX and Ollama.
 func (mlxAffine) names() []pattern {
-	all := floats | u8 | e8m0 | e4m3
+	all := floatScales | u8Scales | e8m0Scales | e4m3Scales
 	return []pattern{
-		{scheme: MLXAffine, codes: ".weight", name: ".weight", kinds: uwords, scales: []string{".scales"}, by: all, others: companions(Bias, ".biases")},
-		{scheme: MLXAffine, codes: ".weight", name: ".weight", kinds: uwords, scales: []string{".weight.scale"}, by: all, // Ollama
-			others: append(companions(Bias, ".weight.bias"), companions(GlobalScale, ".weight.global_scale")...)},
+		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: all, companions: companions(Bias, ".biases")},
+		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".weight.scale"}, scaleTypes: all, // Ollama
+			companions: append(companions(Bias, ".weight.bias"), companions(GlobalScale, ".weight.global_scale")...)},
 	}
 }
 
+// params reads nothing: MLX has no keys of its own.
 func (s mlxAffine) params(*Config) (scheme, error) { return s, nil }
 
 // mlxModes are MLX's modes without biases, told by the words of a group.
@@ -35,69 +36,69 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// form finds the form of codes in words by the configuration's mode, bits and group size. It fails without a
-// configuration, or if words and groups do not make the same columns.
+// form sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails
+// without a configuration, or if words and groups do not make the same columns.
 func (s mlxAffine) form(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
 	if last < 1 || len(scale) != len(codes) || !slices.Equal(scale[:last], codes[:last]) {
-		return nil, misfit("scale %s of shape %v does not fit codes of shape %v", w.name(Scale), scale, codes)
+		return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), scale, codes)
 	}
 	if w.part(GlobalScale) != nil {
-		return nil, unsupported("MLX's codes with a global scale (%s), as Ollama has them", w.name(GlobalScale))
+		return nil, unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
 	}
-	if w.plain {
+	if w.notQuantized {
 		w.params = w.conf.params // the companions are there all the same
 	}
-	if w.conf.method == "" {
-		return nil, misfit("bits and group size stand in no configuration")
+	if w.conf.quantMethod == "" {
+		return nil, invalidf("bits and group size stand in no configuration")
 	}
 	words, groups := codes[last], scale[last]
-	err := w.mlxMode(words, groups)
+	err := w.setMLXMode(words, groups)
 	if w.format == "" || w.format == "affine" {
-		err = w.mlxIntegers(words, groups)
+		err = w.setMLXIntegers(words, groups)
 	}
 	if err != nil {
 		return nil, err
 	}
 	cols := words * 32 / w.bits
-	if words*32%w.bits != 0 || groups > cols/w.group || groups*w.group != cols {
-		return nil, misfit("%d words of %d-bit codes are not %d groups of %d", words, w.bits, groups, w.group)
+	if words*32%w.bits != 0 || groups > cols/w.groupSize || groups*w.groupSize != cols {
+		return nil, invalidf("%d words of %d-bit codes are not %d groups of %d", words, w.bits, groups, w.groupSize)
 	}
-	w.Ordered, w.GroupRows, w.GroupCols, w.RowBytes = true, 1, w.group, words*4
-	return s, w.matrix(widened(codes, cols))
+	w.Ordered, w.GroupRows, w.GroupCols, w.RowBytes = true, 1, w.groupSize, words*4
+	return s, w.setMatrix(withLastDim(codes, cols))
 }
 
-// mlxIntegers sets code and biases of the mode affine. Bits and group size default to 4 and 64. It fails if an
+// setMLXIntegers sets code and biases of MLX's mode affine. Bits and group size default to 4 and 64. It fails if an
 // override that names no layer fits these codes too: it may mean them.
-func (w *weight) mlxIntegers(words, groups uint64) error {
+func (w *weight) setMLXIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
-	if w.bits == 0 && w.group == 0 {
-		return misfit("bits and group size stand in no configuration")
+	if w.bits == 0 && w.groupSize == 0 {
+		return invalidf("bits and group size stand in no configuration")
 	}
 	if bias == nil {
-		return misfit("codes of mode affine without biases")
+		return invalidf("codes of mode affine without biases")
 	}
-	w.group, w.bits = cmp.Or(w.group, 64), cmp.Or(w.bits, 4)
+	w.groupSize, w.bits = cmp.Or(w.groupSize, 64), cmp.Or(w.bits, 4)
 	if !slices.Contains([]uint64{2, 3, 4, 5, 6, 8}, w.bits) {
-		return unsupported("codes of %d bits", w.bits)
+		return unsupportedf("codes of %d bits", w.bits)
 	}
 	if !isFloat(scale.DType) || bias.DType.Kind() != layout.KindFloat || !slices.Equal(w.dims(bias), w.dims(scale)) {
-		return misfit("bias %s of %v %v does not fit the scale's, %v %v", w.name(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
+		return invalidf("bias %s of %v %v does not fit the scale's, %v %v", w.quotedName(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
 	}
-	for _, u := range w.conf.unmatched { // may mean this layer, if its sizes fit too
-		bits, group := cmp.Or(u.bits, 4), cmp.Or(u.group, 64)
-		if cmp.Or(u.format, "affine") == "affine" && words > 0 && (bits != w.bits || group != w.group) && words*32%bits == 0 && words*32/bits == groups*group {
-			return misfit("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.name(Codes), w.bits, w.group, bits, group, layout.Quote([]byte(u.path)))
+	for _, u := range w.conf.unmatchedOverrides { // may mean this layer, if its sizes fit too
+		bits, group := cmp.Or(u.bits, 4), cmp.Or(u.groupSize, 64)
+		if cmp.Or(u.format, "affine") == "affine" && words > 0 && (bits != w.bits || group != w.groupSize) && words*32%bits == 0 && words*32/bits == groups*group {
+			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, group, layout.Quote([]byte(u.path)))
 		}
 	}
 	w.Code, w.Bias, w.HasOffsets, w.scaleType = layout.Code(w.bits), true, true, scale.DType
 	return nil
 }
 
-// mlxMode sets the code of a mode without biases, such as mxfp4. It fails if there are biases, sizes do not fit, or
-// the mode is not known.
-func (w *weight) mlxMode(words, groups uint64) error {
+// setMLXMode sets the code of one of MLX's modes without biases, such as mxfp4. It fails if there are biases, if sizes
+// do not fit, or if the mode is unknown.
+func (w *weight) setMLXMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
 	for _, m := range mlxModes {
 		if m.name != mode {
@@ -106,25 +107,24 @@ func (w *weight) mlxMode(words, groups uint64) error {
 		bits := uint64(m.code.Bits())
 		switch {
 		case w.part(Bias) != nil:
-			return misfit("biases %s beside codes of mode %s, which has none", w.name(Bias), mode)
-		case w.bits != 0 && w.bits != bits, w.group != 0 && w.group != m.group:
-			return misfit("codes of mode %s in groups of %d with %d bits", mode, w.group, w.bits)
+			return invalidf("biases %s beside codes of mode %s, which has none", w.quotedName(Bias), mode)
+		case w.bits != 0 && w.bits != bits, w.groupSize != 0 && w.groupSize != m.group:
+			return invalidf("codes of mode %s in groups of %d with %d bits", mode, w.groupSize, w.bits)
 		case words*32 != groups*m.group*bits:
-			return misfit("scales of shape %v do not fit codes of shape %v in mode %s", w.dims(scale), w.dims(w.part(Codes)), mode)
+			return invalidf("scales of shape %v do not fit codes of shape %v in mode %s", w.dims(scale), w.dims(w.part(Codes)), mode)
 		case scale.DType != layout.U8 && scale.DType != m.scale:
-			return misfit("scale %s of type %v", w.name(Scale), scale.DType)
+			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
 		}
-		w.Scheme, w.Code, w.scaleType, w.bits, w.group = m.scheme, m.code, m.scale, bits, m.group
+		w.Scheme, w.Code, w.scaleType, w.bits, w.groupSize = m.scheme, m.code, m.scale, bits, m.group
 		return nil
 	}
-	return unsupported("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
+	return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
 }
 
-// scales reads the scales, and the biases if the mode has some.
+// scales reads the scales, and the biases if the mode has some. It fails if reading does.
 func (mlxAffine) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	biases := Codes // none
 	if f.Bias {
-		biases = Bias
+		return readScalesAndOffsets(p, f, dst, from, Bias)
 	}
-	return direct(p, f, dst, from, biases)
+	return readScales(p, f, dst, from)
 }

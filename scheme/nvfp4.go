@@ -2,22 +2,22 @@ package scheme
 
 import "github.com/tensormap/tensormap/layout"
 
-// nvfp4 is pairs of E2M1 with scales of 16, and scales of these scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
+// nvfp4 is pairs of E2M1 with scales of 16, and a global scale of the scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
 // ModelOpt 0.47.0 nvfp4_tensor.py, llama.cpp _repack_nvfp4.
 type nvfp4 struct {
-	global nvfp4Global
+	globalScale nvfp4Global
 }
 
 // nvfp4Global says what the scale of scales does.
 type nvfp4Global uint8
 
 const (
-	noGlobal nvfp4Global = iota
-	divides
-	multiplies
+	noGlobalScale nvfp4Global = iota
+	globalDivides
+	globalMultiplies
 )
 
-// The ways to store NVFP4.
+// Variants of how NVFP4 is stored.
 const (
 	nvfp4Packed   = iota // compressed-tensors
 	nvfp4ModelOpt        // its code 8 is +0
@@ -28,79 +28,80 @@ const (
 // names lists how the parts of a weight are named and typed by NVFP4's writers.
 func (nvfp4) names() []pattern {
 	return []pattern{
-		{scheme: NVFP4, codes: "_packed", kinds: bytes8 | float4, scales: []string{"_scale"}, by: e4m3, others: ofPacked, way: nvfp4Packed},
-		{scheme: NVFP4, codes: "", kinds: bytes8 | float4, scales: []string{"_scale_2"}, by: floats, role: GlobalScale, others: append(companions(Scale, "_scale"), ofTensors...),
-			contents: []Role{QuantState}, way: nvfp4ModelOpt},
-		{scheme: NVFP4, codes: ".weight", name: ".weight", kinds: blocks, scales: []string{".scale", ".weight.scale"}, by: floats, others: companions(InputScale, ".input_scale"), way: nvfp4GGUF},
-		{scheme: NVFP4, codes: ".weight", name: ".weight", kinds: float4, scales: []string{".scale"}, by: e4m3, others: companions(GlobalScale, ".scale_2", ".global_scale"), way: nvfp4Alone},
+		{schemeName: NVFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: ofPacked, variant: nvfp4Packed},
+		{schemeName: NVFP4, codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companions(Scale, "_scale"), ofTensors...),
+			contentRoles: []Role{QuantState}, variant: nvfp4ModelOpt},
+		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: nvfp4Codes, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floatScales, companions: companions(InputScale, ".input_scale"), variant: nvfp4GGUF},
+		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e4m3Scales, companions: companions(GlobalScale, ".scale_2", ".global_scale"), variant: nvfp4Alone},
 	}
 }
 
+// params reads nothing: NVFP4 has no keys of its own.
 func (s nvfp4) params(*Config) (scheme, error) { return s, nil }
 
-// form finds the form of E2M1 codes in groups of 16, and what to do with the scale of scales. It fails if a way to
-// store them that needs this scale lacks it.
+// form sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if
+// a variant that needs a global scale lacks it.
 func (s nvfp4) form(w *weight) (scheme, error) {
 	w.Ordered = true
-	switch w.pattern.way {
+	switch w.pattern.variant {
 	case nvfp4GGUF:
-		return s, w.nvfp4Blocks()
+		return s, w.setNVFP4Blocks()
 	case nvfp4Alone:
 		if w.part(GlobalScale) != nil {
-			return nil, unsupported("F4 with the scale %s and the scale %s of scales", w.name(Scale), w.name(GlobalScale))
+			return nil, unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
 		}
-		return s, w.pairs(layout.CodeE2M1, 16, layout.F8_E4M3)
+		return s, w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 	}
 	code := layout.CodeE2M1
-	if s.global = divides; w.pattern.way == nvfp4ModelOpt {
-		code, s.global = layout.CodeE2M1Plus, multiplies
+	if s.globalScale = globalDivides; w.pattern.variant == nvfp4ModelOpt {
+		code, s.globalScale = layout.CodeE2M1Plus, globalMultiplies
 	}
-	if err := w.pairs(code, 16, layout.F8_E4M3); err != nil {
+	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return nil, err
 	}
 	t := w.part(GlobalScale)
 	if t == nil {
-		return nil, misfit("codes without a global scale")
+		return nil, invalidf("codes without a global scale")
 	}
-	if !w.onePerMatrix(GlobalScale) || t.DType.Kind() != layout.KindFloat {
-		return nil, misfit("global scale %s of %v %v does not fit shape %v", w.name(GlobalScale), t.DType, w.dims(t), w.full)
+	if !w.hasOnePerMatrix(GlobalScale) || t.DType.Kind() != layout.KindFloat {
+		return nil, invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), t.DType, w.dims(t), w.shape)
 	}
 	return s, nil
 }
 
-// nvfp4Blocks finds the form of GGUF's blocks, which have their scales. Beside them is one scale for all, or one for
-// each matrix; else it fails.
-func (w *weight) nvfp4Blocks() error {
+// setNVFP4Blocks sets the form of codes in GGUF's NVFP4 blocks, which include scales of groups. It fails unless the
+// tensor of the role Scale has one element, or one for each matrix.
+func (w *weight) setNVFP4Blocks() error {
 	scale := w.part(Scale)
-	if err := w.matrix(w.dims(w.part(Codes))); err != nil {
+	if err := w.setMatrix(w.dims(w.part(Codes))); err != nil {
 		return err
 	}
-	if !w.onePerMatrix(Scale) {
-		return misfit("scale %s of shape %v does not fit shape %v", w.name(Scale), w.dims(scale), w.full)
+	if !w.hasOnePerMatrix(Scale) {
+		return invalidf("scale %s of shape %v does not fit shape %v", w.quotedName(Scale), w.dims(scale), w.shape)
 	}
 	if w.elementsOf(Scale) == 1 {
-		w.Rows, _ = elements(w.full[:len(w.full)-1])
+		w.Rows, _ = elements(w.shape[:len(w.shape)-1])
 	}
 	w.Code, w.scaleType = layout.CodeBlocks, scale.DType
 	return nil
 }
 
-// scales reads the scales, and divides or multiplies each by the scale of scales of its matrix, in float32.
+// scales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.
 func (s nvfp4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := direct(p, f, dst, from, Codes); err != nil || s.global == noGlobal {
+	if err := readScales(p, f, dst, from); err != nil || s.globalScale == noGlobalScale {
 		return err
 	}
 	global, err := p.Constants(GlobalScale)
 	if err != nil {
 		return err
 	}
-	each := f.perMatrix()
+	scalesPerMatrix := f.scalesPerMatrix()
 	for i := range dst.Scales {
 		by := global[0]
 		if len(global) > 1 {
-			by = global[(from+uint64(i))/each]
+			by = global[(from+uint64(i))/scalesPerMatrix]
 		}
-		if s.global == divides {
+		if s.globalScale == globalDivides {
 			dst.Scales[i] /= by
 		} else {
 			dst.Scales[i] *= by

@@ -28,12 +28,12 @@ type ollamaSays struct{ kind, group string }
 func (o ollamaSays) read() (params, bool) {
 	p, known := ollamaTypes[strings.ToLower(o.kind)]
 	group, err := strconv.ParseUint(o.group, 10, 32)
-	p.group = group
+	p.groupSize = group
 	return p, known && err == nil && group != 0
 }
 
-// readOllama adds the types and group sizes that Ollama's metadata has: for all tensors, or overrides for one by its
-// name. They make the method mlx if no other is said. It skips types that Ollama does not know.
+// readOllama adds the types and group sizes in Ollama's metadata: for all tensors, or overrides for one by its name.
+// Without another method they mean mlx. It skips types that Ollama does not know.
 func (c *Config) readOllama(o layout.Metadata) {
 	groups := make(map[string]string)
 	for key, v := range o.All() {
@@ -54,11 +54,11 @@ func (c *Config) readOllama(o layout.Metadata) {
 		}
 		switch {
 		case name != "":
-			c.over = append(c.over, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
+			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
 		case !c.hasMethod():
-			c.params.bits, c.params.group, c.params.format = p.bits, p.group, p.format
+			c.params.bits, c.params.groupSize, c.params.format = p.bits, p.groupSize, p.format
 		}
-		c.method = cmp.Or(c.method, "mlx")
+		c.quantMethod = cmp.Or(c.quantMethod, "mlx")
 	}
 }
 

@@ -1,7 +1,6 @@
 package scheme
 
 import (
-	"bytes"
 	"cmp"
 	"regexp"
 	"slices"
@@ -10,13 +9,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// An answer is what a configuration says of one layer.
-type answer struct {
-	layer []byte   // its path
-	own   params   // what holds for it
-	named []params // of the groups that name it, if there are several groups
-}
-
 // An override is what a configuration says of the layer at a path. There may be very many: parameters are made
 // of it when they are asked for.
 type override struct {
@@ -24,31 +16,32 @@ type override struct {
 	says any // an object, false, or parameters that Ollama has a name for
 }
 
-// override returns what the configuration says of the layer at exactly this path. If it says so several times, the
-// last counts. ok is false if it says nothing.
-func (c *Config) override(path []byte) (p params, ok bool) {
-	// after is the position of the first path that is greater: c.over is sorted.
-	after, _ := slices.BinarySearchFunc(c.over, path, func(o override, path []byte) int {
+// overrideOf returns the parameters that the configuration has for the layer at exactly this path. The last ones
+// count. ok is false if it has none.
+func (c *Config) overrideOf(path []byte) (p params, ok bool) {
+	// after is the position of the first path that is greater: c.pathOverrides is sorted.
+	after, _ := slices.BinarySearchFunc(c.pathOverrides, path, func(o override, path []byte) int {
 		if o.path <= string(path) {
 			return -1
 		}
 		return 1
 	})
-	if after == 0 || c.over[after-1].path != string(path) {
+	if after == 0 || c.pathOverrides[after-1].path != string(path) {
 		return p, false
 	}
-	return c.parameters(&c.over[after-1]), true
+	return c.overrideParams(&c.pathOverrides[after-1]), true
 }
 
-// parameters returns what an override says.
-func (c *Config) parameters(o *override) (p params) {
+// overrideParams returns the parameters that an override holds: an object of JSON, Ollama's values, or false for a
+// layer that is not quantized.
+func (c *Config) overrideParams(o *override) (p params) {
 	switch says := o.says.(type) {
 	case layout.Metadata:
 		p = c.readParams(says)
 	case ollamaSays:
 		p, _ = says.read()
 	case bool:
-		p.plain = true
+		p.notQuantized = true
 	}
 	return p
 }
@@ -72,8 +65,8 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroup adds a config_group: its parameters, and its targets, which are names or regular expressions (re:). The
-// error says why it is not known which layers a target means.
+// readGroup adds one of the config_groups: its parameters, and its targets, which are names of layers or regular
+// expressions (re:). It fails if an expression cannot be read, so that nothing tells which layers it means.
 func (c *Config) readGroup(o layout.Metadata) (unread error) {
 	w, ok := object(o, "weights")
 	if !ok {
@@ -96,28 +89,28 @@ func (c *Config) readGroup(o layout.Metadata) (unread error) {
 			}
 		}
 	}
-	c.groups, c.all = append(c.groups, g), append(c.all, g.params)
+	c.configGroups, c.groupParams = append(c.configGroups, g), append(c.groupParams, g.params)
 	return unread
 }
 
 // countNamesOrSetErr counts n more names of layers. If all are more than maxNames, it sets c.Err, which refuses all
 // weights, and returns false.
 func (c *Config) countNamesOrSetErr(n int) bool {
-	if c.named += n; c.named > maxNames {
-		c.Err = unsupported("the configuration names %d layers, more than %d", c.named, maxNames)
+	if c.layersNamed += n; c.layersNamed > maxNames {
+		c.Err = unsupportedf("the configuration names %d layers, more than %d", c.layersNamed, maxNames)
 	}
-	return c.named <= maxNames
+	return c.layersNamed <= maxNames
 }
 
-// readOverrides reads what an object says of the layers whose paths are its keys.
+// readOverrides adds the parameters of single layers from an object whose keys are paths of layers. Too many layers set c.Err.
 func (c *Config) readOverrides(q layout.Metadata) {
 	if !c.countNamesOrSetErr(len(q)) {
 		return
 	}
-	c.over = slices.Grow(c.over, len(q))
+	c.pathOverrides = slices.Grow(c.pathOverrides, len(q))
 	for _, e := range q {
 		if _, ok := e.Value.(layout.Metadata); ok || e.Value == false {
-			c.over = append(c.over, override{e.Key, e.Value})
+			c.pathOverrides = append(c.pathOverrides, override{e.Key, e.Value})
 		}
 	}
 }
@@ -142,51 +135,50 @@ func (c *Config) readPatterns(o layout.Metadata) {
 	}
 }
 
-// addPattern adds what an object says of the layers that a regular expression names. If the expression cannot be
-// read, it sets c.params.err: any layer may be meant.
+// addPattern adds the parameters in an object for all layers whose paths match a regular expression. If the expression
+// cannot be compiled, it sets c.params.err: any layer may be meant.
 func (c *Config) addPattern(text string, says layout.Metadata) {
 	p, err := c.regexps.compile(text)
 	if err != nil {
 		c.params.err = cmp.Or(c.params.err, err)
 		return
 	}
-	c.dynamic = append(c.dynamic, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
+	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
 }
 
-// ask returns what the configuration says of the layer at a path. The answer is valid until the next call, and is
-// returned again for the same layer.
-func (c *Config) ask(layer []byte) *answer {
-	a := &c.last
-	if a.layer != nil && bytes.Equal(layer, a.layer) {
-		return a
-	}
-	a.layer, a.own, a.named = append(a.layer[:0], layer...), c.of(layer), a.named[:0]
-	for i := 0; i < len(c.groups) && len(c.groups) > 1; i++ { // a single group holds for all layers
-		if g := &c.groups[i]; g.names(layer) {
-			a.named = append(a.named, g.params)
+// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none does, or if
+// there is only one group, it returns the parameters of all groups.
+func (c *Config) groupParamsOf(path []byte) []params {
+	var named []params
+	for i := 0; i < len(c.configGroups) && len(c.configGroups) > 1; i++ {
+		if g := &c.configGroups[i]; g.names(path) {
+			named = append(named, g.params)
 		}
 	}
-	return a
+	if named == nil {
+		named = c.groupParams
+	}
+	return slices.Clip(named)
 }
 
-// of returns the parameters of the layer at a path: those for all, replaced by what its own override says, or else
-// the first regular expression that names it.
-func (c *Config) of(path []byte) params {
+// paramsOf returns the parameters of the layer at a path. An override of this path replaces those for all layers;
+// without one, the first regular expression that matches the path does.
+func (c *Config) paramsOf(path []byte) params {
 	p := c.params
-	over, ok := c.override(path)
-	for i := 0; i < len(c.dynamic) && !ok; i++ {
-		if ok = c.dynamic[i].names(path); ok {
-			over = c.dynamic[i].params
+	over, ok := c.overrideOf(path)
+	for i := 0; i < len(c.regexpOverrides) && !ok; i++ {
+		if ok = c.regexpOverrides[i].names(path); ok {
+			over = c.regexpOverrides[i].params
 		}
 	}
 	if !ok {
 		return p
 	}
-	if over.plain || c.method == "mlx" && ok { // MLX's overrides inherit nothing
+	if over.notQuantized || c.quantMethod == "mlx" { // MLX's overrides inherit nothing
 		return over
 	}
-	if over.group != 0 || over.whole {
-		p.group, p.whole = over.group, over.whole
+	if over.groupSize != 0 || over.groupIsRow {
+		p.groupSize, p.groupIsRow = over.groupSize, over.groupIsRow
 	}
 	p.bits, p.format, p.symmetric, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
 	return p

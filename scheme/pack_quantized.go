@@ -11,62 +11,64 @@ import (
 // packQuantized is compressed-tensors' integers in words. Sources: compressed-tensors 0.20.0 compressors/pack_quantized,
 // 0.12.2 for the index and unused bits.
 type packQuantized struct {
-	arePacked  bool // zero points, along the rows
-	groupIndex columnGroups
+	zerosArePacked bool // zero points of consecutive rows share words
+	groupIndex     columnGroups
 }
 
+// names lists how compressed-tensors names and types the parts of a weight.
 func (packQuantized) names() []pattern {
-	return []pattern{{scheme: PackQuantized, codes: "_packed", kinds: words, scales: []string{"_scale"}, by: floats, others: ofPacked, contents: []Role{Shape}, sure: true}}
+	return []pattern{{schemeName: PackQuantized, codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: ofPacked, contentRoles: []Role{Shape}, nameDecides: true}}
 }
 
+// params reads nothing: pack-quantized has no keys of its own.
 func (s packQuantized) params(*Config) (scheme, error) { return s, nil }
 
-// form finds shape and form of integers that are packed in words of 32 bits. It fails without the shape if the
-// groups do not tell how many columns there are.
+// form sets shape, packing and groups of integers in words of 32 bits. It fails if parts do not fit, or if neither a
+// stored shape nor the groups tell how many columns there are.
 func (s packQuantized) form(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
-		return nil, misfit("codes of shape %v are no matrix", w.dims(codes))
+		return nil, invalidf("codes of shape %v are no matrix", w.dims(codes))
 	}
 	shape, err := w.storedShape(w.dims(codes))
 	if err != nil {
 		return nil, err
 	}
 	words := w.dims(codes)[len(w.dims(codes))-1]
-	if err := w.packing(shape, words); err != nil {
+	if err := w.setPacking(shape, words); err != nil {
 		return nil, err
 	}
 	if shape == nil {
-		shape = widened(w.dims(codes), words*32/uint64(w.Code.Bits()))
+		shape = withLastDim(w.dims(codes), words*32/uint64(w.Code.Bits()))
 	}
-	if err := w.matrix(shape); err != nil {
+	if err := w.setMatrix(shape); err != nil {
 		return nil, err
 	}
 	w.RowBytes, w.scaleType, w.Ordered = 4*words, scale.DType, true
-	if err := w.grid(scale, nil); err != nil {
+	if err := w.setGroups(scale, nil); err != nil {
 		return nil, err
 	}
 	if w.part(Shape) == nil && (w.GroupCols == 0 || w.Cols%w.GroupCols != 0) {
-		return nil, misfit("codes without their shape, and without groups that tell how many of the columns are none")
+		return nil, invalidf("codes without their shape, and without groups that tell how many of the columns are none")
 	}
-	if n, _ := elements(w.full); n == 0 {
+	if n, _ := elements(w.shape); n == 0 {
 		return s, nil
 	}
-	if s.arePacked, err = w.packedZeros(); err == nil && !s.arePacked {
-		err = w.zeros()
+	if s.zerosArePacked, err = w.setPackedZeroPoints(); err == nil && !s.zerosArePacked {
+		err = w.setIntegerZeroPoints()
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.groupIndex, err = w.index(true) // it may be unset
-	w.Ordered = !s.arePacked && s.groupIndex.size == 0
+	s.groupIndex, err = w.findGroupIndex()
+	w.Ordered = !s.zerosArePacked && s.groupIndex.entryBytes == 0
 	return s, err
 }
 
-// packedZeros checks zero points in words of consecutive rows. It reports whether there are some, and then sets
-// w.HasOffsets. It fails if they do not fit, or the configuration has others.
-func (w *weight) packedZeros() (bool, error) {
-	if err := w.asymmetry(); err != nil {
+// setPackedZeroPoints sets w.HasOffsets if the zero points of consecutive rows share words, and reports whether they
+// do. It fails if they do not fit the scales, or if the configuration speaks of zero points and there are none.
+func (w *weight) setPackedZeroPoints() (bool, error) {
+	if err := w.checkZeroPoints(); err != nil {
 		return false, err
 	}
 	zero := w.part(ZeroPoint)
@@ -74,19 +76,19 @@ func (w *weight) packedZeros() (bool, error) {
 	case zero == nil || zero.DType != layout.I32:
 		return false, nil
 	case w.Pack != layout.PackRows:
-		return false, unsupported("zero points in words with unused bits")
+		return false, unsupportedf("zero points in words with unused bits")
 	}
-	want := widened(w.full, max(ceilDiv(w.Cols, w.GroupCols), 1))
+	want := withLastDim(w.shape, max(ceilDiv(w.Cols, w.GroupCols), 1))
 	want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Code.Bits()), 32)
 	if w.GroupRows != 1 || !slices.Equal(w.dims(zero), want) {
-		return false, misfit("zero points %s of shape %v do not fit scale %s of shape %v", w.name(ZeroPoint), w.dims(zero), w.name(Scale), w.dims(w.part(Scale)))
+		return false, invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(w.part(Scale)))
 	}
 	w.HasOffsets = true
 	return true, nil
 }
 
-// storedShape returns the weight's shape, which a part of its own holds, or nil without this part. It fails if the
-// dimensions before the last are not those of the codes.
+// storedShape returns the shape in the part weight_shape, or nil without this part. codes is the shape of the tensor
+// of codes. It fails if a dimension before the last differs, or the last exceeds maxDim.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -97,25 +99,25 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 		return nil, err
 	}
 	if len(shape) != len(codes) || !slices.Equal(shape[:len(shape)-1], codes[:len(codes)-1]) || shape[len(shape)-1] > maxDim {
-		return nil, misfit("shape %v, as %s has it, does not fit codes of shape %v", shape, w.name(Shape), codes)
+		return nil, invalidf("shape %v, as %s has it, does not fit codes of shape %v", shape, w.quotedName(Shape), codes)
 	}
 	return shape, nil
 }
 
-// packing sets w.Code and w.Pack, the bits and the packing of codes in words: those of the configuration, or the
-// only ones that fit. shape is nil if it is not stored. Only releases of compressed-tensors before 0.18 leave bits
-// of words unused.
-func (w *weight) packing(shape []uint64, words uint64) error {
-	sizes, err := w.codeSizes()
+// setPacking sets w.Code and w.Pack: the bits of a code, and how codes lie in words. words counts the words of a row.
+// shape is the weight's, nil if it is not stored. It fails if nothing fits or several sizes do. Only releases of
+// compressed-tensors before 0.18 leave bits unused.
+func (w *weight) setPacking(shape []uint64, words uint64) error {
+	sizes, err := w.bitsOfCodes()
 	if err != nil {
 		return err
 	}
 	if shape == nil && len(sizes) != 1 {
-		return misfit("codes of unknown bits: there is neither a shape nor a configuration")
+		return invalidf("codes of unknown bits: there is neither a shape nor a configuration")
 	}
 	packings := []layout.Packing{layout.PackRows, layout.PackWords}
 	switch {
-	case w.conf.isOld:
+	case w.conf.isOldRelease:
 		packings = packings[1:]
 	case w.conf.release != "":
 		packings = packings[:1]
@@ -124,7 +126,7 @@ func (w *weight) packing(shape []uint64, words uint64) error {
 	for _, pack := range packings {
 		for _, bits := range sizes {
 			if bits < 1 || bits > 8 {
-				return unsupported("codes of %d bits", bits)
+				return unsupportedf("codes of %d bits", bits)
 			}
 			pack := pack
 			if 32%bits == 0 { // which leave no bit unused
@@ -147,75 +149,76 @@ func (w *weight) packing(shape []uint64, words uint64) error {
 	}
 	switch {
 	case found == 1 && shape != nil && w.conf.release == "" && eitherPacking(shape[len(shape)-1], uint64(w.Code.Bits())):
-		return misfit("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Code.Bits())
+		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Code.Bits())
 	case found == 0:
-		return misfit("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
+		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
 	case found > 1 && shape[len(shape)-1] > 0:
-		return misfit("%d words a row hold shape %v in codes of more than one size, %v", words, shape, sizes)
+		return invalidf("%d words a row hold shape %v in codes of more than one size, %v", words, shape, sizes)
 	}
 	return nil
 }
 
-// codeSizes returns how many bits codes may have: what the configuration says of the layer, or all numbers of bits
-// if it says nothing.
-func (w *weight) codeSizes() (sizes []uint64, err error) {
-	for _, p := range w.candidates() {
+// bitsOfCodes lists how many bits a code may have: what the configuration says of the layer, or 1 to 8 without that.
+// It fails if the configuration contradicts itself.
+func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
+	for _, p := range w.layerParams() {
 		if p.err != nil {
 			return nil, p.err
 		}
-		if p.bits != 0 && p.kind != "float" && !slices.Contains(sizes, p.bits) {
+		if p.bits != 0 && p.intOrFloat != "float" && !slices.Contains(sizes, p.bits) {
 			sizes = append(sizes, p.bits)
 		}
 	}
 	if len(sizes) == 0 {
-		// packing takes the one size that fits. The first one wins only if there are no columns.
+		// setPacking takes the one size that fits. The first one wins only if there are no columns.
 		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
 	}
 	return sizes, nil
 }
 
-// eitherPacking reports whether a row takes as many words with and without unused bits, and yet its codes lie
-// differently.
+// eitherPacking reports whether cols codes take equally many words with unused bits in each word as without, although
+// the codes lie differently. Then the number of words does not tell the packing.
 func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// scales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are zero
-// points in words. To other zero points it adds this, and without any it is the offset.
+// scales reads scales, zero points and the group index. Codes and packed zero points are stored with 2^(bits−1) added. It adds
+// as much to other zero points; without any it is the offset of all codes. It fails if reading does, or for a wrong group index.
 func (s packQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	middle, memory, zeros := float32(uint64(1)<<(f.Code.Bits()-1)), dst.Offsets, Codes
-	if f.HasOffsets && !s.arePacked {
-		zeros = ZeroPoint
-	}
-	if err := direct(p, f, dst, from, zeros); err != nil {
-		return err
-	}
-	switch {
-	case s.arePacked:
-		dst.Offsets = memory[:len(dst.Scales)]
-		if err := alongRows(p, f, dst.Offsets); err != nil {
+	middle, memory := float32(uint64(1)<<(f.Code.Bits()-1)), dst.Offsets
+	if f.HasOffsets && !s.zerosArePacked {
+		if err := readScalesAndOffsets(p, f, dst, from, ZeroPoint); err != nil {
 			return err
 		}
-	case f.HasOffsets:
 		for i := range dst.Offsets {
 			dst.Offsets[i] += middle
 		}
-	case len(memory) > 0:
+		return s.groupIndex.read(p, f, dst)
+	}
+	if err := readScales(p, f, dst, from); err != nil {
+		return err
+	}
+	if s.zerosArePacked {
+		dst.Offsets = memory[:len(dst.Scales)]
+		if err := readPackedZeros(p, f, dst.Offsets); err != nil {
+			return err
+		}
+	} else if len(memory) > 0 {
 		dst.Offsets = append(memory[:0], middle)
 	}
 	return s.groupIndex.read(p, f, dst)
 }
 
-// alongRows reads zero points that are packed in words of consecutive rows, with one for every group of columns, for
-// all matrices. It writes them to dst in the order of the scales.
-func alongRows(p Parts, f *Form, dst []float32) error {
+// readPackedZeros fills dst with the zero points of all matrices, in the order of the scales. A word holds those of
+// consecutive rows. It fails if bytes are missing.
+func readPackedZeros(p Parts, f *Form, dst []float32) error {
 	groups, stored := f.scaleCols(), make([]float32, len(dst))
 	each := f.Rows * groups
 	if each == 0 {
 		return nil
 	}
 	packed := dequant.Grouped{Code: f.Code, Pack: layout.PackGPTQ, Rows: groups, Cols: f.Rows}
-	if err := packedFloats(p, ZeroPoint, packed, uint64(len(dst))/each, stored); err != nil {
+	if err := readPackedIntegers(p, ZeroPoint, packed, uint64(len(dst))/each, stored); err != nil {
 		return err
 	}
 	for at := uint64(0); at < uint64(len(dst)); at += each {
@@ -229,7 +232,7 @@ func alongRows(p Parts, f *Form, dst []float32) error {
 func integers(d layout.DType, b []byte) ([]uint64, error) {
 	size := d.BlockBytes()
 	if k := d.Kind(); k != layout.KindInt && k != layout.KindUint && k != layout.KindBool || size == 0 || len(b)%size != 0 {
-		return nil, misfit("%d bytes of %v are no integers", len(b), d)
+		return nil, invalidf("%d bytes of %v are no integers", len(b), d)
 	}
 	list := make([]uint64, 0, len(b)/size)
 	for ; len(b) > 0; b = b[size:] {
@@ -237,7 +240,7 @@ func integers(d layout.DType, b []byte) ([]uint64, error) {
 		copy(word[:], b[:size])
 		v := binary.LittleEndian.Uint64(word[:])
 		if d.Kind() == layout.KindInt && size < 8 && v>>(8*size-1) != 0 || d.Kind() == layout.KindInt && int64(v) < 0 {
-			return nil, misfit("a negative size")
+			return nil, invalidf("a negative size")
 		}
 		list = append(list, v)
 	}

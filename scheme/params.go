@@ -13,17 +13,17 @@ import (
 
 // params are what a configuration may say of one weight; zeros say nothing.
 type params struct {
-	bits, group uint64
-	whole       bool // the group is a whole row
-	strategy    string
-	format      string   // the value of the method's second key: format, mode, quant_algo or data_type
-	kind        string   // int or float, of compressed-tensors' codes
-	indexed     bool     // compressed-tensors' groups are not consecutive (actorder)
-	symmetric   answered // GPTQ's zero points are all in the middle
-	block       [2]uint64
-	plain       bool // not quantized
-	asymmetric  bool // there are zero points
-	err         error
+	bits, groupSize uint64
+	groupIsRow      bool // the group is a whole row
+	strategy        string
+	format          string   // the value of the method's second key: format, mode, quant_algo or data_type
+	intOrFloat      string   // int or float, of compressed-tensors' codes
+	hasActOrder     bool     // compressed-tensors' groups are not consecutive (actorder)
+	symmetric       answered // GPTQ's zero points are all in the middle
+	blockSides      [2]uint64
+	notQuantized    bool // not quantized
+	hasZeroPoints   bool // there are zero points
+	err             error
 }
 
 // answered is what a configuration answers to a question of yes or no.
@@ -47,9 +47,9 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// size returns the integer that one of the keys has in q. ok is false if none has one. It fails if a value is no
-// integer, or two keys have different ones. It skips lists, which are blocks.
-func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
+// sizeAt returns the integer that q has for one of keys, which are names of one parameter. ok is false if it has none. It fails if a
+// value is no integer, or if two keys have different integers. A list under one of blockKeys has sides of a block, and is skipped.
+func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	for _, key := range keys {
 		v, _ := q.Get(key)
 		_, isList := v.([]any)
@@ -59,45 +59,45 @@ func size(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 		i, isInteger := integer(q, key)
 		switch {
 		case !isInteger:
-			return 0, false, misfit("the configuration says %s of %v, no integer", key, v)
+			return 0, false, invalidf("the configuration says %s of %v, no integer", key, v)
 		case ok && i != n:
-			return 0, false, misfit("the configuration says %s of %d, and %s of %d", keys[0], n, key, i)
+			return 0, false, invalidf("the configuration says %s of %d, and %s of %d", keys[0], n, key, i)
 		}
 		n, ok = i, true
 	}
 	return n, ok, nil
 }
 
-// readParams returns what an object says of one layer or of all layers. p.err is set if it says something that
-// cannot be.
+// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err says what
+// is out of range or of the wrong type.
 func (c *Config) readParams(q layout.Metadata) (p params) {
-	keys, ok := sizeKeys[c.method]
+	keys, ok := sizeKeys[c.quantMethod]
 	if !ok {
 		keys = sizeKeys["gptq"]
 	}
-	bits, said, err := size(q, keys.bits)
-	group, grouped, err2 := size(q, keys.group)
+	bits, said, err := sizeAt(q, keys.bits)
+	group, grouped, err2 := sizeAt(q, keys.group)
 	p.err = cmp.Or(err, err2)
 	if said {
 		p.bits = uint64(bits)
 		if bits < 1 || bits > 16 {
-			p.err = misfit("the configuration says %d bits", bits)
+			p.err = invalidf("the configuration says %d bits", bits)
 		}
 	}
 	switch {
-	case !grouped, group == 0 && c.method == "auto-round": // which means one group for all
+	case !grouped, group == 0 && c.quantMethod == "auto-round": // 0 means one group for all
 	case group == -1:
-		p.whole = true
+		p.groupIsRow = true
 	case group < 1:
-		p.err = misfit("the configuration says a group size of %d", group)
+		p.err = invalidf("the configuration says a group size of %d", group)
 	default:
-		p.group = uint64(group)
+		p.groupSize = uint64(group)
 	}
 	order, _ := q.Get("actorder")
-	p.indexed = order == true || order == "group" || order == "dynamic"
-	p.strategy, p.kind, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(details[c.method].key, "mode")))
+	p.hasActOrder = order == true || order == "group" || order == "dynamic"
+	p.strategy, p.intOrFloat, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(details[c.quantMethod].key, "mode")))
 	symmetric, _ := q.Get("symmetric")
-	p.asymmetric = symmetric == false
+	p.hasZeroPoints = symmetric == false
 	if sym, ok := q.Get("sym"); ok && sym != nil {
 		switch sym {
 		case true:
@@ -105,7 +105,7 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 		case false:
 			p.symmetric = no
 		default:
-			p.err = misfit("the configuration says sym of %v, neither true nor false", sym)
+			p.err = invalidf("the configuration says sym of %v, neither true nor false", sym)
 		}
 	}
 	for _, key := range blockKeys {
@@ -114,13 +114,12 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && single {
 			continue
 		}
-		list, _ := layout.As[[]json.Number](sides)
-		if len(list) == 2 {
-			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
+		if list, ok := layout.As[[]uint64](sides); ok && len(list) == 2 {
+			p.blockSides = [2]uint64(list)
 		}
-		if p.block[0] == 0 || p.block[1] == 0 {
+		if p.blockSides[0] == 0 || p.blockSides[1] == 0 {
 			text, _ := layout.EncodeJSON(sides)
-			p.err = misfit("the configuration's %s is %s, not two sizes", key, text)
+			p.err = invalidf("the configuration's %s is %s, not two sizes", key, text)
 		}
 	}
 	return p
@@ -129,7 +128,7 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 // releasePattern is the beginning of the name of a release of compressed-tensors.
 var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
-// readRelease sets c.release to a release of compressed-tensors, and c.isOld for those before 0.18, which leave bits
+// readRelease sets c.release to a release of compressed-tensors, and c.isOldRelease for those before 0.18, which leave bits
 // of words unused. It fails if version is no release.
 func (c *Config) readRelease(version string) error {
 	c.release = version
@@ -138,10 +137,10 @@ func (c *Config) readRelease(version string) error {
 	}
 	m := releasePattern.FindStringSubmatch(version)
 	if m == nil {
-		return misfit("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(version)))
+		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(version)))
 	}
 	minor, err := strconv.Atoi(m[2])
-	c.isOld = m[1] == "0" && err == nil && minor < 18
+	c.isOldRelease = m[1] == "0" && err == nil && minor < 18
 	return nil
 }
 
@@ -152,31 +151,15 @@ func object(md layout.Metadata, key string) (o layout.Metadata, ok bool) {
 	return o, ok
 }
 
-// text returns the first string that md has for one of the keys, or "".
-func text(md layout.Metadata, keys ...string) string {
-	for _, key := range keys {
-		v, _ := md.Get(key)
-		if s, ok := v.(string); ok {
-			return s
-		}
-	}
-	return ""
+// text returns the string that md has for a key, or "".
+func text(md layout.Metadata, key string) string {
+	v, _ := md.Get(key)
+	s, _ := v.(string)
+	return s
 }
 
-// integer returns the first integer that md has for one of the keys. ok is false without one.
-func integer(md layout.Metadata, keys ...string) (n int64, ok bool) {
-	for _, key := range keys {
-		v, _ := md.Get(key)
-		if s, ok := v.(json.Number); ok {
-			if i, err := strconv.ParseInt(string(s), 10, 64); err == nil {
-				return i, true
-			}
-		}
-	}
-	return 0, false
-}
-
-func unsigned(n json.Number) uint64 {
-	i, _ := strconv.ParseUint(string(n), 10, 64)
-	return i
+// integer returns the integer that md has for a key. ok is false without one.
+func integer(md layout.Metadata, key string) (n int64, ok bool) {
+	v, _ := md.Get(key)
+	return layout.As[int64](v)
 }

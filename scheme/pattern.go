@@ -9,29 +9,28 @@ import (
 
 // A pattern is one way to name and type the parts of a weight. All names begin with the same stem.
 type pattern struct {
-	scheme string     // its name, unless form finds another
-	codes  string     // the end of the codes' name
-	name   string     // the end of the weight's name
-	kinds  kind       // of the codes
-	scales []string   // the ends of the names that make it this pattern
-	by     scaleTypes // of that tensor, which is otherwise taken for missing; 0 for any
-	role   Role       // of that tensor, if it is not the scale
-	others []companion
-	// contents are the roles of parts whose contents tell the shape.
-	contents []Role
+	schemeName string     // unless form finds another
+	codesEnd   string     // how the name of the codes ends
+	nameEnd    string     // how the name of the weight ends
+	codesTypes codesTypes // the types that codes may have
+	scaleEnds  []string   // how the name of the scale may end
+	scaleTypes scaleTypes // the types that the scale may have, or it counts as missing; 0 for any
+	scaleRole  Role       // the role of this tensor, if it is not the scale
+	companions []companion
+	// contentRoles are the roles of parts whose contents tell the shape.
+	contentRoles []Role
 	// fits reports whether the weight is this scheme's, where another has the same names. It may be nil.
-	fits func(c *Config, codes, scale *layout.Tensor) bool
-	sure bool // the codes' name alone decides: without their scale they are refused, not taken for a plain tensor
-	// inward says that the search begins at the tensor with the role, and finds the codes.
-	inward bool
-	way    uint8 // which of its scheme's ways to store weights it is, for form
-	// refused says why weights of the pattern are not decoded.
-	refused error
-	// floats says how a pattern is recognized whose codes are floats, as those of plain models are. It may be nil.
-	floats *floatCodes
+	fits        func(c *Config, codes, scale *layout.Tensor) bool
+	nameDecides bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor
+	// companionFirst says that the search begins at the tensor of scaleRole, and then finds the codes.
+	companionFirst bool
+	variant        uint8 // one of the scheme's constants, for form
+	// refusal says why weights of the pattern are not decoded.
+	refusal error
+	// floatCodes says how a pattern is recognized whose codes are floats, as those of plain models are. It may be nil.
+	floatCodes *floatCodes
 
-	of     uint8  // position of the scheme in the registry
-	wanted uint16 // a bit for each role in contents
+	schemeAt uint8 // position of the scheme in the registry
 }
 
 // floatCodes tells weights whose codes are floats. They are looked for when no other pattern claims their scale.
@@ -42,14 +41,14 @@ type floatCodes struct {
 	needScale func(c *Config, t *layout.Tensor) bool
 }
 
-// companion is a part that may be there.
+// companion is a part of a weight that may be missing.
 type companion struct {
-	end   string
-	role  Role
-	layer bool // the name begins with the stem less ".weight"
+	end     string // how its name ends
+	role    Role
+	ofLayer bool // the name begins with the path of the layer: the stem less ".weight"
 }
 
-// companions lists parts of one role.
+// companions returns a companion of the role for each end of a name.
 func companions(role Role, ends ...string) (list []companion) {
 	for _, end := range ends {
 		list = append(list, companion{end, role, false})
@@ -57,7 +56,7 @@ func companions(role Role, ends ...string) (list []companion) {
 	return list
 }
 
-// ofTensors are companions of compressed-tensors' weights, and of those of writers with the same names.
+// ofTensors are companions of weights of compressed-tensors, and of other writers with the same names.
 var ofTensors = []companion{
 	{"_zero_point", ZeroPoint, false},
 	{"_g_idx", GroupIndex, false},
@@ -76,67 +75,59 @@ var registry []scheme
 // patterns lists those of all schemes, longer ends of codes' names first: X.weight_packed is not a weight called X.weight.
 var patterns []pattern
 
-// register adds schemes to registry, and their patterns to patterns, sorted. Within the same length of the codes'
-// end, the order is that of the calls.
+// register appends schemes to registry, and their patterns to patterns. It sorts patterns by the length of codesEnd,
+// longest first; equal lengths keep the order of the calls.
 func register(schemes ...scheme) {
 	for _, s := range schemes {
 		for _, p := range s.names() {
-			if p.role == Codes { // names left it out
-				p.role = Scale
+			if p.scaleRole == Codes { // the zero value: names has not set it
+				p.scaleRole = Scale
 			}
-			for _, r := range p.contents {
-				p.wanted |= 1 << r
-			}
-			p.of = uint8(len(registry))
-			p.addBesides()
+			p.schemeAt = uint8(len(registry))
+			p.addCompanionEnds()
 			patterns = append(patterns, p)
 		}
 		registry = append(registry, s)
 	}
-	slices.SortStableFunc(patterns, func(a, b pattern) int { return cmp.Compare(len(b.codes), len(a.codes)) })
+	slices.SortStableFunc(patterns, func(a, b pattern) int { return cmp.Compare(len(b.codesEnd), len(a.codesEnd)) })
 }
 
-// wants reports whether the content of a part tells the shape.
-func (p *pattern) wants(part Part) bool { return p.wanted>>part.Role&1 != 0 }
-
-// kind is a set of types that codes have.
-type kind uint16
+// codesTypes is a set of types that codes have.
+type codesTypes uint16
 
 const (
-	float8 kind = 1 << iota
-	bytes8      // U8
-	ints8       // I8
-	words       // I32
-	uwords      // U32
-	shorts      // I16
-	longs       // I64
-	blocks      // NVFP4
-	float4      // F4, whose shape counts codes
-	float6      // F6_E2M3, F6_E3M2
-
-	kindBits = iota
+	f8Codes    codesTypes = 1 << iota
+	u8Codes               // U8
+	i8Codes               // I8
+	i32Codes              // I32
+	u32Codes              // U32
+	i16Codes              // I16
+	i64Codes              // I64
+	nvfp4Codes            // NVFP4
+	f4Codes               // F4, whose shape counts codes
+	f6Codes               // F6_E2M3, F6_E3M2
 
 	// needsScale are types whose values mean nothing without a scale.
-	needsScale = float4 | float6 | float8
+	needsScale = f4Codes | f6Codes | f8Codes
 )
 
-var kinds = [256]kind{
-	layout.F8_E4M3: float8, layout.F8_E5M2: float8, layout.F8_E4M3FNUZ: float8, layout.F8_E5M2FNUZ: float8,
-	layout.U8: bytes8, layout.I8: ints8, layout.I32: words, layout.U32: uwords, layout.I16: shorts, layout.I64: longs, layout.NVFP4: blocks,
-	layout.F4: float4, layout.F6_E2M3: float6, layout.F6_E3M2: float6,
+var codesTypeOf = [256]codesTypes{
+	layout.F8_E4M3: f8Codes, layout.F8_E5M2: f8Codes, layout.F8_E4M3FNUZ: f8Codes, layout.F8_E5M2FNUZ: f8Codes,
+	layout.U8: u8Codes, layout.I8: i8Codes, layout.I32: i32Codes, layout.U32: u32Codes, layout.I16: i16Codes, layout.I64: i64Codes, layout.NVFP4: nvfp4Codes,
+	layout.F4: f4Codes, layout.F6_E2M3: f6Codes, layout.F6_E3M2: f6Codes,
 }
 
 // scaleTypes is a set of types that scales have.
 type scaleTypes uint8
 
 const (
-	floats scaleTypes = 1 << iota // F32, F16, BF16
-	e4m3
-	e8m0
-	u8
+	floatScales scaleTypes = 1 << iota // F32, F16, BF16
+	e4m3Scales
+	e8m0Scales
+	u8Scales
 )
 
-var scaleKinds = [256]scaleTypes{layout.F32: floats, layout.F16: floats, layout.BF16: floats, layout.F8_E4M3: e4m3, layout.F8_E8M0: e8m0, layout.U8: u8}
+var scaleTypeOf = [256]scaleTypes{layout.F32: floatScales, layout.F16: floatScales, layout.BF16: floatScales, layout.F8_E4M3: e4m3Scales, layout.F8_E8M0: e8m0Scales, layout.U8: u8Scales}
 
 // isFloat reports whether a type is one of floats that scales have.
-func isFloat(d layout.DType) bool { return scaleKinds[d]&floats != 0 }
+func isFloat(d layout.DType) bool { return scaleTypeOf[d]&floatScales != 0 }

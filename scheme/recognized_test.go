@@ -291,7 +291,7 @@ func TestNamesakes(t *testing.T) {
 		table := find(t, config(`"quant_method":"gptq","bits":4`), list...)
 		refused := 0
 		for i, x := range list {
-			if of := table.Of[i]; strings.HasSuffix(x.name, "weight") || strings.HasSuffix(x.name, "weight_packed") {
+			if of := table.WeightOf[i]; strings.HasSuffix(x.name, "weight") || strings.HasSuffix(x.name, "weight_packed") {
 				if of == 0 || table.Err(int(of-1)) == nil {
 					t.Errorf("%s: %s is shown", name, x.name)
 				}

@@ -20,41 +20,41 @@ const (
 
 // regexps counts what the regular expressions of a configuration take.
 type regexps struct {
-	n, bytes, instructions, places int
+	count, bytes, instructions, places int
 }
 
-// compile returns a regular expression that matches as Python's match does, from the start of the name. It counts
-// what the expression takes, and fails if all together exceed the bounds or it is none of RE2's.
+// compile returns a regular expression that matches from the start of a name, as Python's re.match does. It fails if
+// RE2 does not know the syntax, or if all expressions together exceed the bounds.
 func (c *regexps) compile(text string) (*regexp.Regexp, error) {
-	switch c.n, c.bytes = c.n+1, c.bytes+len(text); {
-	case c.n > maxPatterns:
-		return nil, unsupported("the configuration has more than %d regular expressions of layers", maxPatterns)
+	switch c.count, c.bytes = c.count+1, c.bytes+len(text); {
+	case c.count > maxPatterns:
+		return nil, unsupportedf("the configuration has more than %d regular expressions of layers", maxPatterns)
 	case c.bytes > maxPatternBytes:
-		return nil, unsupported("the configuration has more than %d bytes of regular expressions", maxPatternBytes)
+		return nil, unsupportedf("the configuration has more than %d bytes of regular expressions", maxPatternBytes)
 	}
 	anchored := "^(?:" + text + ")"
 	tree, err := syntax.Parse(anchored, syntax.Perl)
 	if err != nil {
-		return nil, unsupported("the configuration's regular expression %s is none of RE2's syntax: which layers it names is not known", layout.Quote([]byte(text)))
+		return nil, unsupportedf("the configuration's regular expression %s is none of RE2's syntax: which layers it names is not known", layout.Quote([]byte(text)))
 	}
-	if c.instructions += written(tree); c.instructions > maxInstructions {
-		return nil, unsupported("the configuration's regular expressions have more than %d instructions", maxInstructions)
+	if c.instructions += countWrittenOut(tree); c.instructions > maxInstructions {
+		return nil, unsupportedf("the configuration's regular expressions have more than %d instructions", maxInstructions)
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
 		return nil, err
 	}
-	if c.places += places(program); c.places > maxPlaces {
-		return nil, unsupported("the configuration's regular expressions match at more than %d places at once", maxPlaces)
+	if c.places += maxPlacesOf(program); c.places > maxPlaces {
+		return nil, unsupportedf("the configuration's regular expressions match at more than %d places at once", maxPlaces)
 	}
 	return regexp.Compile(anchored)
 }
 
-// written returns about how many instructions an expression has, with all its repetitions written out.
-func written(tree *syntax.Regexp) int {
+// countWrittenOut returns about how many instructions an expression has once its repetitions are written out.
+func countWrittenOut(tree *syntax.Regexp) int {
 	n := 1 + len(tree.Rune)/2
 	for _, sub := range tree.Sub {
-		n += written(sub)
+		n += countWrittenOut(sub)
 	}
 	if tree.Op == syntax.OpRepeat {
 		n *= max(1, tree.Min, tree.Max) // 1000 at most, that of nested ones too
@@ -62,9 +62,9 @@ func written(tree *syntax.Regexp) int {
 	return n
 }
 
-// places returns the most places of a program that a matcher may be at after one character: those that take it, and
-// all branches. Characters beyond ASCII count as one. A program without branches is at one place.
-func places(program *syntax.Prog) int {
+// maxPlacesOf returns at how many positions of a program a matcher may be at once, after any one character: those that take the
+// character, and all branches. Characters beyond ASCII count as one. A program without branches has one position.
+func maxPlacesOf(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
 	branches := 1
 	for i := range program.Inst {
@@ -78,7 +78,7 @@ func places(program *syntax.Prog) int {
 				}
 			}
 			if n := len(in.Rune); n == 0 || n == 1 || in.Rune[n-1] > unicode.MaxASCII {
-				takes[unicode.MaxASCII+1]++ // a single one may be in another case
+				takes[unicode.MaxASCII+1]++ // a single character may match in another case
 			}
 		}
 	}

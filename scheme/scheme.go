@@ -15,7 +15,7 @@ type scheme interface {
 	params(c *Config) (scheme, error)
 	// form finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
 	// the configuration. w.part returns a part and notes that form has looked at it: a part nobody looked at refuses the
-	// weight. form calls matrix or sets w.full, and sets these of w.Form:
+	// weight. form calls matrix or sets w.shape, and sets these of w.Form:
 	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
 	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
 	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
@@ -43,7 +43,7 @@ type Weight struct {
 	// them, and there is neither Shape nor Form.
 	Err error
 
-	*Form // which weights that are alike share
+	*Form
 }
 
 // A Part is a stored tensor of a weight.
@@ -99,14 +99,15 @@ type Parts interface {
 	Wrap(r Role, err error) error
 }
 
-// ReadScales reads the scales of the groups from one on into dst.Scales. If the form HasOffsets, dst.Offsets has memory for
-// as many; else for one. It is shortened to the offsets that there are. A form that is not Ordered has all groups read at
-// once.
+// ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. The
+// caller gives dst.Offsets the length of dst.Scales if f.HasOffsets, else 1. ReadScales cuts it to the offsets that exist.
+// If f is not Ordered, from is 0 and dst takes all groups. It fails if reading does, or for values that have no one meaning.
 func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
 	return f.scheme.scales(p, f, dst, from)
 }
 
-// Check checks the parts that say how codes are read. It is called before codes are.
+// Check reads the parts that say how codes are to be read, if the scheme has such parts. Callers check once before they read codes.
+// It fails for an arrangement of codes that is not decoded, or if reading does.
 func (f *Form) Check(p Parts) error {
 	if c, ok := f.scheme.(checker); ok {
 		return c.check(p, f)
@@ -114,7 +115,7 @@ func (f *Form) Check(p Parts) error {
 	return nil
 }
 
-// CheckScales returns an error if the scales are floats of 8 bits and one is NaN. Of wider scales it checks nothing.
+// CheckScales returns an error if a scale is a NaN of 8 bits, or if reading fails. Scales of wider types are not read.
 func (f *Form) CheckScales(p Parts) error {
 	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
 		return nil
@@ -125,7 +126,7 @@ func (f *Form) CheckScales(p Parts) error {
 	}
 	for i, v := range b {
 		if v == 0xff || v == 0x7f && f.scaleType == layout.F8_E4M3 {
-			return p.Wrap(Scale, misfit("scale %d is NaN (%#x as %v)", i, v, f.scaleType))
+			return p.Wrap(Scale, invalidf("scale %d is NaN (%#x as %v)", i, v, f.scaleType))
 		}
 	}
 	return nil
@@ -165,12 +166,12 @@ func (r Role) String() string {
 // MarshalText returns what String does.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// misfit returns an error that wraps layout.ErrInvalid: parts do not fit each other, or what the configuration says.
-func misfit(format string, args ...any) error {
+// invalidf returns an error that wraps layout.ErrInvalid: parts do not fit each other, or what the configuration says.
+func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// unsupported returns an error that wraps layout.ErrUnsupported: the weight may be valid and is not decoded.
-func unsupported(format string, args ...any) error {
+// unsupportedf returns an error that wraps layout.ErrUnsupported: the weight may be valid and is not decoded.
+func unsupportedf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrUnsupported, fmt.Sprintf(format, args...))
 }

@@ -44,7 +44,7 @@ func findWithout(t testing.TB, ignored, config string, tensors ...stored) *schem
 			t.Fatal(err)
 		}
 		list = append(list, layout.Tensor{Name: []byte(s.name), DType: s.dtype, Shape: s.shape, Raw: raw, Stored: raw})
-		names.Add(layout.HashName(s.name), i)
+		names.Enter(layout.HashName(s.name), i, func(int) bool { return false })
 	}
 	md, err := jsontext.Parse([]byte(config), layout.Unknown, 0, "config.json", defaults)
 	if err != nil {
@@ -53,22 +53,6 @@ func findWithout(t testing.TB, ignored, config string, tensors ...stored) *schem
 	table, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors, ignored})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if len(table.Wants) > 0 {
-		t.Fatal("asked for contents that are at hand")
-	}
-	later, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), nil, ignored})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, w := range later.Wants {
-		later.Contents[i] = tensors[w].content
-	}
-	if len(later.Wants) > 0 {
-		later.Complete()
-	}
-	if a, b := told(table), told(later); a != b {
-		t.Fatalf("contents that come later tell\n%s, not\n%s", b, a)
 	}
 	return table
 }
@@ -81,16 +65,7 @@ func weights(table *scheme.Table) (list []scheme.Weight) {
 	return list
 }
 
-// told returns what a table says of its weights.
-func told(table *scheme.Table) string {
-	var s strings.Builder
-	for _, w := range weights(table) {
-		fmt.Fprintf(&s, "%s %v %v %v %v\n", w.Name, w.Shape, w.Parts, w.Err, w.Form != nil)
-	}
-	return s.String()
-}
-
-// checkpoint is a source. Without tensors their contents are not at hand.
+// checkpoint is a source.
 type checkpoint struct {
 	config  *scheme.Config
 	tensors []stored
@@ -103,12 +78,14 @@ func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
 func (c checkpoint) Ignored(name []byte) bool { return string(name) == c.ignored }
 
-func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
-	if c.tensors == nil {
-		return false, nil
+func (c checkpoint) Contents(tensors []uint32) (list [][]byte, err error) {
+	for _, i := range tensors {
+		raw, _ := c.tensors[i].dtype.Size(c.tensors[i].shape)
+		b := make([]byte, raw)
+		copy(b, c.tensors[i].content)
+		list = append(list, b)
 	}
-	copy(p, c.tensors[tensor].content)
-	return true, nil
+	return list, nil
 }
 
 func int64s(values ...int64) (b []byte) {
@@ -301,15 +278,15 @@ func TestWeights(t *testing.T) {
 				if !strings.Contains(w.Err.Error(), tt.want) || !errors.Is(w.Err, layout.ErrInvalid) && !errors.Is(w.Err, layout.ErrUnsupported) && !errors.Is(w.Err, layout.ErrLimit) {
 					t.Errorf("%v", w.Err)
 				}
-				if len(w.Parts) != 1 || slices.IndexFunc(table.Of, func(i uint32) bool { return i != 0 }) != int(w.Parts[0].Tensor) {
-					t.Errorf("%v, %v", w.Parts, table.Of)
+				if len(w.Parts) != 1 || slices.IndexFunc(table.WeightOf, func(i uint32) bool { return i != 0 }) != int(w.Parts[0].Tensor) {
+					t.Errorf("%v, %v", w.Parts, table.WeightOf)
 				}
 				return
 			}
 			if got := fmt.Sprint(string(w.Name), " ", w.Scheme, " ", w.Shape); got != tt.want {
 				t.Errorf("%s", got)
 			}
-			for i, of := range table.Of {
+			for i, of := range table.WeightOf {
 				if of != 1 && tt.tensors[i].name != "a.b" {
 					t.Errorf("%s is no part", tt.tensors[i].name)
 				}
@@ -324,7 +301,7 @@ func TestPlainModels(t *testing.T) {
 		stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.scale", layout.F32, []int{8}, nil}, stored{"ids", layout.I32, []int{8}, nil},
 		stored{"mask", layout.U8, []int{8, 8}, nil}, stored{"blk.0.weight", layout.NVFP4, []int{8, 64}, nil}, stored{"f8_bias", layout.F8_E4M3, []int{8}, nil})
 	rounded := find(t, `{"quantization_config":{"quant_method":"compressed-tensors","quantization_status":"frozen"}}`, stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.weight_scale", layout.BF16, []int{8, 1}, nil})
-	if table.Len() != 0 || table.Of != nil || rounded.Len() != 0 {
+	if table.Len() != 0 || table.WeightOf != nil || rounded.Len() != 0 {
 		t.Errorf("%+v, %+v", weights(table), weights(rounded))
 	}
 }

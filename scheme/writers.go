@@ -103,30 +103,30 @@ func rotation(q layout.Metadata) string {
 	return ""
 }
 
-// recognize returns an error if the writer that the configuration names does not store weights by the scheme that
-// was found.
-func (w *weight) recognize() error {
+// checkWriter returns an error if the writer that the configuration names does not store weights by the weight's
+// scheme. Names and types of the parts tell the scheme.
+func (w *weight) checkWriter() error {
 	c, found := w.conf, w.Scheme
-	if !slices.Contains(methods[c.method], found) {
-		if c.method == "" {
-			return unsupported("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
+	if !slices.Contains(methods[c.quantMethod], found) {
+		if c.quantMethod == "" {
+			return unsupportedf("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
 		}
-		return misfit("codes of %s in a checkpoint of %s (quant_method)", found, c.method)
+		return invalidf("codes of %s in a checkpoint of %s (quant_method)", found, c.quantMethod)
 	}
-	d, ok := details[c.method]
+	d, ok := details[c.quantMethod]
 	if !ok {
 		return nil
 	}
 	var value string
-	for _, p := range w.candidates() {
+	for _, p := range w.layerParams() {
 		value = cmp.Or(p.format, w.params.format)
 		schemes, known := d.schemes[value]
 		switch {
 		case !known:
-			return unsupported("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(value)), d.key)
-		case slices.Contains(schemes, found) && (p.kind == "" || (p.kind == "int") == slices.Contains(integerSchemes, found)):
+			return unsupportedf("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(value)), d.key)
+		case slices.Contains(schemes, found) && (p.intOrFloat == "" || (p.intOrFloat == "int") == slices.Contains(integerSchemes, found)):
 			return nil
 		}
 	}
-	return misfit("codes of %s in a checkpoint of %s %s (%s, type)", found, c.method, layout.Quote([]byte(value)), d.key)
+	return invalidf("codes of %s in a checkpoint of %s %s (%s, type)", found, c.quantMethod, layout.Quote([]byte(value)), d.key)
 }

@@ -11,7 +11,7 @@ import (
 type Table struct {
 	// Tensors of all files, in the files' order; File is the file's position. The files' indexes share them.
 	Tensors []layout.Tensor
-	// Names finds tensors by name: a Probe's index is one into Tensors.
+	// Names finds tensors by name: records are Tensors.
 	Names *layout.Names
 }
 

@@ -28,7 +28,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 
 // auditNames warns of names that their writer has cut inside a character.
 func (f *File) auditNames(found *findings.List) {
-	for _, i := range f.cut {
+	for _, i := range f.cutNames {
 		at := f.index.Sections[0].Size + entrySize*uint64(i) // behind the header
 		found.Warn(at, "name", layout.ErrInvalid, "tensor %s: the name was cut inside its last character", layout.Quote(f.index.Tensors[i].Name))
 	}

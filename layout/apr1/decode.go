@@ -22,7 +22,7 @@ type File struct {
 	vocabulary layout.Section // without the size before it; empty if there is none
 	filterbank filterbankSpan
 	metadata   layout.Section // of the container JSON
-	cut        []int          // tensors whose name the writer has cut inside a character
+	cutNames   []int          // tensors whose name the writer has cut inside a character
 }
 
 var (
@@ -54,7 +54,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.builder.Section("crc32", d.end(), d.end(), crcSize)
+	d.builder.Section("crc32", d.checksumAt(), d.checksumAt(), crcSize)
 	if d.file.index, err = d.builder.Finish(); err != nil {
 		return nil, err
 	}
@@ -114,8 +114,9 @@ type decoder struct {
 	data    layout.Section
 }
 
-// begin starts the index of a file of up to count tensors, which has these sections before its data.
-func (d *decoder) begin(version string, count uint64, sections ...layout.Section) (err error) {
+// newIndex sets d.builder to one for an index of up to count tensors, with the sections before the tensors' data. It fails if count is
+// over the limit.
+func (d *decoder) newIndex(version string, count uint64, sections ...layout.Section) (err error) {
 	d.builder, err = layout.NewBuilder(layout.APR1, d.size, count, "offset", d.file.lim)
 	if err != nil {
 		return err
@@ -129,10 +130,10 @@ func (d *decoder) begin(version string, count uint64, sections ...layout.Section
 	return nil
 }
 
-// end returns where the checksum starts, which ends every file.
-func (d *decoder) end() uint64 { return d.size - crcSize }
+// checksumAt returns the offset of the checksum, with which every file ends.
+func (d *decoder) checksumAt() uint64 { return d.size - crcSize }
 
-// check makes sure that this package can read files with the header.
+// check returns an error if files with this header, which starts with the bytes head in the container c, cannot be read here.
 func (h *Header) check(head []byte, c Container) error {
 	version := uint16(1)
 	if c == Binary2 {
@@ -158,7 +159,7 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if err := h.check(head, d.file.Container); err != nil {
 		return err
 	}
-	if err := d.table(); err != nil {
+	if err := d.readTable(); err != nil {
 		return err
 	}
 	count := uint64(h.Tensors)
@@ -173,19 +174,19 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if len(d.scales) == 0 {
 		sections = sections[:2]
 	}
-	if err := d.begin(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
+	if err := d.newIndex(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
 		return err
 	}
 	for i := range int(h.Tensors) {
-		if err := d.entry(i); err != nil {
+		if err := d.addEntry(i); err != nil {
 			return err
 		}
 	}
 	return d.trailingSections()
 }
 
-// table reads index and scales, and finds where the data is.
-func (d *decoder) table() error {
+// readTable reads the index entries and the scales, and sets where the data is. It fails if the file is too short for them.
+func (d *decoder) readTable() error {
 	h := &d.file.Header
 	d.indexAt = headSize
 	if d.file.Container == Binary2 {
@@ -196,7 +197,7 @@ func (d *decoder) table() error {
 	if h.Quantization == Int8 {
 		all += 4 * uint64(h.Tensors)
 	}
-	if end := d.end(); d.indexAt+all > end {
+	if end := d.checksumAt(); d.indexAt+all > end {
 		return errorf(atTensors, "n_tensors", layout.ErrTruncated, "%d tensors take an index of %d bytes, but the file has only %d for it", h.Tensors, all, end-min(end, d.indexAt))
 	}
 	b, err := layout.Region(d.in, layout.APR1, atTensors, "index", d.indexAt, all)
@@ -207,11 +208,11 @@ func (d *decoder) table() error {
 	return d.locateData(d.indexAt + all)
 }
 
-// locateData finds the end of the data that starts at off. Only the sizes of the tensors tell it: they are
-// packed.
+// locateData sets d.data to the tensors' data, which starts at off. Its size is the sum of the sizes in all entries. It fails if that
+// leaves the file.
 func (d *decoder) locateData(off uint64) error {
 	d.data = layout.Section{Name: "data", Offset: off}
-	limit := d.end() - off
+	limit := d.checksumAt() - off
 	for i := 0; i < len(d.entries); i += entrySize {
 		size := le.Uint64(d.entries[i+inSize:])
 		if size > limit-d.data.Size {
@@ -223,32 +224,33 @@ func (d *decoder) locateData(off uint64) error {
 	return nil
 }
 
+// scalesAt returns the offset in the file of the scales, which follow the index entries.
 func (d *decoder) scalesAt() uint64 { return d.indexAt + uint64(len(d.entries)) }
 
-// entry reads index entry i.
-func (d *decoder) entry(i int) error {
+// addEntry reads index entry i and adds its tensor to the index. It fails if a field is invalid.
+func (d *decoder) addEntry(i int) error {
 	b := d.entries[i*entrySize:][:entrySize]
 	at := d.indexAt + uint64(i*entrySize)
 	t := d.builder.Next()
 	var err error
-	if t.Name, err = d.name(b[:nameSize], at, i); err != nil {
+	if t.Name, err = d.readName(b[:nameSize], at, i); err != nil {
 		return err
 	}
-	if err = d.shape(t, b, at); err != nil {
+	if err = d.readShape(t, b, at); err != nil {
 		return err
 	}
-	if err = d.place(t, b, at); err != nil {
+	if err = d.locate(t, b, at); err != nil {
 		return err
 	}
-	if err = d.scale(t, i); err != nil {
+	if err = d.readScale(t, i); err != nil {
 		return err
 	}
 	return d.builder.Add(at)
 }
 
-// name reads the NUL-terminated name of tensor i. Writers cut names to 47 bytes. A character that is
-// cut becomes U+FFFD.
-func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
+// readName reads the NUL-terminated name of tensor i from b, the field at offset at. It fails if there is no NUL. Writers cut names to 47
+// bytes. A last character that is cut becomes U+FFFD, and i is added to File.cutNames.
+func (d *decoder) readName(b []byte, at uint64, i int) ([]byte, error) {
 	n := bytes.IndexByte(b, 0)
 	if n < 0 {
 		return nil, errorf(at, "name", layout.ErrInvalid, "tensor %d: %s does not end with a NUL", i, layout.Quote(b))
@@ -256,7 +258,7 @@ func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 	name := b[:n:n]
 	whole := completeLength(name)
 	if whole < n {
-		d.file.cut = append(d.file.cut, i)
+		d.file.cutNames = append(d.file.cutNames, i)
 		name = append(slices.Clone(name[:whole]), string(utf8.RuneError)...)
 	}
 	return name, nil
@@ -275,12 +277,12 @@ func completeLength(name []byte) int {
 	return n
 }
 
-// shape reads the shape of t from its entry b, which starts at offset at. It fails if the shape has another number of
+// readShape reads the shape of t from its entry b, which starts at offset at. It fails if the shape has another number of
 // elements than the entry states.
-func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
+func (d *decoder) readShape(t *layout.Tensor, b []byte, at uint64) error {
 	rank := int(b[inDims])
 	if rank > maxDims {
-		return tensorErrorf(t, at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims)
+		return errorf(at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims).OfTensor(t.Name)
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
@@ -288,17 +290,18 @@ func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	n := le.Uint64(b[inElements:])
 	if product, ok := layout.Elements(t.Shape); !ok || product != n {
-		return tensorErrorf(t, at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape)
+		return errorf(at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape).OfTensor(t.Name)
 	}
 	return nil
 }
 
-// place reads type and position of t, whose shape is known.
-func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
+// locate sets type, offset, size and encoding of t, whose shape is known, from its entry b at offset at. It fails if t begins behind
+// the data, or its compressed bytes are too few.
+func (d *decoder) locate(t *layout.Tensor, b []byte, at uint64) error {
 	offset := le.Uint64(b[inOffset:])
 	if offset > d.data.Size {
 		// Also keeps the sum below from wrapping.
-		return tensorErrorf(t, at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size)
+		return errorf(at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size).OfTensor(t.Name)
 	}
 	t.DType = quantizations[d.file.Header.Quantization].dtype
 	t.Offset, t.Stored = d.data.Offset+offset, le.Uint64(b[inSize:])
@@ -308,19 +311,19 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	t.Encoding, t.Raw = layout.LZ4, raw
 	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
-		return tensorErrorf(t, at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw)
+		return errorf(at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw).OfTensor(t.Name)
 	}
 	return nil
 }
 
-// scale reads the scale of t, tensor i, if the file has a table of them.
-func (d *decoder) scale(t *layout.Tensor, i int) error {
+// readScale sets the scale of t, tensor i, if the file has scales. It fails if the scale is not finite.
+func (d *decoder) readScale(t *layout.Tensor, i int) error {
 	if d.file.Header.Quantization != Int8 {
 		return nil
 	}
 	scale := math.Float32frombits(le.Uint32(d.scales[4*i:]))
 	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
-		return tensorErrorf(t, d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale)
+		return errorf(d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale).OfTensor(t.Name)
 	}
 	if d.quants == nil {
 		d.quants = make([]layout.Quant, len(d.scales)/4)
@@ -333,30 +336,33 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 // filterbankName is the name of the filterbank as a tensor, and its key in metadata.
 const filterbankName = "mel_filterbank"
 
-// filterbankSpan is where the filterbank is.
+// filterbankSpan says how large the filterbank is and where its values start.
 type filterbankSpan struct {
 	mels, freqs uint32
 	offset      uint64 // of the values, or 0
 }
 
+// size returns the number of bytes of the filterbank's float32 values.
 func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
 
-// trailingSections finds the sections behind the data. Audit reports bytes between them and the checksum.
+// trailingSections reads the heads of the sections behind the data that the flags name: vocabulary and filterbank. It fails if one
+// does not fit. Audit reports bytes between them and the checksum.
 func (d *decoder) trailingSections() error {
 	at := d.data.Offset + d.data.Size
-	c := layout.NewCursor(d.in, layout.APR1, at, d.end()-at)
+	c := layout.NewCursor(d.in, layout.APR1, at, d.checksumAt()-at)
 	if d.file.Header.Flags.Has(HasVocab) {
-		if err := d.vocabulary(&c); err != nil {
+		if err := d.addVocabulary(&c); err != nil {
 			return err
 		}
 	}
 	if d.file.Header.Flags.Has(HasFilterbank) {
-		return d.filterbank(&c)
+		return d.addFilterbank(&c)
 	}
 	return nil
 }
 
-// sectionSize reads the size of a section, and makes sure that it fits.
+// sectionSize reads the size of the section that c stands at. It sets c's error if the section is too short for its counts, or leaves
+// the file.
 func sectionSize(c *layout.Cursor, field string) (size uint64) {
 	at := c.Offset()
 	size = uint64(c.U32(field))
@@ -370,8 +376,8 @@ func sectionSize(c *layout.Cursor, field string) (size uint64) {
 	return size
 }
 
-// vocabulary finds the vocabulary section. It does not read the strings.
-func (d *decoder) vocabulary(c *layout.Cursor) error {
+// addVocabulary enters the vocabulary section, which c stands at, and skips its strings. It fails if their numbers do not fit its size.
+func (d *decoder) addVocabulary(c *layout.Cursor) error {
 	at := c.Offset()
 	size := sectionSize(c, "vocabulary_size")
 	begin := c.Offset()
@@ -388,9 +394,9 @@ func (d *decoder) vocabulary(c *layout.Cursor) error {
 	return nil
 }
 
-// filterbank finds the filterbank section. It makes a tensor of it unless one of the
-// file's own has the name.
-func (d *decoder) filterbank(c *layout.Cursor) error {
+// addFilterbank enters the filterbank section, which c stands at. Its values become a tensor unless one of the file's own has the name.
+// It fails if its size is not that of its dimensions.
+func (d *decoder) addFilterbank(c *layout.Cursor) error {
 	at := c.Offset()
 	size := sectionSize(c, "filterbank_size")
 	span := filterbankSpan{mels: c.U32("n_mels"), freqs: c.U32("n_freqs"), offset: c.Offset()}

@@ -12,6 +12,7 @@ import (
 // magic and version with the container Binary2.
 var Format = layout.FileFormat{Name: layout.APR1, Suffix: ".apr", Matches: matches, Decode: layout.AsDecoder(Decode)}
 
+// matches reports whether head, the first bytes of a file, has one of the magics and the version that goes with it.
 func matches(_ layout.Input, head []byte) bool {
 	return layout.HasMagic(head, 0, magic) || layout.HasMagic(head, 0, magic2+"\x02\x00")
 }
@@ -120,6 +121,7 @@ var quantizations = [...]struct {
 	dtype layout.DType
 }{{"f32", layout.F32}, {"f16", layout.F16}, {"int8", layout.I8}}
 
+// known reports whether tensors of quantization q can be read.
 func (q Quantization) known() bool { return int(q) < len(quantizations) }
 
 // String returns the specification's name, such as "int8".
@@ -147,11 +149,7 @@ func (f Flags) Has(want Flags) bool { return f&want == want }
 // Names returns the specification's names of the bits that are set, lowest bit first.
 func (f Flags) Names() []string { return flags.Names(uint32(f), flagNames) }
 
+// errorf returns the error that the field at offset at of a file breaks a rule.
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)
-}
-
-// tensorErrorf returns errorf about t.
-func tensorErrorf(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
-	return errorf(at, field, sentinel, format, args...).OfTensor(t.Name)
 }

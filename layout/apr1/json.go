@@ -11,12 +11,12 @@ import (
 // jsonHeadSize is the magic and the length of the metadata.
 const jsonHeadSize = 8
 
-// decodeJSON reads the container JSON.
+// decodeJSON reads the index of the container JSON. It fails if the file is too short, or the index is no array of n_tensors tensors.
 func (d *decoder) decodeJSON() error {
 	if least := uint64(jsonHeadSize + crcSize); d.size < least {
 		return errorf(0, "magic", layout.ErrTruncated, "a file of %d bytes, fewer than %d", d.size, least)
 	}
-	c := layout.NewCursor(d.in, layout.APR1, 4, d.end()-4)
+	c := layout.NewCursor(d.in, layout.APR1, 4, d.checksumAt()-4)
 	n := uint64(c.U32("metadata_len"))
 	d.file.metadata = layout.Section{Name: "metadata", Offset: c.Offset(), Size: n}
 	c.Skip("metadata_len", n)
@@ -45,7 +45,7 @@ func (d *decoder) decodeJSON() error {
 	return nil
 }
 
-// jsonIndex reads index_len and the index, whose length it limits.
+// jsonIndex reads index_len and the text of the index. It sets c's error if the text is over the limit or leaves the file.
 func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 	at := c.Offset()
 	n := uint64(c.U32("index_len"))
@@ -58,10 +58,10 @@ func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 // minEntry is less than the size of any entry of the index with all its keys.
 const minEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
-// jsonTensors makes tensors of the count entries of an index of textSize bytes.
+// jsonTensors adds the tensors of an index of count entries and textSize bytes. It fails if an entry is invalid.
 func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
 	// Entries that are too short for a tensor are refused below, before the builder is full.
-	err := d.begin("json", min(count, textSize/minEntry),
+	err := d.newIndex("json", min(count, textSize/minEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
 		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})
@@ -90,8 +90,8 @@ func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize u
 // jsonFields are the keys of an entry.
 var jsonFields = []string{"name", "dtype", "shape", "offset", "size"}
 
-// jsonTensor reads an entry, which begins at offset at. It returns the shape in memory that is used
-// again.
+// jsonTensor reads an entry of the index, which begins at offset at, into t, but for its shape. It returns the shape, in the memory of
+// shape. Errors are left in s.
 func (d *decoder) jsonTensor(s *jsontext.Scanner[[]byte], at uint64, t *layout.Tensor, shape []int) []int {
 	s.Record(at, "an object", jsonFields, func(i int) {
 		s.Next()

@@ -39,7 +39,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return nil, err
 	}
 	if fb := f.filterbank; fb.offset != 0 {
-		values, err := f.floats(in, fb.size())
+		values, err := f.filterbankValues(in, fb.size())
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
 	if f.metadata.Size == 0 {
 		return layout.Metadata{}, nil
 	}
-	b, err := f.region(in, f.metadata)
+	b, err := f.readSection(in, f.metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 	if f.vocabulary.Size == 0 {
 		return nil
 	}
-	b, err := f.region(in, f.vocabulary)
+	b, err := f.readSection(in, f.vocabulary)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 	return nil
 }
 
-// region reads a whole section.
-func (f *File) region(in layout.Input, s layout.Section) ([]byte, error) {
+// readSection reads a whole section.
+func (f *File) readSection(in layout.Input, s layout.Section) ([]byte, error) {
 	if s.Size > f.lim.HeaderBytes {
 		return nil, errorf(s.Offset, s.Name, layout.ErrLimit, "%d bytes, more than %d", s.Size, f.lim.HeaderBytes)
 	}
@@ -167,9 +167,9 @@ func (p *stringParser) fail(field string, sentinel error, format string, args ..
 	}
 }
 
-// floats reads the first size bytes of the filterbank's values.
-func (f *File) floats(in layout.Input, size uint64) ([]float32, error) {
-	b, err := f.region(in, layout.Section{Name: "filterbank", Offset: f.filterbank.offset, Size: size})
+// filterbankValues reads the first size bytes of the filterbank's values.
+func (f *File) filterbankValues(in layout.Input, size uint64) ([]float32, error) {
+	b, err := f.readSection(in, layout.Section{Name: "filterbank", Offset: f.filterbank.offset, Size: size})
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (f *File) summarize(in layout.Input) (s summary, err error) {
 	}
 	if fb := f.filterbank; fb.offset != 0 {
 		s.hasFilterbank, s.mels, s.freqs = true, uint64(fb.mels), uint64(fb.freqs)
-		s.row0, err = f.floats(in, min(4*s.freqs, fb.size()))
+		s.row0, err = f.filterbankValues(in, min(4*s.freqs, fb.size()))
 	}
 	return s, err
 }
@@ -278,12 +278,12 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	}
 	values, _ := md.Get(filterbankName)
 	shape, _ := md.Get(filterbankName + "_shape")
-	s.filterbank(values, shape)
+	s.setFilterbank(values, shape)
 	return s, nil
 }
 
-// filterbank sets the facts about a filterbank of JSON, if it has as many values as its shape says. Else it has none.
-func (s *summary) filterbank(filterbank, stated any) {
+// setFilterbank sets the facts about a filterbank of JSON, if it has as many values as its shape says. Else it has none.
+func (s *summary) setFilterbank(filterbank, stated any) {
 	values, _ := layout.As[[]float32](filterbank)
 	dims, _ := layout.As[[]uint32](stated)
 	if len(dims) != 2 || len(values) == 0 || uint64(dims[0])*uint64(dims[1]) != uint64(len(values)) {

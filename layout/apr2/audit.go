@@ -35,12 +35,16 @@ func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding
 	return f.audit(in, md, nil)
 }
 
-// audit does what Audit does. Metadata has returned md and err.
+// audit does what Audit does, given md and err, which Metadata has returned.
 func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Finding {
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
 	f.auditFlags(&found)
-	found.Misaligned(f.index, f.Header.Flags&(Aligned64|Aligned32) != 0)
+	weight := findings.Warning
+	if f.Header.Flags&(Aligned64|Aligned32) != 0 { // the file promises alignment
+		weight = findings.Failure
+	}
+	found.Misaligned(f.index, weight)
 	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
 	f.auditMetadata(&found, md, err)
 	return found.All()

@@ -63,11 +63,11 @@ func decode(in layout.Input, lim *layout.Limits) (*File, error) {
 			return nil, err
 		}
 	}
-	if err := d.open(in); err != nil {
+	if err := d.readIndexHeader(in); err != nil {
 		return nil, err
 	}
 	for range d.count {
-		if err := d.entry(); err != nil {
+		if err := d.readEntry(); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
 
-// check makes sure that the sections of the header are in the file.
+// check returns an error if a section of the header leaves the file of size bytes, or its encryption has no layout.
 func (h Header) check(size uint64) error {
 	if size < headerSize+footerSize {
 		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes is too short for header and footer", size)
@@ -107,8 +107,9 @@ type decoder struct {
 	encryption *encrypted.Encryption // or nil
 }
 
-// open reads the head of the index, and tells the builder everything but the tensors.
-func (d *decoder) open(in layout.Input) error {
+// readIndexHeader reads the header of the index, and makes the builder with everything but the tensors. It fails if the index is too short for its
+// tensors, or they are too many.
+func (d *decoder) readIndexHeader(in layout.Input) error {
 	h := &d.header
 	var err error
 	d.at = uint64(h.IndexOffset)
@@ -144,21 +145,21 @@ func (d *decoder) open(in layout.Input) error {
 	return nil
 }
 
-// advance passes n bytes of the index.
+// advance takes the first n bytes off d.rest.
 func (d *decoder) advance(n int) {
 	d.rest = d.rest[n:]
 	d.at += uint64(n)
 }
 
-// entry reads the entry that rest starts with.
-func (d *decoder) entry() error {
+// readEntry reads the entry that d.rest starts with and adds its tensor to the index. It fails if the entry is cut or a field is invalid.
+func (d *decoder) readEntry() error {
 	b, at := d.rest, d.at
 	if len(b) < minEntrySize {
-		return d.tooShort(minEntrySize)
+		return d.errTooShort(minEntrySize)
 	}
 	name := int(le.Uint16(b))
 	if len(b) < minEntrySize+name {
-		return d.tooShort(minEntrySize + name)
+		return d.errTooShort(minEntrySize + name)
 	}
 	id, rank := b[2+name], int(b[3+name])
 	if rank < 1 || rank > MaxDims {
@@ -166,7 +167,7 @@ func (d *decoder) entry() error {
 	}
 	size := entrySize + name + 8*rank
 	if len(b) < size {
-		return d.tooShort(size)
+		return d.errTooShort(size)
 	}
 	t := d.builder.Next()
 	t.Name, t.DType = b[2:2+name:2+name], dtype(id, d.header.Minor)
@@ -179,22 +180,22 @@ func (d *decoder) entry() error {
 	for i := range t.Shape {
 		t.Shape[i] = layout.Dim(le.Uint64(dims[8*i:]))
 	}
-	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
+	if err := d.locate(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err
 	}
 	d.advance(size)
 	return d.builder.Add(at)
 }
 
-// tooShort returns the error for an entry of at least size bytes with fewer left.
-func (d *decoder) tooShort(size int) error {
+// errTooShort returns the error for an entry of at least size bytes with fewer left.
+func (d *decoder) errTooShort(size int) error {
 	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
 		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
 }
 
-// place reads the position of t from the end of its entry. It ignores the flags there, because they
-// could only repeat raw_size.
-func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
+// locate sets offset, sizes and encoding of t from the end of its entry. It fails if t begins behind the file, or if its sizes contradict
+// each other. It ignores the flags there, because they could only repeat raw_size.
+func (d *decoder) locate(t *layout.Tensor, tail *[entryTailSize]byte) error {
 	offset, raw := le.Uint64(tail[0:]), le.Uint64(tail[16:])
 	t.Stored = le.Uint64(tail[8:])
 	if offset > d.size {

@@ -34,11 +34,10 @@ type Options struct {
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
-	tensors tensorwriter.Tensors
-	file    *tensorwriter.File
-	dst     *summed
-	plan    *headPlan
-	list    []layout.Tensor // as NewWriter was given them, then as they were written
+	file *tensorwriter.File
+	dst  *summed
+	plan *headPlan
+	list []layout.Tensor // as NewWriter was given them, then as they were written
 	// headLast is set if the head has sizes that only show as tensors are written. It is written
 	// again then, and until then dst sums what follows the head.
 	headLast Rewriter
@@ -85,12 +84,12 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if opts == nil {
 		opts = &Options{}
 	}
-	list := collect(tensors)
+	list := copyTensors(tensors)
 	var last Rewriter
-	if file, ok := w.(Rewriter); ok && slices.ContainsFunc(list, func(t layout.Tensor) bool { return unsized(&t) }) {
+	if file, ok := w.(Rewriter); ok && slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
 		last = file
 		for i := range list {
-			if unsized(&list[i]) {
+			if isUnsized(&list[i]) {
 				list[i].Encoding = layout.Raw // until it is written
 			}
 		}
@@ -99,7 +98,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	opts = &own
 	var encrypts *encrypt
 	if opts.Encrypter != nil {
-		e, c, err := opts.Encrypter.newCipher(opts.Encrypter.block())
+		e, c, err := opts.Encrypter.newCipher(opts.Encrypter.blockSize())
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +107,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		encrypts = &encrypt{cipher: c, block: e.BlockSize}
 	}
 	if opts.Signer != nil {
-		md, err := opts.Signer.placeholder(opts.Metadata, list, encrypts)
+		md, err := opts.Signer.withPlaceholder(opts.Metadata, list, encrypts)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +127,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
 	}
 	if encrypts != nil {
-		plan.Filter = encrypts.encrypted
+		plan.Filter = encrypts.encryptedWrite
 	}
 	file := tensorwriter.New(dst, plan)
 	if _, err := file.Write(head); err != nil {
@@ -141,12 +140,12 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		dst.sum.CRC32 = 0
 	}
 	return &Writer{
-		tensors: tensorwriter.NewTensors(file), file: file, dst: dst, plan: p, list: list, headLast: last, signer: opts.Signer, encrypt: encrypts,
+		file: file, dst: dst, plan: p, list: list, headLast: last, signer: opts.Signer, encrypt: encrypts,
 	}, nil
 }
 
-// collect returns the tensors in memory of their own, names included.
-func collect(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
+// copyTensors returns the tensors in memory of their own, names included.
+func copyTensors(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
 	var names []byte
 	for t := range tensors {
 		at := len(names)
@@ -159,18 +158,18 @@ func collect(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
 // compressed.
-func (w *Writer) Size() uint64 { return w.tensors.Size() }
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
 
 // Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.tensors.Written() }
+func (w *Writer) Written() uint64 { return w.file.Written }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
 // size. dst may be used until write returns.
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.tensors.WriteTensorFunc(write)
+	return w.file.WriteTensorFunc(write)
 }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a
@@ -212,7 +211,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	case errors.Is(err, ErrRollback) && w.encrypt != nil:
 		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were encrypted")
 	case errors.Is(err, ErrRollback) && w.file.Err() == nil:
-		if err := cutAt(w.headLast, int64(mark.Written)); err != nil {
+		if err := truncateAt(w.headLast, int64(mark.Written)); err != nil {
 			return w.file.Fail(err)
 		}
 		w.file.Mark, w.dst.sum = mark, sum
@@ -230,8 +229,8 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	return nil
 }
 
-// cutAt removes what was written from an offset on.
-func cutAt(f Rewriter, offset int64) error {
+// truncateAt removes what was written to f from an offset on, and lets writing go on there.
+func truncateAt(f Rewriter, offset int64) error {
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return err
 	}
@@ -253,7 +252,7 @@ func (w *Writer) Close() error {
 		return err
 	}
 	if w.signer != nil || w.encrypt != nil {
-		if err := w.complete(); err != nil {
+		if err := w.finalizeHead(); err != nil {
 			return w.file.Fail(err)
 		}
 	}
@@ -268,8 +267,8 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// writeHead replaces the provisional header and index. The checksum of the whole follows from those
-// of its parts.
+// writeHead writes header, metadata and index again, now that the sizes of all tensors are known. It combines the checksum of the whole
+// from that of the head and that of the rest.
 func (w *Writer) writeHead() error {
 	head, f, err := w.plan.encode(w.list)
 	if err != nil {

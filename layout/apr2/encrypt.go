@@ -23,11 +23,13 @@ type Encrypter struct {
 	BlockSize int
 }
 
-func (s *Encrypter) block() uint64 {
+// blockSize returns the size of blocks in bytes: BlockSize, or the default.
+func (s *Encrypter) blockSize() uint64 {
 	return cmp.Or(uint64(max(0, s.BlockSize)), encrypted.DefaultBlock)
 }
 
-// newCipher returns the object for a new file with blocks of this size, or for a manifest if that is 0, and its cipher.
+// newCipher returns the metadata object and the cipher of a new file with blocks of this size, or of a manifest if block is 0. It fails
+// if the parameters are invalid, or the secret gives no key.
 func (s *Encrypter) newCipher(block uint64) (*encrypted.Encryption, *encrypted.Cipher, error) {
 	e, err := encrypted.NewEncryption(block, s.Argon2, s.KeyID)
 	if err != nil {
@@ -59,15 +61,15 @@ func (s *Encrypter) MetadataBytes() (uint64, error) {
 // encryptionKey is the key of metadata that says how a file was encrypted.
 const encryptionKey = "encryption"
 
-// encrypt is the encryption of one file that is written. A nil one is none.
+// encrypt is the encryption of one file that is written. If it is nil, the file is not encrypted.
 type encrypt struct {
 	cipher *encrypted.Cipher
 	block  uint64
 	buf    []byte // whole blocks, each with space for its tag
 }
 
-// stored returns how many bytes n bytes of content take.
-func (s *encrypt) stored(n uint64) uint64 {
+// storedBytes returns how many bytes n bytes of content take.
+func (s *encrypt) storedBytes(n uint64) uint64 {
 	if s == nil {
 		return n
 	}
@@ -77,8 +79,8 @@ func (s *encrypt) stored(n uint64) uint64 {
 // encryptedAtOnce is how many bytes of content are collected before they are encrypted on all cores.
 const encryptedAtOnce = 4 << 20
 
-// encrypting encrypts what is written to it, block by block, and passes that on. It copies first, since
-// what it is given may be a mapping, whose bytes must be read once only.
+// encrypting encrypts what is written to it, block by block, and writes that to dst. It copies first, since
+// what it is given may be mapped, and such bytes must be read only once.
 type encrypting struct {
 	*encrypt
 	dst     io.Writer
@@ -88,9 +90,9 @@ type encrypting struct {
 	content uint64 // bytes in buf, without tags
 }
 
-// encrypted returns a function that encrypts all that write hands to its destination. t is the tensor, and ordinal its position in the
+// encryptedWrite returns a function that does what write does, but encrypts all that it writes to dst. t is the tensor, and ordinal its position in the
 // index.
-func (s *encrypt) encrypted(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
+func (s *encrypt) encryptedWrite(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	blocks := max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block)
 	if n := blocks * (s.block + encrypted.TagSize); n > uint64(len(s.buf)) {
 		s.buf = make([]byte, n)
@@ -122,7 +124,7 @@ func (w *encrypting) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// flush encrypts the blocks in memory and writes them. Only a tensor's last block may be shorter.
+// flush encrypts the content in buf, block by block, and writes it. Only a tensor's last block may be shorter. It fails if writing does.
 func (w *encrypting) flush() error {
 	count, each := (w.content+w.block-1)/w.block, w.block+encrypted.TagSize
 	err := parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error {
@@ -136,7 +138,7 @@ func (w *encrypting) flush() error {
 	if err != nil {
 		return err
 	}
-	n := w.stored(w.content)
+	n := w.storedBytes(w.content)
 	w.next += count
 	w.content = 0
 	_, err = w.dst.Write(w.buf[:n])

@@ -147,6 +147,7 @@ func Holds(d layout.DType) bool {
 	return ok
 }
 
+// errorf returns the error that the field at offset at of a file breaks a rule.
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.APR2, at, field, sentinel, format, args...)
 }

@@ -54,11 +54,11 @@ const (
 // is an integer, and belongs to a tensor that has a scale. Names of no tensor are
 // accepted, because the tensors may be in other shards. More than 262,144 scales are layout.ErrLimit.
 func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
-	scales, err := f.object(md, scalesField, "scales")
+	scales, err := f.scalesObject(md, scalesField, "scales")
 	if err != nil {
 		return nil, err
 	}
-	zeros, err := f.object(md, zerosField, "zero_points")
+	zeros, err := f.scalesObject(md, zerosField, "zero_points")
 	if err != nil {
 		return nil, err
 	}
@@ -69,18 +69,18 @@ func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	for name, v := range scales.All() {
 		scale, ok := parseScale(v)
 		if !ok {
-			return nil, f.mdError(scalesField, name, v, "a finite binary32 other than 0")
+			return nil, f.errScale(scalesField, name, v, "a finite binary32 other than 0")
 		}
 		quants[name] = layout.Quant{Scale: scale}
 	}
 	for name, v := range zeros.All() {
 		q, scaled := quants[name]
 		if !scaled {
-			return nil, f.mdError(zerosField, name, v, "expected: the tensor has no scale")
+			return nil, f.errScale(zerosField, name, v, "expected: the tensor has no scale")
 		}
 		zero, ok := parseZero(v)
 		if !ok {
-			return nil, f.mdError(zerosField, name, v, "an integer of 64 bits")
+			return nil, f.errScale(zerosField, name, v, "an integer of 64 bits")
 		}
 		q.Zero = zero
 		quants[name] = q
@@ -95,8 +95,8 @@ func (f *File) Config(md layout.Metadata) layout.Metadata {
 	return config
 }
 
-// object returns the object called key in md's quantization. A missing one is empty.
-func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, error) {
+// scalesObject returns the object called key in md's quantization. A missing one is empty.
+func (f *File) scalesObject(md layout.Metadata, field, key string) (layout.Metadata, error) {
 	v, ok := md.Get("quantization", key)
 	if !ok {
 		return nil, nil
@@ -123,8 +123,8 @@ func parseZero(v any) (int64, bool) {
 	return z, err == nil
 }
 
-// mdError returns the error that the value v of a tensor, in the object field of the metadata, is not as wanted.
-func (f *File) mdError(field, tensor string, v any, want string) error {
+// errScale returns the error that the value v of a tensor, in the object field of the metadata, is not as wanted.
+func (f *File) errScale(field, tensor string, v any, want string) error {
 	return errorf(uint64(f.Header.MetadataOffset), field, layout.ErrInvalid, "tensor %s: %s is not %s",
 		layout.Quote([]byte(tensor)), layout.Quote(asJSON(v)), want)
 }

@@ -18,7 +18,8 @@ type headPlan struct {
 	encrypt  *encrypt // or nil
 }
 
-// newHeadPlan encodes the metadata and sets the header's fields that do not depend on the tensors.
+// newHeadPlan encodes the metadata and sets the header's fields that do not depend on the tensors. It fails for an alignment or flags that
+// cannot be written, and for metadata that is too large or has no JSON.
 func newHeadPlan(opts *Options, encrypt *encrypt) (*headPlan, error) {
 	p := &headPlan{header: Header{Major: major, Flags: Aligned64}, align: defaultAlign, encrypt: encrypt, source: opts.Metadata}
 	switch opts.Align {
@@ -58,10 +59,10 @@ func (p *headPlan) encode(tensors []layout.Tensor) (head []byte, f *File, err er
 	end := uint64(p.header.IndexOffset) + indexHeaderSize
 	for i := range tensors {
 		t := &tensors[i]
-		if err := p.refuse(t, end); err != nil {
+		if err := p.admit(t, end); err != nil {
 			return nil, nil, err
 		}
-		end += uint64(entrySize + len(t.Name) + 8*len(dims(t)))
+		end += uint64(entrySize + len(t.Name) + 8*len(shapeOf(t)))
 	}
 	data := alignUp(end, defaultAlign)
 	if limit := uint64(min(math.MaxUint32, math.MaxInt)); data > limit {
@@ -115,8 +116,9 @@ func (p *headPlan) checkMetadata(f *File) error {
 	return err
 }
 
-// refuse returns an error if the fields of an entry at offset at cannot hold t. It sets the flags and the version that t calls for.
-func (p *headPlan) refuse(t *layout.Tensor, at uint64) error {
+// admit adds to the header the flags and the minor version that a file with t needs. It fails if the fields of an index entry, which would
+// be at offset at, cannot hold t.
+func (p *headPlan) admit(t *layout.Tensor, at uint64) error {
 	id, ok := idOf[t.DType]
 	switch {
 	case len(t.Name) > math.MaxUint16:
@@ -134,29 +136,30 @@ func (p *headPlan) refuse(t *layout.Tensor, at uint64) error {
 	if t.DType.Quantized() {
 		p.header.Flags |= Quantized
 	}
-	if compressed(t) {
+	if isCompressed(t) {
 		p.header.Flags |= Compressed
 	}
 	return nil
 }
 
-// place describes t, whose entry starts at offset at, as Decode will. It gives t the next aligned place from end on.
+// place returns t with its sizes and its offset in the file, the next aligned one from end on. at is where its index entry starts, for
+// errors. It fails if the size of t is invalid or not known yet, or the file would be too large.
 func (p *headPlan) place(t *layout.Tensor, end, at uint64) (layout.Tensor, error) {
-	raw, err := t.DType.Size(dims(t))
+	raw, err := t.DType.Size(shapeOf(t))
 	if err != nil {
 		return layout.Tensor{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	}
-	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Stored: p.encrypt.stored(raw), Raw: raw}
+	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: shapeOf(t), Stored: p.encrypt.storedBytes(raw), Raw: raw}
 	switch {
-	case compressed(t):
+	case isCompressed(t):
 		if least := (raw + maxExpansion - 1) / maxExpansion; t.Stored < least {
 			return out, errorf(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
 				layout.Quote(t.Name), raw, maxExpansion, t.Stored)
 		}
-		if out.Stored = p.encrypt.stored(t.Stored); raw > 0 { // else Decode refuses the tensor as one that is not compressed
+		if out.Stored = p.encrypt.storedBytes(t.Stored); raw > 0 { // else Decode refuses the tensor as one that is not compressed
 			out.Encoding = layout.LZ4
 		}
-	case unsized(t) && raw > 0:
+	case isUnsized(t) && raw > 0:
 		return out, errorf(at, "size", layout.ErrUnsupported,
 			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
 	}
@@ -171,7 +174,7 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (layout.Tensor, error
 // AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Encrypted blocks
 // are bound to them.
 func AppendIdentity(b []byte, t *layout.Tensor) []byte {
-	shape := dims(t)
+	shape := shapeOf(t)
 	b = le.AppendUint16(b, uint16(len(t.Name)))
 	b = append(b, t.Name...)
 	b = append(b, idOf[t.DType], uint8(len(shape)))
@@ -181,7 +184,7 @@ func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 	return b
 }
 
-// appendEntry appends the entry of t, which is in its place. A raw_size and a flag tell that it is compressed.
+// appendEntry appends the index entry of t, as place returned it. A raw_size and a flag tell that it is compressed.
 func (p *headPlan) appendEntry(b []byte, t *layout.Tensor) []byte {
 	rawSize, flags := uint64(0), uint32(0)
 	if t.Encoding.Decrypted() == layout.LZ4 {
@@ -194,16 +197,16 @@ func (p *headPlan) appendEntry(b []byte, t *layout.Tensor) []byte {
 	return le.AppendUint32(b, flags)
 }
 
-// compressed reports whether t is stored as blocks. A tensor without elements has none.
-func compressed(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored > 0 }
+// isCompressed reports whether t is stored as blocks. A tensor without elements has none.
+func isCompressed(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored > 0 }
 
 // compressedTensor is the flag of an entry with a raw_size.
 const compressedTensor = 1
 
 var scalar = []int{1}
 
-// dims returns t's shape as the index can hold it: a scalar has one dimension.
-func dims(t *layout.Tensor) []int {
+// shapeOf returns t's shape as the index can hold it: a scalar has one dimension.
+func shapeOf(t *layout.Tensor) []int {
 	if len(t.Shape) == 0 {
 		return scalar
 	}
@@ -213,8 +216,8 @@ func dims(t *layout.Tensor) []int {
 // alignUp returns the next multiple of align, a power of two.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// unsized reports whether t's size shows only once it is written.
-func unsized(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
+// isUnsized reports whether t is to be compressed, so that its size is known only once it is written.
+func isUnsized(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
 
 // Sizer computes how large a file will be, without its tensors' data and its head. A model is divided
 // among files with it before any is begun. NewSizer makes one.
@@ -244,7 +247,7 @@ func (s Sizer) WithMetadata(n uint64) Sizer {
 // Encrypted returns s for a file that is encrypted by encrypter, or not if that is nil.
 func (s Sizer) Encrypted(encrypter *Encrypter) Sizer {
 	if encrypter != nil {
-		s.encrypt = &encrypt{block: encrypter.block()}
+		s.encrypt = &encrypt{block: encrypter.blockSize()}
 	}
 	return s
 }
@@ -253,11 +256,11 @@ func (s Sizer) Encrypted(encrypter *Encrypter) Sizer {
 // they do for NewWriter; an LZ4 tensor of unknown size counts as raw.
 func (s Sizer) With(t *layout.Tensor) Sizer {
 	n := t.Stored
-	if !compressed(t) {
-		n, _ = t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
+	if !isCompressed(t) {
+		n, _ = t.DType.Size(shapeOf(t)) // NewWriter will say what is wrong with it
 	}
-	s.head = addSaturated(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
-	s.data = addSaturated(alignUpSaturated(s.data, s.align), s.encrypt.stored(n))
+	s.head = addSaturated(s.head, uint64(entrySize+len(t.Name)+8*len(shapeOf(t))))
+	s.data = addSaturated(alignUpSaturated(s.data, s.align), s.encrypt.storedBytes(n))
 	return s
 }
 

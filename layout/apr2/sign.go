@@ -159,13 +159,14 @@ type signable interface {
 	io.WriterAt
 }
 
-// placeholder adds a signature of zeros to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, encrypt *encrypt) (layout.Metadata, error) {
+// withPlaceholder returns md with a signature of zeros, as long as that of a file with these tensors will be. It fails if chunks of the size
+// asked for would be too many.
+func (s *Signer) withPlaceholder(md layout.Metadata, tensors []layout.Tensor, encrypt *encrypt) (layout.Metadata, error) {
 	n := uint64(0)
 	for i := range tensors {
 		t := &tensors[i]
-		raw, _ := t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
-		n = addSaturated(alignUpSaturated(n, defaultAlign), encrypt.stored(max(raw, t.Stored)))
+		raw, _ := t.DType.Size(shapeOf(t)) // NewWriter will say what is wrong with it
+		n = addSaturated(alignUpSaturated(n, defaultAlign), encrypt.storedBytes(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
 		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)
@@ -175,9 +176,9 @@ func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, encryp
 	return md, nil
 }
 
-// complete fills in the check and the signature of a file that lacks its footer only, and makes the checksum
-// anew.
-func (w *Writer) complete() error {
+// finalizeHead writes the key check and the signature over their placeholders in a file that lacks only its footer, and computes its checksum
+// anew. It fails if the file cannot be read and written again, or the signer fails.
+func (w *Writer) finalizeHead() error {
 	file, ok := w.dst.w.(signable)
 	if !ok {
 		return errorf(0, "metadata", layout.ErrUnsupported, "a signed or encrypted file must be one that can be read and written again")
@@ -215,7 +216,7 @@ func (w *Writer) complete() error {
 	return nil
 }
 
-// digestData returns the digests of n bytes in chunks, and their checksum, on all cores.
+// digestData returns the SHA-256 of each chunk of the n bytes of r, and the CRC32 of all. It works on all cores, and fails if r does.
 func digestData(r io.ReaderAt, n, chunk uint64) (digests []byte, crc uint32, err error) {
 	count := (n + chunk - 1) / chunk
 	digests = make([]byte, count*sha256.Size)

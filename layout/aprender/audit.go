@@ -35,7 +35,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	if !f.hasFooter() {
 		found.Fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
 	}
-	found.Misaligned(f.index, true)
+	found.Misaligned(f.index, findings.Failure)
 	f.auditOrder(&found)
 	found.Gaps(f.index, align)
 	_, err := f.Metadata(in)

@@ -56,7 +56,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // checkLayout returns an error that names the layout which head starts, unless that is a header of 64 bytes. realizar 0.6 wrote
 // headers without a checksum.
 func checkLayout(head []byte) error {
-	is, other := string(head[:min(4, len(head))]), container(head)
+	is, other := string(head[:min(4, len(head))]), containerName(head)
 	switch {
 	case is != magicAPR2 && is != magicZero:
 		return errorf(0, "magic", layout.ErrFormat, "%q, neither %q nor %q", is, magicZero, magicAPR2)
@@ -77,7 +77,7 @@ func checkLayout(head []byte) error {
 	return errorf(0, "magic", layout.ErrFormat, "%q, which starts no layout that is known", is)
 }
 
-// check makes sure that the header asks for nothing unsupported.
+// check returns an error if the version or a flag of the header is not supported.
 func (h *Header) check() error {
 	switch {
 	case h.Major != major:
@@ -95,7 +95,7 @@ func isDamage(err error) bool {
 	}, func(sentinel error) bool { return errors.Is(err, sentinel) })
 }
 
-// checkBounds makes sure that the sections of the header begin in the file.
+// checkBounds returns an error if a section of the header does not begin in the file of size bytes.
 func (h *Header) checkBounds(size uint64) error {
 	switch off, n := h.MetadataOffset, uint64(h.MetadataSize); {
 	case !layout.Within(off, n, size):
@@ -108,7 +108,7 @@ func (h *Header) checkBounds(size uint64) error {
 	return nil
 }
 
-// decode reads the index of a file with this header.
+// decode reads the index of the file in, which has this header. It fails if a section leaves the file or an entry is invalid.
 func (h *Header) decode(in layout.Input, lim layout.Limits) (*File, error) {
 	size := in.Size()
 	if err := h.checkBounds(size); err != nil {
@@ -135,7 +135,7 @@ func (h *Header) decode(in layout.Input, lim layout.Limits) (*File, error) {
 	}
 	d.builder.Data(h.DataOffset, size-h.DataOffset)
 	for i := range int(count) {
-		if err := d.entry(i); err != nil {
+		if err := d.readEntry(i); err != nil {
 			return nil, err
 		}
 	}
@@ -155,8 +155,8 @@ type decoder struct {
 	end     uint64 // of the tensor that ends last, or data_offset
 }
 
-// entry reads entry i of the index.
-func (d *decoder) entry(i int) error {
+// readEntry reads entry i of the index and adds its tensor. It fails if the entry is cut or a field is invalid.
+func (d *decoder) readEntry(i int) error {
 	c, t := &d.cursor, d.builder.Next()
 	at := c.Offset()
 	t.Name = c.Take("name", uint64(c.U16("name_len")))
@@ -181,7 +181,7 @@ func (d *decoder) entry(i int) error {
 	}
 	t.Offset = d.header.DataOffset + offset
 	var err error
-	if t.DType, err = d.enums.dtype(t, id, idAt, i); err != nil {
+	if t.DType, err = d.enums.resolve(t, id, idAt, i); err != nil {
 		return err
 	}
 	if err := d.builder.Add(at); err != nil {
@@ -191,10 +191,11 @@ func (d *decoder) entry(i int) error {
 	return nil
 }
 
-// finish returns the index of the file of size bytes, once all entries are read.
+// finish returns the index of the file of size bytes, once all entries are read. It fails if the dtypes remain ambiguous, or tensors
+// overlap.
 func (d *decoder) finish(size uint64) (*layout.Index, error) {
 	h, ix := d.header, d.builder.Index()
-	if err := d.enums.finish(ix.Tensors, h.Checksum == 0); err != nil {
+	if err := d.enums.finish(ix.Tensors, h.Checksum != 0); err != nil {
 		return nil, err
 	}
 	ix.Version = fmt.Sprintf("%d.%d (64-byte header)", h.Major, h.Minor) // the draft's files are "2.0" too

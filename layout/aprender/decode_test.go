@@ -214,6 +214,7 @@ func manyTensors(n int, name func(i int) string) layout.Bytes {
 
 // TestEnums resolves pairs of ids: what a file's tensors are depends on all of them.
 func TestEnums(t *testing.T) {
+	const hasChecksum = true
 	type entry struct {
 		id    uint8
 		shape []int
@@ -256,13 +257,13 @@ func TestEnums(t *testing.T) {
 		var err error
 		for i, e := range tc.entries {
 			x := layout.Tensor{Name: []byte("x"), Shape: e.shape, Stored: e.size}
-			if x.DType, err = c.dtype(&x, e.id, 0, i); err != nil {
+			if x.DType, err = c.resolve(&x, e.id, 0, i); err != nil {
 				break
 			}
 			tensors = append(tensors, x)
 		}
 		if err == nil {
-			err = c.finish(tensors, false)
+			err = c.finish(tensors, hasChecksum)
 		}
 		var got []string
 		for _, x := range tensors {
@@ -274,9 +275,9 @@ func TestEnums(t *testing.T) {
 	}
 	c := resolver{left: allEnums}
 	x := layout.Tensor{Shape: q4.shape, Stored: q4.size}
-	x.DType, _ = c.dtype(&x, q4.id, 0, 0)
+	x.DType, _ = c.resolve(&x, q4.id, 0, 0)
 	tensors := []layout.Tensor{x}
-	if err := c.finish(tensors, true); err != nil || tensors[0].DType != layout.Q4_K {
+	if err := c.finish(tensors, !hasChecksum); err != nil || tensors[0].DType != layout.Q4_K {
 		t.Errorf("without a checksum of the header, 8 is %v, %v", tensors[0].DType, err)
 	}
 }

@@ -47,10 +47,11 @@ type enumSet uint8
 
 const allEnums enumSet = 1<<numEnums - 1
 
+// has reports whether s has the enum at position i of enums.
 func (s enumSet) has(i int) bool { return s&(1<<i) != 0 }
 
-// first returns the type that the first enum of s gives id.
-func (s enumSet) first(id uint8) layout.DType {
+// firstDType returns the type that the first enum of s gives id.
+func (s enumSet) firstDType(id uint8) layout.DType {
 	for i := range enums {
 		if s.has(i) {
 			return enums[i].dtypes[id]
@@ -59,8 +60,8 @@ func (s enumSet) first(id uint8) layout.DType {
 	return layout.Invalid
 }
 
-// readings returns the types that the enums of s give id, each once.
-func (s enumSet) readings(id uint8) []layout.DType {
+// dtypes returns the types that the enums of s give id, each once.
+func (s enumSet) dtypes(id uint8) []layout.DType {
 	var all []layout.DType
 	for i := range enums {
 		if d := enums[i].dtypes[id]; s.has(i) && d != layout.Invalid && (len(all) == 0 || all[len(all)-1] != d) {
@@ -81,10 +82,10 @@ func (s enumSet) String() string {
 	return strings.Join(names, " or ")
 }
 
-// agreed holds the types of the ids that mean the same in every enum.
-var agreed = func() (dtypes [256]layout.DType) {
+// unambiguous holds the types of the ids that mean the same in every enum.
+var unambiguous = func() (dtypes [256]layout.DType) {
 	for id := range dtypes {
-		if all := allEnums.readings(uint8(id)); len(all) == 1 && enumsWith(uint8(id)) == allEnums {
+		if all := allEnums.dtypes(uint8(id)); len(all) == 1 && enumsWith(uint8(id)) == allEnums {
 			dtypes[id] = all[0]
 		}
 	}
@@ -118,7 +119,7 @@ func enumsFor(id uint8, shape []int, size uint64) (s enumSet) {
 // sizes lists how many bytes a tensor of this shape takes in each reading of id.
 func sizes(id uint8, shape []int) string {
 	var list []string
-	for _, d := range allEnums.readings(id) {
+	for _, d := range allEnums.dtypes(id) {
 		if n, err := d.Size(shape); err != nil {
 			list = append(list, fmt.Sprintf("%v does not fit (%v)", d, err))
 		} else {
@@ -141,10 +142,10 @@ type resolver struct {
 	ambiguous []ambiguous
 }
 
-// dtype returns the type of the next tensor; finish may change it. The caller compares the size if
-// id means the same in every enum.
-func (r *resolver) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (layout.DType, error) {
-	if d := agreed[id]; d != layout.Invalid {
+// resolve returns the type that id, at offset at, means for t, the tensor of this number. finish may change it. It drops the enums by which
+// t has another size, and fails if none is left. If id means the same in every enum, the caller compares the size.
+func (r *resolver) resolve(t *layout.Tensor, id uint8, at uint64, tensor int) (layout.DType, error) {
+	if d := unambiguous[id]; d != layout.Invalid {
 		return d, nil
 	}
 	if enumsWith(id) == 0 {
@@ -157,29 +158,28 @@ func (r *resolver) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (lay
 	}
 	if r.left&fit == 0 {
 		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d is %v by the size, in %v enum; the tensors before it have %v",
-			layout.Quote(t.Name), id, fit.first(id), fit, r.left)
+			layout.Quote(t.Name), id, fit.firstDType(id), fit, r.left)
 	}
 	r.left &= fit
-	if len(fit.readings(id)) > 1 {
+	if len(fit.dtypes(id)) > 1 {
 		r.ambiguous = append(r.ambiguous, ambiguous{at, uint32(tensor), id})
 	}
-	return r.left.first(id), nil
+	return r.left.firstDType(id), nil
 }
 
-// finish settles the types of ambiguous tensors by the enums that the other tensors leave. It refuses
-// a file that leaves two types, because choosing one would be a guess. unsummed says that the header
-// has no checksum.
-func (r *resolver) finish(tensors []layout.Tensor, unsummed bool) error {
-	if unsummed && r.left.has(byOldRealizar) {
+// finish sets the types of ambiguous tensors by the enums that the sizes of all tensors leave. It fails if two types are left for one,
+// because choosing would be a guess. hasChecksum says that the header has a checksum: only one of the enums occurs without.
+func (r *resolver) finish(tensors []layout.Tensor, hasChecksum bool) error {
+	if !hasChecksum && r.left.has(byOldRealizar) {
 		r.left = 1 << byOldRealizar // which alone left it out
 	}
 	for _, u := range r.ambiguous {
 		t := &tensors[u.tensor]
-		if all := r.left.readings(u.id); len(all) > 1 && t.Stored > 0 {
+		if all := r.left.dtypes(u.id); len(all) > 1 && t.Stored > 0 {
 			return errorf(u.at, "dtype", layout.ErrInvalid, "tensor %s: %d may be %v or %v, which take as many bytes, and no other tensor decides",
 				layout.Quote(t.Name), u.id, all[0], all[1])
 		}
-		t.DType = r.left.first(u.id)
+		t.DType = r.left.firstDType(u.id)
 	}
 	return nil
 }

@@ -90,15 +90,15 @@ func matches(in layout.Input, head []byte) bool {
 	case hasHeader(head):
 		return true
 	case strings.HasPrefix(text, magicZero):
-		return resemblesHeader(head) || container(head) != "" || len(head) > 5 && head[4] == major && head[5] != 0
+		return resemblesHeader(head) || containerName(head) != "" || len(head) > 5 && head[4] == major && head[5] != 0
 	case resemblesHeader(head):
 		return !(sectionsOfDraft(head, in.Size()) && footerOfDraft(in))
 	}
-	return container(head) != "" && !sectionsOfDraft(head, in.Size())
+	return containerName(head) != "" && !sectionsOfDraft(head, in.Size())
 }
 
-// container names the compressed container that head starts, or returns "".
-func container(head []byte) string {
+// containerName names the compressed container that head starts, or returns "".
+func containerName(head []byte) string {
 	switch {
 	case len(head) > 4 && head[4] == 1:
 		return "aprender's JSON container compressed by LZ4, which is not supported"
@@ -150,6 +150,7 @@ func (f Flags) Names() []string { return flags.Names(uint32(f), flagNames) }
 // String joins Names by "|", with the bits that have no name in hexadecimal.
 func (f Flags) String() string { return flags.Join(uint32(f), flagNames) }
 
+// errorf returns the error that the field at offset at of a file breaks a rule.
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.APR2, at, field, sentinel, format, args...)
 }

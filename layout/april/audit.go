@@ -30,9 +30,9 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 			found.Warn(n.atSparse, "sparse_initializer", layout.ErrUnsupported, "%s has %d, which are not among the tensors", n.Role, n.Sparse)
 		}
 	}
-	_, err := f.texts(in)
+	_, err := f.readTexts(in)
 	found.Fail(err)
-	p, err := f.params(in)
+	p, err := f.readParams(in)
 	found.Fail(err)
 	if err == nil && h.Params.end() > p.end {
 		found.Warn(p.end, "params", layout.ErrInvalid, "%d bytes are left behind the last token", h.Params.end()-p.end)

@@ -37,7 +37,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	f := &File{Header: h, lim: lim.WithDefaults()}
 	r := &reader{in: in, lim: f.lim}
 	for i := range f.Networks {
-		if err := r.network(&f.Networks[i]); err != nil {
+		if err := r.readNetwork(&f.Networks[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -71,27 +71,13 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 			return nil, err
 		}
 	}
-	if err := r.addInitializers(b); err != nil {
-		return nil, err
-	}
-	return b.Finish()
-}
-
-// addInitializers adds the initializers to the index.
-func (r *reader) addInitializers(b *layout.Builder) error {
-	names, dims := r.names, r.dims
 	for i := range r.found {
-		init, t := &r.found[i], b.Next()
-		t.Name, names = names[:init.name:init.name], names[init.name:]
-		t.Shape, dims = dims[:init.rank:init.rank], dims[init.rank:]
-		t.DType, t.Encoding, t.Alias = init.dtype, init.encoding, true
-		t.Offset, t.Stored = init.offset, init.stored
-		t.Raw, _ = t.DType.Size(t.Shape) // which no longer fails
-		if err := b.Add(init.at); err != nil {
-			return err
+		*b.Next() = r.found[i].Tensor
+		if err := b.Add(r.found[i].at); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return b.Finish()
 }
 
 // Header is what a file says of itself before the networks.
@@ -106,7 +92,8 @@ type Header struct {
 	atNetworks        uint64 // where the header states Networks
 }
 
-// decodeHeader reads the header. It skips the texts.
+// decodeHeader reads the header and skips its texts. It fails if the version or the kind of model is another than the one known, or a part
+// leaves the file.
 func decodeHeader(in layout.Input) (h Header, err error) {
 	c := layout.NewCursor(in, layout.April, 0, in.Size())
 	if is := c.Take("magic", uint64(len(magic))); c.Err() == nil && string(is) != magic {
@@ -120,14 +107,14 @@ func decodeHeader(in layout.Input) (h Header, err error) {
 		c.Fail(atHeaderSize, "header_size", layout.ErrTruncated, "%d bytes, but the file has only %d more", h.HeaderSize, left)
 	}
 	c.Skip("language_tag", languageSize)
-	h.name = text(&c, "name_length", "name")
-	h.description = text(&c, "description_length", "description")
+	h.name = skipText(&c, "name_length", "name")
+	h.description = skipText(&c, "description_length", "description")
 	at := c.Offset()
 	if model := c.U32("model"); model != modelType {
 		c.Fail(at, "model", layout.ErrUnsupported, "model type %d, not %d (%s)", model, modelType, modelTypeName)
 	}
 	h.atParams = c.Offset()
-	h.Params = entry(&c, "params")
+	h.Params = readEntry(&c, "params")
 	at = c.Offset()
 	if n := c.U64("network_count"); n != numNetworks {
 		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %s", n, numNetworks, modelTypeName)
@@ -135,14 +122,14 @@ func decodeHeader(in layout.Input) (h Header, err error) {
 	h.atNetworks = c.Offset()
 	h.Networks = make([]Network, numNetworks)
 	for i := range h.Networks {
-		h.Networks[i] = Network{Role: roles[i], Entry: entry(&c, "networks")}
+		h.Networks[i] = Network{Role: roles[i], Entry: readEntry(&c, "networks")}
 	}
 	h.end = c.Offset()
 	return h, c.Err()
 }
 
-// text skips a text and returns its place.
-func text(c *layout.Cursor, lengthField, field string) Entry {
+// skipText skips a text behind its length, and returns where it is. It sets c's error if the text leaves the file.
+func skipText(c *layout.Cursor, lengthField, field string) Entry {
 	at := c.Offset()
 	e := Entry{Size: c.U64(lengthField)}
 	if left := c.Left(); e.Size > left {
@@ -153,8 +140,8 @@ func text(c *layout.Cursor, lengthField, field string) Entry {
 	return e
 }
 
-// entry reads an Entry. It must lie in the file.
-func entry(c *layout.Cursor, field string) Entry {
+// readEntry reads the offset and size of a part. It sets c's error if the part leaves the file.
+func readEntry(c *layout.Cursor, field string) Entry {
 	at, size := c.Offset(), c.Offset()+c.Left()
 	e := Entry{Offset: c.U64(field), Size: c.U64(field)}
 	if !layout.Within(e.Offset, e.Size, size) {

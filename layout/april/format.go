@@ -41,6 +41,7 @@ type Entry struct {
 	Size   uint64 // bytes
 }
 
+// end returns the offset behind the part.
 func (e Entry) end() uint64 { return e.Offset + e.Size }
 
 // The fields that the index needs, by their numbers in onnx.proto.
@@ -141,6 +142,7 @@ func fieldOf(d layout.DType) protowire.Number {
 	return 0
 }
 
+// errorf returns the error that the field at offset at of a file breaks a rule.
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.April, at, field, sentinel, format, args...)
 }

@@ -108,13 +108,13 @@ func TestAllocationOfSmallest(t *testing.T) {
 		data    layout.Bytes
 		perByte uint64
 	}{
-		{"tensors", smallest(20_000), 36}, // of 13 bytes each
+		{"tensors", smallest(20_000), 48}, // of 13 bytes each
 		{"dims", good(onnx(dims...)).assemble(), 24},
 	} {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.name, len(tc.data), func() { format.MustDecode(t, tc.data) })
 	}
 	dense := smallest(250_000) // more than are believed
-	layouttest.Bound{PerByte: 8, Fixed: 16 << 20}.Check(t, "tensors that are refused", len(dense), func() {
+	layouttest.Bound{PerByte: 8, Fixed: 64 << 20}.Check(t, "tensors that are refused", len(dense), func() {
 		if _, err := Decode(dense, nil); !errors.Is(err, layout.ErrLimit) {
 			t.Error(err)
 		}

@@ -14,7 +14,7 @@ import (
 // as a []string behind them. round_pow2 and snip_edges are the numbers of the file: any
 // number but 0 means true.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	texts, p, err := f.described(in)
+	texts, p, err := f.readTextsAndParams(in)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (f *File) Config(md layout.Metadata) layout.Metadata {
 	return config
 }
 
-// texts reads the texts of the header.
-func (f *File) texts(in layout.Input) (layout.Metadata, error) {
+// readTexts reads the texts of the header: language, name and description. It fails if one is too long or not UTF-8.
+func (f *File) readTexts(in layout.Input) (layout.Metadata, error) {
 	md := make(layout.Metadata, 0, 5)
 	for _, t := range []struct {
 		field string
@@ -42,7 +42,7 @@ func (f *File) texts(in layout.Input) (layout.Metadata, error) {
 		{"name", f.name},
 		{"description", f.description},
 	} {
-		s, err := f.text(in, t.field, t.at)
+		s, err := f.readText(in, t.field, t.at)
 		if err != nil {
 			return nil, err
 		}
@@ -51,8 +51,9 @@ func (f *File) texts(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// text reads a text. It ends at its first NUL, as the C strings of other readers do.
-func (f *File) text(in layout.Input, field string, e Entry) (string, error) {
+// readText reads the text at e, up to its first NUL, as other readers do with C strings. It fails if the text is over the limit of headers
+// or not UTF-8.
+func (f *File) readText(in layout.Input, field string, e Entry) (string, error) {
 	if e.Size > f.lim.HeaderBytes {
 		return "", errorf(e.Offset, field, layout.ErrLimit, "%d bytes, more than %d", e.Size, f.lim.HeaderBytes)
 	}
@@ -114,6 +115,7 @@ var paramFields = [numParams]struct {
 	blankToken:  {"blank_token_id", func(p *[numParams]int32) (lo, hi int32) { return 0, p[tokenCount] - 1 }},
 }
 
+// between returns the bounds of a number that depend on no other one.
 func between(lo, hi int32) func(*[numParams]int32) (lo, hi int32) {
 	return func(*[numParams]int32) (int32, int32) { return lo, hi }
 }
@@ -126,8 +128,8 @@ func melHighBounds(p *[numParams]int32) (lo, hi int32) {
 	return p[melLow] + 1, math.MaxInt32
 }
 
-// params reads the parameters.
-func (f *File) params(in layout.Input) (*params, error) {
+// readParams reads the parameters and tokens. It fails if a number is out of its bounds, or a token is not UTF-8.
+func (f *File) readParams(in layout.Input) (*params, error) {
 	e := f.Params
 	c := layout.NewCursor(in, layout.April, e.Offset, e.Size)
 	if m := c.Take("magic", uint64(len(paramsMagic))); c.Err() == nil && string(m) != paramsMagic {
@@ -147,7 +149,7 @@ func (f *File) params(in layout.Input) (*params, error) {
 	return p, nil
 }
 
-// check makes sure that the numbers are within their bounds. They start at offset at.
+// check sets c's error if a number is out of its bounds. The numbers start at offset at of the file.
 func (p *params) check(c *layout.Cursor, at uint64) {
 	for i, v := range p.numbers {
 		field := &paramFields[i]
@@ -157,7 +159,8 @@ func (p *params) check(c *layout.Cursor, at uint64) {
 	}
 }
 
-// readTokens reads the tokens. Their texts are parts of one string.
+// readTokens reads the tokens, as substrings of one string. It sets c's error if a token leaves the parameters or is not UTF-8, or all
+// have more than limit bytes.
 func (p *params) readTokens(c *layout.Cursor, limit uint64) {
 	count := p.numbers[tokenCount]
 	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
@@ -199,19 +202,19 @@ func (p *params) metadata() layout.Metadata {
 	return append(md, layout.Entry{Key: "tokens", Value: p.tokens})
 }
 
-// described reads the texts and the parameters.
-func (f *File) described(in layout.Input) (layout.Metadata, *params, error) {
-	texts, err := f.texts(in)
+// readTextsAndParams reads the texts and the parameters, and fails as readTexts and readParams do.
+func (f *File) readTextsAndParams(in layout.Input) (layout.Metadata, *params, error) {
+	texts, err := f.readTexts(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := f.params(in)
+	p, err := f.readParams(in)
 	return texts, p, err
 }
 
 // Summary returns the name of the model, its language, and its networks.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	texts, p, err := f.described(in)
+	texts, p, err := f.readTextsAndParams(in)
 	if err != nil {
 		return nil, err
 	}

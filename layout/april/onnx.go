@@ -20,17 +20,10 @@ type Network struct {
 	atSparse uint64 // where the first sparse initializer is
 }
 
-// initializer is a tensor inside a network, for the index. The names and
-// shapes of all of them stand one behind the other in two slices. Small files may have
-// many, so it is small.
+// initializer is a tensor inside a network, as the index will have it. Its TensorProto starts at offset at of the file.
 type initializer struct {
-	at       uint64 // where its TensorProto starts
-	offset   uint64
-	stored   uint64
-	name     uint32 // bytes of its name
-	rank     uint32
-	dtype    layout.DType
-	encoding layout.Encoding
+	at uint64
+	layout.Tensor
 }
 
 // reader collects the initializers of the networks. No file states their number.
@@ -38,16 +31,14 @@ type reader struct {
 	in    layout.Input
 	lim   layout.Limits
 	found []initializer
-	names []byte
-	dims  []int
 }
 
-// network reads n. It sets n.Err if n is no ONNX model. An error it returns is about an
+// readNetwork reads n. It sets n.Err if n is no ONNX model. An error it returns is about an
 // initializer, or about reading at all.
-func (r *reader) network(n *Network) error {
+func (r *reader) readNetwork(n *Network) error {
 	m := newWire(r.in, "network", n.Entry, r.lim)
-	graph, ok := m.graph(n.Entry)
-	if err := m.err(); err != nil {
+	graph, ok := m.findGraph(n.Entry)
+	if err := m.Err(); err != nil {
 		if m.malformed {
 			n.Err, err = err, nil
 		}
@@ -59,32 +50,32 @@ func (r *reader) network(n *Network) error {
 	}
 	before := len(r.found)
 	w := newWire(r.in, "graph", graph, r.lim)
-	r.graph(&w, n, graph)
+	r.readGraph(&w, n, graph)
 	n.Initializers = len(r.found) - before
-	return w.err()
+	return w.Err()
 }
 
-// graph finds the graph in a ModelProto. All fields must be in order.
-func (w *wire) graph(model Entry) (graph Entry, ok bool) {
+// findGraph finds the graph in a ModelProto. All fields must be in order.
+func (w *wire) findGraph(model Entry) (graph Entry, ok bool) {
 	for w.next(model.end()) {
 		r := &w.rec
 		if r.num == modelGraph && r.typ == protowire.BytesType && !ok {
-			graph, ok = Entry{w.at, r.size}, true
+			graph, ok = Entry{w.Offset(), r.size}, true
 		} else if r.num == modelGraph {
-			w.fail(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
+			w.refuse(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
 		}
 		w.skip(r.size)
 	}
 	return graph, ok
 }
 
-// graph reads the initializers of a GraphProto and skips all else: tensors of operators'
+// readGraph reads the initializers of a GraphProto and skips all else: tensors of operators'
 // attributes and of graphs inside are not found.
-func (r *reader) graph(w *wire, n *Network, graph Entry) {
+func (r *reader) readGraph(w *wire, n *Network, graph Entry) {
 	for w.next(graph.end()) {
 		switch rec := &w.rec; {
 		case rec.num == graphInitializer && rec.typ == protowire.BytesType:
-			r.initializer(w, n.Role)
+			r.readInitializer(w, n.Role)
 			continue
 		case rec.num == graphSparseInitializer:
 			n.Sparse++
@@ -92,31 +83,29 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 				n.atSparse = rec.at
 			}
 		case rec.num == graphInitializer:
-			w.fail(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
+			w.refuse(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
 		}
-		w.skip(w.rec.end - w.at)
+		w.skip(w.rec.end - w.Offset())
 	}
 }
 
-// initializer reads w's record, a TensorProto.
-func (r *reader) initializer(w *wire, role string) {
+// readInitializer reads w's record, a TensorProto.
+func (r *reader) readInitializer(w *wire, role string) {
 	if limit := min(r.lim.Tensors, layout.MaxRecords); uint64(len(r.found)) >= limit {
-		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", limit)
+		w.refuse(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", limit)
 	}
-	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
-	r.names = append(r.names, role...)
-	r.names = append(r.names, '/')
-	t.unnamed = len(r.names)
+	name := append([]byte(role), '/')
+	t := tensorProto{wire: w, lim: r.lim, start: w.Offset(), end: w.rec.end, name: name, prefix: len(name), shape: []int{}}
 	for w.next(t.end) {
 		end := w.rec.end
 		if n := int(w.rec.num); n < len(tensorFields) && tensorFields[n].name != "" {
-			t.field(&w.rec)
+			t.readField(&w.rec)
 		}
-		if w.err() == nil {
-			w.skip(end - w.at)
+		if w.Err() == nil {
+			w.skip(end - w.Offset())
 		}
 	}
-	if init := t.initializer(); w.err() == nil {
-		r.found = append(r.found, init)
+	if x := t.describe(); w.Err() == nil {
+		r.found = append(r.found, initializer{t.start, x})
 	}
 }

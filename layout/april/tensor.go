@@ -14,12 +14,12 @@ import (
 // tensorProto is a TensorProto that is being read.
 type tensorProto struct {
 	*wire
-	r        *reader
+	lim      layout.Limits
 	start    uint64 // where in the file the message starts
 	end      uint64
-	name     int    // where in r.names the name starts: the network's role first
-	unnamed  int    // how long r.names is without the tensor's own name
-	dims     int    // where in r.dims the shape starts
+	name     []byte // behind the role of the network
+	prefix   int    // how long name is without the tensor's own name
+	shape    []int
 	seen     uint32 // bits 1<<number of the fields there have been
 	dataType int32
 	location int32
@@ -29,17 +29,17 @@ type tensorProto struct {
 	minNumbers, maxNumbers uint64
 }
 
-// field reads the field f, which tensorFields has.
-func (t *tensorProto) field(f *record) {
+// readField reads the field f, one of tensorFields. It sets the wire's error if the wire type is wrong, or a single field is there twice.
+func (t *tensorProto) readField(f *record) {
 	kind := &tensorFields[f.num]
 	if f.typ != kind.wire && !(kind.packable && f.typ == protowire.BytesType) {
-		t.bad(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)
+		t.failInitializer(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)
 		return
 	}
 	if !kind.repeated && t.has(1<<f.num) {
 		// In protobuf the last one counts. No writer does this, and not all readers would agree on
 		// the contents.
-		t.bad(f.at, kind.name, layout.ErrDuplicate, "the field is there twice")
+		t.failInitializer(f.at, kind.name, layout.ErrDuplicate, "the field is there twice")
 		return
 	}
 	t.seen |= 1 << f.num
@@ -53,24 +53,24 @@ func (t *tensorProto) field(f *record) {
 	case tensorName:
 		t.readName(f)
 	case tensorRawData:
-		t.rawData = Entry{t.at, f.size}
+		t.rawData = Entry{t.Offset(), f.size}
 	default:
 		if kind.packable {
-			t.count(f)
+			t.countNumbers(f)
 		}
 	}
 }
 
-// has reports whether one of the fields in a set of bits has been read.
+// has reports whether a field has been read whose bit, 1<<number, is set in fields.
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
-// readName appends the tensor's name to those of all initializers.
+// readName appends the tensor's own name to that of its network.
 func (t *tensorProto) readName(f *record) {
-	if limit := min(t.r.lim.NameBytes, math.MaxInt32); f.size > limit {
-		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, limit)
+	if limit := min(t.lim.NameBytes, math.MaxInt32); f.size > limit {
+		t.failInitializer(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, limit)
 		return
 	}
-	t.r.names = append(t.r.names, t.take(f.size)...)
+	t.name = append(t.name, t.take(f.size)...)
 }
 
 // readDims reads a dimension, or several that are packed.
@@ -79,29 +79,28 @@ func (t *tensorProto) readDims(f *record) {
 		t.addDim(f.at, f.value)
 		return
 	}
-	for t.more(f.end) {
-		at := t.at
+	for t.hasMore(f.end) {
+		at := t.Offset()
 		t.addDim(at, t.varint(f.end))
 	}
 }
 
-// addDim appends a dimension to those of all initializers. It fails if dim is no valid one, or the rank is over the
-// limit.
+// addDim appends a dimension to the shape. It fails if dim is no valid one, or the rank is over the limit.
 func (t *tensorProto) addDim(at, dim uint64) {
-	switch rank := uint64(len(t.r.dims) - t.dims); {
+	switch rank := uint64(len(t.shape)); {
 	case int64(dim) < 0:
-		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
+		t.failInitializer(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
 	case dim > math.MaxInt:
-		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d, beyond %d", rank, dim, math.MaxInt)
-	case rank == min(t.r.lim.Rank, math.MaxInt32):
-		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
+		t.failInitializer(at, "dims", layout.ErrInvalid, "dimension %d is %d, beyond %d", rank, dim, math.MaxInt)
+	case rank == min(t.lim.Rank, math.MaxInt32):
+		t.failInitializer(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
-		t.r.dims = append(t.r.dims, int(dim))
+		t.shape = append(t.shape, int(dim))
 	}
 }
 
-// count adds what the record f of a field of numbers can hold.
-func (t *tensorProto) count(f *record) {
+// countNumbers adds to minNumbers and maxNumbers how many numbers the record f of a field of numbers can hold.
+func (t *tensorProto) countNumbers(f *record) {
 	kind := &tensorFields[f.num]
 	width := numberSize(kind.wire)
 	switch {
@@ -110,7 +109,7 @@ func (t *tensorProto) count(f *record) {
 	case width == 0:
 		t.minNumbers, t.maxNumbers = t.minNumbers+(f.size+maxVarint-1)/maxVarint, t.maxNumbers+f.size
 	case f.size%width != 0:
-		t.bad(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
+		t.failInitializer(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
 	default:
 		t.minNumbers, t.maxNumbers = t.minNumbers+f.size/width, t.maxNumbers+f.size/width
 	}
@@ -127,63 +126,62 @@ func numberSize(w protowire.Type) uint64 {
 	return 0
 }
 
-// initializer checks the TensorProto as a whole and returns it.
-func (t *tensorProto) initializer() initializer {
-	init := initializer{at: t.start, name: uint32(len(t.r.names) - t.name), rank: uint32(len(t.r.dims) - t.dims)}
+// describe checks the TensorProto, once all fields have been read, and returns its description for the index. If it sets the wire's
+// error, the description means nothing.
+func (t *tensorProto) describe() layout.Tensor {
+	x := layout.Tensor{Name: t.name, Shape: t.shape, Alias: true}
 	t.checkFields()
-	init.dtype = t.dtype()
-	if t.err() != nil {
-		return init
+	x.DType = t.dtype()
+	if t.Err() != nil {
+		return x
 	}
-	raw, err := init.dtype.Size(t.shape())
-	if err != nil {
-		t.bad(t.start, "dims", layout.ErrInvalid, "%v", err)
-		return init
+	var err error
+	if x.Raw, err = x.DType.Size(t.shape); err != nil {
+		t.failInitializer(t.start, "dims", layout.ErrInvalid, "%v", err)
+		return x
 	}
-	t.place(&init, raw)
-	return init
+	t.locate(&x)
+	return x
 }
 
-// place finds the elements, raw bytes of them. It checks that a field of varints can hold as many numbers
-// as the shape wants. Their number shows only when they are read.
-func (t *tensorProto) place(init *initializer, raw uint64) {
+// locate sets where the elements of x are. It fails if no field has them, or more than one, or too few or too many. How many numbers
+// a field of varints holds shows only when they are read: locate checks that it can hold as many as the shape wants.
+func (t *tensorProto) locate(x *layout.Tensor) {
 	data := t.seen & dataFields
 	field := protowire.Number(bits.TrailingZeros32(data))
 	switch {
 	case bits.OnesCount32(data) > 1:
-		t.bad(t.start, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
-	case data == 0 && raw > 0:
-		t.bad(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), raw)
+		t.failInitializer(t.start, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
+	case data == 0 && x.Raw > 0:
+		t.failInitializer(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", x.DType, x.Shape, x.Raw)
 	case data == 0:
-		init.offset = t.start
-	case field == tensorRawData && t.rawData.Size != raw:
-		t.bad(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, init.dtype, t.shape(), raw)
+		x.Offset = t.start
+	case field == tensorRawData && t.rawData.Size != x.Raw:
+		t.failInitializer(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, x.DType, x.Shape, x.Raw)
 	case field == tensorRawData:
-		init.offset, init.stored = t.rawData.Offset, t.rawData.Size
+		x.Offset, x.Stored = t.rawData.Offset, t.rawData.Size
 	default:
-		t.placeNumbers(init, raw, field)
+		t.locateNumbers(x, field)
 	}
 }
 
-// placeNumbers does the work of place for elements in a field of numbers.
-func (t *tensorProto) placeNumbers(init *initializer, raw uint64, field protowire.Number) {
+// locateNumbers does what locate does for elements in a field of numbers: the whole TensorProto then stands for them.
+func (t *tensorProto) locateNumbers(x *layout.Tensor, field protowire.Number) {
 	name := tensorFields[field].name
-	if want := fieldOf(init.dtype); field != want {
-		t.bad(t.start, name, layout.ErrInvalid, "%v belongs in %s", init.dtype, tensorFields[want].name)
+	if want := fieldOf(x.DType); field != want {
+		t.failInitializer(t.start, name, layout.ErrInvalid, "%v belongs in %s", x.DType, tensorFields[want].name)
 		return
 	}
-	want := numbersOf(init.dtype, raw)
+	want := numbersOf(x.DType, x.Raw)
 	if want < t.minNumbers || want > t.maxNumbers {
-		t.bad(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.minNumbers, t.maxNumbers, init.dtype, t.shape(), want)
+		t.failInitializer(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.minNumbers, t.maxNumbers, x.DType, x.Shape, want)
 		return
 	}
-	init.offset = t.start
-	if raw > 0 {
-		init.stored, init.encoding = t.end-t.start, layout.Protobuf
+	x.Offset = t.start
+	if x.Raw > 0 {
+		x.Stored, x.Encoding = t.end-t.start, layout.Protobuf
 	}
 }
-
-func (t *tensorProto) shape() []int { return t.r.dims[t.dims:] }
 
 // numbersOf returns how many numbers of its field hold raw bytes of type d: two for a complex.
 func numbersOf(d layout.DType, raw uint64) uint64 {
@@ -203,17 +201,17 @@ func fieldNames(fields uint32) string {
 	return strings.Join(names, ", ")
 }
 
-// checkFields makes sure that the tensor has a name, and its elements in one place.
+// checkFields sets the wire's error if the tensor has no name, or its elements are in another file or a part only.
 func (t *tensorProto) checkFields() {
 	switch {
 	case t.has(1<<tensorExternalData) || t.location == 1:
-		t.bad(t.start, "external_data", layout.ErrUnsupported, "the elements are in another file")
+		t.failInitializer(t.start, "external_data", layout.ErrUnsupported, "the elements are in another file")
 	case t.location != 0:
-		t.bad(t.start, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
+		t.failInitializer(t.start, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
 	case t.has(1 << tensorSegment):
-		t.bad(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
-	case len(t.r.names) == t.unnamed:
-		t.bad(t.start, "name", layout.ErrInvalid, "an initializer without a name")
+		t.failInitializer(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
+	case len(t.name) == t.prefix:
+		t.failInitializer(t.start, "name", layout.ErrInvalid, "an initializer without a name")
 	}
 }
 
@@ -224,13 +222,13 @@ func (t *tensorProto) dtype() layout.DType {
 		name, d = dataTypes[id].name, dataTypes[id].dtype
 	}
 	if d == layout.Invalid {
-		t.bad(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
+		t.failInitializer(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
 	}
 	return d
 }
 
-// bad sets the error of the wire, with the name of the tensor, unless there is one already.
-func (t *tensorProto) bad(at uint64, field string, sentinel error, format string, args ...any) {
+// failInitializer sets the error of the wire, with the name of the tensor, unless there is one already.
+func (t *tensorProto) failInitializer(at uint64, field string, sentinel error, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
-	t.fail(at, field, sentinel, "initializer %s: %s", layout.Quote(t.r.names[t.name:]), reason)
+	t.refuse(at, field, sentinel, "initializer %s: %s", layout.Quote(t.name), reason)
 }

@@ -25,8 +25,8 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	return u.unpack(in, f.lim, t, func(b []byte) { dst = dst[copy(dst, b):] })
 }
 
-// unpack hands all elements of t to emit, piece by piece and in order. u forgets what it has read
-// before.
+// unpack calls emit for the elements of t, in order and a range at a time. It fails if they are too few, too many, or no values of t's
+// type. u may have unpacked another tensor before.
 func (u *unpacker) unpack(in layout.Input, lim layout.Limits, t *layout.Tensor, emit func([]byte)) error {
 	e := Entry{t.Offset, t.Stored}
 	if !layout.Within(e.Offset, e.Size, in.Size()) {
@@ -42,17 +42,17 @@ func (u *unpacker) unpack(in layout.Input, lim layout.Limits, t *layout.Tensor, 
 		emit: emit,
 		buf:  slices.Grow(u.buf[:0], int(min(t.Raw, 8*piece))),
 	}
-	u.lo, u.hi = limits(t.DType)
+	u.lo, u.hi = numberRange(t.DType)
 	u.read(e.end())
 	if u.left > 0 {
-		u.bad(e.Offset, "%d numbers fewer than %v %v takes", u.left, t.DType, t.Shape)
+		u.failInitializer(e.Offset, "%d numbers fewer than %v %v takes", u.left, t.DType, t.Shape)
 	}
-	return u.err()
+	return u.Err()
 }
 
-// limits returns the least and the greatest number of its field that an element of type d may be.
+// numberRange returns the least and the greatest number of its field that an element of type d may be.
 // Floats are their bits there, and an int64 holds those of a uint64.
-func limits(d layout.DType) (lo, hi int64) {
+func numberRange(d layout.DType) (lo, hi int64) {
 	bits := 8 * d.BlockBytes()
 	switch {
 	case bits == 64:
@@ -80,59 +80,59 @@ type unpacker struct {
 // piece is how many bytes of packed numbers are read at a time.
 const piece = 1 << 10
 
-// read passes on all numbers of the message that ends at end.
+// read calls emit for the elements of all numbers in the message that ends at end. Errors are left in the wire.
 func (u *unpacker) read(end uint64) {
 	for u.next(end) {
 		switch r := u.rec; {
 		case r.num != u.num:
 			u.skip(r.size)
 		case r.typ == protowire.VarintType && r.typ == u.kind:
-			u.buf = u.element(u.buf[:0], r.at, r.value)
+			u.buf = u.appendElement(u.buf[:0], r.at, r.value)
 			u.emit(u.buf)
 		case r.typ == protowire.BytesType && u.kind == protowire.VarintType:
-			u.packedVarints(r.end)
+			u.readPackedVarints(r.end)
 		case r.typ == protowire.BytesType || r.typ == u.kind:
-			u.fixed(r)
+			u.readFixed(r)
 		default:
-			u.bad(r.at, "wire type %d", r.typ)
+			u.failInitializer(r.at, "wire type %d", r.typ)
 		}
 	}
 }
 
-// fixed passes numbers of fixed size on: they are elements as they are.
-func (u *unpacker) fixed(r record) {
+// readFixed calls emit for the numbers of fixed size in r: they are elements as they are. It sets the wire's error if they are too many.
+func (u *unpacker) readFixed(r record) {
 	width := numberSize(u.kind)
 	if n := r.size / width; r.size%width != 0 || n > u.left {
-		u.bad(r.at, "%d bytes of numbers of %d, where %d numbers are left to come", r.size, width, u.left)
+		u.failInitializer(r.at, "%d bytes of numbers of %d, where %d numbers are left to come", r.size, width, u.left)
 		return
 	}
 	u.left -= r.size / width
-	for u.more(r.end) {
-		u.emit(u.take(min(r.end-u.at, 64*piece)))
+	for u.hasMore(r.end) {
+		u.emit(u.take(min(r.end-u.Offset(), 64*piece)))
 	}
 }
 
-// packedVarints passes on the packed varints that end at end.
-func (u *unpacker) packedVarints(end uint64) {
-	for u.more(end) {
-		n := u.varints(u.at, u.peek(min(end-u.at, piece)))
+// readPackedVarints calls emit for the elements of the packed varints that end at end.
+func (u *unpacker) readPackedVarints(end uint64) {
+	for u.hasMore(end) {
+		n := u.readVarints(u.Offset(), u.Peek(u.message, min(end-u.Offset(), piece)))
 		u.skip(uint64(n))
 	}
 }
 
-// varints passes the varints in b on, which start at offset at of the file. It returns how many
-// bytes they take: not all if the last one is cut off, unless that is the first.
-func (u *unpacker) varints(at uint64, b []byte) (n int) {
+// readVarints calls emit for the elements of the varints in b, which start at offset at of the file. It returns how many bytes they take. A
+// last one that is cut off stays unread. If it is the first too, that is an error.
+func (u *unpacker) readVarints(at uint64, b []byte) (n int) {
 	out := u.buf[:0]
-	for n < len(b) && u.err() == nil {
+	for n < len(b) && u.Err() == nil {
 		v, size := protowire.ConsumeVarint(b[n:])
 		if size < 0 && n == 0 {
-			u.bad(at, "a varint that does not end")
+			u.failInitializer(at, "a varint that does not end")
 		}
 		if size < 0 {
 			break
 		}
-		out = u.element(out, at+uint64(n), v)
+		out = u.appendElement(out, at+uint64(n), v)
 		n += size
 	}
 	u.buf = out
@@ -140,18 +140,19 @@ func (u *unpacker) varints(at uint64, b []byte) (n int) {
 	return n
 }
 
-// element appends the element of v, a number of the field at offset at of the file.
-func (u *unpacker) element(out []byte, at, v uint64) []byte {
+// appendElement appends to out the element that v, a number at offset at of the file, stands for. It sets the wire's error if v is out of the
+// type's range or one number too many.
+func (u *unpacker) appendElement(out []byte, at, v uint64) []byte {
 	x := int64(v)
 	if u.num == tensorInt32Data {
 		x = int64(int32(v)) // protobuf reads an int32 so, however long its varint is
 	}
 	switch {
 	case u.left == 0:
-		u.bad(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
+		u.failInitializer(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
 		return out
 	case x < u.lo || x > u.hi:
-		u.bad(at, "%d is no %v", x, u.t.DType)
+		u.failInitializer(at, "%d is no %v", x, u.t.DType)
 		return out
 	}
 	u.left--
@@ -167,8 +168,8 @@ func (u *unpacker) element(out []byte, at, v uint64) []byte {
 	}
 }
 
-// bad sets the error of the wire, with the name of the tensor, unless there is one already.
-func (u *unpacker) bad(at uint64, format string, args ...any) {
+// failInitializer sets the error of the wire, with the name of the tensor, unless there is one already.
+func (u *unpacker) failInitializer(at uint64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
-	u.fail(at, tensorFields[u.num].name, layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)
+	u.refuse(at, tensorFields[u.num].name, layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)
 }

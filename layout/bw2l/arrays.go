@@ -8,47 +8,48 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// layers reads the layers of a section.
-func (d *decoder) layers(c *layout.Cursor, s *Section) {
+// readLayers reads the headers of the layers of s, and of their arrays, and notes in s which layers of the file these are.
+func (d *decoder) readLayers(c *layout.Cursor, s *Section) {
 	s.firstLayer = len(d.file.layers)
-	n := d.count(c, "layer_count", len(d.file.layers), minLayer(d.file.version))
+	n := d.readCount(c, "layer_count", len(d.file.layers), minLayer(d.file.version))
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
-		d.layer(c)
+		d.readLayer(c)
 	}
 	s.layers = len(d.file.layers) - s.firstLayer
 }
 
-// layer reads a layer and the headers of its arrays.
-func (d *decoder) layer(c *layout.Cursor) {
-	l := layer{arch: skip(c, "arch", c.U64("arch"))}
+// readLayer reads a layer and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers and no usable
+// scale.
+func (d *decoder) readLayer(c *layout.Cursor) {
+	l := layer{arch: skipRange(c, "arch", c.U64("arch"))}
 	scaleAt := c.Offset()
 	if d.file.version == 1 {
 		l.quant = layout.Quant{Scale: math.Float32frombits(c.U32("scale")), Zero: int64(c.U64("offset"))}
 	}
 	paramsAt := c.Offset()
-	n := d.count(c, "param_count", len(d.arrays), minArray(d.file.version))
+	n := d.readCount(c, "param_count", len(d.arrays), minArray(d.file.version))
 	if all := uint64(len(d.arrays)) + n; all > layout.MaxRecords {
 		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays, more than %d", all, layout.MaxRecords)
 	}
 	integers := false
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
-		integers = d.array(c).Kind() == layout.KindInt || integers
+		integers = d.readArray(c).Kind() == layout.KindInt || integers
 	}
-	if d.file.version == 1 && integers && !usable(l.quant.Scale) {
+	if d.file.version == 1 && integers && !isUsable(l.quant.Scale) {
 		c.Fail(scaleAt, "scale", layout.ErrInvalid, "%v, but the layer has integers", l.quant.Scale)
 	}
 	l.params = int(n)
 	d.file.layers = append(d.file.layers, l)
 }
 
-// usable reports whether a scale is finite and not 0.
-func usable(scale float32) bool {
+// isUsable reports whether a scale is finite and not 0.
+func isUsable(scale float32) bool {
 	s := float64(scale)
 	return s != 0 && !math.IsNaN(s) && !math.IsInf(s, 0)
 }
 
-// array reads the header of an array, skips its elements, and returns their type.
-func (d *decoder) array(c *layout.Cursor) layout.DType {
+// readArray reads the header of an array, skips its elements, and returns their type.
+func (d *decoder) readArray(c *layout.Cursor) layout.DType {
 	a := array{at: c.Offset()}
 	typeLen := uint64(c.U8("type"))
 	head := c.Take("type", typeLen+8) // and array_len
@@ -61,7 +62,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	}
 	n, width := binary.LittleEndian.Uint64(head[typeLen:]), uint64(a.dtype.BlockBytes())
 	c.Fits(a.at+1+typeLen, "array_len", n, width)
-	a.rank = d.shape(c, n)
+	a.rank = d.readShape(c, n)
 	a.data, a.size = c.Offset(), n*width // Fits has compared the product with the file
 	c.Skip("data", a.size)
 	if c.Err() != nil {
@@ -71,10 +72,10 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	return a.dtype
 }
 
-// shape stores the shape of an array of n elements, and returns its rank.
-func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
+// readShape stores the shape of an array of n elements, and returns its rank.
+func (d *decoder) readShape(c *layout.Cursor, n uint64) (rank uint8) {
 	if d.file.version > 1 {
-		rank = d.dims(c, n)
+		rank = d.readDims(c, n)
 	}
 	if rank == 0 {
 		rank = 1
@@ -83,8 +84,8 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	return rank
 }
 
-// dims stores the dimensions of an array of n elements and returns their number. It fails if their product is not n.
-func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
+// readDims stores the dimensions of an array of n elements and returns their number. It sets c's error if their product is not n.
+func (d *decoder) readDims(c *layout.Cursor, n uint64) uint8 {
 	at := c.Offset()
 	rank := c.U8("ndim")
 	if limit := d.file.lim.Rank; uint64(rank) > limit {

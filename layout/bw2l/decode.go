@@ -3,7 +3,6 @@ package bw2l
 import (
 	"cmp"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -15,7 +14,7 @@ type File struct {
 	Sections []Section
 
 	version uint8
-	name    span
+	name    byteRange
 	layers  []layer // of all sections
 	end     uint64  // of the last section
 	index   *layout.Index
@@ -43,8 +42,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	return d.file, nil
 }
 
-// decoder reads the file once and collects the arrays. Then their number is known and the index can be
-// built.
+// decoder reads the file once and collects its arrays. Once their number is known, it builds the index.
 type decoder struct {
 	file    *File
 	in      layout.Input
@@ -65,11 +63,11 @@ func (d *decoder) walk() error {
 	if v := d.file.version; v != 1 && v != 2 {
 		c.Fail(uint64(len(magic)), "version", layout.ErrUnsupported, "%d, but only 1 and 2 are known", v)
 	}
-	d.file.name = skip(&c, "name", uint64(c.U8("name")))
-	n := d.count(&c, "section_count", 0, minSection)
+	d.file.name = skipRange(&c, "name", uint64(c.U8("name")))
+	n := d.readCount(&c, "section_count", 0, minSection)
 	seen := make(map[string]struct{}) // grows with the sections that are there, not with n
 	for range n {
-		if err := d.section(&c, seen); err != nil {
+		if err := d.readSection(&c, seen); err != nil {
 			return err
 		}
 	}
@@ -77,11 +75,11 @@ func (d *decoder) walk() error {
 	return c.Err()
 }
 
-// section reads a section's header and those of the arrays in it.
-func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
+// readSection reads a section's header and those of the arrays in it.
+func (d *decoder) readSection(c *layout.Cursor, seen map[string]struct{}) error {
 	s := Section{Name: sectionName(c, seen)}
 	s.Type = string(str8(c, "type"))
-	s.desc = skip(c, "desc", c.U64("desc"))
+	s.desc = skipRange(c, "desc", c.U64("desc"))
 	sizeAt := c.Offset()
 	s.Size = c.U64("data_length")
 	if left := c.Left(); s.Size > left {
@@ -92,7 +90,7 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	err := d.contents(&s, sizeAt)
+	err := d.readContents(&s, sizeAt)
 	d.file.Sections = append(d.file.Sections, s)
 	return err
 }
@@ -100,10 +98,9 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 // sectionName reads a name that is not among those seen before.
 func sectionName(c *layout.Cursor, seen map[string]struct{}) string {
 	at := c.Offset()
-	s := key(c, "name")
-	if strings.Contains(s, "\x00") {
-		c.Fail(at, "name", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote([]byte(s)))
-	}
+	b := str8(c, "name")
+	c.CheckText(at, "name", b)
+	s := string(b)
 	if _, twice := seen[s]; twice {
 		c.Fail(at, "name", layout.ErrDuplicate, "two sections have the name %s", layout.Quote([]byte(s)))
 	}
@@ -111,15 +108,16 @@ func sectionName(c *layout.Cursor, seen map[string]struct{}) string {
 	return s
 }
 
-// contents reads the headers of the arrays in a section. They must fill it.
-func (d *decoder) contents(s *Section, sizeAt uint64) error {
+// readContents reads the headers of the arrays in a section of type array or layers. It fails if bytes are left behind the last one.
+// It also fails if names of tensors, which repeat that of the section, would take too many bytes.
+func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	c := layout.NewCursor(d.in, layout.BW2L, s.Offset, s.Size)
 	switch s.Type {
 	case typeArray:
-		d.array(&c)
+		d.readArray(&c)
 	case typeLayers:
 		before := len(d.arrays)
-		d.layers(&c, s)
+		d.readLayers(&c, s)
 		d.prefix += uint64(len(d.arrays)-before) * uint64(len(s.Name))
 	default:
 		return nil
@@ -138,10 +136,10 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 // section, which the file has only once.
 const namesPerByte = 4
 
-// count reads the number of records of at least size bytes that follow, and checks it against the limits. The file has
+// readCount reads the number of records of at least size bytes that follow, and checks it against the limits. The file has
 // had earlier records of the kind before. A file may be far longer than it is on disk: its holes read as zeros, and 16
 // zeros are a layer.
-func (d *decoder) count(c *layout.Cursor, field string, earlier int, size uint64) uint64 {
+func (d *decoder) readCount(c *layout.Cursor, field string, earlier int, size uint64) uint64 {
 	at := c.Offset()
 	n := c.U64(field)
 	if !c.Fits(at, field, n, size) {
@@ -159,9 +157,9 @@ func (d *decoder) count(c *layout.Cursor, field string, earlier int, size uint64
 	return 0
 }
 
-// skip skips n bytes and returns their place.
-func skip(c *layout.Cursor, field string, n uint64) span {
-	s := span{c.Offset(), n}
+// skipRange skips n bytes and returns where they are. It sets c's error if fewer are left.
+func skipRange(c *layout.Cursor, field string, n uint64) byteRange {
+	s := byteRange{c.Offset(), n}
 	c.Skip(field, n)
 	return s
 }
@@ -169,16 +167,6 @@ func skip(c *layout.Cursor, field string, n uint64) span {
 // str8 reads a string behind its length of one byte.
 func str8(c *layout.Cursor, field string) []byte {
 	return c.Take(field, uint64(c.U8(field)))
-}
-
-// key reads a str8. It must be valid UTF-8.
-func key(c *layout.Cursor, field string) string {
-	at := c.Offset()
-	s := string(str8(c, field))
-	if !utf8.ValidString(s) {
-		c.Fail(at, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
-	}
-	return s
 }
 
 // reader reads the contents that headers point to. After its first error it reads nothing.
@@ -194,6 +182,7 @@ type reader struct {
 	}
 }
 
+// reader returns a reader of in, the file that f was decoded from.
 func (f *File) reader(in layout.Input) reader {
 	return reader{file: f, in: in, left: f.lim.HeaderBytes}
 }
@@ -201,8 +190,9 @@ func (f *File) reader(in layout.Input) reader {
 // fail sets the reader's error, unless err is nil or there is one already.
 func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
 
-// afford reports whether the limits allow a piece of the file to be read.
-func (r *reader) afford(field string, s span) bool {
+// spendLimit subtracts the number of bytes at s from what the limit of metadata still allows, and reports true. If it allows fewer, or
+// there was an error before, spendLimit reports false, and r.err is set.
+func (r *reader) spendLimit(field string, s byteRange) bool {
 	if s.size > r.left {
 		r.fail(layout.Errorf(layout.BW2L, s.off, field, layout.ErrLimit, "with these %d bytes, metadata has more than %d",
 			s.size, r.file.lim.HeaderBytes))
@@ -213,9 +203,9 @@ func (r *reader) afford(field string, s span) bool {
 	return r.err == nil
 }
 
-// read returns bytes of the input.
-func (r *reader) read(field string, s span) []byte {
-	if !r.afford(field, s) {
+// read returns the bytes at s, or nil after an error.
+func (r *reader) read(field string, s byteRange) []byte {
+	if !r.spendLimit(field, s) {
 		return nil
 	}
 	b, err := layout.Region(r.in, layout.BW2L, s.off, field, s.off, s.size)
@@ -223,12 +213,13 @@ func (r *reader) read(field string, s span) []byte {
 	return b
 }
 
-func (r *reader) text(field string, s span) any {
-	return r.decoded(field, s.off, r.read(field, s))
+// text reads the text at s: a string, or a Blob if it is not valid UTF-8. Errors are left in r.
+func (r *reader) text(field string, s byteRange) any {
+	return r.textOrBlob(field, s.off, r.read(field, s))
 }
 
-// decoded returns a copy of b: a string, or a Blob if it is not valid UTF-8.
-func (r *reader) decoded(field string, at uint64, b []byte) any {
+// textOrBlob returns a copy of b: a string, or a Blob if it is not valid UTF-8.
+func (r *reader) textOrBlob(field string, at uint64, b []byte) any {
 	s := string(b) // first: b may be mapped, and change
 	if utf8.ValidString(s) {
 		return s
@@ -249,7 +240,7 @@ func (d *decoder) index() error {
 	b.Index().Sections = make([]layout.Section, 0, len(d.file.Sections))
 	d.builder = b
 	for i := range d.file.Sections {
-		if err := d.enter(&d.file.Sections[i]); err != nil {
+		if err := d.addSection(&d.file.Sections[i]); err != nil {
 			return err
 		}
 	}
@@ -257,20 +248,21 @@ func (d *decoder) index() error {
 	return err
 }
 
-// enter adds the arrays of a section to the index. They are the first that are left in d.arrays.
-func (d *decoder) enter(s *Section) error {
+// addSection adds a section to the index: its arrays as tensors, or else its bytes as a section. The arrays are the first that are left in
+// d.arrays. It fails if a name is taken or invalid.
+func (d *decoder) addSection(s *Section) error {
 	switch s.Type {
 	case typeArray:
-		return d.tensor([]byte(s.Name), nil)
+		return d.addTensor([]byte(s.Name), nil)
 	case typeLayers:
-		return d.enterLayers(s)
+		return d.addLayers(s)
 	}
 	d.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
 	return nil
 }
 
-// enterLayers names the arrays of a section of layers, and adds them to the index.
-func (d *decoder) enterLayers(s *Section) error {
+// addLayers names the arrays of a section of layers, and adds them to the index.
+func (d *decoder) addLayers(s *Section) error {
 	const digits = 20 // the longest text of an int
 	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
 	for i := range s.layers {
@@ -281,7 +273,7 @@ func (d *decoder) enterLayers(s *Section) error {
 		prefix = append(append(prefix[:0], s.Name...), '.')
 		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
 		for j := range l.params {
-			if err := d.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
+			if err := d.addTensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
 				return err
 			}
 		}
@@ -289,8 +281,9 @@ func (d *decoder) enterLayers(s *Section) error {
 	return nil
 }
 
-// tensor adds the first array that is left to the index. quant is the scale of integers.
-func (d *decoder) tensor(name []byte, quant *layout.Quant) error {
+// addTensor adds the first array that is left to the index, under a name. quant is the scale of its elements if they are integers, or
+// nil. It fails if the name is taken or invalid.
+func (d *decoder) addTensor(name []byte, quant *layout.Quant) error {
 	a := d.arrays[0]
 	d.arrays = d.arrays[1:]
 	t := d.builder.Next()

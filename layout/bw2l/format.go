@@ -31,6 +31,7 @@ func minLayer(version uint8) uint64 {
 	return 8 + 8
 }
 
+// minArray returns the fewest bytes of an array.
 func minArray(version uint8) uint64 {
 	return 1 + 2 + 8 + uint64(version-1)
 }
@@ -48,17 +49,17 @@ type Section struct {
 	// Offset and Size are the place of the section's data in the file, in bytes.
 	Offset, Size uint64
 
-	desc span
+	desc byteRange
 	// In a section of type layers: their number, and the first one's position in File.layers.
 	layers, firstLayer int
 }
 
-// span is a piece of the file.
-type span struct{ off, size uint64 }
+// byteRange is a range of bytes of the file.
+type byteRange struct{ off, size uint64 }
 
 // layer is one layer of a section of type layers.
 type layer struct {
-	arch   span
+	arch   byteRange
 	quant  layout.Quant // version 1
 	params int
 }

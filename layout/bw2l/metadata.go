@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -53,7 +54,7 @@ func (r *reader) metadata() layout.Metadata {
 
 // value returns the contents of a section that is not an array.
 func (r *reader) value(s *Section) any {
-	data := span{s.Offset, s.Size}
+	data := byteRange{s.Offset, s.Size}
 	switch s.Type {
 	case typeUTF8:
 		return r.text("data", data)
@@ -66,17 +67,21 @@ func (r *reader) value(s *Section) any {
 }
 
 // keyval reads an object of texts. The last of the values of a key wins.
-func (r *reader) keyval(data span) layout.Metadata {
-	if !r.afford("data", data) {
+func (r *reader) keyval(data byteRange) layout.Metadata {
+	if !r.spendLimit("data", data) {
 		return nil
 	}
 	var all layout.Metadata
 	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
 	for c.Left() > 0 && c.Err() == nil {
-		k := key(&c, "key")
-		size := c.U64("value")
 		at := c.Offset()
-		all = append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
+		key := string(str8(&c, "key"))
+		if !utf8.ValidString(key) {
+			c.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(key)))
+		}
+		size := c.U64("value")
+		at = c.Offset()
+		all = append(all, layout.Entry{Key: key, Value: r.textOrBlob("value", at, c.Take("value", size))})
 	}
 	r.fail(c.Err())
 	md := make(layout.Metadata, 0, len(all))
@@ -103,7 +108,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	r := f.reader(in)
 	var s layout.Facts
 	s.Add("name", asText(r.text("name", f.name)))
-	config, _ := r.named("config", typeKeyval).(layout.Metadata)
+	config, _ := r.sectionValue("config", typeKeyval).(layout.Metadata)
 	for _, key := range []string{"name", "description", "criterion", "quantization", "feature"} {
 		value, _ := config.Get(key)
 		s.Add("config "+key, asText(value))
@@ -115,18 +120,18 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	if len(f.layers) > 0 {
 		s.Add("layers", fmt.Sprintf("%d with %d parameters", len(f.layers), params))
 	}
-	if tokens, ok := r.named("tokens", typeUTF8).(string); ok {
+	if tokens, ok := r.sectionValue("tokens", typeUTF8).(string); ok {
 		s.Add("tokens", strconv.Itoa(countTokens(tokens)))
 	}
-	s.Add("architecture", r.arch())
+	s.Add("architecture", r.architecture())
 	if r.err != nil {
 		return nil, r.err
 	}
 	return s, nil
 }
 
-// named returns the value of the section of a name and type, or nil.
-func (r *reader) named(name, kind string) any {
+// sectionValue returns the value of the section of a name and type, or nil.
+func (r *reader) sectionValue(name, kind string) any {
 	for i := range r.file.Sections {
 		if s := &r.file.Sections[i]; s.Name == name && s.Type == kind {
 			return r.value(s)
@@ -151,13 +156,13 @@ func countTokens(text string) (n int) {
 	return n
 }
 
-// arch returns the text of the section arch or, without one, of the layers. It is cut if it is
+// architecture returns the text of the section arch or, without one, of the layers. It is cut if it is
 // long.
-func (r *reader) arch() string {
+func (r *reader) architecture() string {
 	const limit = 16
 	var lines []string
 	n := len(r.file.layers)
-	if text, ok := r.named("arch", typeUTF8).(string); ok {
+	if text, ok := r.sectionValue("arch", typeUTF8).(string); ok {
 		lines = strings.Split(strings.TrimRight(text, "\n"), "\n")
 		n = len(lines)
 	} else {

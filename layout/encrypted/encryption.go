@@ -107,6 +107,7 @@ func NewEncryption(block uint64, argon2 *Argon2, keyID string) (*Encryption, err
 	return e, nil
 }
 
+// blockOK reports whether files may have blocks of n bytes.
 func blockOK(n uint64) bool { return n >= MinBlock && n <= MaxBlock && n&(n-1) == 0 }
 
 // SameSecret reports whether e and o name the same key, and derive it alike.
@@ -301,15 +302,16 @@ func (c *Cipher) Open(n *Nonce, dst, encrypted, entry []byte, ordinal uint32, bl
 // Check reports whether c belongs to head, and head is as it was when it was encrypted. Metadata start at offset
 // at, or the whole manifest at 0. k was found there.
 func (k Keys) Check(c *Cipher, head []byte, at int) bool {
-	return subtle.ConstantTimeCompare(k.tag(c, head, at), k.Encryption.Check) == 1
+	return subtle.ConstantTimeCompare(k.checkTag(c, head, at), k.Encryption.Check) == 1
 }
 
-// tag returns the check of a head.
-func (k Keys) tag(c *Cipher, head []byte, at int) []byte {
+// checkTag returns the authentication tag of head, whose metadata starts at offset at: over all of it but the check and the signature's
+// value. It is what "check" of the encryption must be.
+func (k Keys) checkTag(c *Cipher, head []byte, at int) []byte {
 	masked := append([]byte(nil), head...)
-	blank(masked[at+k.Encryption.check:][:checkChars])
+	maskWithA(masked[at+k.Encryption.check:][:checkChars])
 	if k.Signature != nil {
-		blank(masked[at+k.Signature.value:][:valueChars])
+		maskWithA(masked[at+k.Signature.value:][:valueChars])
 	}
 	sum := sha256.Sum256(masked)
 	return c.Seal(new(Nonce), nil, nil, sum[:], 0, checkBlock)

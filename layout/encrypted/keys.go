@@ -115,7 +115,7 @@ func (s Finisher) Manifest(text []byte, signature, encryption layout.Metadata) (
 // putCheckAndSignature writes the check, and then the signature, which covers it.
 func (s Finisher) putCheckAndSignature(k Keys, b []byte, at int) error {
 	if s.Cipher != nil {
-		base64.StdEncoding.Encode(b[at+k.Encryption.check:][:checkChars], k.tag(s.Cipher, b, at))
+		base64.StdEncoding.Encode(b[at+k.Encryption.check:][:checkChars], k.checkTag(s.Cipher, b, at))
 	}
 	if s.Sign == nil {
 		return nil

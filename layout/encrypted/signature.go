@@ -66,21 +66,22 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 	})
 }
 
-// readMembers reads an object. read gets the key and the place of each value. It fails if one of wanted is missing.
-func readMembers(js *jsontext.Scanner[[]byte], wanted []string, read func(key string, place uint64)) {
+// readMembers reads an object. It calls read with each key and the offset of its value, which read has to scan. A key of required that
+// is missing becomes an error of js.
+func readMembers(js *jsontext.Scanner[[]byte], required []string, read func(key string, offset uint64)) {
 	seen, start := make(map[string]bool), js.Offset()
 	for key := range js.Members("an object") {
 		seen[string(key)] = true
 		read(string(key), js.Offset())
 	}
-	for _, key := range wanted {
+	for _, key := range required {
 		if !seen[key] {
 			js.Fail(start, layout.ErrInvalid, "no %s", key)
 		}
 	}
 }
 
-// checkAlgorithm reads the name of an algorithm, and fails if it is not the one that is known.
+// checkAlgorithm reads a string, the name of an algorithm. Another one than known becomes an error of js.
 func checkAlgorithm(js *jsontext.Scanner[[]byte], known string) {
 	at := js.Offset()
 	if got := js.Text(); string(got) != known {
@@ -88,7 +89,8 @@ func checkAlgorithm(js *jsontext.Scanner[[]byte], known string) {
 	}
 }
 
-// readBase64 reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
+// readBase64 reads a string, the member called name, and returns the n bytes that it has in base64, canonical and padded. n is -1 for
+// any number. Any other string becomes an error of js.
 func readBase64(js *jsontext.Scanner[[]byte], name string, n int) []byte {
 	at := js.Offset()
 	text := string(js.Text())
@@ -109,15 +111,15 @@ func (s *Signature) Verify(key ed25519.PublicKey, head []byte, at int) bool {
 	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(head, at), s.Value)
 }
 
-// message returns what is signed: the bytes with the signature's text replaced. Metadata starts at offset at, which
-// is 0 in manifests alone.
+// message returns what is signed: a context and b with the signature's value masked. b is a head whose metadata starts at offset at, or a
+// manifest if at is 0.
 func (s *Signature) message(b []byte, at int) []byte {
 	context := fileContext
 	if at == 0 {
 		context = manifestContext
 	}
 	m := append([]byte(context), b...)
-	blank(m[len(context)+at+s.value:][:valueChars])
+	maskWithA(m[len(context)+at+s.value:][:valueChars])
 	return m
 }
 
@@ -134,8 +136,8 @@ func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
 	return nil
 }
 
-// blank replaces characters by those that stand for them in what is signed and checked.
-func blank(b []byte) {
+// maskWithA sets all of b to the character A, which stands for a check or a signature in what is checked and signed.
+func maskWithA(b []byte) {
 	for i := range b {
 		b[i] = 'A'
 	}
@@ -155,4 +157,5 @@ func Placeholder(key ed25519.PublicKey, n, chunk uint64) layout.Metadata {
 	}
 }
 
+// jsonUint returns n as a number of JSON.
 func jsonUint(n uint64) json.Number { return json.Number(strconv.FormatUint(n, 10)) }

@@ -22,9 +22,9 @@ type List struct {
 
 // field counts findings about a field that weigh alike.
 type field struct {
-	name    string
-	warning bool
-	n       int
+	name   string
+	weight Weight
+	n      int
 	// The offset of the first one that is not listed, and its sentinel.
 	at  uint64
 	err error
@@ -33,10 +33,19 @@ type field struct {
 // New returns an empty list for a file of a format.
 func New(f layout.Format) List { return List{format: f} }
 
-// Add adds a finding.
-func (l *List) Add(e *layout.FormatError, warning bool) {
-	if l.count(e.Field, warning, e.Offset, e.Err) {
-		l.all = append(l.all, layout.Finding{FormatError: e, Warning: warning})
+// Weight says whether verification of a file fails for a finding.
+type Weight bool
+
+// The weights of findings.
+const (
+	Failure Weight = false // breaks a promise of the file
+	Warning Weight = true  // is odd and breaks none
+)
+
+// Add adds e as a finding.
+func (l *List) Add(e *layout.FormatError, w Weight) {
+	if l.count(e.Field, w, e.Offset, e.Err) {
+		l.all = append(l.all, layout.Finding{FormatError: e, Warning: w == Warning})
 	}
 }
 
@@ -44,25 +53,26 @@ func (l *List) Add(e *layout.FormatError, warning bool) {
 // adds nothing.
 func (l *List) Fail(err error) {
 	if e, ok := errors.AsType[*layout.FormatError](err); ok {
-		l.Add(e, false)
+		l.Add(e, Failure)
 	}
 }
 
 // Warn adds a warning of something odd that breaks no promise. It words the reason only if the
 // warning is listed.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
-	if l.count(field, true, at, sentinel) {
+	if l.count(field, Warning, at, sentinel) {
 		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
 		l.all = append(l.all, layout.Finding{FormatError: e, Warning: true})
 	}
 }
 
-// count counts a finding at offset at, and reports whether it is to be listed.
-func (l *List) count(name string, warning bool, at uint64, err error) bool {
-	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.warning == warning })
+// count counts a finding about the field called name, at offset at of the file. It reports whether the finding is to be listed: it is
+// among the first hundred of that field and weight.
+func (l *List) count(name string, w Weight, at uint64, err error) bool {
+	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.weight == w })
 	if i < 0 {
 		i = len(l.fields)
-		l.fields = append(l.fields, field{name: name, warning: warning})
+		l.fields = append(l.fields, field{name: name, weight: w})
 	}
 	f := &l.fields[i]
 	if f.n++; f.n == limit+1 {
@@ -78,7 +88,7 @@ func (l *List) All() []layout.Finding {
 	for _, f := range l.fields {
 		if f.n > limit {
 			e := layout.Errorf(l.format, f.at, f.name, f.err, "%d more like the %d listed", f.n-limit, limit)
-			all = append(all, layout.Finding{FormatError: e, Warning: f.warning})
+			all = append(all, layout.Finding{FormatError: e, Warning: f.weight == Warning})
 		}
 	}
 	return all
@@ -109,12 +119,11 @@ func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
 	return end
 }
 
-// Misaligned reports tensors that do not start at a multiple of the index's alignment: as failures if
-// the file promises that, else as warnings.
-func (l *List) Misaligned(ix *layout.Index, promised bool) {
+// Misaligned adds a finding of weight w for each tensor that does not start at a multiple of the index's alignment.
+func (l *List) Misaligned(ix *layout.Index, w Weight) {
 	for i := range ix.Tensors {
 		if t := &ix.Tensors[i]; t.Stored > 0 && t.Offset%ix.Align != 0 {
-			l.Add(layout.Errorf(l.format, t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, ix.Align), !promised)
+			l.Add(layout.Errorf(l.format, t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, ix.Align), w)
 		}
 	}
 }

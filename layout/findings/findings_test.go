@@ -97,11 +97,11 @@ func TestGaps(t *testing.T) {
 // TestMisaligned: what has no bytes is where it may be, and a broken promise weighs more.
 func TestMisaligned(t *testing.T) {
 	ix := &layout.Index{Align: 8, Tensors: []layout.Tensor{{Offset: 8, Stored: 1}, {Offset: 12, Stored: 1}, {Offset: 13}}}
-	for _, promised := range []bool{true, false} {
+	for _, weight := range []Weight{Failure, Warning} {
 		l := New(layout.TSM)
-		l.Misaligned(ix, promised)
-		if all := l.All(); len(all) != 1 || all[0].Offset != 12 || all[0].Field != "offset" || all[0].Warning == promised || !errors.Is(all[0], layout.ErrMisaligned) {
-			t.Errorf("promised %t: %v", promised, all)
+		l.Misaligned(ix, weight)
+		if all := l.All(); len(all) != 1 || all[0].Offset != 12 || all[0].Field != "offset" || all[0].Warning != (weight == Warning) || !errors.Is(all[0], layout.ErrMisaligned) {
+			t.Errorf("warning %t: %v", weight, all)
 		}
 	}
 }

@@ -34,7 +34,7 @@ var all = []*layout.FileFormat{
 
 // Decode recognises the format of a file and reads its index.
 func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
-	f, err := find(in)
+	f, err := findFormat(in)
 	if err != nil {
 		return nil, err
 	}

@@ -69,15 +69,15 @@ var pages = []string{"<!doctype", "<html", "<head", "<?xml", "<error"}
 // Sniff returns the format of a file by its first bytes, at most layout.HeadBytes. The error names the
 // kinds of files that are often taken for models, and lists the formats.
 func Sniff(in layout.Input) (layout.Format, error) {
-	f, err := find(in)
+	f, err := findFormat(in)
 	if err != nil {
 		return layout.Unknown, err
 	}
 	return f.Name, nil
 }
 
-// find returns the first format that a file matches.
-func find(in layout.Input) (*layout.FileFormat, error) {
+// findFormat returns the first format that a file matches. It fails if there is none, or the file cannot be read.
+func findFormat(in layout.Input) (*layout.FileFormat, error) {
 	head, err := in.Slice(0, min(layout.HeadBytes, in.Size()))
 	if err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func find(in layout.Input) (*layout.FileFormat, error) {
 			return f, nil
 		}
 	}
-	return nil, unknown(head)
+	return nil, unknownFormat(head)
 }
 
-// unknown returns the error for a file of no known format.
-func unknown(head []byte) error {
+// unknownFormat returns the error for a file of no known format, which begins with head. It says what the file seems to be.
+func unknownFormat(head []byte) error {
 	refuse := func(sentinel error, reason string) error {
 		return layout.Errorf(layout.Unknown, 0, "magic", sentinel, "%s; known formats: %s", reason, knownNames())
 	}

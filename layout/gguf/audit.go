@@ -6,7 +6,6 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
-	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
 // Checksums returns none: the format has none.
@@ -28,6 +27,7 @@ type audit struct {
 	file *File
 }
 
+// warn adds a warning about a field at an offset of the file.
 func (a *audit) warn(at uint64, field string, format string, args ...any) {
 	a.Warn(at, field, layout.ErrInvalid, format, args...)
 }
@@ -39,7 +39,7 @@ func (a *audit) keys(in layout.Input) {
 	for i := range k.kvs {
 		key := k.key(i)
 		at, _ := k.value(i)
-		if !ascii.Plain(key) {
+		if slices.ContainsFunc(key, func(c byte) bool { return c >= utf8.RuneSelf }) {
 			a.warn(at, "key", "%s is not ASCII", layout.Quote(key))
 		}
 		v, _, err := a.file.Get(in, string(key))
@@ -89,8 +89,7 @@ func (a *audit) tensors() {
 	}
 }
 
-// order warns of offsets that ggml would refuse. It wants each tensor to begin at the padded end
-// of the one before it in the table.
+// order warns of tensors with offsets that ggml refuses: it wants each to begin at the aligned end of the one before it in the table.
 func (a *audit) order() {
 	var first *layout.Tensor
 	strays, wanted := 0, uint64(0)
@@ -102,7 +101,7 @@ func (a *audit) order() {
 				first, wanted = t, end
 			}
 		}
-		end = padded(t.Offset+t.Stored, a.file.index.Align)
+		end = alignUp(t.Offset+t.Stored, a.file.index.Align)
 	}
 	if strays > 0 {
 		a.warn(first.Offset, "offset", "%d of %d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
@@ -113,7 +112,7 @@ func (a *audit) order() {
 // gaps warns of bytes between tensors, or behind the last, that are more than padding.
 func (a *audit) gaps() {
 	ix := a.file.index
-	end := padded(a.Gaps(ix, ix.Align), ix.Align)
+	end := alignUp(a.Gaps(ix, ix.Align), ix.Align)
 	if end < ix.Size {
 		a.warn(end, "tensor_data", "%d bytes lie behind the last tensor", ix.Size-end)
 	}

@@ -36,25 +36,25 @@ func (f *File) Index() *layout.Index { return f.index }
 // are in the order of the file. A nil lim means the defaults. HeaderBytes bounds everything
 // before the tensors.
 //
-// Errors are *[layout.FormatError]s. They wrap
+// Errors are *[layout.FormatError]s, which wrap an error of package layout:
 //
 //   - ErrInvalid, ErrDuplicate, ErrOverlap or ErrMisaligned if the file breaks the rules of the
-//     package comment,
-//   - ErrTruncated if it ends too early,
-//   - ErrUnsupported for a version or type that this package does not read,
+//     package comment.
+//   - ErrTruncated if it ends too early.
+//   - ErrUnsupported for a version or type that this package does not read.
 //   - ErrLimit for something past a cap of the format or of lim.
 //
 // Their offset is the start of the field; for a string, of its length.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{size: in.Size(), lim: lim.WithDefaults(), align: defaultAlign}
 	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.lim.HeaderBytes))
-	d.header()
-	d.metadata()
-	infos := d.infos()
+	d.readHeader()
+	d.stepMetadata()
+	infos := d.readInfos()
 	if err := d.Err(); err != nil {
-		return nil, d.limited(err)
+		return nil, d.asHeaderLimit(err)
 	}
-	index, err := d.tensors(infos)
+	index, err := d.buildIndex(infos)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ type decoder struct {
 	infosAt     uint64 // where the tensor infos begin
 }
 
-// limited returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
-func (d *decoder) limited(err error) error {
+// asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
+func (d *decoder) asHeaderLimit(err error) error {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {
 		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrHeader, "%s; a header may have %d bytes", e.Reason, d.lim.HeaderBytes)
@@ -85,8 +85,8 @@ func (d *decoder) limited(err error) error {
 	return err
 }
 
-// header reads the header. It fails if more tensors or keys are stated than fit the file.
-func (d *decoder) header() {
+// readHeader reads the header. It fails if more tensors or keys are stated than fit the file.
+func (d *decoder) readHeader() {
 	if b := d.Take("magic", 4); b != nil && string(b) != magic {
 		d.Fail(0, "magic", layout.ErrInvalid, "% x, not % x", b, magic)
 	}
@@ -119,9 +119,9 @@ func (d *decoder) count(field string) uint64 {
 	return w.uint(d.Number(field, w.bytes))
 }
 
-// step passes n bytes of the header. It reads up to 64 KiB, so that the windows of the cursor go on growing.
+// readOrSkip steps over n bytes of the header. It sets d's error if they leave it. It reads up to 64 KiB, so that the windows of the cursor go on growing.
 // It skips more, so that the long arrays of a remote file are not fetched.
-func (d *decoder) step(field string, n uint64) {
+func (d *decoder) readOrSkip(field string, n uint64) {
 	const maxRead = 64 << 10
 	if n <= maxRead {
 		d.Take(field, n)
@@ -137,8 +137,9 @@ type info struct {
 	name  uint64
 }
 
-// infos finds the tensor infos. Their tensors can be placed only when the end of the last is known.
-func (d *decoder) infos() []info {
+// readInfos reads the tensor infos and sets where the tensors' data begins, which is behind the last one. It returns nil and sets d's error if
+// one is invalid.
+func (d *decoder) readInfos() []info {
 	d.infosAt = d.Offset()
 	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
 		return nil
@@ -149,22 +150,22 @@ func (d *decoder) infos() []info {
 	}
 	infos := make([]info, 0, d.tensorCount)
 	for range d.tensorCount {
-		next := d.info()
+		next := d.readInfo()
 		if d.Err() != nil {
 			return nil
 		}
 		infos = append(infos, next)
 	}
-	d.file.data = padded(d.Offset(), d.align)
+	d.file.data = alignUp(d.Offset(), d.align)
 	return infos
 }
 
-// padded returns n rounded up to a multiple of align, a power of two. Headers are too short for
+// alignUp returns n rounded up to a multiple of align, a power of two. Headers are too short for
 // the sum to wrap.
-func padded(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// info measures a tensor info and reads it.
-func (d *decoder) info() info {
+// readInfo reads a tensor info. It sets d's error if the info leaves the header, or its name or rank is over the limit.
+func (d *decoder) readInfo() info {
 	w, at := d.file.width, d.Offset()
 	b := d.Peek("name", w.largestInfo())
 	if uint64(len(b)) < w.bytes {
@@ -192,8 +193,8 @@ func (d *decoder) info() info {
 	return info{d.Take("dimensions", w.smallestInfo()+name+dims*w.bytes), name}
 }
 
-// tensors makes the index of the tensor infos.
-func (d *decoder) tensors(infos []info) (*layout.Index, error) {
+// buildIndex returns the index of the tensors that infos describe. It fails if one is invalid or overlaps another.
+func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
 	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.lim)
 	if err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	b.Data(d.file.data, d.size-min(d.file.data, d.size))
 	at := d.infosAt
 	for _, info := range infos {
-		if err := d.tensor(b.Next(), b, info, at); err != nil {
+		if err := d.fillTensor(b.Next(), b, info, at); err != nil {
 			return nil, err
 		}
 		if err := b.Add(at); err != nil {
@@ -224,8 +225,9 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	return b.Finish()
 }
 
-// tensor reads t from its info, which is at offset at.
-func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
+// fillTensor fills t, the next tensor of b, from its info, which is at offset at. It fails if a dimension, the type, the size or the offset is
+// invalid.
+func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
 	w := d.file.width
 	n, end := w.bytes+info.name, uint64(len(info.bytes))-12
 	t.Name = info.bytes[w.bytes:n:n]
@@ -235,7 +237,7 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	for i := range t.Shape {
 		dim := w.uint(dims[i*int(w.bytes):])
 		if dim > math.MaxInt { // ggml has them signed too
-			return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%d is beyond %d", dim, math.MaxInt)
+			return layout.Errorf(layout.GGUF, dimsAt, "dimensions", layout.ErrInvalid, "%d is beyond %d", dim, math.MaxInt).OfTensor(t.Name)
 		}
 		t.Shape[i] = int(dim)
 	}
@@ -243,7 +245,7 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	id := w.u32(tail)
 	dtype, ok := layout.FromGGML(id)
 	if !ok {
-		return tensorErrorf(typeAt, "type", layout.ErrUnsupported, t.Name, "%s", unknownType(id))
+		return layout.Errorf(layout.GGUF, typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id)).OfTensor(t.Name)
 	}
 	t.DType = dtype
 	if original := d.file.originals.fittingShape(&d.file.keys, t); original != nil {
@@ -252,7 +254,7 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	}
 	size, err := dtype.Size(t.Shape)
 	if err != nil {
-		return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%v", err)
+		return layout.Errorf(layout.GGUF, dimsAt, "dimensions", layout.ErrInvalid, "%v", err).OfTensor(t.Name)
 	}
 	t.Stored = size
 	if w.big && swapOf(dtype) != nil {
@@ -260,9 +262,9 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	}
 	switch offset := (width{8, w.big}).uint(tail[4:]); {
 	case offset%d.align != 0:
-		return tensorErrorf(typeAt+4, "offset", layout.ErrMisaligned, t.Name, "%d is no multiple of %d", offset, d.align)
+		return layout.Errorf(layout.GGUF, typeAt+4, "offset", layout.ErrMisaligned, "%d is no multiple of %d", offset, d.align).OfTensor(t.Name)
 	case offset > d.size: // which keeps the sum below from wrapping, too
-		return tensorErrorf(typeAt+4, "offset", layout.ErrTruncated, t.Name, "%d is past the end of the file of %d bytes", offset, d.size)
+		return layout.Errorf(layout.GGUF, typeAt+4, "offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", offset, d.size).OfTensor(t.Name)
 	default:
 		t.Offset = d.file.data + offset
 		return nil
@@ -301,8 +303,4 @@ var forkTypes = func() map[uint32]string {
 var removedTypes = map[uint32]string{
 	4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8",
 	36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8",
-}
-
-func tensorErrorf(at uint64, field string, sentinel error, name []byte, format string, args ...any) error {
-	return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(name)
 }

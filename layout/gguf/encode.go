@@ -27,7 +27,7 @@ func Holds(d layout.DType) bool {
 // Writer writes a GGUF file of version 3 from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensors tensorwriter.Tensors }
+type Writer struct{ file *tensorwriter.File }
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -36,11 +36,11 @@ type Options struct {
 	BigEndian bool
 }
 
-// NewWriter writes everything before the tensors of a file. It takes such as slices.Values of a list, and reads
-// their Name, Shape and DType. Their bytes follow in the same order, by one call of WriteTensor
+// NewWriter writes everything before the tensors of a file. It goes through tensors twice, such as slices.Values of a
+// list, and reads their Name, Shape and DType. Their bytes follow in the same order, by one call of WriteTensor
 // or WriteTensorFunc each.
 //
-// Values of metadata are numbers of Go's sized types, bools, strings, slices of one such type, and [layout.JSONText]. All
+// Values of metadata are numbers of Go's sized types, bools, strings, and slices of one such type. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
@@ -50,7 +50,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
 	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"}}
 	if opts != nil && opts.BigEndian {
-		e.order, plan.Filter = binary.BigEndian, swapped
+		e.order, plan.Filter = binary.BigEndian, swappedWrite
 	}
 	if err := e.head(tensors, metadata); err != nil {
 		return nil, err
@@ -65,31 +65,31 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	if _, err := file.Write(e.b); err != nil {
 		return nil, err
 	}
-	return &Writer{tensorwriter.NewTensors(file)}, nil
+	return &Writer{file}, nil
 }
 
 // Size returns how many bytes the whole file will have.
-func (w *Writer) Size() uint64 { return w.tensors.Size() }
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
 
 // Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.tensors.Written() }
+func (w *Writer) Written() uint64 { return w.file.Written }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
 // size. dst may be used until write returns.
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.tensors.WriteTensorFunc(write)
+	return w.file.WriteTensorFunc(write)
 }
 
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Writer) Close() error { return w.tensors.Close() }
+func (w *Writer) Close() error { return w.file.Close() }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
 func InfoSize(t *layout.Tensor, align uint64) uint64 {
 	size, _ := t.DType.Size(t.Shape)
-	return width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape)) + padded(min(size, math.MaxInt64), align)
+	return width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape)) + alignUp(min(size, math.MaxInt64), align)
 }
 
 // Aligns reports whether files may be written with this alignment.
@@ -97,7 +97,7 @@ func Aligns(align uint64) bool {
 	return align >= minAlign && align <= maxAlign && align&(align-1) == 0
 }
 
-// alignmentOf returns the alignment that metadata asks for. Decode checks the value.
+// alignmentOf returns the alignment that md states, or the default if it states none that is a power of two.
 func alignmentOf(md layout.Metadata) uint64 {
 	v, _ := md.Get(keyAlignment)
 	if a, ok := v.(uint32); ok && a > 0 && a&(a-1) == 0 {
@@ -117,7 +117,8 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far, each padded
 }
 
-// head appends everything before the tensors, with the padding.
+// head appends everything before the tensors' data, padding included. It fails for an alignment, a value or a tensor that the format
+// cannot hold.
 func (e *encoder) head(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) error {
 	if !Aligns(e.align) {
 		return layout.Errorf(layout.GGUF, 0, keyAlignment, layout.ErrInvalid, "%d is no power of two from %d to %d", e.align, minAlign, maxAlign)
@@ -131,6 +132,11 @@ func (e *encoder) head(tensors iter.Seq[layout.Tensor], metadata layout.Metadata
 			return err
 		}
 	}
+	infos := uint64(0)
+	for t := range tensors {
+		infos += InfoSize(&layout.Tensor{Name: t.Name, Shape: t.Shape}, 1)
+	}
+	e.b = slices.Grow(e.b, int(infos+e.align)) // growing in steps would take the memory twice
 	count := uint64(0)
 	for t := range tensors {
 		if err := e.tensor(&t); err != nil {
@@ -139,12 +145,14 @@ func (e *encoder) head(tensors iter.Seq[layout.Tensor], metadata layout.Metadata
 		count++
 	}
 	e.order.PutUint64(e.b[atTensorCount:], count)
-	e.b = append(e.b, make([]byte, padded(uint64(len(e.b)), e.align)-uint64(len(e.b)))...)
+	e.b = append(e.b, make([]byte, alignUp(uint64(len(e.b)), e.align)-uint64(len(e.b)))...)
 	return nil
 }
 
+// u32 appends a number of 32 bits in the byte order of the file.
 func (e *encoder) u32(n uint32) { e.b = e.order.AppendUint32(e.b, n) }
 
+// u64 appends a number of 64 bits in the byte order of the file.
 func (e *encoder) u64(n uint64) { e.b = e.order.AppendUint64(e.b, n) }
 
 // text appends a string and its length.
@@ -153,15 +161,8 @@ func (e *encoder) text(s string) {
 	e.b = append(e.b, s...)
 }
 
-// value appends the type of a value, and the value.
+// value appends the type of a value, and the value. It fails if GGUF has no such type. key is for errors.
 func (e *encoder) value(key string, value any) error {
-	if text, ok := value.(layout.JSONText); ok {
-		b, err := layout.EncodeJSON(text.Value)
-		if err != nil {
-			return err
-		}
-		value = string(b)
-	}
 	v := reflect.ValueOf(value)
 	elem, isArray := v, v.IsValid() && v.Kind() == reflect.Slice
 	if isArray {
@@ -205,7 +206,7 @@ func typeOf(v reflect.Value) (Type, bool) {
 	return t, ok
 }
 
-// tensor appends the description of the next tensor.
+// tensor appends the tensor info of t, the next tensor. It fails if ggml could not read the tensor, or the file would be too large.
 func (e *encoder) tensor(t *layout.Tensor) error {
 	id, ok := t.DType.GGML()
 	size, err := t.DType.Size(t.Shape)
@@ -231,10 +232,11 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	}
 	e.u32(id)
 	e.u64(e.data)
-	e.data += padded(size, e.align)
+	e.data += alignUp(size, e.align)
 	return nil
 }
 
+// errorf returns the error that a field cannot be written where the head ends now.
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
 	return layout.Errorf(layout.GGUF, uint64(len(e.b)), field, sentinel, format, args...)
 }

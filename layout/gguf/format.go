@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -105,16 +106,16 @@ const (
 )
 
 var types = [numTypes]struct {
-	name string
-	size uint64 // 0 if values differ in size
-	goType
+	name   string
+	size   uint64       // in bytes; 0 if values differ in size
+	goType reflect.Type // of numbers and bools, else nil
 }{
-	TypeUint8: {"uint8", 1, goTypeOf[uint8]{}}, TypeInt8: {"int8", 1, goTypeOf[int8]{}},
-	TypeUint16: {"uint16", 2, goTypeOf[uint16]{}}, TypeInt16: {"int16", 2, goTypeOf[int16]{}},
-	TypeUint32: {"uint32", 4, goTypeOf[uint32]{}}, TypeInt32: {"int32", 4, goTypeOf[int32]{}},
-	TypeUint64: {"uint64", 8, goTypeOf[uint64]{}}, TypeInt64: {"int64", 8, goTypeOf[int64]{}},
-	TypeFloat32: {"float32", 4, goTypeOf[float32]{}}, TypeFloat64: {"float64", 8, goTypeOf[float64]{}},
-	TypeBool:   {"bool", 1, goTypeOf[bool]{}},
+	TypeUint8: {"uint8", 1, reflect.TypeFor[uint8]()}, TypeInt8: {"int8", 1, reflect.TypeFor[int8]()},
+	TypeUint16: {"uint16", 2, reflect.TypeFor[uint16]()}, TypeInt16: {"int16", 2, reflect.TypeFor[int16]()},
+	TypeUint32: {"uint32", 4, reflect.TypeFor[uint32]()}, TypeInt32: {"int32", 4, reflect.TypeFor[int32]()},
+	TypeUint64: {"uint64", 8, reflect.TypeFor[uint64]()}, TypeInt64: {"int64", 8, reflect.TypeFor[int64]()},
+	TypeFloat32: {"float32", 4, reflect.TypeFor[float32]()}, TypeFloat64: {"float64", 8, reflect.TypeFor[float64]()},
+	TypeBool:   {"bool", 1, reflect.TypeFor[bool]()},
 	TypeString: {name: "string"}, TypeArray: {name: "array"},
 }
 

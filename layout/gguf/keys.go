@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -24,7 +23,7 @@ type kv struct {
 	typ   uint8
 }
 
-// key returns the i-th key.
+// key returns the key of the i-th value.
 func (k *keys) key(i int) []byte {
 	start := uint32(0)
 	if i > 0 {
@@ -33,6 +32,7 @@ func (k *keys) key(i int) []byte {
 	return k.text[start:k.kvs[i].end]
 }
 
+// typ returns the type of the i-th value.
 func (k *keys) typ(i int) Type { return Type(k.kvs[i].typ) }
 
 // value returns the offset and the size of the i-th value. It ends where the next key's length
@@ -50,8 +50,9 @@ func (k *keys) find(key string) int {
 	return k.names.Find(layout.HashName(key), func(i int) bool { return string(k.key(i)) == key })
 }
 
-// metadata walks over keys and values.
-func (d *decoder) metadata() {
+// stepMetadata reads the keys and steps over their values, and notes where these are. It sets d's error if a key or a value is invalid, or
+// one of specialKeys is.
+func (d *decoder) stepMetadata() {
 	if d.Err() != nil {
 		return
 	}
@@ -65,12 +66,12 @@ func (d *decoder) metadata() {
 	k.names = layout.NewNames(int(d.kvCount))
 	special := make(special)
 	for i := range d.kvCount {
-		key := d.key()
+		key := d.readKey()
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
 		d.noteOriginal(key, typ)
-		value := d.value(key, typ, typeAt)
+		value := d.stepValue(key, typ, typeAt)
 		if d.Err() != nil {
 			return
 		}
@@ -89,35 +90,32 @@ func (d *decoder) metadata() {
 	special.apply(d)
 }
 
-// key reads a key.
-func (d *decoder) key() []byte {
+// readKey reads a key. It sets d's error if the key is too long, empty, not UTF-8, or there twice.
+func (d *decoder) readKey() []byte {
 	at := d.Offset()
 	n := d.count("key")
 	if n > maxKey {
 		d.Fail(at, "key", layout.ErrLimit, "%d bytes, more than %d", n, maxKey)
 	}
 	key := d.Take("key", n)
-	switch {
-	case d.Err() != nil:
-	case n == 0:
+	if n == 0 {
 		d.Fail(at, "key", layout.ErrInvalid, "empty")
-	case !utf8.Valid(key):
-		d.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(key))
-	case bytes.IndexByte(key, 0) >= 0:
-		d.Fail(at, "key", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(key))
-	default:
-		k := &d.file.keys
-		other := k.names.Enter(layout.HashNameBytes(key), len(k.kvs), func(i int) bool { return bytes.Equal(k.key(i), key) })
-		if other >= 0 {
-			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), other, len(k.kvs))
-		}
+	}
+	d.CheckText(at, "key", key)
+	if d.Err() != nil {
+		return nil
+	}
+	k := &d.file.keys
+	other := k.names.Enter(layout.HashNameBytes(key), len(k.kvs), func(i int) bool { return bytes.Equal(k.key(i), key) })
+	if other >= 0 {
+		d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), other, len(k.kvs))
 	}
 	return key
 }
 
-// value steps over a value of type typ, which the file states at typeAt. It returns a number or
-// a bool, and nil for other values.
-func (d *decoder) value(key []byte, typ Type, typeAt uint64) []byte {
+// stepValue steps over the value of key, of type typ, which the file states at typeAt. It returns the bytes of a number or a bool, and nil
+// for other values. It sets d's error if there is no such type, or the value leaves the file or is over a limit.
+func (d *decoder) stepValue(key []byte, typ Type, typeAt uint64) []byte {
 	switch {
 	case d.Err() != nil:
 	case typ == TypeString:
@@ -132,7 +130,7 @@ func (d *decoder) value(key []byte, typ Type, typeAt uint64) []byte {
 	return nil
 }
 
-// stepString steps over a string.
+// stepString steps over a string of key's value. It sets d's error if the string is too long.
 func (d *decoder) stepString(key []byte) {
 	at := d.Offset()
 	n := d.count("value")
@@ -143,11 +141,12 @@ func (d *decoder) stepString(key []byte) {
 	case n > maxString:
 		d.Fail(at, "value", layout.ErrLimit, "key %s: a string of %d bytes, more than %d", layout.Quote(key), n, maxString)
 	default:
-		d.step("value", n)
+		d.readOrSkip("value", n)
 	}
 }
 
-// stepArray steps over an array, at some depth of nesting.
+// stepArray steps over an array of key's value, which stands in depth-1 other arrays. It sets d's error if the array has an unknown type
+// or too many elements, or depth is over the limit.
 func (d *decoder) stepArray(key []byte, depth uint64) {
 	at := d.Offset()
 	elem := Type(d.u32("value"))
@@ -172,7 +171,7 @@ func (d *decoder) stepArray(key []byte, depth uint64) {
 			d.stepArray(key, depth+1)
 		}
 	default:
-		d.step("value", n*size)
+		d.readOrSkip("value", n*size)
 	}
 }
 
@@ -199,8 +198,8 @@ func (d *decoder) stepStrings(key []byte, n uint64) {
 	}
 }
 
-// skipStrings steps over up to n strings, each with its length before it, as far as b holds them
-// whole. It returns their size in b and their number.
+// skipStrings counts up to n strings at the start of b, each with its length before it. It stops at one that b does not hold whole. It
+// returns how many bytes they take, and their number.
 func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
 	end := uint64(len(b))
 	for count < n && end-size >= w.bytes {

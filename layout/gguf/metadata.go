@@ -21,7 +21,7 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 	if err != nil {
 		return nil, false, err
 	}
-	value, err = f.read(i, b)
+	value, err = f.decodeValue(i, b)
 	return value, err == nil, err
 }
 
@@ -39,7 +39,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	md := make(layout.Metadata, len(k.kvs))
 	for i := range k.kvs {
 		off, size := k.value(i)
-		v, err := f.read(i, b[off-k.at:][:size])
+		v, err := f.decodeValue(i, b[off-k.at:][:size])
 		if err != nil {
 			return nil, err
 		}
@@ -48,8 +48,9 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// read returns the i-th value, whose bytes are b. Decode has found b to be long enough, but the bytes may have changed.
-func (f *File) read(i int, b []byte) (any, error) {
+// decodeValue returns the i-th value, whose bytes are b. It fails if a bool is neither 0 nor 1, or the bytes have changed since Decode and no
+// longer fit.
+func (f *File) decodeValue(i int, b []byte) (any, error) {
 	w := f.width
 	switch typ := f.keys.typ(i); typ {
 	case TypeString:
@@ -62,23 +63,25 @@ func (f *File) read(i int, b []byte) (any, error) {
 			return v, nil
 		}
 		if head := 4 + w.bytes; Type(w.u32(b)) == TypeBool && w.uint(b[4:]) == uint64(len(b))-head {
-			if at := slices.IndexFunc(b[head:], notBool); at >= 0 {
+			if at := slices.IndexFunc(b[head:], isNotBool); at >= 0 {
 				return nil, f.valueErrorf(i, head+uint64(at), "element %d is a bool of %d", at, b[head:][at])
 			}
 		}
 	case TypeBool:
-		if notBool(b[0]) {
+		if isNotBool(b[0]) {
 			return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
 		}
 		return b[0] == 1, nil
 	default:
-		return types[typ].one(b, w.order()), nil
+		v := reflect.New(types[typ].goType)
+		w.decode(b, v)
+		return v.Elem().Interface(), nil
 	}
 	return nil, f.valueErrorf(i, 0, "other bytes than when the file was opened")
 }
 
-// notBool reports whether c is not the byte of a bool.
-func notBool(c byte) bool { return c > 1 }
+// isNotBool reports whether c is not the byte of a bool.
+func isNotBool(c byte) bool { return c > 1 }
 
 // maxDepth bounds arrays in arrays, whatever the limits of opening were.
 const maxDepth = 1 << 10
@@ -112,10 +115,12 @@ func (w width) array(b []byte, depth int) (list any, rest []byte, ok bool) {
 		return list, b[size:], ok && count == n
 	}
 	size := n * types[elem].size
-	if elem == TypeBool && slices.ContainsFunc(b[:size], notBool) {
+	if elem == TypeBool && slices.ContainsFunc(b[:size], isNotBool) {
 		return nil, nil, false
 	}
-	return types[elem].all(b[:size], int(n), w.order()), b[size:], true
+	values := reflect.MakeSlice(reflect.SliceOf(types[elem].goType), int(n), int(n))
+	w.decode(b[:size], values)
+	return values.Interface(), b[size:], true
 }
 
 // strings returns the n strings of text, each behind its length. They are substrings of text, a copy of bytes that may have
@@ -135,17 +140,18 @@ func (w width) strings(text string, n int) (list []string, ok bool) {
 	return list, true
 }
 
-// valueErrorf returns an error about byte at of the i-th value.
+// valueErrorf returns an error about the byte at offset at of the i-th value, and names its key.
 func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
 	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].value+at, "value", layout.ErrInvalid, format, args...)
 	e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
 	return e
 }
 
-// goType makes Go values of numbers and bools, one or as many as it is told.
-type goType interface {
-	one(b []byte, order binary.ByteOrder) any
-	all(b []byte, n int, order binary.ByteOrder) any
+// decode sets v, a slice or a pointer of numbers or bools, to the values in b, which is as long as they are.
+func (w width) decode(b []byte, v reflect.Value) {
+	if _, err := binary.Decode(b, w.order(), v.Interface()); err != nil {
+		panic(err)
+	}
 }
 
 // typeByGo maps the Go types of numbers and bools to types of values.
@@ -153,21 +159,8 @@ var typeByGo = func() map[reflect.Type]Type {
 	m := make(map[reflect.Type]Type)
 	for t := range types {
 		if g := types[t].goType; g != nil {
-			m[reflect.TypeOf(g.all(nil, 0, le)).Elem()] = Type(t)
+			m[g] = Type(t)
 		}
 	}
 	return m
 }()
-
-type goTypeOf[T any] struct{}
-
-func (d goTypeOf[T]) one(b []byte, order binary.ByteOrder) any { return d.all(b, 1, order).([]T)[0] }
-
-// all returns the n values in b as a []T.
-func (goTypeOf[T]) all(b []byte, n int, order binary.ByteOrder) any {
-	list := make([]T, n)
-	if _, err := binary.Decode(b, order, list); err != nil {
-		panic(err) // b is as long as n elements
-	}
-	return list
-}

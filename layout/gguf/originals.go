@@ -23,8 +23,8 @@ type original struct {
 	from, to int // in dims
 }
 
-// noteOriginal notes the shape that an array holds, which comes next, if key says that it is one. A value of another kind
-// gives no shape.
+// noteOriginal notes the shape in the array that comes next, without reading past it, if key names the shape of a tensor. It notes nothing
+// if the array is no valid shape.
 func (d *decoder) noteOriginal(key []byte, typ Type) {
 	w, all := d.file.width, &d.file.originals
 	if d.Err() != nil || typ != TypeArray || !bytes.HasPrefix(key, []byte(keyOriginal)) {

@@ -18,10 +18,11 @@ var specialKeys = map[string]Type{
 // special holds the values of specialKeys that the file states.
 type special map[string]noted
 
-// noted is an integer at an offset of the file.
+// noted is the integer value of a key, and the offset of its bytes in the file.
 type noted struct{ value, off uint64 }
 
-// note enters b, the value of key at offset off, if key is one of specialKeys. It fails if the value is of another type.
+// note adds the value of key to s, if key is one of specialKeys. b are the bytes of the value, at offset off. It sets d's error if the
+// value is of another type than specialKeys wants.
 func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 	order := d.file.width.order()
 	switch want, ok := specialKeys[string(key)]; {
@@ -35,7 +36,8 @@ func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 	}
 }
 
-// apply checks the values and sets the alignment and the split of d.
+// apply sets the alignment and the split of d. It sets d's error if the alignment is no power of two, or the keys of a split are missing
+// or contradict each other.
 func (s special) apply(d *decoder) {
 	if a, ok := s[keyAlignment]; ok {
 		d.align = a.value

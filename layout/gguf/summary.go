@@ -37,7 +37,7 @@ type summary struct {
 	err  error
 }
 
-// get reads the value of key. It returns nil if there is none.
+// get returns the value of key, or nil if there is none. An error is left in s.err.
 func (s *summary) get(key string) any {
 	v, _, err := s.file.Get(s.in, key)
 	s.err = cmp.Or(s.err, err)
@@ -51,9 +51,9 @@ func (s *summary) text(key string) string {
 	case nil:
 		return ""
 	case []uint32:
-		return spanOf(v)
+		return rangeText(v)
 	case []int32:
-		return spanOf(v)
+		return rangeText(v)
 	case []any:
 		return fmt.Sprintf("%d of %v", len(v), TypeArray)
 	default:
@@ -64,8 +64,8 @@ func (s *summary) text(key string) string {
 	}
 }
 
-// spanOf returns the smallest and the greatest of some numbers, as text.
-func spanOf[T uint32 | int32](v []T) string {
+// rangeText returns the smallest and the greatest of some numbers, as text.
+func rangeText[T uint32 | int32](v []T) string {
 	if len(v) == 0 {
 		return ""
 	}

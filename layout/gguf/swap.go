@@ -26,7 +26,7 @@ var swaps = map[layout.DType]*swap{
 // noSwap stands for types whose big-endian form nobody has defined: words that ggml puts together of bytes.
 var noSwap = &swap{}
 
-// swapOf returns nil for a type of bytes, which has no order.
+// swapOf returns where elements of type d have numbers of several bytes: nil if they have none, noSwap if that is unknown.
 func swapOf(d layout.DType) *swap {
 	if s, ok := swaps[d]; ok {
 		return s
@@ -67,7 +67,7 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	return nil
 }
 
-// reverse reverses the bytes of the numbers in whole blocks.
+// reverse reverses the bytes of each number in b, which holds whole blocks of the given size.
 func (s *swap) reverse(b []byte, block uint64) {
 	at := s.at
 	if at == nil {
@@ -82,8 +82,8 @@ func (s *swap) reverse(b []byte, block uint64) {
 	}
 }
 
-// swapped returns a function that writes t in big-endian order. write writes it in little-endian order.
-func swapped(t *layout.Tensor, _ int, write func(dst io.Writer) error) func(dst io.Writer) error {
+// swappedWrite returns a function that writes to its destination in big-endian order what write writes of t in little-endian order.
+func swappedWrite(t *layout.Tensor, _ int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	s := swapOf(t.DType)
 	if s == nil {
 		return write
@@ -124,7 +124,8 @@ func (w *swapWriter) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// flush writes what has come. A part of a block at the end is written as it is, for the file to refuse.
+// flush writes what has been collected, each number turned. Bytes of an incomplete block are written as they are: the file then refuses
+// the size.
 func (w *swapWriter) flush() error {
 	whole := len(w.buf) / w.block * w.block
 	w.swap.reverse(w.buf[:whole], uint64(w.block))

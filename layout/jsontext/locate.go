@@ -9,7 +9,7 @@ func Locate[T string | []byte](text T, path ...any) uint64 {
 	s.Next()
 	at := s.Offset()
 	for _, step := range path {
-		if !s.enter(step) {
+		if !s.descend(step) {
 			break
 		}
 		s.Next()
@@ -18,9 +18,9 @@ func Locate[T string | []byte](text T, path ...any) uint64 {
 	return at
 }
 
-// enter goes to the value of a key or at a position of the value that comes next. It reports
-// false if there is none.
-func (s *Scanner[T]) enter(step any) bool {
+// descend moves s into the object or array that comes next, to the value of the key or at the position that step is. It reports false if
+// there is none.
+func (s *Scanner[T]) descend(step any) bool {
 	switch i := 0; s.Next() {
 	case '{':
 		for s.Open('{', "an object"); s.More('}'); s.Skip() {

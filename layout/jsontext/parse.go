@@ -63,7 +63,7 @@ func newParser[T string | []byte](text T, f layout.Format, at uint64, field stri
 	return &parser{Scanner: New(string(text), f, at, field, lim)}
 }
 
-// document returns the object that the text is.
+// document returns the object that the text is. It fails if the text is something else, or invalid.
 func (p *parser) document() (layout.Metadata, error) {
 	if err := p.checkObject(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (p *parser) document() (layout.Metadata, error) {
 	return md, nil
 }
 
-// checkObject checks that the text is one object, and reads nothing.
+// checkObject returns an error unless the text is one valid object. It does not advance p.
 func (p *parser) checkObject() error {
 	if p.err == nil && p.Next() != '{' {
 		p.Unexpected("an object")
@@ -83,14 +83,14 @@ func (p *parser) checkObject() error {
 	return p.check()
 }
 
-// check checks that the text is one value, and reads nothing.
+// check returns an error unless the text is one valid value, of MaxValues values at most. It does not advance p.
 func (p *parser) check() error {
 	ahead := p.Scanner
 	ahead.maxValues = 1 + MaxValues // the text itself is none of them
-	ahead.anyKeys = p.lastWins
+	ahead.allowsRepeats = p.lastWins
 	ahead.Skip()
 	ahead.End()
-	p.anyKeys = true // they have been checked
+	p.allowsRepeats = true // they have been checked
 	return ahead.Err()
 }
 

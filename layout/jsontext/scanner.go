@@ -31,8 +31,8 @@ type Scanner[T string | []byte] struct {
 	err    *layout.FormatError
 
 	depth, maxDepth uint64 // of the objects and arrays around the next byte
-	fresh           bool   // no member of the innermost one was read
-	anyKeys         bool   // Skip lets a key occur twice in an object
+	atFirst         bool   // no member or element of the innermost one was read
+	allowsRepeats   bool   // Skip lets a key occur twice in an object
 	python          bool   // NaN, Infinity and -Infinity are numbers
 	values          int    // that Skip has passed
 	maxValues       int    // that Skip may pass; 0 for any number
@@ -75,7 +75,7 @@ func (s *Scanner[T]) Fail(at uint64, sentinel error, format string, args ...any)
 		s.err = layout.Errorf(s.format, at, s.Field, sentinel, format, args...)
 	}
 	var none T
-	s.text, s.at, s.fresh = none, 0, false
+	s.text, s.at, s.atFirst = none, 0, false
 }
 
 // Unexpected ends the reading because something else than want comes next.
@@ -142,7 +142,7 @@ func (s *Scanner[T]) Open(c byte, want string) {
 	default:
 		s.depth++
 		s.at++
-		s.fresh = true
+		s.atFirst = true
 	}
 }
 
@@ -152,10 +152,10 @@ func (s *Scanner[T]) More(end byte) bool {
 	case c == end:
 		s.at++
 		s.depth--
-		s.fresh = false
+		s.atFirst = false
 		return false
-	case s.fresh:
-		s.fresh = false
+	case s.atFirst:
+		s.atFirst = false
 		return true
 	case c == ',':
 		s.at++
@@ -274,7 +274,7 @@ func (s *Scanner[T]) Uint() uint64 {
 	return 0
 }
 
-// take reads token if it comes next.
+// take reads token if it comes next, and reports whether it does.
 func (s *Scanner[T]) take(token string) bool {
 	end := s.at + len(token)
 	if end > len(s.text) || string(s.text[s.at:end]) != token {
@@ -294,7 +294,7 @@ func (s *Scanner[T]) notFinite() (text string, ok bool) {
 	return "", false
 }
 
-// skipNotFinite does what notFinite does without returning the text.
+// skipNotFinite steps over a number that Python writes and JSON does not have, and reports whether one comes next.
 func (s *Scanner[T]) skipNotFinite() bool {
 	_, ok := s.notFinite()
 	return ok
@@ -314,7 +314,7 @@ func (s *Scanner[T]) Skip() (n int) {
 	case c == '{':
 		first := len(s.keys)
 		for s.Open('{', "an object"); s.More('}'); n++ {
-			if k := s.key(); !s.anyKeys {
+			if k := s.key(); !s.allowsRepeats {
 				s.keys = append(s.keys, k)
 			}
 			s.Skip()

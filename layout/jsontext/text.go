@@ -1,7 +1,6 @@
 package jsontext
 
 import (
-	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -10,10 +9,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// scanString checks the string whose opening quote stands next, and reads it.
+// scanString reads the string whose opening quote comes next, and returns where it is. It sets s's error if the string is invalid.
 func (s *Scanner[T]) scanString() span {
 	start := s.at + 1
-	end, ascii := plainText(s.text, start)
+	end, ascii := endOfPlain(s.text, start)
 	if !ascii || end >= len(s.text) || s.text[end] != '"' {
 		return s.scanOtherString(start, end, ascii)
 	}
@@ -26,7 +25,7 @@ func (s *Scanner[T]) scanString() span {
 func (s *Scanner[T]) scanOtherString(start, end int, ascii bool) span {
 	var escapes uint32
 	for i := start; s.err == nil; {
-		if !ascii && !valid(s.text[i:end]) {
+		if !ascii && !isUTF8(s.text[i:end]) {
 			s.notUTF8(i, end)
 			break
 		}
@@ -46,7 +45,7 @@ func (s *Scanner[T]) scanOtherString(start, end int, ascii bool) span {
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "invalid escape %q in a string", string(s.text[end:min(end+6, len(s.text))]))
 		}
 		i, escapes = end+n, escaped
-		end, ascii = plainText(s.text, i)
+		end, ascii = endOfPlain(s.text, i)
 	}
 	return span{}
 }
@@ -65,7 +64,7 @@ func (s *Scanner[T]) unescaped(k span) T {
 	raw := s.text[k.at : k.end&^escaped]
 	s.buf = s.buf[:0]
 	for {
-		end, _ := plainText(raw, 0)
+		end, _ := endOfPlain(raw, 0)
 		s.buf = append(s.buf, raw[:end]...)
 		if end == len(raw) {
 			return T(string(s.buf)) // a copy, because s.buf is used again
@@ -94,8 +93,8 @@ func (s *Scanner[T]) notUTF8(from, end int) {
 	s.Fail(s.base+uint64(bad), layout.ErrInvalid, "string that is not valid UTF-8: %#02x", s.text[bad])
 }
 
-// valid reports whether text is valid UTF-8.
-func valid[T string | []byte](text T) bool {
+// isUTF8 reports whether text is valid UTF-8.
+func isUTF8[T string | []byte](text T) bool {
 	switch text := any(text).(type) {
 	case []byte:
 		return utf8.Valid(text)
@@ -104,40 +103,15 @@ func valid[T string | []byte](text T) bool {
 	}
 }
 
-// plainText returns the position of the first byte at or after i that does not stand for
+// endOfPlain returns the position of the first byte at or after i that does not stand for
 // itself in a string: a quote, a backslash or a control character. ascii is false if there may be
 // bytes of 0x80 and above before it.
-func plainText[T string | []byte](text T, i int) (end int, ascii bool) {
-	const high = 0x8080808080808080
-	var seen uint64
-	for ; len(text)-i >= 8; i += 8 {
-		w := load64(text[i : i+8])
-		if m := special(w); m != 0 {
-			return i + bits.TrailingZeros64(m)/8, (seen|w)&high == 0
-		}
-		seen |= w
-	}
+func endOfPlain[T string | []byte](text T, i int) (end int, ascii bool) {
+	var seen byte
 	for ; i < len(text) && text[i] != '"' && text[i] != '\\' && text[i] >= ' '; i++ {
-		seen |= uint64(text[i])
+		seen |= text[i]
 	}
-	return i, seen&high == 0
-}
-
-// load64 reads eight bytes, the first one lowest. It compiles to one load.
-func load64[T string | []byte](b T) uint64 {
-	_ = b[7]
-	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-}
-
-// special sets bit 7 of the lowest byte of w that is a quote, a backslash or below 0x20. A
-// borrow may mark bytes above that one wrongly.
-func special(w uint64) uint64 {
-	const (
-		ones = 0x0101010101010101
-		high = 0x80 * ones
-	)
-	return ((w ^ '"'*ones - ones) | (w ^ '\\'*ones - ones) | (w - ' '*ones)) &^ w & high
+	return i, seen < utf8.RuneSelf
 }
 
 // unescape returns the character that the n bytes of an escape at the beginning of text stand
@@ -164,7 +138,7 @@ func unescape[T string | []byte](text T) (r rune, n int) {
 	return r, 12
 }
 
-// hex4 reads \uXXXX.
+// hex4 returns the character of an escape \uXXXX at the start of text. It reports false if there is none.
 func hex4[T string | []byte](text T) (r rune, ok bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false

@@ -30,10 +30,10 @@ type ShardDigest struct {
 // ShardChecksums lists the checksums that the manifest states of its shards. It leaves to Audit
 // those that cannot be read, and those that are the same for every shard of that size.
 func (m *File) ShardChecksums() (sums []ShardChecksum) {
-	for i, at := range m.sumsAt {
+	for i, at := range m.checksumOffsets {
 		s := &m.Shards[i]
 		if want, ok := s.crc32(); ok && !s.provesNothing() {
-			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.covered(), Want: want}})
+			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.coveredBytes(), Want: want}})
 		}
 	}
 	return sums
@@ -42,7 +42,7 @@ func (m *File) ShardChecksums() (sums []ShardChecksum) {
 // ShardDigests lists the SHA-256s that the manifest states of its shards. It leaves to Audit
 // those that cannot be read.
 func (m *File) ShardDigests() (sums []ShardDigest) {
-	for i, at := range m.sumsAt {
+	for i, at := range m.checksumOffsets {
 		if want, ok := m.Shards[i].sha256(); ok {
 			sums = append(sums, ShardDigest{i, "shards.sha256", at.sha256, want})
 		}
@@ -61,11 +61,11 @@ func (m *File) Audit(layout.Input) []layout.Finding {
 		if !m.versioned {
 			a.warn(nil, "apr_version", layout.ErrInvalid, "the required key is missing")
 		}
-		a.checksums()
+		a.reportChecksums()
 	}
-	if m.stitched != nil {
-		a.unmapped()
-		a.total()
+	if m.shardTensors != nil {
+		a.reportUnmapped()
+		a.compareTotal()
 	}
 	return a.All()
 }
@@ -75,12 +75,13 @@ type audit struct {
 	m *File
 }
 
+// warn adds a warning about the value that path leads to in the manifest.
 func (a *audit) warn(path []any, field string, sentinel error, format string, args ...any) {
-	a.Add(a.m.errorf(path, field, sentinel, format, args...), true)
+	a.Add(a.m.errorf(path, field, sentinel, format, args...), findings.Warning)
 }
 
-// checksums reports shards whose checksums cannot be checked, one finding for each reason.
-func (a *audit) checksums() {
+// reportChecksums adds a finding for each reason why checksums of shards cannot be checked. It names the first shards.
+func (a *audit) reportChecksums() {
 	var none, hollow, bad, badDigest []int
 	for i := range a.m.Shards {
 		s := &a.m.Shards[i]
@@ -97,24 +98,25 @@ func (a *audit) checksums() {
 	}
 	name := func(i int) string { return quote(a.m.Shards[i].Name) }
 	crc := func(i int) string { return quote(a.m.Shards[i].CRC32) + " of " + name(i) }
-	a.sums(true, none, "crc32", "not there for %s", name)
-	a.sums(true, hollow, "crc32", "tells nothing, because every intact file of the same size has it: that of the whole file, not of all bytes but the footer: %s", crc)
-	a.sums(false, bad, "crc32", "not 8 lower-case hexadecimal digits: %s", crc)
-	a.sums(false, badDigest, "sha256", "not 64 lower-case hexadecimal digits: %s", func(i int) string {
+	a.addFinding(findings.Warning, none, "crc32", "not there for %s", name)
+	a.addFinding(findings.Warning, hollow, "crc32", "tells nothing, because every intact file of the same size has it: that of the whole file, not of all bytes but the footer: %s", crc)
+	a.addFinding(findings.Failure, bad, "crc32", "not 8 lower-case hexadecimal digits: %s", crc)
+	a.addFinding(findings.Failure, badDigest, "sha256", "not 64 lower-case hexadecimal digits: %s", func(i int) string {
 		return quote(a.m.Shards[i].SHA256) + " of " + name(i)
 	})
 }
 
-// sums reports the value of key in some shards, in one finding.
-func (a *audit) sums(warning bool, shards []int, key, format string, name func(i int) string) {
+// addFinding adds one finding of weight w about the value of key in the shards with the numbers shards. It adds none if shards is empty.
+// name returns the text about one shard.
+func (a *audit) addFinding(w findings.Weight, shards []int, key, format string, name func(i int) string) {
 	if len(shards) > 0 {
-		a.Add(a.m.errorf([]any{"shards", shards[0], key}, "shards."+key, layout.ErrInvalid, format, list(len(shards), func(i int) string { return name(shards[i]) })), warning)
+		a.Add(a.m.errorf([]any{"shards", shards[0], key}, "shards."+key, layout.ErrInvalid, format, firstNames(len(shards), func(i int) string { return name(shards[i]) })), w)
 	}
 }
 
-// unmapped reports tensors that the map does not have.
-func (a *audit) unmapped() {
-	t := a.m.stitched
+// reportUnmapped adds a finding that names tensors of shards that the manifest's map does not have, if there are any.
+func (a *audit) reportUnmapped() {
+	t := a.m.shardTensors
 	if len(t.list) == len(a.m.tensors) {
 		return // all of the map are in the shards, and no name twice
 	}
@@ -129,20 +131,20 @@ func (a *audit) unmapped() {
 		}
 	}
 	key := a.m.mapKey()
-	a.warn([]any{key}, key, layout.ErrNotFound, "in a shard, but not in the map: %s", list(len(left), func(i int) string {
+	a.warn([]any{key}, key, layout.ErrNotFound, "in a shard, but not in the map: %s", firstNames(len(left), func(i int) string {
 		x := &t.list[left[i]]
 		return layout.Quote(x.Name) + " of " + quote(a.m.Shards[x.File].Name)
 	}))
 }
 
-// total compares the sum of all tensors' bytes with what a SafeTensors index says.
-func (a *audit) total() {
+// compareTotal adds a finding if total_size of a SafeTensors index is not the sum of all tensors' bytes.
+func (a *audit) compareTotal() {
 	if a.m.total == "" {
 		return
 	}
 	sum := uint64(0)
-	for i := range a.m.stitched.list {
-		sum += a.m.stitched.list[i].Raw // of files that exist
+	for i := range a.m.shardTensors.list {
+		sum += a.m.shardTensors.list[i].Raw // of files that exist
 	}
 	stated, err := strconv.ParseFloat(a.m.total, 64) // Python programs write 32.0
 	if whole := strconv.FormatUint(sum, 10); a.m.total != whole && (isInteger(a.m.total) || err != nil || stated != float64(sum)) {
@@ -153,8 +155,8 @@ func (a *audit) total() {
 // isInteger reports whether a number of JSON is one without a fraction and an exponent.
 func isInteger(text string) bool { return !strings.ContainsAny(text, ".eE") }
 
-// list names the first of n things.
-func list(n int, name func(i int) string) string {
+// firstNames returns the names of the first three of n things, divided by commas, and how many there are if there are more.
+func firstNames(n int, name func(i int) string) string {
 	const shown = 3
 	var names []string
 	for i := range min(n, shown) {

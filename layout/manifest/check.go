@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/hex"
 	"slices"
 
@@ -13,12 +12,12 @@ import (
 
 // The methods of this file compare the manifest with its shards.
 
-// errorf returns an error about the value that path leads to.
+// errorf returns an error about a value of the manifest. path has the keys and indexes that lead to it.
 func (m *File) errorf(path []any, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.Manifest, jsontext.Locate(m.text, path...), field, sentinel, format, args...)
 }
 
-// errorAt returns an error about the name of shard i.
+// errorAt returns an error about shard i. Its offset is that of the shard's name in the manifest.
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path, field := []any{"shards", i, "file"}, "shards.file"
 	if m.Of == layout.SafeTensors {
@@ -67,7 +66,7 @@ func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error 
 		return nil // whoever reads all of the shard will say what is wrong
 	}
 	for _, c := range sums {
-		if c.Offset == 0 && c.Size == s.covered() && c.Want != want {
+		if c.Offset == 0 && c.Size == s.coveredBytes() && c.Want != want {
 			return m.errorf([]any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
 				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
 		}
@@ -140,14 +139,9 @@ type tensors struct {
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.
 func (m *File) CheckTensors(list []layout.Tensor, find func(name []byte) int) error {
-	key, next := m.mapKey(), 0
+	key := m.mapKey()
 	for _, x := range m.tensors {
-		name, shard, at := x.name, x.shard, next
-		// Most writers list the tensors in the order of the shards, and nothing is searched for.
-		if at == len(list) || !bytes.Equal(list[at].Name, name) {
-			at = find(name)
-		}
-		next = at + 1
+		name, shard, at := x.name, x.shard, find(x.name)
 		switch {
 		case at < 0:
 			return m.errorf([]any{key, string(name)}, key, layout.ErrNotFound,
@@ -157,6 +151,6 @@ func (m *File) CheckTensors(list []layout.Tensor, find func(name []byte) int) er
 				layout.Quote(name), quote(m.Shards[shard].Name), quote(m.Shards[list[at].File].Name))
 		}
 	}
-	m.stitched = &tensors{list, find}
+	m.shardTensors = &tensors{list, find}
 	return nil
 }

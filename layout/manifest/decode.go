@@ -46,11 +46,11 @@ func (m *File) Index() *layout.Index { return m.index }
 // decoder makes a File of a JSON object. First it checks all of the text and notes where the values are. Then it reads the values
 // that it knows.
 type decoder struct {
-	text   []byte
-	lim    layout.Limits
-	values map[string]value // of the keys below
-	others [][]byte         // the first keys
-	m      *File
+	text      []byte
+	lim       layout.Limits
+	values    map[string]value // by key, of those in known
+	firstKeys [][]byte         // of the object, for an error
+	m         *File
 }
 
 // value is the value of a key of the manifest.
@@ -73,16 +73,16 @@ func (d *decoder) decode() error {
 	case apr2 && index:
 		return d.errorf(0, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
 	case apr2:
-		return inOrder(d.shards, d.count, d.shardMap, d.metadata)
+		return runStages(d.shards, d.checkShardCount, d.shardMap, d.metadata)
 	case index:
-		return inOrder(d.weightMap, d.metadata, d.totalSize)
+		return runStages(d.weightMap, d.metadata, d.totalSize)
 	}
 	return d.errorf(0, "manifest", layout.ErrUnsupported,
-		"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", d.seen())
+		"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", d.describeKeys())
 }
 
-// inOrder runs one stage after the other, up to the first that fails.
-func inOrder(stages ...func() error) error {
+// runStages runs one stage after the other, up to the first that fails.
+func runStages(stages ...func() error) error {
 	for _, stage := range stages {
 		if err := stage(); err != nil {
 			return err
@@ -94,7 +94,7 @@ func inOrder(stages ...func() error) error {
 // shownKeys is how many keys an error names of an object that is something else.
 const shownKeys = 4
 
-// locateValues checks the text and notes where the known values are.
+// locateValues parses the whole text, and sets d.values to where the values of known keys are. It fails for malformed JSON.
 func (d *decoder) locateValues() error {
 	d.values = make(map[string]value)
 	s := d.scan(0)
@@ -105,8 +105,8 @@ func (d *decoder) locateValues() error {
 		if slices.Contains(known, string(key)) {
 			d.values[string(key)] = v
 		}
-		if len(d.others) <= shownKeys {
-			d.others = append(d.others, key)
+		if len(d.firstKeys) <= shownKeys {
+			d.firstKeys = append(d.firstKeys, key)
 		}
 	}
 	s.End()
@@ -124,7 +124,7 @@ func (d *decoder) tooManyShards(at uint64, field string, shards int) error {
 	return nil
 }
 
-// scan reads the text from offset at on.
+// scan returns a scanner of the text from offset at on.
 func (d *decoder) scan(at uint64) jsontext.Scanner[[]byte] {
 	return jsontext.New(d.text[at:], layout.Manifest, at, "manifest", d.lim)
 }
@@ -135,10 +135,10 @@ func (d *decoder) has(key string) bool {
 	return ok
 }
 
-// seen names a few keys of an object that is something else.
-func (d *decoder) seen() string {
+// describeKeys returns text for an error that names the first keys of the object.
+func (d *decoder) describeKeys() string {
 	var names []string
-	for _, key := range d.others {
+	for _, key := range d.firstKeys {
 		names = append(names, layout.Quote(key))
 	}
 	if len(names) == 0 {
@@ -150,18 +150,19 @@ func (d *decoder) seen() string {
 	return " with the keys " + strings.Join(names, ", ")
 }
 
+// errorf returns the error that the field at offset at of the text breaks a rule.
 func (d *decoder) errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.Manifest, at, field, sentinel, format, args...)
 }
 
-// leaf is a value that is no object and no array, or says that it is one.
+// leaf is a value of JSON, without the members of an object or array.
 type leaf struct {
 	kind byte   // its first byte, '0' for numbers; 0 if there is no value
 	text string // of a string or number
 	at   uint64
 }
 
-// readLeaf reads any value.
+// readLeaf reads the value that comes next, and skips the members of an object or array. Errors are left in s.
 func readLeaf(s *jsontext.Scanner[[]byte]) leaf {
 	v := leaf{kind: s.Next(), at: s.Offset()}
 	switch {
@@ -175,8 +176,8 @@ func readLeaf(s *jsontext.Scanner[[]byte]) leaf {
 	return v
 }
 
-// valueOf reads the value of a key of the manifest. If it is not there, the value is at the
-// manifest's start.
+// valueOf returns the value of a key of the manifest. If there is no such key, it has the kind 0, and the offset of the manifest's start
+// for errors.
 func (d *decoder) valueOf(key string) leaf {
 	v, ok := d.values[key]
 	if !ok {
@@ -192,7 +193,7 @@ func (d *decoder) valueOf(key string) leaf {
 // start returns where the manifest's object starts.
 func (d *decoder) start() uint64 { return jsontext.Locate(d.text) }
 
-// String says what the value is, or that there is none.
+// String returns text for an error that says what the value is, such as "an object", or that there is none.
 func (v leaf) String() string {
 	switch v.kind {
 	case 0, 'n':
@@ -211,18 +212,18 @@ func (v leaf) String() string {
 	return "a list"
 }
 
-// whole reads the value as a number that is whole, not negative, and fits.
-func (v leaf) whole() (uint64, bool) {
+// uint64 returns the value of a number. It reports false if v is no number, is negative, has a fraction, or needs more than 64 bits.
+func (v leaf) uint64() (uint64, bool) {
 	u, err := strconv.ParseUint(v.text, 10, 64)
 	return u, err == nil && v.kind == '0'
 }
 
-// mistyped returns the error of finding v where want should be.
+// mistyped returns the error that v is not of the wanted type, such as "an object". which begins the reason, such as "shard 2: ".
 func (d *decoder) mistyped(v leaf, field, which, want string) *layout.FormatError {
 	return d.errorf(v.at, field, layout.ErrInvalid, "%s%s where %s should be", which, v, want)
 }
 
-// shards reads the list of files (APR2).
+// shards reads the list of files (APR2). It fails if it is empty, too long, names a file twice, or an entry is invalid.
 func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
 	d.m.sharded, d.m.signed, d.m.versioned = d.valueOf("sharded").kind == 't', d.has("signature"), d.has("apr_version")
@@ -265,7 +266,8 @@ func (d *decoder) shards() error {
 // shardKeys are the keys of a shard that are read: its name, its size, and texts.
 var shardKeys = [...]string{"file", "size", "crc32", "head_sha256", "sha256"}
 
-// shard reads what the list says of one file, and where its name stands.
+// shard reads entry i of the list of files, and returns where its name stands. It fails if the name is not plain, or a value is of the
+// wrong type.
 func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64, err error) {
 	wrong := func(v leaf, field, want string) error {
 		return d.mistyped(v, field, fmt.Sprintf("shard %d: ", i), want)
@@ -289,10 +291,10 @@ func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64,
 	if file.kind != '"' {
 		return x, 0, wrong(file, "shards.file", "the name of a file")
 	}
-	if reason := notPlain(file.text); reason != "" {
+	if reason := whyNotPlain(file.text); reason != "" {
 		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
 	}
-	if x.Size, x.Sized = size.whole(); !x.Sized {
+	if x.Size, x.Sized = size.uint64(); !x.Sized {
 		return x, 0, wrong(size, "shards.size", "a number of bytes")
 	}
 	for k := 2; k < len(fields); k++ {
@@ -302,15 +304,15 @@ func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64,
 	}
 	crc, head, digest := fields[2], fields[3], fields[4]
 	x.Name, x.CRC32, x.HeadSHA256, x.SHA256 = file.text, crc.text, head.text, digest.text
-	d.m.sumsAt = append(d.m.sumsAt, sumsAt{crc.at, digest.at})
+	d.m.checksumOffsets = append(d.m.checksumOffsets, checksumOffsets{crc.at, digest.at})
 	return x, file.at, nil
 }
 
-// count compares shard_count with the list of shards (APR2).
-func (d *decoder) count() error {
+// checkShardCount returns an error unless shard_count is the length of the list of shards (APR2).
+func (d *decoder) checkShardCount() error {
 	const key = "shard_count"
 	v := d.valueOf(key)
-	n, ok := v.whole()
+	n, ok := v.uint64()
 	if !ok {
 		return d.mistyped(v, key, "", "a number of shards")
 	}
@@ -320,12 +322,12 @@ func (d *decoder) count() error {
 	return nil
 }
 
-// shardMap reads which tensor is in which of the shards listed before (APR2).
+// shardMap reads which tensor is in which of the shards listed before (APR2). It fails if a value is not the position of a shard.
 func (d *decoder) shardMap() error {
 	const key = "tensor_shard_map"
 	return d.readMap(key, func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
 		v := readLeaf(s)
-		i, ok := v.whole()
+		i, ok := v.uint64()
 		switch {
 		case !ok:
 			return 0, d.mistyped(v, key, "", "the position of a shard").OfTensor(name)
@@ -336,7 +338,8 @@ func (d *decoder) shardMap() error {
 	})
 }
 
-// readMap reads the map of tensors. read reads the value of a tensor's name.
+// readMap reads the object under key, which maps tensors to shards. read reads the value of one tensor. readMap fails if there is no such
+// object, it is too long, or read fails.
 func (d *decoder) readMap(key string, read func(s *jsontext.Scanner[[]byte], name []byte) (shard uint32, err error)) error {
 	object := d.valueOf(key)
 	if object.kind != '{' {
@@ -359,7 +362,8 @@ func (d *decoder) readMap(key string, read func(s *jsontext.Scanner[[]byte], nam
 	return nil
 }
 
-// weightMap reads which tensor is in which file (SafeTensors). The files get the order of their names.
+// weightMap reads which tensor is in which file (SafeTensors), and sorts the files by name. It fails if a name is not plain, or there are
+// no tensors.
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
 	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
@@ -371,7 +375,7 @@ func (d *decoder) weightMap() error {
 		at, file := s.Offset(), s.Text()
 		i, seen := positions[string(file)]
 		if !seen {
-			if reason := notPlain(string(file)); reason != "" {
+			if reason := whyNotPlain(string(file)); reason != "" {
 				return 0, d.errorf(at, key, layout.ErrInvalid, "%s %s", layout.Quote(file), reason).OfTensor(name)
 			}
 			i = uint32(len(positions))
@@ -398,7 +402,7 @@ func (d *decoder) weightMap() error {
 	return nil
 }
 
-// metadata notes where the model's metadata is, if the manifest has any.
+// metadata sets the text of the model's metadata, if the manifest has any. It fails if that is no object.
 func (d *decoder) metadata() error {
 	v := d.valueOf("metadata")
 	switch v.kind {
@@ -430,9 +434,9 @@ func (d *decoder) totalSize() error {
 // characters.
 const longestName = 255 * 4
 
-// notPlain returns why name is not the name of a file in the manifest's own directory on every system,
+// whyNotPlain returns why name is not the name of a file in the manifest's own directory on every system,
 // or "".
-func notPlain(name string) string {
+func whyNotPlain(name string) string {
 	switch {
 	case name == "" || name == "." || name == "..":
 		return "is not the name of a file"

@@ -32,27 +32,27 @@ func WriteAPR2(w *bufio.Writer, shards []Shard, places iter.Seq[Place], metadata
 		if i > 0 {
 			w.WriteString(nextLine)
 		}
-		fmt.Fprintf(w, `{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"%s}`, quoted(s.Name), s.Size, s.CRC32, s.SHA256, head)
+		fmt.Fprintf(w, `{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"%s}`, jsonString(s.Name), s.Size, s.CRC32, s.SHA256, head)
 	}
 	w.WriteString("\n  ],\n  \"tensor_shard_map\": {\n    ")
 	writePlaces(w, places, strconv.Itoa)
 	w.WriteString("\n  },\n  \"metadata\": ")
-	if _, err := layout.WriteJSON(w, metadata); err != nil {
+	if err := writeJSON(w, metadata); err != nil {
 		return err
 	}
 	_, err := w.WriteString("\n}\n")
 	return err
 }
 
-// writePlaces writes the members of an object that says of every tensor which shard it is in.
-func writePlaces(w *bufio.Writer, places iter.Seq[Place], shard func(i int) string) {
+// writePlaces writes the members of an object that maps tensors to shards. shardText returns the JSON for shard i.
+func writePlaces(w *bufio.Writer, places iter.Seq[Place], shardText func(i int) string) {
 	next, last, value := "", -1, ""
 	for p := range places {
 		w.WriteString(next)
 		next = nextLine
-		layout.WriteJSON(w, p.Tensor) // a string always can be
+		w.WriteString(jsonString(p.Tensor))
 		if p.Shard != last {
-			last, value = p.Shard, ": "+shard(p.Shard)
+			last, value = p.Shard, ": "+shardText(p.Shard)
 		}
 		w.WriteString(value)
 	}
@@ -78,17 +78,24 @@ func WriteIndex(w *bufio.Writer, shards []Shard, places iter.Seq[Place], metadat
 	metadata = append(layout.Metadata{}, metadata...)
 	metadata.Set("total_size", json.Number(strconv.FormatUint(total, 10)))
 	w.WriteString("{\n  \"metadata\": ") // w keeps its errors
-	if _, err := layout.WriteJSON(w, metadata); err != nil {
+	if err := writeJSON(w, metadata); err != nil {
 		return err
 	}
 	w.WriteString(",\n  \"weight_map\": {\n    ")
-	writePlaces(w, places, func(i int) string { return quoted(shards[i].Name) })
+	writePlaces(w, places, func(i int) string { return jsonString(shards[i].Name) })
 	_, err := w.WriteString("\n  }\n}\n")
 	return err
 }
 
-// quoted returns s as JSON.
-func quoted(s string) string {
+// writeJSON writes md as JSON. Errors of w show when it is flushed.
+func writeJSON(w *bufio.Writer, md layout.Metadata) error {
+	text, err := layout.EncodeJSON(md)
+	w.Write(text)
+	return err
+}
+
+// jsonString returns s as a string of JSON, in quotes.
+func jsonString(s string) string {
 	text, _ := layout.EncodeJSON(s) // a string always can be
 	return string(text)
 }

@@ -34,17 +34,17 @@ type File struct {
 	// it has been verified.
 	Encryption *encrypted.Encryption
 
-	index     *layout.Index
-	lim       layout.Limits
-	text      []byte   // a copy of the file
-	tensors   []place  // the map of tensors, in the order of the text
-	sumsAt    []sumsAt // of Shards
-	metadata  []byte   // the object in text, or nil
-	sharded   bool     // APR2: the key sharded is true
-	signed    bool     // APR2: the text has the key signature
-	versioned bool     // APR2: the text has the key apr_version
-	total     string   // SafeTensors: total_size as stated, or ""
-	stitched  *tensors // once CheckTensors has accepted them
+	index           *layout.Index
+	lim             layout.Limits
+	text            []byte            // a copy of the file
+	tensors         []place           // the map of tensors, in the order of the text
+	checksumOffsets []checksumOffsets // of Shards
+	metadata        []byte            // the object in text, or nil
+	sharded         bool              // APR2: the key sharded is true
+	signed          bool              // APR2: the text has the key signature
+	versioned       bool              // APR2: the text has the key apr_version
+	total           string            // SafeTensors: total_size as stated, or ""
+	shardTensors    *tensors          // once CheckTensors has accepted them
 }
 
 // place is a tensor of the map: its name, in memory of the File, and the position of its shard in Shards.
@@ -72,8 +72,8 @@ type Shard struct {
 	HeadSHA256 string
 }
 
-// sumsAt holds the offsets of what the text says of a shard's checksums.
-type sumsAt struct{ crc32, sha256 uint64 }
+// checksumOffsets has the offsets in the text of the checksums of a shard.
+type checksumOffsets struct{ crc32, sha256 uint64 }
 
 // mapKey returns the key of the object with the tensors' places.
 func (m *File) mapKey() string {
@@ -86,27 +86,27 @@ func (m *File) mapKey() string {
 // footerSize is how many bytes at the end of a shard CRC32 leaves out: the footer of APR2.
 const footerSize = 16
 
-// covered returns how many bytes CRC32 covers, from the first on.
-func (s *Shard) covered() uint64 { return s.Size - min(s.Size, footerSize) }
+// coveredBytes returns how many bytes, from the first of the file on, the CRC32 of a shard is over.
+func (s *Shard) coveredBytes() uint64 { return s.Size - min(s.Size, footerSize) }
 
-// crc32 reads 8 lower-case hexadecimal digits, the most significant first.
+// crc32 returns the value of CRC32. ok is false unless that is 8 lower-case hexadecimal digits.
 func (s *Shard) crc32() (crc uint32, ok bool) {
-	b, ok := digits(s.CRC32, 4)
+	b, ok := decodeHex(s.CRC32, 4)
 	if !ok {
 		return 0, false
 	}
 	return binary.BigEndian.Uint32(b), true
 }
 
-// sha256 reads 64 lower-case hexadecimal digits.
+// sha256 returns the bytes of SHA256. ok is false unless that is 64 lower-case hexadecimal digits.
 func (s *Shard) sha256() (sum [sha256.Size]byte, ok bool) {
-	b, ok := digits(s.SHA256, len(sum))
+	b, ok := decodeHex(s.SHA256, len(sum))
 	copy(sum[:], b)
 	return sum, ok
 }
 
-// digits reads the given number of bytes, each of two lower-case hexadecimal digits.
-func digits(text string, bytes int) (b []byte, ok bool) {
+// decodeHex decodes text. ok is false unless that is 2×bytes lower-case hexadecimal digits.
+func decodeHex(text string, bytes int) (b []byte, ok bool) {
 	b, err := hex.DecodeString(text)
 	return b, err == nil && len(b) == bytes && text == strings.ToLower(text)
 }
@@ -114,11 +114,12 @@ func digits(text string, bytes int) (b []byte, ok bool) {
 // crcOfCRC is the CRC32 of any bytes followed by their own CRC32.
 const crcOfCRC = 0x2144df1c
 
-// provesNothing reports whether every intact file of the shard's size has this CRC32.
+// provesNothing reports whether every intact file of the shard's size has this CRC32, so that it cannot tell files apart.
 func (s *Shard) provesNothing() bool {
 	crc, ok := s.crc32()
 	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)
 	return ok && crc == crc32.Update(crcOfCRC, crc32.IEEETable, rest)
 }
 
+// quote returns name in quotes for an error.
 func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -14,13 +14,13 @@ import (
 // File is a decoded SafeTensors file.
 type File struct {
 	index    *layout.Index
-	header   uint64 // size of the header
-	indented uint64 // its bytes of white space before '{'
-	metadata span   // of __metadata__'s value in the file; empty without it
+	header   uint64    // size of the header
+	indented uint64    // its bytes of white space before '{'
+	metadata byteRange // of __metadata__'s value in the file; empty without it
 	lim      layout.Limits
 }
 
-type span struct{ off, size uint64 }
+type byteRange struct{ off, size uint64 }
 
 var _ layout.File = (*File)(nil)
 
@@ -28,11 +28,11 @@ var _ layout.File = (*File)(nil)
 func (f *File) Index() *layout.Index { return f.index }
 
 // Decode reads the header. Tensors are in the order of the header. A nil lim means the
-// defaults. Errors are *layout.FormatError. They wrap
+// defaults. Errors are *layout.FormatError, which wrap an error of package layout:
 //
-//   - ErrInvalid, ErrDuplicate or ErrOverlap if the header breaks the rules of the package comment,
-//   - ErrTruncated if the file is too short for it,
-//   - ErrUnsupported for a dtype that the format does not know,
+//   - ErrInvalid, ErrDuplicate or ErrOverlap if the header breaks the rules of the package comment.
+//   - ErrTruncated if the file is too short for it.
+//   - ErrUnsupported for a dtype that the format does not know.
 //   - ErrLimit for something past lim, and ErrHeader if that is the header.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
@@ -44,12 +44,12 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{
 		Scanner: jsontext.New(header, layout.SafeTensors, sizeBytes, headerField, limits),
 		lim:     limits,
-		data:    span{sizeBytes + uint64(len(header)), in.Size() - sizeBytes - uint64(len(header))},
+		data:    byteRange{sizeBytes + uint64(len(header)), in.Size() - sizeBytes - uint64(len(header))},
 	}
-	if err := d.begin(in.Size(), header); err != nil {
+	if err := d.newIndex(in.Size(), header); err != nil {
 		return nil, err
 	}
-	if err := d.tensors(); err != nil {
+	if err := d.readTensors(); err != nil {
 		return nil, err
 	}
 	index, err := d.finish()
@@ -79,19 +79,18 @@ type decoder struct {
 	jsontext.Scanner[[]byte]
 	lim      layout.Limits
 	build    *layout.Builder
-	data     span
-	metadata span
-	shape    []int        // of the tensor being read
-	last     layout.DType // of the tensor before it
+	data     byteRange
+	metadata byteRange
+	shape    []int // of the tensor being read
 
-	// end is where the tensor read last ends, in the data. touching stays true while
+	// end is where the tensor read last ends, in the data. isContiguous stays true while
 	// every tensor begins there, as in nearly every real file.
-	end      uint64
-	touching bool
+	end          uint64
+	isContiguous bool
 }
 
-// begin starts the index with memory for as many tensors as the header can have.
-func (d *decoder) begin(fileSize uint64, header []byte) error {
+// newIndex sets d.build to a builder with memory for as many tensors as the header can have. It fails if they are over the limit.
+func (d *decoder) newIndex(fileSize uint64, header []byte) error {
 	// One brace is the header's own, and in real headers the others are the tensors'.
 	braces := uint64(bytes.Count(header, []byte{'{'}))
 	count := min(max(braces, 1)-1, uint64(len(header)/smallest), d.lim.Tensors)
@@ -100,18 +99,18 @@ func (d *decoder) begin(fileSize uint64, header []byte) error {
 		return err
 	}
 	b.Data(d.data.off, d.data.size)
-	d.build, d.touching = b, true
+	d.build, d.isContiguous = b, true
 	b.Section(headerField, 0, 0, d.data.off)
 	return nil
 }
 
-// tensors reads the header's object.
-func (d *decoder) tensors() error {
+// readTensors reads the header's object into the index. It fails at the first tensor that is invalid.
+func (d *decoder) readTensors() error {
 	for d.Open('{', "'{'"); d.More('}'); {
 		name, at := d.Key()
 		if string(name) == metadataKey {
 			d.readMetadata(at)
-		} else if err := d.tensor(name, at); err != nil {
+		} else if err := d.readTensor(name, at); err != nil {
 			return err
 		}
 	}
@@ -132,7 +131,7 @@ func (d *decoder) readMetadata(at uint64) {
 	d.Field = headerField
 }
 
-// readStrings reads an object of strings, or null.
+// readStrings steps over an object of strings, or null. It sets s's error for any other value.
 func readStrings[T string | []byte](s *jsontext.Scanner[T]) {
 	if s.Next() == 'n' {
 		s.Skip()
@@ -145,8 +144,9 @@ func readStrings[T string | []byte](s *jsontext.Scanner[T]) {
 	}
 }
 
-// tensor reads the description of the tensor called name.
-func (d *decoder) tensor(name []byte, at uint64) error {
+// readTensor reads the description of the tensor called name, whose key is at offset at, and adds it to the index. It fails if the description
+// is invalid.
+func (d *decoder) readTensor(name []byte, at uint64) error {
 	t := d.build.Next()
 	t.Name = name
 	if !d.fastTensor(t) {
@@ -157,7 +157,7 @@ func (d *decoder) tensor(name []byte, at uint64) error {
 	t.Shape = d.build.Dims(len(d.shape))
 	copy(t.Shape, d.shape)
 	begin := t.Offset - d.data.off
-	d.touching = d.touching && begin == d.end
+	d.isContiguous = d.isContiguous && begin == d.end
 	d.end = begin + t.Stored
 	return d.build.Add(at)
 }
@@ -165,7 +165,7 @@ func (d *decoder) tensor(name []byte, at uint64) error {
 // fields are the keys of a tensor.
 var fields = []string{"dtype", "shape", offsetsField}
 
-// anyTensor reads a tensor in any notation of JSON.
+// anyTensor reads into t and d.shape a tensor in any notation of JSON. It fails if the tensor, or its key at offset at, is invalid.
 func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 	if err := d.Err(); err != nil {
 		return err // about the key
@@ -175,13 +175,13 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 		case 0:
 			d.Next()
 			at, name := d.Offset(), d.Text()
-			if t.DType = dtypeNamed(name, d.last); t.DType == layout.Invalid {
+			if t.DType = dtypeNamed(name); t.DType == layout.Invalid {
 				d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
 			}
 		case 1:
 			d.shape = d.Shape(d.shape, d.lim.Rank)
 		case 2:
-			t.Offset, t.Stored = d.offsets()
+			t.Offset, t.Stored = d.readOffsets()
 		}
 	})
 	err, failed := errors.AsType[*layout.FormatError](d.Err())
@@ -191,9 +191,9 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 	return nil
 }
 
-// offsets reads [begin, end], positions in the data, and returns a position in the file and a
-// size.
-func (d *decoder) offsets() (off, size uint64) {
+// readOffsets reads [begin, end], positions in the data, and returns an offset in the file and a size. It sets d's error if there are not two
+// of them, they are in the wrong order, or leave the file.
+func (d *decoder) readOffsets() (off, size uint64) {
 	d.Next()
 	at := d.Offset()
 	var span [2]uint64
@@ -217,14 +217,14 @@ func (d *decoder) offsets() (off, size uint64) {
 	return d.data.off + begin, end - begin
 }
 
-// finish returns the index once the tensors are known to cover the data.
+// finish returns the index. It fails if tensors overlap, or leave a byte of the data to none.
 func (d *decoder) finish() (*layout.Index, error) {
 	index, err := d.build.Finish() // has found overlaps
 	if err != nil {
 		return nil, err
 	}
 	end := d.end
-	if !d.touching {
+	if !d.isContiguous {
 		if end, err = d.checkTouching(index.Tensors); err != nil {
 			return nil, err
 		}
@@ -256,6 +256,7 @@ func (d *decoder) checkTouching(tensors []layout.Tensor) (end uint64, err error)
 	return end, nil
 }
 
+// spanErrorf returns an error about the byte at offset at of the data.
 func (d *decoder) spanErrorf(at uint64, format string, args ...any) error {
 	return layout.Errorf(layout.SafeTensors, d.data.off+at, offsetsField, layout.ErrInvalid, format, args...)
 }

@@ -15,10 +15,10 @@ import (
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensors tensorwriter.Tensors }
+type Writer struct{ file *tensorwriter.File }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
-// Name, Shape and DType. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
+// Name, Shape and DType. The values of metadata are strings; without any, __metadata__ is left
 // out. The tensors' bytes follow in the same order, by one call of WriteTensor or WriteTensorFunc each.
 //
 // Spaces fill the header up to a multiple of 8, so that the first tensor is aligned
@@ -47,26 +47,26 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	if _, err := file.Write(e.b); err != nil {
 		return nil, err
 	}
-	return &Writer{tensorwriter.NewTensors(file)}, nil
+	return &Writer{file}, nil
 }
 
 // Size returns how many bytes the whole file will have.
-func (w *Writer) Size() uint64 { return w.tensors.Size() }
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
 
 // Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.tensors.Written() }
+func (w *Writer) Written() uint64 { return w.file.Written }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.tensors.WriteTensor(b) }
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
 // size. dst may be used until write returns.
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.tensors.WriteTensorFunc(write)
+	return w.file.WriteTensorFunc(write)
 }
 
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Writer) Close() error { return w.tensors.Close() }
+func (w *Writer) Close() error { return w.file.Close() }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most limit bytes. NewWriter
 // refuses a tensor for which it returns 0.
@@ -86,7 +86,7 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far
 }
 
-// header appends the header, with spaces up to a multiple of 8, and sets its size.
+// header appends the header, with spaces up to a multiple of 8, and writes its size in front. It fails as metadata and tensor do.
 func (e *encoder) header(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) error {
 	if len(metadata) > 0 {
 		if err := e.metadata(metadata); err != nil {
@@ -104,8 +104,8 @@ func (e *encoder) header(tensors iter.Seq[layout.Tensor], metadata layout.Metada
 	return nil
 }
 
-// metadata appends __metadata__.
-func (e *encoder) metadata(md layout.Metadata) (err error) {
+// metadata appends __metadata__. It fails for a value that is no string, and for text that is not UTF-8.
+func (e *encoder) metadata(md layout.Metadata) error {
 	if err := e.key(metadataKey, metadataKey); err != nil {
 		return err
 	}
@@ -114,15 +114,11 @@ func (e *encoder) metadata(md layout.Metadata) (err error) {
 		if err := e.key(metadataKey, key); err != nil {
 			return err
 		}
-		switch value := value.(type) {
-		case string:
-			err = e.text(metadataKey, value)
-		case layout.JSONText:
-			e.b, err = layout.AppendJSON(e.b, value)
-		default:
-			err = e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
+		text, ok := value.(string)
+		if !ok {
+			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
 		}
-		if err != nil {
+		if err := e.text(metadataKey, text); err != nil {
 			return err
 		}
 	}
@@ -130,7 +126,7 @@ func (e *encoder) metadata(md layout.Metadata) (err error) {
 	return nil
 }
 
-// tensor appends the description of the next tensor.
+// tensor appends the description of t, the next tensor. It fails if the format cannot hold the tensor, or the file would be too large.
 func (e *encoder) tensor(t *layout.Tensor) error {
 	size, err := t.DType.Size(t.Shape)
 	switch {
@@ -167,11 +163,12 @@ func (e *encoder) key(field, name string) error {
 }
 
 // text appends a string. It refuses one that is not valid UTF-8, which JSON would change.
-func (e *encoder) text(field, s string) (err error) {
+func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	e.b, err = layout.AppendJSON(e.b, s)
+	text, err := layout.EncodeJSON(s)
+	e.b = append(e.b, text...)
 	return err
 }
 
@@ -187,6 +184,7 @@ func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
 	return append(b, ']')
 }
 
+// errorf returns the error that a field cannot be written where the head ends now.
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
 	return layout.Errorf(layout.SafeTensors, uint64(len(e.b)), field, sentinel, format, args...)
 }

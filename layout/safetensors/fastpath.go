@@ -33,7 +33,7 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	for quote < len(b) && b[quote] != '"' {
 		quote++
 	}
-	dtype := dtypeNamed(b[:quote], d.last)
+	dtype := dtypeNamed(b[:quote])
 	b = b[quote:]
 	if dtype == layout.Invalid || len(b) < len(beforeShape) || string(b[:len(beforeShape)]) != beforeShape {
 		return false
@@ -44,12 +44,12 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	}
 	b = b[len(beforeOffsets):]
 	begin, n := jsontext.Decimal(b)
-	if !canonical(b, n) || n == len(b) || b[n] != ',' {
+	if !isCanonical(b, n) || n == len(b) || b[n] != ',' {
 		return false
 	}
 	b = b[n+1:]
 	end, n := jsontext.Decimal(b)
-	if !canonical(b, n) || begin > end || end > d.data.size {
+	if !isCanonical(b, n) || begin > end || end > d.data.size {
 		return false
 	}
 	b = b[n:]
@@ -57,12 +57,12 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 		return false
 	}
 	d.Advance(len(rest) - len(b) + len(afterOffsets))
-	d.last = dtype
 	t.DType, t.Offset, t.Stored = dtype, d.data.off+begin, end-begin
 	return true
 }
 
-// fastShape reads dimensions into d.shape and returns the bytes behind them.
+// fastShape reads dimensions at the start of b into d.shape, and returns the bytes behind them: nil if one is not written as the reference
+// writes it.
 func (d *decoder) fastShape(b []byte) (rest []byte) {
 	d.shape = d.shape[:0]
 	for {
@@ -70,7 +70,7 @@ func (d *decoder) fastShape(b []byte) (rest []byte) {
 		if n == 0 && len(d.shape) == 0 {
 			return b // a scalar
 		}
-		if !canonical(b, n) || n == len(b) || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
+		if !isCanonical(b, n) || n == len(b) || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
 			return nil
 		}
 		d.shape = append(d.shape, int(v))
@@ -81,8 +81,8 @@ func (d *decoder) fastShape(b []byte) (rest []byte) {
 	}
 }
 
-// canonical reports whether the n digits at the start of b are a number without leading
+// isCanonical reports whether the n digits at the start of b are a number without leading
 // zeros that fits 64 bits.
-func canonical(b []byte, n int) bool {
+func isCanonical(b []byte, n int) bool {
 	return n > 0 && n <= 19 && (n == 1 || b[0] != '0')
 }

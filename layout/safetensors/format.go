@@ -36,18 +36,15 @@ const (
 	smallest = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]},`)
 )
 
-// dtypes are the types of the format. Package layout has the same names, and more types.
+// dtypes are the types of the format, the most frequent first. Package layout has the same names, and more types.
 var dtypes = []layout.DType{
 	layout.BF16, layout.F32, layout.F16, layout.F8_E4M3, layout.U8, layout.I8, layout.I32, layout.I64, layout.U32,
 	layout.F64, layout.BOOL, layout.I16, layout.U16, layout.U64, layout.C64, layout.F8_E5M2, layout.F8_E8M0,
 	layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ, layout.F6_E2M3, layout.F6_E3M2, layout.F4,
 }
 
-// dtypeNamed returns the type that the format calls name, or Invalid. Most tensors have the type of the last.
-func dtypeNamed(name []byte, last layout.DType) layout.DType {
-	if string(name) == last.String() {
-		return last
-	}
+// dtypeNamed returns the type that the format calls name, or Invalid.
+func dtypeNamed(name []byte) layout.DType {
 	for _, d := range dtypes {
 		if string(name) == d.String() {
 			return d

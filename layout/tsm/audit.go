@@ -18,9 +18,9 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 		a.Fail(err)
 		return a.All()
 	}
-	a.odd("#name", "have no name", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
-	a.odd("#op", "have no operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
-	a.odd("#output_count", "have a number of outputs that is not 1", func(i int) bool {
+	a.warnNodes("#name", "have no name", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
+	a.warnNodes("#op", "have no operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
+	a.warnNodes("#output_count", "have a number of outputs that is not 1", func(i int) bool {
 		return a.m.nodes[i].stated.has(outputCountParam) && a.m.nodes[i].outputs != 1
 	})
 	if n := len(a.m.long); n > 0 {
@@ -37,13 +37,14 @@ type audit struct {
 	m *module
 }
 
+// warn adds a warning about a field at an offset of the file.
 func (a *audit) warn(at uint64, field, format string, args ...any) {
 	a.Warn(at, field, layout.ErrInvalid, format, args...)
 }
 
-// odd warns once of all nodes for which is returns true.
-func (a *audit) odd(field, what string, is func(node int) bool) {
-	found, first := findings.Count(len(a.m.nodes), is)
+// warnNodes adds one warning about all nodes for which isOdd returns true. what says what is wrong with them, such as "have no name".
+func (a *audit) warnNodes(field, what string, isOdd func(node int) bool) {
+	found, first := findings.Count(len(a.m.nodes), isOdd)
 	if found > 0 {
 		a.warn(a.m.nodes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
 	}

@@ -12,7 +12,7 @@ import (
 func (m *module) checkAcyclic() error {
 	w := walk{m: m, state: make([]progress, len(m.nodes))}
 	for i := range m.nodes {
-		if err := w.from(i); err != nil {
+		if err := w.visitFrom(i); err != nil {
 			return err
 		}
 	}
@@ -39,8 +39,9 @@ const (
 // step is a node on the path, and how many of its inputs have been gone to.
 type step struct{ node, inputs int }
 
-// from goes to all nodes that can be reached from start and have not been seen.
-func (w *walk) from(start int) error {
+// visitFrom visits start and all nodes from which its inputs come, directly or through others, unless it has visited them. It fails if
+// one of them reads its own output.
+func (w *walk) visitFrom(start int) error {
 	if w.state[start] == unseen {
 		w.enter(start)
 	}

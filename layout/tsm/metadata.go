@@ -129,25 +129,25 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	}
 	return []layout.Fact{
 		{Label: "nodes", Value: fmt.Sprint(len(m.nodes))},
-		{Label: "inputs", Value: m.list(m.inputs)},
-		{Label: "outputs", Value: m.list(m.outputs)},
+		{Label: "inputs", Value: m.nodeLines(m.inputs)},
+		{Label: "outputs", Value: m.nodeLines(m.outputs)},
 		{Label: "operators", Value: m.operators()},
 		{Label: "parameters", Value: f.parameters()},
 	}, nil
 }
 
-// list names nodes, one a line, with the outputs that they state.
-func (m *module) list(nodes []int) string {
+// nodeLines names nodes, one a line, with the outputs that they state.
+func (m *module) nodeLines(nodes []int) string {
 	const shown = 16
 	var lines []string
 	for _, i := range nodes[:min(len(nodes), shown)] {
 		n := &m.nodes[i]
-		line := short(cmp.Or(n.name, fmt.Sprintf("#%d", i)))
+		line := shorten(cmp.Or(n.name, fmt.Sprintf("#%d", i)))
 		if n.dtype != layout.Invalid && n.dtype != layout.VOID {
 			line += " " + n.dtype.String()
 		}
 		if n.shape != nil {
-			line += " " + short(fmt.Sprint(n.shape))
+			line += " " + shorten(fmt.Sprint(n.shape))
 		}
 		lines = append(lines, line)
 	}
@@ -157,8 +157,8 @@ func (m *module) list(nodes []int) string {
 	return strings.Join(lines, "\n")
 }
 
-// short returns s, cut if it is longer than a line should be.
-func short(s string) string {
+// shorten returns s, cut if it is longer than a line should be.
+func shorten(s string) string {
 	const limit = 80 // bytes
 	for i := range s {
 		if i > limit {
@@ -180,7 +180,7 @@ func (m *module) operators() string {
 	})
 	var list []string
 	for _, op := range ops[:min(len(ops), shown)] {
-		list = append(list, fmt.Sprintf("%s ×%d", short(cmp.Or(op, `""`)), count[op]))
+		list = append(list, fmt.Sprintf("%s ×%d", shorten(cmp.Or(op, `""`)), count[op]))
 	}
 	if more := len(ops) - shown; more > 0 {
 		list = append(list, fmt.Sprintf("%d more", more))

@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// chooseNames finds the nodes that give their tensors their name. No other node with tensors has that
-// name, and it is no other node's position.
+// chooseNames sets givesName for the nodes whose names their tensors get: no other node with tensors has the name, and it is not the position
+// of another node.
 func (m *module) chooseNames() {
 	first := make(map[string]*node, len(m.nodes))
 	for i := range m.nodes {
@@ -14,9 +14,9 @@ func (m *module) chooseNames() {
 			continue
 		}
 		if other := first[n.name]; other != nil {
-			other.named = false
+			other.givesName = false
 		} else {
-			first[n.name], n.named = n, !m.isOtherPosition(n.name, i)
+			first[n.name], n.givesName = n, !m.isOtherPosition(n.name, i)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func (m *module) nameBytes() (total uint64) {
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		prefix := digits
-		if n.named {
+		if n.givesName {
 			prefix = len(n.name)
 		}
 		for _, p := range n.params {
@@ -54,15 +54,15 @@ func (m *module) nameBytes() (total uint64) {
 }
 
 // appendName appends to b the name of field k of the j-th param of node i.
-func (m *module) appendName(b []byte, i, j, k int, byPosition bool) []byte {
+func (m *module) appendName(b []byte, i, j, k int, names naming) []byte {
 	n := &m.nodes[i]
-	if n.named && !byPosition {
+	if n.givesName && names == byName {
 		b = append(b, n.name...)
 	} else {
 		b = strconv.AppendInt(b, int64(i), 10)
 	}
 	b = append(b, '/')
-	if byPosition {
+	if names == byPosition {
 		b = strconv.AppendInt(b, int64(j), 10)
 	} else {
 		b = append(b, n.params[j].name...)

@@ -1,11 +1,9 @@
 package tsm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -24,21 +22,22 @@ type module struct {
 
 // node is a bubble and its inputs.
 type node struct {
-	at       uint64
-	name, op string       // #name and #op
-	shape    []int32      // #shape, with -1 for unknown dimensions; nil if the node states none
-	dtype    layout.DType // #dtype; Invalid if the node states none
-	outputs  int32        // #output_count; 0 if the node states none. Old writers set it to 1
-	stated   stated
-	params   []param // that are not special, in the order of the file
-	inputs   []int   // positions of nodes
-	inputsAt uint64  // where the first one stands
-	named    bool    // its tensors have its name
+	at        uint64
+	name, op  string       // #name and #op
+	shape     []int32      // #shape, with -1 for unknown dimensions; nil if the node states none
+	dtype     layout.DType // #dtype; Invalid if the node states none
+	outputs   int32        // #output_count; 0 if the node states none. Old writers set it to 1
+	stated    stated
+	params    []param // that are not special, in the order of the file
+	inputs    []int   // positions of nodes
+	inputsAt  uint64  // where the first one stands
+	givesName bool    // its tensors have its name
 }
 
 // stated is a set of special params.
 type stated uint8
 
+// has reports whether the special param which is in s.
 func (s stated) has(which special) bool { return s>>which&1 != 0 }
 
 // param is a param that is not special: a packed tensor.
@@ -70,18 +69,18 @@ type scanner struct {
 // scan reads a module. It checks everything but what takes all nodes: cycles and the names of tensors.
 func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, node: -1}
-	s.header()
-	inputs := s.indexes("inputs")
-	outputs := s.indexes("outputs")
-	s.graph()
+	s.readHeader()
+	inputs := s.readIndexes("inputs")
+	outputs := s.readIndexes("outputs")
+	s.readNodes()
 	s.m.end = s.Offset()
-	s.m.inputs = s.inRange("inputs", inputs)
-	s.m.outputs = s.inRange("outputs", outputs)
-	return &s.m, s.located()
+	s.m.inputs = s.checkIndexes("inputs", inputs)
+	s.m.outputs = s.checkIndexes("outputs", outputs)
+	return &s.m, s.errWithPlace()
 }
 
-// located returns the scanner's error, with the node and param that it is about.
-func (s *scanner) located() error {
+// errWithPlace returns the scanner's error with the node and param that were being read in its text, or nil.
+func (s *scanner) errWithPlace() error {
 	if s.node < 0 {
 		return s.Err()
 	}
@@ -95,8 +94,8 @@ func (s *scanner) located() error {
 	return s.Err()
 }
 
-// header reads the 128 bytes before the module.
-func (s *scanner) header() {
+// readHeader reads the 128 bytes before the module. It sets s's error if the code is not that of modules.
+func (s *scanner) readHeader() {
 	s.m.fake = s.I32("fake")
 	code := s.U32("code")
 	switch {
@@ -109,8 +108,9 @@ func (s *scanner) header() {
 	s.m.data = s.Take("data", headerSize-8)
 }
 
-// count reads the number of records of at least size bytes that follow. It is 0 after an error.
-func (s *scanner) count(name string, size uint64) int {
+// readCount reads how many records of at least size bytes follow. It returns 0, and sets s's error, if they do not fit the file or its
+// headers would be over the limit.
+func (s *scanner) readCount(name string, size uint64) int {
 	at := s.Offset()
 	n := s.I32(name)
 	if n < 0 {
@@ -134,14 +134,14 @@ type indexes struct {
 	b  []byte
 }
 
-// indexes reads a number of positions and the positions. inRange checks them once the number of nodes is known.
-func (s *scanner) indexes(name string) indexes {
-	n := uint64(s.count(name, minIndex))
+// readIndexes reads a number of positions and the positions. checkIndexes checks them once the number of nodes is known.
+func (s *scanner) readIndexes(name string) indexes {
+	n := uint64(s.readCount(name, minIndex))
 	return indexes{s.Offset(), s.Take(name, minIndex*n)}
 }
 
-// inRange returns the numbers of x. It fails if one is no node's.
-func (s *scanner) inRange(name string, x indexes) []int {
+// checkIndexes returns the positions in x. It sets s's error if one is not the position of a node.
+func (s *scanner) checkIndexes(name string, x indexes) []int {
 	list := make([]int, 0, len(x.b)/minIndex)
 	for i := 0; i < len(x.b); i += minIndex {
 		v := int32(binary.LittleEndian.Uint32(x.b[i:]))
@@ -154,10 +154,10 @@ func (s *scanner) inRange(name string, x indexes) []int {
 	return list
 }
 
-// graph reads the nodes.
-func (s *scanner) graph() {
+// readNodes reads the nodes. After an error s.node is the one that is being read.
+func (s *scanner) readNodes() {
 	at := s.Offset()
-	if s.nodes = s.count("graph", minNode); s.nodes > layout.MaxRecords {
+	if s.nodes = s.readCount("graph", minNode); s.nodes > layout.MaxRecords {
 		s.Fail(at, "graph", layout.ErrLimit, "%d nodes, more than %d", s.nodes, layout.MaxRecords)
 		return
 	}
@@ -171,10 +171,10 @@ func (s *scanner) graph() {
 	}
 }
 
-// readNode reads the next node.
+// readNode reads the next node: its params and its inputs.
 func (s *scanner) readNode() node {
 	n := node{at: s.Offset()}
-	count := s.count("bubble", minParam)
+	count := s.readCount("bubble", minParam)
 	s.seen = nil
 	for i := 0; i < count && s.Err() == nil; i++ {
 		s.readParam(&n)
@@ -183,15 +183,15 @@ func (s *scanner) readNode() node {
 		return n
 	}
 	s.param = nil
-	inputs := s.indexes("inputs")
-	n.inputsAt, n.inputs = inputs.at, s.inRange("inputs", inputs)
+	inputs := s.readIndexes("inputs")
+	n.inputsAt, n.inputs = inputs.at, s.checkIndexes("inputs", inputs)
 	return n
 }
 
-// readParam reads the next param and enters it in n. It fails if n has one of the same name.
+// readParam reads the next param and enters it in n. It sets s's error if n has one of the same name.
 func (s *scanner) readParam(n *node) {
 	at := s.Offset()
-	s.param = s.name()
+	s.param = s.readName()
 	which := specialNamed(s.param)
 	switch {
 	case s.Err() != nil:
@@ -201,56 +201,47 @@ func (s *scanner) readParam(n *node) {
 		}
 		name := string(s.param)
 		s.seen[name] = true
-		n.params = append(n.params, param{name, s.packedTensor(at)})
+		n.params = append(n.params, param{name, s.readFields(at)})
 		if len(name) > maxParamName {
 			s.m.long = append(s.m.long, at)
 		}
 	case which != notSpecial && !n.stated.has(which):
 		n.stated |= 1 << which
-		s.special(n, which)
+		s.readSpecial(n, which)
 	default:
 		s.Fail(at, "name", layout.ErrDuplicate, "the node has two params of this name")
 	}
 }
 
-// name reads the name of a param. It is nil after an error, so that errors do not quote it.
-func (s *scanner) name() []byte {
+// readName reads the name of a param. It is nil after an error, so that errors do not quote it.
+func (s *scanner) readName() []byte {
 	at := s.Offset()
-	n := s.count("name", 1)
+	n := s.readCount("name", 1)
 	if n > longestParamName {
 		s.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", n, longestParamName)
 	}
 	b := s.Take("name", uint64(n))
-	s.checkText(at, "name", b)
+	s.CheckText(at, "name", b)
 	if s.Err() != nil {
 		return nil
 	}
 	return b
 }
 
-// checkText fails if b, the value of a field at offset at, is not text.
-func (s *scanner) checkText(at uint64, field string, b []byte) {
-	switch {
-	case !utf8.Valid(b):
-		s.Fail(at, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(b))
-	case bytes.IndexByte(b, 0) >= 0:
-		s.Fail(at, field, layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(b))
-	}
-}
-
-// packedTensor reads the tensors of a param that starts at offset at, and skips their bytes.
-func (s *scanner) packedTensor(at uint64) []field {
+// readFields reads the descriptions of the tensors of a param that starts at offset at, and skips their bytes. It sets s's error if there
+// are too many.
+func (s *scanner) readFields(at uint64) []field {
 	if s.m.params++; s.m.params > layout.MaxRecords {
 		s.Fail(at, "bubble", layout.ErrLimit, "more than %d params", layout.MaxRecords)
 	}
-	n := s.count("packed_tensor", minTensor)
+	n := s.readCount("packed_tensor", minTensor)
 	limit := int(min(s.lim.Tensors, layout.MaxRecords))
 	fields := make([]field, 0, min(n, limit-s.m.tensors))
 	for range n {
 		if s.m.tensors++; s.m.tensors > limit {
 			s.Fail(s.Offset(), "packed_tensor", layout.ErrLimit, "more than %d tensors", limit)
 		}
-		f := s.prototype()
+		f := s.readTensor()
 		s.Skip("memory", f.stored)
 		s.skipped += f.stored
 		if s.Err() != nil {
@@ -261,14 +252,14 @@ func (s *scanner) packedTensor(at uint64) []field {
 	return fields
 }
 
-// prototype reads a tensor up to its bytes.
-func (s *scanner) prototype() field {
+// readTensor reads the description of a tensor, up to its bytes. It sets s's error if type, rank or shape is invalid.
+func (s *scanner) readTensor() field {
 	f := field{at: s.Offset()}
 	id := s.U8("dtype")
 	if f.dtype = dtypeOf(uint32(id)); f.dtype == layout.Invalid {
 		s.Fail(f.at, "dtype", layout.ErrUnsupported, "%s", unknownDType(uint32(id)))
 	}
-	n := s.count("dims", minIndex)
+	n := s.readCount("dims", minIndex)
 	if uint64(n) > s.lim.Rank {
 		s.Fail(f.at+1, "dims", layout.ErrLimit, "%d dimensions, more than %d", n, s.lim.Rank)
 	}
@@ -300,14 +291,15 @@ func unknownDType(id uint32) string {
 	return fmt.Sprintf("%d is no known type", int32(id))
 }
 
-// special reads the value of a param that describes its node, and enters it in n.
-func (s *scanner) special(n *node, which special) {
+// readSpecial reads the value of a param that describes its node n, such as #name, into n. It sets s's error if the value has not the type
+// of the param.
+func (s *scanner) readSpecial(n *node, which special) {
 	at := s.Offset()
 	want := &specials[which]
-	if count := s.count("packed_tensor", minTensor); count != 1 {
+	if count := s.readCount("packed_tensor", minTensor); count != 1 {
 		s.Fail(at, "packed_tensor", layout.ErrInvalid, "%d fields, not 1", count)
 	}
-	f := s.prototype()
+	f := s.readTensor()
 	if f.dtype != want.dtype || len(f.shape) > 1 || f.stored != uint64(want.dtype.BlockBytes()) && !want.list {
 		s.Fail(f.at, want.name, layout.ErrInvalid, "%s %v", f.dtype, f.shape)
 	}
@@ -321,10 +313,10 @@ func (s *scanner) special(n *node, which special) {
 	switch which {
 	case nameParam:
 		n.name = string(b)
-		s.checkText(f.offset, "#name", b)
+		s.CheckText(f.offset, "#name", b)
 	case opParam:
 		n.op = string(b)
-		s.checkText(f.offset, "#op", b)
+		s.CheckText(f.offset, "#op", b)
 	case shapeParam:
 		n.shape = make([]int32, len(b)/4)
 		for i := range n.shape {

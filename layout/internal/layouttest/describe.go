@@ -79,6 +79,7 @@ func (x *Format[F]) Witness(t *testing.T, also func(t *testing.T, f F, data layo
 	}
 }
 
+// checkRefused fails t unless err, of decoding f, is the error that want describes.
 func (x *Format[F]) checkRefused(t testing.TB, f F, err error, want *Description) {
 	t.Helper()
 	var none F
@@ -181,6 +182,7 @@ func ExactJSON(t testing.TB, text []byte) (v any) {
 	return exact(v)
 }
 
+// exact returns v with each json.Number in it replaced by a *big.Rat.
 func exact(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -226,6 +228,7 @@ func CheckFindings(t testing.TB, f layout.File, data layout.Bytes, verify string
 	}
 }
 
+// sha256Hex returns the SHA-256 of b in hexadecimal.
 func sha256Hex(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -46,6 +46,7 @@ func CheckIndex(t testing.TB, ix *layout.Index, data layout.Bytes) {
 	checkSpans(t, spans, data)
 }
 
+// checkSpans fails t if a span leaves data, or two overlap.
 func checkSpans(t testing.TB, spans []span, data layout.Bytes) {
 	t.Helper()
 	for _, s := range spans {

@@ -49,7 +49,7 @@ func newToy() *toy {
 func (f *toy) name() {
 	f.index.Names = layout.NewNames(len(f.index.Tensors))
 	for i, x := range f.index.Tensors {
-		f.index.Names.Add(layout.HashNameBytes(x.Name), i)
+		f.index.Names.Enter(layout.HashNameBytes(x.Name), i, func(int) bool { return false })
 	}
 }
 

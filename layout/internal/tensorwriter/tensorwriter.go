@@ -91,8 +91,9 @@ func (f *File) Complete() error {
 	return f.err
 }
 
-// begin pads the file up to the next tensor and returns it. It fails if all tensors have been written.
-func (f *File) begin() (*layout.Tensor, error) {
+// nextTensor writes zeros up to the aligned offset of the next tensor, and returns the tensor with that offset. It fails if all tensors
+// have been written.
+func (f *File) nextTensor() (*layout.Tensor, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -110,14 +111,15 @@ func (f *File) begin() (*layout.Tensor, error) {
 // Mark, or Fail.
 func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, size uint64, err error) {
 	const limit = math.MaxInt64 - maxAlign // for what follows the tensors
-	if t, err = f.begin(); err != nil {
+	if t, err = f.nextTensor(); err != nil {
 		return nil, 0, err
 	}
 	size, err = f.write(t, limit-t.Offset, write)
 	return t, size, err
 }
 
-// write gives write a destination for at most limit bytes of t.
+// write calls the function write with a destination that takes at most limit bytes, those of t. It returns how many were written, and the
+// error of the file or else of write.
 func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
 	dst := bounded{file: f, tensor: t, limit: limit}
 	if f.Plan.Filter != nil {
@@ -152,70 +154,57 @@ func (d *bounded) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Tensors has the methods of a format's writer that write tensors.
-type Tensors struct{ file *File }
-
-// NewTensors returns the methods that write f's tensors.
-func NewTensors(f *File) Tensors { return Tensors{f} }
-
-// Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
-// compressed.
-func (w *Tensors) Size() uint64 { return w.file.Plan.Size }
-
-// Written returns the number of bytes written so far.
-func (w *Tensors) Written() uint64 { return w.file.Written }
-
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Tensors) WriteTensor(b []byte) error {
-	if w.file.Plan.Filter != nil {
-		return w.WriteTensorFunc(func(dst io.Writer) error {
+func (f *File) WriteTensor(b []byte) error {
+	if f.Plan.Filter != nil {
+		return f.WriteTensorFunc(func(dst io.Writer) error {
 			_, err := dst.Write(b)
 			return err
 		})
 	}
-	t, err := w.file.begin()
+	t, err := f.nextTensor()
 	if err != nil {
 		return err
 	}
-	if err := w.checkSize(t, uint64(len(b))); err != nil {
+	if err := f.checkSize(t, uint64(len(b))); err != nil {
 		return err
 	}
-	_, err = w.file.Write(b)
+	_, err = f.Write(b)
 	return err
 }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
 // size. dst may be used until write returns.
-func (w *Tensors) WriteTensorFunc(write func(dst io.Writer) error) error {
-	t, err := w.file.begin()
+func (f *File) WriteTensorFunc(write func(dst io.Writer) error) error {
+	t, err := f.nextTensor()
 	if err != nil {
 		return err
 	}
-	n, err := w.file.write(t, t.Stored, write)
+	n, err := f.write(t, t.Stored, write)
 	if err != nil {
-		return w.file.Fail(err)
+		return f.Fail(err)
 	}
-	return w.checkSize(t, n)
+	return f.checkSize(t, n)
 }
 
 // checkSize fails unless t has n bytes.
-func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
+func (f *File) checkSize(t *layout.Tensor, n uint64) error {
 	if n == t.Stored {
 		return nil
 	}
-	return w.file.Failf(t.Offset, w.file.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
+	return f.Failf(t.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Tensors) Close() error {
-	if err := w.file.Complete(); err != nil {
+func (f *File) Close() error {
+	if err := f.Complete(); err != nil {
 		return err
 	}
-	if err := w.file.Pad(w.file.Plan.Size); err != nil {
+	if err := f.Pad(f.Plan.Size); err != nil {
 		return err
 	}
-	w.file.Fail(layout.ErrClosed)
+	f.Fail(layout.ErrClosed)
 	return nil
 }
 

@@ -1,0 +1,65 @@
+package scheme
+
+import "encoding/binary"
+
+// findForm sets shape and form of the i-th weight, or its error if the parts do not fit. It copies both from an
+// earlier weight with the same description of parts, if there is one. memory is reused between calls. contents has, by
+// tensor, the bytes of parts whose contents tell a shape.
+func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
+	w, m := &f.weights[i], f.matches[i]
+	if w.Err != nil {
+		return
+	}
+	p := f.conf.paramsOf(m.layerPath)
+	if w.Err = p.err; w.Err != nil {
+		return
+	}
+	isShared := len(f.conf.configGroups) <= 1 && len(f.conf.comfyLayers) == 0 && len(f.conf.wereE8M0) == 0 // else one of them may name this layer alone
+	if isShared {
+		f.describe(w.Parts, m.layerPath, contents)
+		if known, ok := f.forms[string(f.description)]; ok && known.pattern == m.pattern && known.params == p {
+			w.Shape, w.Form = known.shape, known.form
+			return
+		}
+	}
+	*memory = weight{finder: f, match: m, params: p, groupParams: f.conf.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents, dimsMemory: memory.dimsMemory[:0]}
+	if w.Shape, w.Err = memory.findShape(); w.Err != nil {
+		return
+	}
+	w.Form = memory.Form
+	if isShared {
+		if len(f.forms) == maxForms {
+			clear(f.forms)
+		}
+		f.forms[string(f.description)] = knownForm{m.pattern, p, w.Shape, w.Form}
+	}
+}
+
+// knownForm is the form of all weights whose parts have one description, and what else decided about it. Most layers of a
+// model are alike: a checkpoint opens twice as fast if they share their forms.
+type knownForm struct {
+	pattern *pattern
+	params  params
+	shape   []int
+	form    *Form
+}
+
+// maxForms is the number of forms that are remembered.
+const maxForms = 64
+
+// describe writes into f.description all that may decide about a weight's form: roles, ends of names, types, shapes
+// and contents of its parts. Weights with equal descriptions have equal forms.
+func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte) {
+	b := f.description[:0]
+	for _, p := range parts {
+		t, content := &f.tensors[p.Tensor], contents[p.Tensor]
+		end := t.Name[len(layer):]
+		b = append(b, byte(p.Role), byte(t.DType), byte(len(t.Shape)), byte(len(end)))
+		b = append(b, end...)
+		for _, n := range t.Shape {
+			b = binary.LittleEndian.AppendUint64(b, uint64(n))
+		}
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(content))), content...)
+	}
+	f.description = b
+}
