@@ -16,7 +16,7 @@ func TestNoAllocations(t *testing.T) {
 	if testmode.ChecksPointers() {
 		t.Skip("the portable loops allocate then")
 	}
-	md := quantization(layout.Metadata{number("i8", "0.1")}, layout.Metadata{number("i8", "-3")})
+	md := quantization("i8 0.1", "i8 -3")
 	file := modeltest.APR2Model(t, md,
 		modeltest.Random("f32", layout.F32, 8, 8),
 		modeltest.Random("f16", layout.F16, 8, 8),

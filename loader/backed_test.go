@@ -28,7 +28,8 @@ type backed struct {
 
 const backedPage = 1 << 6
 
-func newBacked(t testing.TB, d *distant) *backed {
+// backed returns a cache of d on this disk, which is empty.
+func (d *distant) backed(t testing.TB) *backed {
 	f, err := os.Create(filepath.Join(t.TempDir(), "backing"))
 	if err != nil {
 		t.Fatal(err)
@@ -38,15 +39,6 @@ func newBacked(t testing.TB, d *distant) *backed {
 		t.Fatal(err)
 	}
 	return &backed{distant: d, file: f, have: make(map[int64]bool)}
-}
-
-func openBacked(t testing.TB, path string) (*loader.Model, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	d := newDistant(path, b)
-	return loader.OpenReaderAt(context.Background(), newBacked(t, d), d.size, nil)
 }
 
 func (b *backed) Open(ctx context.Context, name string) (loader.Stored, error) {
@@ -110,7 +102,7 @@ func (b *backed) open(t testing.TB, opts *loader.Options) *loader.Model {
 // What has come is a view of the backing file: nothing is on the heap, and nothing is asked for again.
 func TestBackedViews(t *testing.T) {
 	tensors := modeltest.Model("many")
-	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(tensors...)))
+	b := newDistant("m.safetensors", modeltest.SafeTensors(tensors...)).backed(t)
 	m := b.open(t, nil)
 	for i, c := range tensors {
 		x := tensor(t, m, c.Name)
@@ -134,7 +126,7 @@ func TestBackedViews(t *testing.T) {
 // Options.NoMap reads what is kept, too.
 func TestBackedNoMap(t *testing.T) {
 	c := modeltest.Random("x", layout.F32, 100, 100)
-	m := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(c))).open(t, &loader.Options{NoMap: true})
+	m := newDistant("m.safetensors", modeltest.SafeTensors(c)).backed(t).open(t, &loader.Options{NoMap: true})
 	x := tensor(t, m, "x")
 	if got, err := x.Bytes(); err != nil || !bytes.Equal(got, c.Data) || x.ZeroCopy() || m.Stats().MappedBytes != 0 {
 		t.Errorf("%v, zero copy %v, %+v", err, x.ZeroCopy(), m.Stats())
@@ -144,7 +136,7 @@ func TestBackedNoMap(t *testing.T) {
 // A range costs what it holds.
 func TestBackedRange(t *testing.T) {
 	c := modeltest.Random("x", layout.F32, 4096, 256)
-	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(c)))
+	b := newDistant("m.safetensors", modeltest.SafeTensors(c)).backed(t)
 	x := tensor(t, b.open(t, nil), "x")
 	b.traffic.reset()
 	for _, read := range []func() error{
@@ -167,7 +159,7 @@ func TestBackedFull(t *testing.T) {
 	file := modeltest.SafeTensors(tensors...)
 	for name, opts := range map[string]*loader.Options{"plain": nil, "trusted": {Trust: plainTrust{"m.safetensors": vouch(file)}}} {
 		t.Run(name, func(t *testing.T) {
-			b := newBacked(t, newDistant("m.safetensors", file))
+			b := newDistant("m.safetensors", file).backed(t)
 			m := b.open(t, opts)
 			view, err := tensor(t, m, "c").Bytes()
 			if err != nil {
@@ -200,7 +192,7 @@ func TestBackedFullLies(t *testing.T) {
 	r := &countingReader{b: file}
 	d := newDistant("m.safetensors", file)
 	d.r = r
-	b := newBacked(t, d)
+	b := d.backed(t)
 	m := b.open(t, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(file)}})
 	b.full.Store(true)
 	r.lie.Store(true)
@@ -211,7 +203,7 @@ func TestBackedFullLies(t *testing.T) {
 
 // A backing file of another size is refused.
 func TestBackedSize(t *testing.T) {
-	b := newBacked(t, newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Model("many")...)))
+	b := newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Model("many")...)).backed(t)
 	b.file.Truncate(b.size - 1)
 	if !mapsFiles {
 		t.Skip("nothing maps")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,32 +21,31 @@ type bound struct {
 	views [][]byte
 }
 
-func bind(t *testing.T, m *loader.Model) *bound {
-	b := &bound{m: m}
-	for x := range m.Tensors() {
-		view, err := x.Bytes()
-		if err != nil {
-			t.Error(err)
-		}
-		b.views = append(b.views, view)
-		if x.DType() != layout.F16 {
-			continue
-		}
-		values, err := x.Float32s()
-		if err != nil {
-			t.Error(err)
-		}
-		b.views = append(b.views, mmapio.Bytes(values))
-	}
-	return b
-}
-
 // TestBoundViewsUnderSwaps binds the weights of a model once. Every request takes a lease and
 // looks nothing up: its views live until the release, though the model is swapped and closed
 // meanwhile and they were taken without any lease.
 func TestBoundViewsUnderSwaps(t *testing.T) {
 	if runtime.GOOS == "js" {
 		t.Skip("system calls return once all goroutines wait, and those of this test never do; TestServerSwapsModels runs")
+	}
+	bind := func(m *loader.Model) *bound {
+		b := &bound{m: m}
+		for x := range m.Tensors() {
+			view, err := x.Bytes()
+			if err != nil {
+				t.Error(err)
+			}
+			b.views = append(b.views, view)
+			if x.DType() != layout.F16 {
+				continue
+			}
+			values, err := x.Float32s()
+			if err != nil {
+				t.Error(err)
+			}
+			b.views = append(b.views, mmapio.Bytes(values))
+		}
+		return b
 	}
 	const models = 3
 	contents := func(i int) []modeltest.Tensor {
@@ -62,7 +62,7 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 			var want [][][]byte
 			for i := range models {
 				paths = append(paths, modeltest.Write(t, "model", encode(i)))
-				b := bind(t, openPath(t, paths[i], nil))
+				b := bind(openPath(t, paths[i], nil))
 				var copies [][]byte
 				for _, view := range b.views {
 					copies = append(copies, bytes.Clone(view))
@@ -75,7 +75,7 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return bind(t, m)
+				return bind(m)
 			}
 			current.Store(open(0))
 			request := func() bool {
@@ -90,7 +90,7 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 				defer l.Release()
 				runtime.Gosched() // the model may be swapped now
 				for _, w := range want {
-					if same(b.views, w) {
+					if slices.EqualFunc(b.views, w, bytes.Equal) {
 						return true
 					}
 				}
@@ -122,14 +122,4 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 			current.Load().m.Close()
 		}
 	}
-}
-
-// same reports whether two lists hold the same bytes.
-func same(a, b [][]byte) bool {
-	for i := range a {
-		if !bytes.Equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }

@@ -20,7 +20,7 @@ import (
 //   - errors have the names of file and tensor.
 func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
 	var env content.Env
-	own := t.model.from.life() // the context that f gets: of the model, or of the lease
+	own := t.model.source.baseContext() // the context that f gets: of the model, or of the lease
 	if l := t.lease; l != nil {
 		if err := l.enter(); err != nil {
 			return t.wrap(err)
@@ -28,7 +28,7 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 		defer l.leave()
 		own, env.Pins = l.ctx, &l.pins
 	} else {
-		if !t.model.join() {
+		if !t.model.enterIfLeased() {
 			return t.wrap(ErrClosed) // and no lease of the model is left
 		}
 		defer t.model.leave()
@@ -38,41 +38,41 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 		if ctx.Err() != nil {
 			return t.wrap(context.Cause(ctx))
 		}
-		if s.values.Source().Cost().Waits && !present(t) {
-			ctx, stop := joined(own, ctx)
+		if s.values.Source().Cost().MayWait && !isPresent(t) {
+			ctx, stop := contextOfBoth(own, ctx)
 			defer stop()
 			own = ctx
 		}
 	}
 	err := mmapio.Guard(func() error { return f(own, env, s) })
-	if err == nil && bytes >= worthAsking {
-		err = intact(t)
+	if err == nil && bytes >= minCheckedBytes {
+		err = checkNotShortened(t)
 	}
 	return t.wrap(err)
 }
 
-// worthAsking is the number of bytes read at once that makes asking the system about the file cost
+// minCheckedBytes is the number of bytes read at once that makes asking the system about the file cost
 // next to nothing.
-const worthAsking = 16 << 20
+const minCheckedBytes = 16 << 20
 
-// intact returns an error if a file of the tensor has become shorter since it was opened.
-func intact(t Tensor) error {
+// checkNotShortened returns an error if a file of the tensor has become shorter since it was opened.
+func checkNotShortened(t Tensor) error {
 	for _, i := range t.storedTensors() {
-		if err := t.model.files[t.model.tensors[i].File].intact(); err != nil {
+		if err := t.model.files[t.model.tensors[i].File].checkNotShortened(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// present reports whether the cache file of a Source has all stored bytes of the tensor. It is false for a logical
-// tensor.
-func present(t Tensor) bool {
+// isPresent reports whether all stored bytes of the tensor are on this disk: in the file that caches a remote one. It
+// is false for a logical tensor.
+func isPresent(t Tensor) bool {
 	return !t.logical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap adds the names of tensor and file to err. nil stays nil. An error that names its file, as those of metadata and
-// of other tensors do, stays as it is. A copy of an IntegrityError gets the name of the tensor too.
+// wrap adds the names of tensor and file to err. It returns nil for nil. An error that names its file already stays as
+// it is. A copy of an IntegrityError gets the name of the tensor too.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:
@@ -82,30 +82,30 @@ func (t Tensor) wrap(err error) error {
 		err = encrypted // without the name of the file
 	}
 	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
-		of := *wrong
-		of.Tensor = t.Name()
-		err = &of
+		named := *wrong
+		named.Tensor = t.Name()
+		err = &named
 	}
-	return &fileError{t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
+	return inFile(t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err))
 }
 
 // member is a stored tensor that a logical one is made of, such as its codes or scales.
 type member struct {
 	Tensor
-	s *state
+	state *state
 }
 
-// partOf returns the i-th stored tensor of the model, with its state.
-func (m *Model) partOf(i uint32) member {
+// memberAt returns the i-th stored tensor of the model, with its state.
+func (m *Model) memberAt(i uint32) member {
 	return member{Tensor{model: m, index: i}, m.storedState(i)}
 }
 
-// forgetWarmed unpins and drops the elements of t that Warm has put into the cache for l. Their values are pinned now.
+// forgetWarmed unpins and drops the stored elements of t that Warm has put into the cache for l: the values of t are pinned by now.
 func (l *Lease) forgetWarmed(t Tensor) {
-	if l == nil || !l.warm.Load() {
+	if l == nil || !l.hasWarmed.Load() {
 		return
 	}
 	for _, i := range t.storedTensors() {
-		l.model.cache.Forget(cache.Key{Tensor: i, Kind: cache.Elements}, &l.warmed)
+		l.model.cache.Forget(cache.Key{Tensor: i, Kind: cache.Elements}, &l.warmedPins)
 	}
 }

@@ -11,20 +11,18 @@ import "context"
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	_, err := holding(context.Background(), m, filesChanged)
-	return err
+	return whileOpen(context.Background(), m, unchangedFiles)
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	_, err := holding(context.Background(), l, filesChanged)
-	return err
+	return whileOpen(context.Background(), l, unchangedFiles)
 }
 
-func filesChanged(_ context.Context, m *Model) (none, error) { return none{}, m.changed() }
+func unchangedFiles(_ context.Context, m *Model) error { return m.checkUnchanged() }
 
-// changed returns the error of the first file that has changed, or nil. Its caller holds the model open.
-func (m *Model) changed() error {
+// checkUnchanged returns an error if a file of the model is no longer the one that was opened. The caller holds the model open.
+func (m *Model) checkUnchanged() error {
 	for i := range m.files {
 		f := &m.files[i]
 		if err := f.changed(); err != nil {

@@ -26,33 +26,26 @@ func rewrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := modeltest.Read(t, path)
 	b[len(b)-1]++
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	was := stamp(t, path)
-	for stamp(t, path) == was { // until the clock that stamps inodes has ticked
+	changedAt := func() unix.Timespec { // the inode
+		var stat unix.Stat_t
+		if err := unix.Stat(path, &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Ctim
+	}
+	for before := changedAt(); changedAt() == before; { // until the clock that stamps inodes has ticked
 		_, err = f.WriteAt(b, 0)
 		if err := errors.Join(err, os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// stamp returns the time at which the file's inode changed.
-func stamp(t *testing.T, path string) unix.Timespec {
-	t.Helper()
-	var stat unix.Stat_t
-	if err := unix.Stat(path, &stat); err != nil {
-		t.Fatal(err)
-	}
-	return stat.Ctim
 }
 
 // shorten cuts the last bytes off a file.
@@ -178,7 +171,7 @@ func TestChanged(t *testing.T) {
 			if err := m.Changed(); err != nil {
 				t.Errorf("%s, %s, before: %v", test.what, w.name, err)
 			}
-			l := acquire(t, m)
+			l := must(m.Acquire())(t)
 			if err := test.change(path); err != nil {
 				t.Fatal(err)
 			}

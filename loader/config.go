@@ -30,11 +30,11 @@ import (
 // The answers are as little to be trusted as any file: check them against the tensors' shapes, as
 // package bind does, before memory is taken for them.
 type Config struct {
-	path    string
-	file    layout.Metadata   // config.json, or nil
-	objects []layout.Metadata // in the order in which they are asked
-	beside  []layout.Metadata // those of config.json
-	carried []layout.Metadata // those that package convert keeps in a file of another format
+	path           string
+	configFile     layout.Metadata   // config.json, or nil
+	objects        []layout.Metadata // in the order in which they are asked
+	besideModel    []layout.Metadata // objects of config.json
+	fromConversion []layout.Metadata // objects that package convert keeps in a file of another format
 }
 
 // spellings lists the other names of a question in files that are not GGUF.
@@ -59,20 +59,20 @@ const configBytes = 4 << 20
 // it. A model without that file, or in memory, has what its metadata says. The first call reads;
 // ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
-	return holding(ctx, m, func(ctx context.Context, m *Model) (*Config, error) { return m.configuration(ctx) })
+	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Config, error) { return m.configuration(ctx) })
 }
 
 // ConfigFile returns the object in config.json beside the model if it has been read: by [Model.Config], or by opening a
 // quantized checkpoint. Otherwise it returns nil.
 func (m *Model) ConfigFile() layout.Metadata {
 	if c, ok := m.config.Load().(*Config); ok {
-		return c.file
+		return c.configFile
 	}
 	return nil
 }
 
-// configuration returns what Config returns, for a caller that holds the model open. It builds the configuration once.
-// The error is that of reading or parsing metadata, config.json, or what a conversion has added.
+// configuration returns the model's configuration, which the first call builds. The caller holds the model open. It
+// fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
@@ -87,29 +87,29 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.beside = slices.Clip(c.objects)
+	c.besideModel = slices.Clip(c.objects)
 	if f, ok := m.files[0].layout.(layout.Configurer); ok {
 		c.objects = append(c.objects, f.Config(md))
 	}
 	if err := m.addConverted(c, md); err != nil {
 		return nil, err
 	}
-	c.objects = append(append(c.objects, c.carried...), md)
+	c.objects = append(append(c.objects, c.fromConversion...), md)
 	m.config.Store(c)
 	return c, nil
 }
 
-// addConverted adds to c.carried what package convert has put into md, the metadata of a converted model: first the
-// object architecture, if there is one, then all. The error names the model.
+// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a
+// converted model: the object architecture first, then all of them. It fails if they are malformed.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.path, err)
 	}
 	if object, ok := own.Get("architecture"); ok {
-		c.carried = append(c.carried, object.(layout.Metadata))
+		c.fromConversion = append(c.fromConversion, withLanguageObject(object.(layout.Metadata))...)
 	}
-	c.carried = append(c.carried, own)
+	c.fromConversion = append(c.fromConversion, own)
 	return nil
 }
 
@@ -117,37 +117,43 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 var carriedKeys = []string{"architecture", "quantization", "safetensors"}
 
 // ReadBeside reads a file of at most limit bytes that lies beside the model: in its directory, or as a sibling of
-// its reader. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are
-// verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has nothing beside it, and
-// ErrTooLarge.
+// its reader. name is a path below that directory, such as tokenizer_config.json or 1_Pooling/config.json. With
+// Options.Trust its bytes are verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has
+// nothing beside it, and ErrTooLarge.
 func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]byte, error) {
-	if name == "" || name != path.Base(filepath.ToSlash(name)) || name == ".." || name == "." {
-		return nil, fmt.Errorf("%w: %q is not the plain name of a file", layout.ErrInvalid, name)
+	if name == "." || !filepath.IsLocal(name) || name != path.Clean(filepath.ToSlash(name)) {
+		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
 	}
-	return holding(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.from, name, limit) })
+	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.source, name, limit) })
 }
 
-// addConfigFile reads config.json into c, if there is one. Models of several kinds of input have the numbers of the
-// language model in an object of its own, which is added behind. The error is that of reading or parsing.
+// addConfigFile reads config.json into c, if the file exists, and appends the object that describes the language
+// model, if it has one. It fails if the file cannot be read or parsed.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
 		return err
 	}
-	c.file, c.objects = file, append(c.objects, file)
-	for _, key := range []string{"text_config", "llm_config", "language_config"} {
-		v, _ := file.Get(key)
-		if object, ok := v.(layout.Metadata); ok {
-			c.objects = append(c.objects, object)
-		}
-	}
+	c.configFile, c.objects = file, append(c.objects, withLanguageObject(file)...)
 	return nil
 }
 
-// objectBeside reads a file of JSON beside the model. Without the file, or if nothing can lie beside the model, it
-// returns nil.
+// withLanguageObject returns a list of config and, if config has one, the object in it that describes the language model.
+func withLanguageObject(config layout.Metadata) []layout.Metadata {
+	list := []layout.Metadata{config}
+	for _, key := range []string{"text_config", "llm_config", "language_config"} {
+		v, _ := config.Get(key)
+		if object, ok := v.(layout.Metadata); ok {
+			list = append(list, object)
+		}
+	}
+	return list
+}
+
+// objectBeside returns the object in a file of JSON beside the model, or nil if there is no such file. It fails if the
+// file cannot be read or parsed.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
-	text, err := readBeside(ctx, m.from, name, configBytes)
+	text, err := readBeside(ctx, m.source, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
 		return nil, nil
 	}
@@ -166,8 +172,8 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all values of a question. Those under its own name come before those under its other names, and for
-// each name the objects are asked in order. vocab_size is at last the number of tokens.
+// values yields all values that the files have for a key: first under its own name, then under its other names. The
+// objects of the files are searched in order. For vocab_size the number of tokens comes last.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {
@@ -182,7 +188,7 @@ func (c *Config) values(name string) iter.Seq[any] {
 		}
 		for _, key := range []string{"vocab", "tokens"} {
 			if v, ok := c.Value(key); ok {
-				if n, ok := countStrings(v); ok && !yield(n) {
+				if texts, ok := layout.As[[]string](v); ok && !yield(len(texts)) {
 					return
 				}
 			}
@@ -190,48 +196,42 @@ func (c *Config) values(name string) iter.Seq[any] {
 	}
 }
 
-// countStrings returns the number of elements of a list of strings. ok is false if v is none.
-func countStrings(v any) (n int, ok bool) {
-	texts, ok := layout.As[[]string](v)
-	return len(texts), ok
-}
-
-// answer returns the first value called name that converts to a T. Without any value the error is ErrNotFound. If none
-// converts, it is layout.ErrInvalid and tells the first.
-func answer[T any](c *Config, name string) (answer T, err error) {
+// firstAs returns the first value for a key that converts to a T. Without any value the error is ErrNotFound. If none
+// converts, it is layout.ErrInvalid and names the type of the first.
+func firstAs[T any](c *Config, name string) (firstAs T, err error) {
 	for v := range c.values(name) {
 		if converted, ok := layout.As[T](v); ok {
 			return converted, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %T", c.path, name, layout.ErrInvalid, v, answer)
+			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %T", c.path, name, layout.ErrInvalid, v, firstAs)
 		}
 	}
 	if err == nil {
 		err = fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
 	}
-	return answer, err
+	return firstAs, err
 }
 
 // Bool returns a truth value. The error is that of Int.
-func (c *Config) Bool(name string) (bool, error) { return answer[bool](c, name) }
+func (c *Config) Bool(name string) (bool, error) { return firstAs[bool](c, name) }
 
 // Int returns an integer: the first value under one of the names that is one and in range. The error is ErrNotFound, or
 // layout.ErrInvalid if there are only others.
-func (c *Config) Int(name string) (int, error) { return answer[int](c, name) }
+func (c *Config) Int(name string) (int, error) { return firstAs[int](c, name) }
 
 // Ints returns a list of integers, such as the heads of each layer. The error is that of Int.
-func (c *Config) Ints(name string) ([]int, error) { return answer[[]int](c, name) }
+func (c *Config) Ints(name string) ([]int, error) { return firstAs[[]int](c, name) }
 
 // Float returns a number. "NaN", "Infinity" and "-Infinity" are numbers, as [layout.Metadata.MarshalJSON] writes them. The error
 // is that of Int.
-func (c *Config) Float(name string) (float64, error) { return answer[float64](c, name) }
+func (c *Config) Float(name string) (float64, error) { return firstAs[float64](c, name) }
 
 // Floats returns a list of numbers. The error is that of Int.
-func (c *Config) Floats(name string) ([]float64, error) { return answer[[]float64](c, name) }
+func (c *Config) Floats(name string) ([]float64, error) { return firstAs[[]float64](c, name) }
 
 // String returns a string. The error is that of Int.
-func (c *Config) String(name string) (string, error) { return answer[string](c, name) }
+func (c *Config) String(name string) (string, error) { return firstAs[string](c, name) }
 
 // Strings returns a list of strings. The error is that of Int.
-func (c *Config) Strings(name string) ([]string, error) { return answer[[]string](c, name) }
+func (c *Config) Strings(name string) ([]string, error) { return firstAs[[]string](c, name) }

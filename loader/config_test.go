@@ -16,22 +16,13 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func config(t *testing.T, m *loader.Model) *loader.Config {
-	t.Helper()
-	c, err := m.Config(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // TestConfig asks fixtures of every format the same questions.
 func TestConfig(t *testing.T) {
 	for path, want := range map[string]map[string]int{
 		"gguf/llama.gguf": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
 			"max_position_embeddings": 4096, "vocab_size": 6, "bos_token_id": 1, "llama.block_count": 2},
 	} {
-		c := config(t, openPath(t, filepath.Join("..", "testdata", path), nil))
+		c := must(openPath(t, filepath.Join("..", "testdata", path), nil).Config(t.Context()))(t)
 		for name, n := range want {
 			if got, err := c.Int(name); got != n || err != nil {
 				t.Errorf("%s: %s is %d, want %d; %v", path, name, got, n, err)
@@ -67,7 +58,7 @@ func TestConfigOfAPR2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := config(t, openBytes(t, file.Bytes(), nil))
+	c := must(openBytes(t, file.Bytes(), nil).Config(t.Context()))(t)
 	layers, err := c.Int("num_hidden_layers")
 	vocab, err2 := c.Int("vocab_size")
 	kind, err3 := c.String("model_type")
@@ -90,7 +81,7 @@ func TestConfigFile(t *testing.T) {
 	sys, err := loader.OpenFS(os.DirFS(dir), "m.safetensors", nil)
 	sys = modeltest.Opened(t, sys, err)
 	for _, m := range []*loader.Model{openPath(t, filepath.Join(dir, "m.safetensors"), nil), sys} {
-		c := config(t, m)
+		c := must(m.Config(t.Context()))(t)
 		hidden, err := c.Int("hidden_size")
 		layers, err2 := c.Int("num_hidden_layers")
 		theta, err3 := c.Float("rope_theta")
@@ -112,7 +103,7 @@ func TestConfigFile(t *testing.T) {
 			t.Error("null is an answer")
 		}
 	}
-	if _, err := config(t, openBytes(t, model, nil)).Int("hidden_size"); !errors.Is(err, loader.ErrNotFound) {
+	if _, err := must(openBytes(t, model, nil).Config(t.Context()))(t).Int("hidden_size"); !errors.Is(err, loader.ErrNotFound) {
 		t.Errorf("in memory: %v", err)
 	}
 }
@@ -127,7 +118,7 @@ func TestConfigSpellings(t *testing.T) {
 		`{"max_position_embeddings":Infinity,"max_length":8}`:                                         8,
 	} {
 		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: modeltest.SafeTensors(modeltest.Random("x", layout.U8, 1))}, "config.json": {Data: []byte(text)}}, "m", nil)
-		if n, err := config(t, modeltest.Opened(t, m, err)).Int("max_position_embeddings"); n != want || err != nil {
+		if n, err := must(modeltest.Opened(t, m, err).Config(t.Context()))(t).Int("max_position_embeddings"); n != want || err != nil {
 			t.Errorf("%s: %d, want %d, %v", text, n, want, err)
 		}
 	}
@@ -163,7 +154,7 @@ func TestConfigOfApril(t *testing.T) {
 		t.Fatal(err)
 	}
 	params, _ := md.Get("params")
-	c := config(t, m)
+	c := must(m.Config(t.Context()))(t)
 	for _, e := range params.(layout.Metadata) {
 		if n, ok := e.Value.(int32); ok {
 			if got, err := c.Int(e.Key); err != nil || got != int(n) {

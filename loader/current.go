@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -13,9 +14,10 @@ import (
 type Current[W any] struct {
 	serving atomic.Pointer[serving[W]]
 
-	mu       sync.Mutex
-	draining []*Model // swapped out; leases or calls may still hold their memory
-	gone     Stats    // counters of those whose memory is released
+	mu        sync.Mutex
+	draining  []*Model // swapped out; leases or calls may still hold their memory
+	goneStats Stats    // counters of models whose memory is released
+	swaps     uint64
 }
 
 type serving[W any] struct {
@@ -23,24 +25,51 @@ type serving[W any] struct {
 	bound W
 }
 
+// drains reports whether somebody has closed the model, whose memory leases or calls still hold.
+func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.gone() }
+
 // Swap makes m the current model and bound what Acquire returns beside its leases. It closes the model before, which
-// drains: it goes with its last lease. Swap does not wait for that. The error is of unmapping that model.
+// drains: it goes with its last lease. [Current.Wait] waits for that, Swap does not. The error is of unmapping the model before: m serves
+// all the same. If m is the current model already, only bound changes.
 func (c *Current[W]) Swap(m *Model, bound W) error { return c.swap(&serving[W]{m, bound}) }
 
-// Close closes the current model. Acquire returns ErrClosed from then on, until another Swap.
+// Close closes the current model, which drains. Acquire returns ErrClosed from then on, until another Swap. A server that stops
+// calls Close and Wait after its last request.
 func (c *Current[W]) Close() error { return c.swap(nil) }
 
-// swap makes next current, or nothing if it is nil, and closes the model before. The error is of unmapping that model.
-// It is no error if somebody has closed the model.
+// Wait waits until the memory of all models is released that were swapped out or closed before the call. The current model is one of them
+// if its own Close was called. Wait returns the cause of ctx if that ends first.
+func (c *Current[W]) Wait(ctx context.Context) error {
+	c.mu.Lock()
+	draining := slices.Clone(c.draining)
+	if s := c.serving.Load(); s != nil && s.drains() {
+		draining = append(draining, s.model)
+	}
+	c.mu.Unlock()
+	for _, m := range draining {
+		select {
+		case <-m.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// swap makes next the current model, or none if it is nil, and closes the one before. It fails if that cannot be
+// unmapped. A model that somebody has closed already is no error.
 func (c *Current[W]) swap(next *serving[W]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.serving.Swap(next)
-	if last == nil {
+	if next != nil {
+		c.swaps++
+	}
+	if last == nil || next != nil && next.model == last.model {
 		return nil
 	}
 	c.draining = append(c.draining, last.model)
-	c.forget()
+	c.dropReleased()
 	if err := last.model.Close(); !errors.Is(err, ErrClosed) {
 		return err
 	}
@@ -70,15 +99,16 @@ type CurrentStats struct {
 	// Stats has the number of tensors of the current model, and Closed if there is none. The rest are sums: sizes and leases over
 	// the models whose memory is not released, counters over these and all before.
 	Stats
-	Draining int // models that were swapped out and whose memory is not released
+	Draining int    `json:"draining"` // models that were swapped out or closed, by their own Close too, and whose memory is not released
+	Swaps    uint64 `json:"swaps"`    // calls of Swap
 }
 
 // Stats adds up the counters of the current model and of all before it.
 func (c *Current[W]) Stats() CurrentStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget()
-	sum := CurrentStats{Stats: c.gone, Draining: len(c.draining)}
+	c.dropReleased()
+	sum := CurrentStats{Stats: c.goneStats, Draining: len(c.draining), Swaps: c.swaps}
 	for _, m := range c.draining {
 		sum.add(m.Stats())
 	}
@@ -87,17 +117,39 @@ func (c *Current[W]) Stats() CurrentStats {
 		stats := s.model.Stats()
 		sum.add(stats)
 		sum.Tensors, sum.Closed = stats.Tensors, stats.Closed
+		if s.drains() {
+			sum.Draining++
+		}
 	}
 	return sum
 }
 
-// forget removes models whose memory is released from c.draining, and adds their counters to c.gone. The caller locks
+// ResidentBytes adds up the [Model.ResidentBytes] of the current model and of those that drain. The error is ErrUnsupported if the platform
+// cannot tell.
+func (c *Current[W]) ResidentBytes() (sum uint64, err error) {
+	c.mu.Lock()
+	models := slices.Clone(c.draining)
+	if s := c.serving.Load(); s != nil {
+		models = append(models, s.model)
+	}
+	c.mu.Unlock()
+	for _, m := range models {
+		n, err := m.drainingBytes()
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// dropReleased removes models whose memory is released from c.draining, and adds their counters to c.goneStats. The caller locks
 // c.mu.
-func (c *Current[W]) forget() {
+func (c *Current[W]) dropReleased() {
 	draining := c.draining[:0]
 	for _, m := range c.draining {
 		if m.gone() {
-			c.gone.add(m.Stats())
+			c.goneStats.add(m.Stats())
 		} else {
 			draining = append(draining, m)
 		}
@@ -113,7 +165,11 @@ func (s *Stats) add(o Stats) {
 	s.UnmappedBytes += o.UnmappedBytes
 	s.HeapBytes += o.HeapBytes
 	s.VerifiedBytes += o.VerifiedBytes
+	s.WrongChunks += o.WrongChunks
 	s.PrivateBytes += o.PrivateBytes
+	s.FetchedBytes += o.FetchedBytes
+	s.PresentBytes += o.PresentBytes
+	s.ExpandedTime += o.ExpandedTime
 	s.Hits += o.Hits
 	s.Expansions += o.Expansions
 	s.ExpandedBytes += o.ExpandedBytes

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,7 +22,7 @@ func TestCurrent(t *testing.T) {
 	}
 	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q8_0, 30, 64))
 	eachWay(t, file, func(t *testing.T, first *loader.Model) {
-		want := slices.Clone(floats(t, tensor(t, first, "x")))
+		want := slices.Clone(must(tensor(t, first, "x").Float32s())(t))
 		var current loader.Current[loader.Tensor]
 		if _, _, err := current.Acquire(t.Context()); !errors.Is(err, loader.ErrClosed) {
 			t.Errorf("Acquire of nothing: %v", err)
@@ -72,7 +73,7 @@ func TestCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := current.Stats()
-		if before.Tensors != 1 || before.Closed || before.Leases != 1 || before.Draining != 0 || before.Hits+before.Expansions < requests.Load() {
+		if before.Tensors != 1 || before.Closed || before.Leases != 1 || before.Draining != 0 || before.Swaps != swaps+1 || before.Hits+before.Expansions < requests.Load() {
 			t.Errorf("after %d requests: %+v", requests.Load(), before)
 		}
 		if err := current.Close(); err != nil {
@@ -81,9 +82,16 @@ func TestCurrent(t *testing.T) {
 		if s := current.Stats(); s.Draining != 1 || !s.Closed || s.Leases != 1 || s.Tensors != 0 {
 			t.Errorf("while it drains: %+v", s)
 		}
+		mapped := current.Stats().MappedBytes
+		if n, err := current.ResidentBytes(); err != nil && !errors.Is(err, errors.ErrUnsupported) || n > mapped+uint64(os.Getpagesize()) {
+			t.Errorf("while it drains %d bytes of %d are resident: %v", n, mapped, err)
+		}
 		lease.Release()
 		if s := current.Stats(); s.Draining != 0 || s.Leases != 0 || s.MappedBytes+s.HeapBytes != 0 || s.Hits != before.Hits || s.Expansions != before.Expansions {
 			t.Errorf("afterwards: %+v, before %+v", s, before)
+		}
+		if n, err := current.ResidentBytes(); n != 0 || err != nil {
+			t.Errorf("of nothing: %d, %v", n, err)
 		}
 		if err := current.Close(); err != nil {
 			t.Errorf("Close of nothing: %v", err)
@@ -113,5 +121,62 @@ func TestCurrentEnds(t *testing.T) {
 	}
 	if err := current.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCurrentWaits: Wait ends with the last lease of what was swapped out or closed, or with its context. A model that is swapped in
+// again stays open.
+func TestCurrentWaits(t *testing.T) {
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4, 4))
+	var current loader.Current[int]
+	m := openBytes(t, file, nil)
+	for bound := range 2 {
+		if err := current.Swap(m, bound); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bound, lease, err := current.Acquire(t.Context())
+	if err != nil || bound != 1 {
+		t.Fatalf("swapped in again: %d, %v", bound, err)
+	}
+	if err := current.Wait(t.Context()); err != nil {
+		t.Errorf("nothing drains: %v", err)
+	}
+	current.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("no time left")
+	cancel(why)
+	if err := current.Wait(ctx); !errors.Is(err, why) {
+		t.Errorf("a lease is held: %v", err)
+	}
+	waits := func() {
+		t.Helper()
+		waited := make(chan error)
+		go func() { waited <- current.Wait(t.Context()) }()
+		lease.Release()
+		if err := <-waited; err != nil || current.Stats().Draining != 0 {
+			t.Errorf("%v, %+v", err, current.Stats())
+		}
+	}
+	waits()
+
+	m = openBytes(t, file, nil)
+	if err := current.Swap(m, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, lease, err = current.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.Close() // not through current
+	if err := current.Wait(ctx); !errors.Is(err, why) {
+		t.Errorf("a lease of the current model is held, which is closed: %v", err)
+	}
+	if s := current.Stats(); s.Draining != 1 || !s.Closed || s.Leases != 1 {
+		t.Errorf("while the current model drains: %+v", s)
+	}
+	waits()
+	current.Close()
+	if s := current.Stats(); s.Draining != 0 {
+		t.Errorf("closed twice: %+v", s)
 	}
 }

@@ -17,22 +17,22 @@ import (
 
 // keyring asks for the secrets of a model's files, each once.
 type keyring struct {
-	ask func(ctx context.Context, id string) (Secret, error)
+	askSecret func(ctx context.Context, id string) (Secret, error)
 
-	mu      sync.Mutex
-	secrets map[string]Secret
-	first   *encrypted.Encryption // of the first file, which is authentic before another is opened
+	mu              sync.Mutex
+	secrets         map[string]Secret
+	firstEncryption *encrypted.Encryption // of the first file, which is authentic before another is opened
 }
 
-// secret returns the secret called id. It asks for it the first time, and remembers the answer unless that is an error.
-// ErrKey means that the answer was nil.
+// secret returns the secret called id, which it asks the caller's function for once. It fails with that function's
+// error, or with ErrKey if there is no such secret.
 func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.secrets[id]; s != nil {
 		return s, nil
 	}
-	s, err := k.ask(ctx, id)
+	s, err := k.askSecret(ctx, id)
 	if err == nil && s == nil {
 		err = fmt.Errorf("%w: Options.Key returned no secret for %s", ErrKey, layout.Quote([]byte(id)))
 	}
@@ -42,28 +42,28 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	return s, err
 }
 
-// decrypt makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
-// the file.
-func (k *keyring) decrypt(ctx context.Context, s *stored, lim *layout.Limits) error {
-	return readFile(s.data.Name(), func() error {
+// authenticate authenticates the head of the file s, before anything parses it, and lets s decrypt its tensors. It fails
+// with ErrKey for a file that is not encrypted, for another key or for a changed head.
+func (k *keyring) authenticate(ctx context.Context, s *stored, lim *layout.Limits) error {
+	return guardFile(s.data.Name(), func() error {
 		switch f, err := encrypted.FormatOf(s.index); {
 		case err != nil:
 			return err
 		case f == layout.APR2:
-			return k.decryptFile(ctx, s, lim)
+			return k.authenticateFile(ctx, s, lim)
 		case f == layout.Manifest:
-			return k.decryptManifest(ctx, s, lim)
+			return k.authenticateManifest(ctx, s, lim)
 		}
-		return errPlain("files of this format are never encrypted")
+		return errNotEncrypted("files of this format are never encrypted")
 	})
 }
 
-// errPlain returns the error of a key for what is not encrypted. A plain file must not pass for an encrypted one.
-func errPlain(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
+// errNotEncrypted returns the error of a key for what is not encrypted. A plain file must not pass for an encrypted one.
+func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
-// decryptFile checks the head of an APR2 file with the secret of its key, and sets s.cipher, which decrypts the
-// tensors. The error is ErrKey for a file that is not encrypted, another key or a changed head.
-func (k *keyring) decryptFile(ctx context.Context, s *stored, lim *layout.Limits) error {
+// authenticateFile authenticates the head of an APR2 file, and sets s.cipher, which decrypts the tensors. It fails with
+// ErrKey for a file that is not encrypted, another key or a changed head.
+func (k *keyring) authenticateFile(ctx context.Context, s *stored, lim *layout.Limits) error {
 	head, err := apr2.ReadEncryptedHead(s.index, apr2.Encrypted, lim)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrKey, err)
@@ -76,16 +76,16 @@ func (k *keyring) decryptFile(ctx context.Context, s *stored, lim *layout.Limits
 		return wrongKey(layout.APR2)
 	}
 	s.cipher = c
-	s.keepHead(head.Bytes)
+	s.useVerifiedHead(head.Bytes)
 	return nil
 }
 
-// decryptManifest checks an APR2 manifest with the secret of its key. The manifest itself is not encrypted: s gets no
-// cipher. The error is ErrKey for one without encryption, another key or changed bytes.
-func (k *keyring) decryptManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
+// authenticateManifest authenticates an APR2 manifest, which is itself not encrypted. It fails with ErrKey for one that
+// names no encryption, for another key or for changed bytes.
+func (k *keyring) authenticateManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
 	b, keys, err := encrypted.ReadManifest(s.index, lim)
 	if err == nil && keys.Encryption == nil {
-		err = errPlain("the manifest has no such key")
+		err = errNotEncrypted("the manifest has no such key")
 	}
 	if err != nil {
 		return err
@@ -97,22 +97,22 @@ func (k *keyring) decryptManifest(ctx context.Context, s *stored, lim *layout.Li
 	if !keys.Check(c, b, 0) {
 		return wrongKey(layout.Manifest)
 	}
-	s.keepHead(b)
+	s.useVerifiedHead(b)
 	return nil
 }
 
-// cipher returns the cipher of a file that is encrypted as e says. The error is layout.ErrInvalid if e differs from the
-// first file of the model, or that of asking for the secret.
+// cipher returns the cipher for a file that is encrypted as e says. It fails if there is no secret, or if e and the
+// model's first file do not use the same one.
 func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
 	secret, err := k.secret(ctx, e.KeyID)
 	if err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
-	if k.first == nil {
-		k.first = e
+	if k.firstEncryption == nil {
+		k.firstEncryption = e
 	}
-	first := k.first
+	first := k.firstEncryption
 	k.mu.Unlock()
 	if !e.SameSecret(first) { // no key is derived as a shard alone says
 		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
@@ -127,51 +127,46 @@ func wrongKey(f layout.Format) error {
 
 // decryption returns the reader that decrypts the tensors of the file.
 func (f *file) decryption() decrypted.Reader {
-	return decrypted.Reader{File: f.decrypted, R: f.data, Whole: f.data.Remote()}
+	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
 }
 
-// fillEncrypted fills buffers with decrypted bytes from off on. Its error names the tensor whose bytes are not
-// authentic.
-func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	err := f.readEncrypted(ctx, buffers, off)
+// fillEncrypted fills buffers with consecutive decrypted bytes of the file from off on. It first fetches all bytes of
+// a remote file by one request. It fails if reading does, or names the tensor whose bytes are not authentic.
+func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) (err error) {
+	r := f.decryption()
+	if r.LargeReads {
+		n := uint64(0)
+		for _, p := range buffers {
+			n += p.Gap + uint64(len(p.B))
+		}
+		r, err = r.Fetch(ctx, off, n)
+	}
+	if err == nil {
+		err = plan.ReadEach(ctx, buffers, off, r.ReadAt)
+	}
 	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
 	}
 	return err
 }
 
-// readEncrypted does what fillEncrypted does. One request first fetches all bytes of a remote file.
-func (f *file) readEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	r := f.decryption()
-	if r.Whole {
-		n := uint64(0)
-		for _, p := range buffers {
-			n += p.Gap + uint64(len(p.B))
-		}
-		var err error
-		if r, err = r.Fetch(ctx, off, n); err != nil {
-			return err
-		}
-	}
-	return plan.FillEach(ctx, buffers, off, r.ReadAt)
-}
-
-// contents returns the tensors of table, described as they are after decryption if the key of their file is known.
-func contents(files []file, table *shard.Table) []layout.Tensor {
+// decryptedTensors returns the tensors of table. Encrypted ones are described as they are after decryption, if their
+// file's key is known.
+func decryptedTensors(files []file, table *shard.Table) []layout.Tensor {
 	if !slices.ContainsFunc(files, func(f file) bool { return f.decrypted != nil }) {
 		return table.Tensors
 	}
 	tensors := slices.Clone(table.Tensors)
 	for i := range tensors {
 		if u := files[tensors[i].File].decrypted; u != nil {
-			tensors[i] = u.Content(tensors[i])
+			tensors[i] = u.Decrypted(tensors[i])
 		}
 	}
 	return tensors
 }
 
-// locked reports whether a file of the model is encrypted, and there is no key.
-func (m *Model) locked() bool {
+// lacksKey reports whether a file of the model is encrypted and cannot be decrypted for want of a key.
+func (m *Model) lacksKey() bool {
 	return slices.ContainsFunc(m.files, func(f file) bool {
 		a, ok := f.layout.(*apr2.File)
 		return ok && a.Encryption != nil && f.decrypted == nil

@@ -87,6 +87,10 @@
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.
 //
+// [Model.Stream] hands tensors out in buffers of the caller's, such as pinned memory of a device. Readers fill them by large
+// reads, past the page cache if the bytes are not in it, and nothing stays behind. [Model.Region] is for devices that
+// read the mapping itself.
+//
 // # What bounds the heap
 //
 // A model's copies and values take [Options].CacheBytes at most, plus the tensors that leases pin
@@ -113,23 +117,35 @@
 //
 // # How a call reads
 //
-// Each method below is a chain of calls, at most eight deep. LZ4 adds the workers that expand its blocks. Tensor.call
-// holds the lease, turns faults into errors and names the tensor in them. The types behind it are those of
-// loader/internal/content, values and file. Methods of models and leases have holding in place of it.
+// Each method below is a chain of calls. Tensor.call holds the lease, turns faults into errors and names the tensor in
+// them; methods of models and leases have whileOpen or readWhileOpen in place of it. The types behind it are those of
+// loader/internal/content, values and file. Functions without a name, and those that run them, are not counted.
 //
-//	Bytes, View, raw and mapped   call → Cached.View → Stored.View → File.View → Mapping.Slice
-//	Bytes, View, any other        call → Cached.All → Cache.Get → Group.Do → ReadAt of LZ4 or Stored, or Packed.all
-//	ReadAt                        call → Cached.ReadAt → LZ4.ReadAt or Stored.ReadAt → File.ReadAt
-//	WriteTo, WriteDecrypted       write → call → content.Write → View or ReadAt → the caller's Write
-//	WriteAs, ReadAs               write → call → values.Write or ReadEncoded → readEncoded → Cached.Read, as for rows
-//	Float32s                      call → Cached.All → Cache.Get → Group.Do → Read, as for rows
-//	Dequantize, …Rows, …Range     dequantize → call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel
-//	the same, codes and scales    dequantize → call → Cached.Read → Grouped.Read → Scales.Read, Grouped.Expand → kernel
-//	Values                        call for each run → Cached.Read
-//	Slice.Dequantize, Slice.Bytes call → readRuns or readGroups → Cached.Read, Cached.ReadAt
-//	MatVec, MatMul                call → product.multiply → asStored → run → Team.Run → work → dot.Mat → kernel
-//	Scale                         call → file.scale → parsed.parse → the format's Metadata
-//	Warm                          warm → Plan.Read → Mapping.Populate, or incoming.Arrived → Cached.Put
+//	Bytes, View, raw and mapped   call → bytesOf → Cached.View → Stored.View → File.View → Mapping.Slice
+//	ReadAt, mapped                call → Cached.ReadAt → Cached.View → Stored.View → File.View → Mapping.Slice
+//	ReadAt, any other             call → Cached.ReadAt → Stored.ReadAt → File.ReadAt → read → Source.ReadAt, or of the system
+//	WriteTo, WriteDecrypted       write → call → withPins → content.Write → Cached.View or Cached.ReadAt, as above
+//	WriteAs                       write → call → withPins → values.Write → readEncoded → Cached.Read, as for rows
+//	ReadAs                        call → withPins → values.ReadEncoded → readEncoded → Cached.Read, as for rows
+//	Dequantize, …Rows, …Range     call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel
+//	the same, codes               call → Cached.Read → Grouped.Read → Grouped.Expand → kernel
+//	the same, scales              … Grouped.Read → weight.Read → scheme → partReader.Floats → values.Expand, as for rows
+//	Values                        call for each run, as for rows
+//	Slice.Dequantize, Slice.Bytes call → readRuns, or withPins → readGroups → readGroup, → Cached.Read, Cached.ReadAt
+//	MatMul, MatVec                call → multiply → multiplyStored → multiplyInParallel → Team.Run → takeRows
+//	                              → multiplyRows → dot.Mat → kernel
+//	Scale                         call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
+//
+// Eight calls at most lead down to bytes or to a kernel. Four things make a chain longer, by the calls named here:
+//
+//   - LZ4 has LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt: a row of it is nine deep. Large reads are
+//     shared out to workers by expandParallel or expandToParallel, one more.
+//   - The cache adds Cached.All → Cache.Get → Group.Do → fill → Gather before the read: for Bytes and
+//     Float32s the first time, and scales that are cached.
+//   - Warm plans first: readWhileOpen → warm → Plan.Read → readPieces, then warmPiece → File.Warm → Mapping.Populate for a
+//     mapped file, or readToTargets → Fill → File.ReadAt and warmingTensor.Filled → Cached.Put.
+//   - Stream plans first too: readWhileOpen → run → InOrder → read, then place → preads, or File.ReadAt, or a copy of File.View.
+//     What is decompressed or converted has make → Cached.ReadAt or values.ReadEncoded, as above.
 //
 // # Files that change underneath
 //

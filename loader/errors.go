@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Errors that callers test for with errors.Is. Package layout has those of damaged files.
+// Errors that callers test for with errors.Is. Package layout has the errors of damaged files.
 var (
 	// ErrClosed means that the model, or the lease it came through, is closed. It is fs.ErrClosed.
 	ErrClosed = layout.ErrClosed
@@ -48,8 +48,8 @@ func inFile(path string, err error) error {
 	return &fileError{path, err}
 }
 
-// readFile runs f, which reads the file at path. Its error names the file, also if it is a fault in the file's mapping.
-func readFile(path string, f func() error) error { return inFile(path, mmapio.Guard(f)) }
+// guardFile runs f, which reads the file at path. Its error names the file, also if it is a fault in the file's mapping.
+func guardFile(path string, f func() error) error { return inFile(path, mmapio.Guard(f)) }
 
 func (e *fileError) Unwrap() error { return e.err }
 

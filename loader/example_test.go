@@ -203,6 +203,24 @@ func ExampleModel_Config() {
 	// 500000 <nil>
 }
 
+// Footprint says what a model takes with 4,096 tokens in each of 8 sequences, and how many fit into 1 GiB.
+func ExampleModel_Footprint() {
+	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	f, err := m.Footprint(&loader.FootprintOptions{Context: 4096, Sequences: 8})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(f.WeightsBytes, f.KVBytesPerToken, f.KVBytes, f.TotalBytes, f.Unknown)
+	fmt.Println(f.LargestContext(1 << 30))
+	// Output:
+	// 2764 96 3145728 3148492 []
+	// 1398097
+}
+
 // OpenFS opens models that are embedded in the program, or lie in any other fs.FS.
 func ExampleOpenFS() {
 	m, err := loader.OpenFS(os.DirFS("../testdata"), "gguf/llama.gguf", nil)

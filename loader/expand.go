@@ -36,13 +36,16 @@ func (t Tensor) Float32s() (v []float32, err error) {
 	return v, err
 }
 
-// Dequantize writes all values to dst, whose length must be the number of elements. Large
-// tensors are expanded on all cores, small ones without allocating. Nothing is cached.
+// Dequantize writes all values to dst, whose length must be the number of elements. Large tensors are expanded on all
+// cores, small ones without allocating. Nothing is cached. It fails if dst has another length (ErrRange), if the type
+// has no values, or if reading does.
 func (t Tensor) Dequantize(dst []float32) error {
-	if uint64(len(dst)) != t.Elements() {
-		return t.wrap(fmt.Errorf("%w: memory for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
-	}
-	return dequantize(t, dst, 0)
+	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
+		if uint64(len(dst)) != t.Elements() {
+			return fmt.Errorf("%w: memory for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements())
+		}
+		return s.values.Read(ctx, env, dst, 0)
+	})
 }
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
@@ -53,23 +56,27 @@ func (t Tensor) Dequantize(dst []float32) error {
 // Bytes of a compressed tensor that the model's cache has are read from there. Nothing is put
 // there, except by a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
-	rows, cols := t.rows()
-	if !layout.Within(first, n, rows) {
-		return t.wrap(fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows))
-	}
-	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
-		return t.wrap(fmt.Errorf("%w: memory for %d values, but %d × %d come out", ErrRange, len(dst), n, cols))
-	}
-	return dequantize(t, dst, first*cols)
+	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
+		rows, cols := t.rows()
+		if !layout.Within(first, n, rows) {
+			return fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows)
+		}
+		if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
+			return fmt.Errorf("%w: memory for %d values, but %d × %d come out", ErrRange, len(dst), n, cols)
+		}
+		return s.values.Read(ctx, env, dst, first*cols)
+	})
 }
 
-// DequantizeRange writes the values of len(dst) elements to dst, from element first on in
-// row-major order. The range may begin and end inside a row or a block.
+// DequantizeRange writes the values of len(dst) elements to dst, from element first on in row-major order. The range may begin and
+// end inside a row or a block. It fails if the range leaves the tensor (ErrRange), if the type has no values, or if reading does.
 func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
-	if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
-		return t.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
-	}
-	return dequantize(t, dst, first)
+	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
+		if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
+			return fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n)
+		}
+		return s.values.Read(ctx, env, dst, first)
+	})
 }
 
 // Run holds consecutive values of a tensor.
@@ -84,16 +91,15 @@ type Run struct {
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
-		if step == 0 && n > 0 {
-			yield(Run{}, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
-			return
-		}
 		var own cache.Pins // so that what can only be had as a whole is made once for all runs
 		defer t.model.cache.Unpin(&own)
 		for first := uint64(0); first < n; first += step {
 			run := Run{first, buf[:min(step, n-first)]}
 			err := t.call(context.Background(), 4*uint64(len(run.Values)), func(ctx context.Context, env content.Env, s *state) error {
-				return s.values.Read(ctx, s.pinned(env, &own), run.Values, first)
+				if step == 0 {
+					return fmt.Errorf("%w: a buffer of no values", ErrRange)
+				}
+				return s.values.Read(ctx, s.envOfParts(env, &own), run.Values, first)
 			})
 			if !yield(run, err) || err != nil {
 				return
@@ -116,11 +122,4 @@ func (t Tensor) rows() (rows, cols uint64) {
 		return 0, 0
 	}
 	return rows, uint64(shape[last])
-}
-
-// dequantize writes the values of len(dst) elements, from element first on, to dst.
-func dequantize(t Tensor, dst []float32, first uint64) error {
-	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
-		return s.values.Read(ctx, env, dst, first)
-	})
 }

@@ -3,9 +3,7 @@ package loader_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -64,7 +62,8 @@ var placements = []placement{
 // at once.
 func TestExpandEveryWay(t *testing.T) {
 	for _, d := range expandable() {
-		testExpand(t, modeltest.Random("x", d, 3, 4, 768), placements)
+		c := modeltest.Random("x", d, 3, 4, 768)
+		testExpand(t, c, modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), c), placements, nil)
 	}
 }
 
@@ -80,43 +79,42 @@ func TestExpandAcrossReads(t *testing.T) {
 		dtypes = dtypes[:1]
 	}
 	for _, d := range dtypes {
-		testExpand(t, modeltest.Random("x", d, rows, cols), placements[2:4])
+		c := modeltest.Random("x", d, rows, cols)
+		testExpand(t, c, modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), c), placements[2:4], nil)
 	}
 }
 
-func testExpand(t *testing.T, c modeltest.Tensor, placements []placement) {
+// testExpand compares all ways to the values of c, which is in file, with c expanded at once. The models are new, or have
+// been read from before. check, if it is not nil, then gets the tensor.
+func testExpand(t *testing.T, c modeltest.Tensor, file []byte, placements []placement, check func(t *testing.T, x loader.Tensor)) {
 	want := make([]float32, c.Elements())
 	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	file := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), c, modeltest.Random("after", layout.U8, 5))
 	for _, p := range placements {
 		t.Run(c.DType.String()+"/"+p.name, func(t *testing.T) {
 			x := tensor(t, p.open(t, file), "x").Stored()
 			for name, expand := range expansions {
-				got, err := expand(x)
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-				} else if !sameValues(c.DType, got, want) {
-					t.Errorf("%s gives other values", name)
+				for model, x := range map[string]loader.Tensor{"new": tensor(t, p.open(t, file), "x").Stored(), "read from before": x} {
+					if got, err := expand(x); err != nil {
+						t.Errorf("%s: %v", name, err)
+					} else if !sameValues(c.DType, got, want) {
+						t.Errorf("%s gives other values of a model that is %s", name, model)
+					}
 				}
 			}
-			rng := rand.New(rand.NewPCG(1, uint64(c.DType)))
+			rng, value := rand.New(rand.NewPCG(1, uint64(c.DType))), make([]float32, 1)
 			for range 30 {
 				at := rng.Uint64N(c.Elements())
-				if v, err := valueAt(x, at); err != nil || !sameValues(c.DType, []float32{v}, want[at:at+1]) {
-					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
+				if err := x.DequantizeRange(value, at); err != nil || !sameValues(c.DType, value, want[at:at+1]) {
+					t.Errorf("value %d is %v, want %v, %v", at, value, want[at], err)
 				}
+			}
+			if check != nil {
+				check(t, x)
 			}
 		})
 	}
-}
-
-// valueAt reads one element.
-func valueAt(x loader.Tensor, at uint64) (float32, error) {
-	var value [1]float32
-	err := x.DequantizeRange(value[:], at)
-	return value[0], err
 }
 
 // sameValues holds types that carry NaNs over bit for bit to it.
@@ -144,30 +142,21 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 	},
 	"Values(1001)":      values(1001),
 	"Values(100,000)":   values(100_000),
-	"Values, rows of 1": rowsOf(1),
-	"Values, rows of 7": rowsOf(7),
+	"Values, rows of 1": func(x loader.Tensor) ([]float32, error) { return values(x.Shape()[len(x.Shape())-1])(x) },
+	"Values, rows of 7": func(x loader.Tensor) ([]float32, error) { return values(7 * x.Shape()[len(x.Shape())-1])(x) },
 	"WriteAs": func(x loader.Tensor) ([]float32, error) {
 		var out bytes.Buffer
 		_, err := x.WriteAs(context.Background(), &out, layout.F32)
-		return readFloats(out.Bytes()), err
+		return modeltest.ReadFloat32s(out.Bytes()), err
 	},
 	"ReadAs": func(x loader.Tensor) ([]float32, error) {
 		return inParts(x.Elements(), 1, func(dst []float32, first, n uint64) error {
 			b := make([]byte, 4*n+first%2)[first%2:] // aligned or not
 			err := x.ReadAs(context.Background(), b, layout.F32, first)
-			copy(dst, readFloats(b))
+			copy(dst, modeltest.ReadFloat32s(b))
 			return err
 		})
 	},
-}
-
-// readFloats returns little-endian float32s.
-func readFloats(b []byte) []float32 {
-	v := make([]float32, len(b)/4)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return v
 }
 
 // inParts reads total items of cols values each in runs of random length.
@@ -184,14 +173,6 @@ func inParts(total, cols uint64, read func(dst []float32, first, n uint64) error
 		first += n
 	}
 	return all, nil
-}
-
-// rowsOf reads n rows at a time.
-func rowsOf(n int) func(x loader.Tensor) ([]float32, error) {
-	return func(x loader.Tensor) ([]float32, error) {
-		shape := x.Shape()
-		return values(n * shape[len(shape)-1])(x)
-	}
 }
 
 // values reads with a buffer of n values.

@@ -11,7 +11,7 @@ import (
 )
 
 // Segment is what the tests of compressed tensors need to exceed.
-const Segment = content.PieceBytes
+const Segment = content.StoredRead
 
 // ReadFrom lets m read its tensors from r.
 func ReadFrom(m *Model, r io.ReaderAt, size int64) {

@@ -10,7 +10,7 @@ import (
 
 // What the tests of package loader_test need to see.
 const (
-	ReadStep = content.Near / 4 // values of float32
+	ReadStep = content.LocalRead / 4 // values of float32
 	CRCChunk = pieceBytes
 )
 
@@ -20,7 +20,7 @@ func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
 // OpenMapped opens the model of a mapping.
 func OpenMapped(path string, mapping *mmapio.Mapping, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	return open(context.Background(), opened(path, mapping), beside(path, o), o)
+	return open(context.Background(), storedFrom(path, mapping), folderOf(path, o), o)
 }
 
 // MappingOf returns the memory of m's first file, of no bytes if it has none.
@@ -33,7 +33,7 @@ func MappingOf(m *Model) *mmapio.Mapping {
 
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {
-	return l.model.cache.Pinned(&l.pins) + l.model.cache.Pinned(&l.warmed)
+	return l.model.cache.Pinned(&l.pins) + l.model.cache.Pinned(&l.warmedPins)
 }
 
 // Reorder gives t's rows another order, from now on.

@@ -177,14 +177,14 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("raw "+d.String(), raw, nil, depths)
 		try("misaligned "+d.String(), modeltest.Shifted(raw, 3), nil, depths)
-		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths)
+		try("LZ4 "+d.String(), modeltest.LZ4(t, pad, c), nil, depths)
 		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
 	}
 	for _, d := range large {
 		c := modeltest.Compressible("x", d, 1024, 1024)
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("large "+d.String(), raw, nil, depths/3)
-		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), nil, depths/3)
+		try("large LZ4 "+d.String(), modeltest.LZ4(t, pad, c), nil, depths/3)
 		try("large encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths/3)
 	}
 	t.Logf("%d faults", faults)
@@ -224,7 +224,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 		last := len(parts) - 1
 		metadata := ""
 		if name == "gptq" || name == "act-order" {
-			metadata = describedBy(`{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
+			metadata = fmt.Sprintf(`{"apr2.quantization":%q}`, `{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
 		}
 		file := modeltest.SafeTensorsAt(0, metadata, slices.Concat([]modeltest.Tensor{pad}, parts[:last], []modeltest.Tensor{between}, parts[last:])...)
 		codes := tensor(t, openBytes(t, file, nil), "x.weight").Parts()[0].Tensor
@@ -286,12 +286,6 @@ func TestFaultInDigest(t *testing.T) {
 	}
 }
 
-// paddedLZ4 is a file of c, compressed, behind pad.
-func paddedLZ4(t *testing.T, pad, c modeltest.Tensor) []byte {
-	// Noise, which compression leaves as large.
-	return modeltest.LZ4Of(t, nil, []modeltest.Tensor{pad, c}, [][]byte{modeltest.Blocks(t, pad.Data), modeltest.Blocks(t, c.Data)})
-}
-
 // TestTruncations truncates models while many goroutines read them in every way. As many times as
 // TRUNCATIONS says, if it is set.
 func TestTruncations(t *testing.T) {
@@ -307,7 +301,26 @@ func TestTruncations(t *testing.T) {
 		rounds = n
 	}
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(7, 8))
-	models := truncatable(t)
+	var models []string // directories of one model each: raw, compressed, in shards, SafeTensors
+	path := modeltest.Write(t, "source", modeltest.APR2Model(t, nil,
+		modeltest.Compressible("i8", layout.I8, 64, 1024), modeltest.Compressible("f32", layout.F32, 64, 256), modeltest.Compressible("f16", layout.F16, 64, 512),
+		modeltest.Compressible("q4", layout.Q4_0, 256, 256), modeltest.Compressible("q2", layout.Q2_K, 64, 1024), modeltest.Compressible("iq3", layout.IQ3_S, 64, 1024),
+		modeltest.Compressible("q8", layout.Q8_0, 1024, 512), // on all cores
+	))
+	source := openPath(t, path, nil)
+	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {
+		models = append(models, t.TempDir())
+		if _, err := convert.Write(ctx, source, filepath.Join(models[len(models)-1], "model.apr"), &opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, shards := range []uint64{0, 500_000} {
+		models = append(models, t.TempDir())
+		path := filepath.Join(models[len(models)-1], "model.safetensors")
+		if _, err := convert.Write(ctx, source, path, &convert.Options{DType: layout.F32, ShardBytes: shards}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	out := t.TempDir()
 	whole := func(f func(m *loader.Model) error) func(*loader.Model, loader.Tensor) error {
 		return func(m *loader.Model, _ loader.Tensor) error { return f(m) }
@@ -387,28 +400,4 @@ func TestTruncations(t *testing.T) {
 	if faults < rounds/4 {
 		t.Error("few readers met a lost page")
 	}
-}
-
-// truncatable returns directories of one model each: raw, compressed, in shards, SafeTensors.
-func truncatable(t *testing.T) (dirs []string) {
-	path := modeltest.Write(t, "source", modeltest.APR2Model(t, nil,
-		modeltest.Compressible("i8", layout.I8, 64, 1024), modeltest.Compressible("f32", layout.F32, 64, 256), modeltest.Compressible("f16", layout.F16, 64, 512),
-		modeltest.Compressible("q4", layout.Q4_0, 256, 256), modeltest.Compressible("q2", layout.Q2_K, 64, 1024), modeltest.Compressible("iq3", layout.IQ3_S, 64, 1024),
-		modeltest.Compressible("q8", layout.Q8_0, 1024, 512), // on all cores
-	))
-	source := openPath(t, path, nil)
-	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {
-		dirs = append(dirs, t.TempDir())
-		if _, err := convert.Write(context.Background(), source, filepath.Join(dirs[len(dirs)-1], "model.apr"), &opts); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, shards := range []uint64{0, 500_000} {
-		dirs = append(dirs, t.TempDir())
-		path := filepath.Join(dirs[len(dirs)-1], "model.safetensors")
-		if _, err := convert.Write(context.Background(), source, path, &convert.Options{DType: layout.F32, ShardBytes: shards}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dirs
 }

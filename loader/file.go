@@ -20,25 +20,29 @@ type file struct {
 	path  string
 	data  *datafile.File
 	origin
-	decrypted *decrypted.File // nil unless the file is encrypted, and there is a key
-	layout    layout.File
-	index     *layout.Index
-	metadata  *parsed // what this file says
-	head      []byte  // see stored
-	// align is the alignment of the file's first byte in memory, as far as any dtype
+	decrypted    *decrypted.File // nil unless the file is encrypted, and there is a key
+	layout       layout.File
+	index        *layout.Index
+	metadata     *parsedOnce // what this file says
+	verifiedHead []byte      // the first bytes, which were verified; or nil
+	// memoryAlign is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only if OpenBytes was given odd memory.
-	align int
+	memoryAlign int
+	contentID   string // see FileInfo
 }
 
-// decodeStored returns the file whose bytes and index s has. The error is that of reading or decoding the index.
+// decodeStored returns the file whose bytes and index s reads. It fails if the index cannot be read or decoded.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
-	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsed(), head: s.head}
+	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsedOnce(), verifiedHead: s.verifiedHead}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
 		return f, err
 	}
-	f.align = 8 // the most that a dtype needs, also of a mapping yet to be made
-	for m := f.data.Mapping(); m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), f.align); {
-		f.align /= 2
+	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // else a local file takes what comes, and says nothing
+		f.contentID = s.opened.Key()
+	}
+	f.memoryAlign = 8 // the most that a dtype needs, also of a mapping yet to be made
+	for m := f.data.Mapping(); m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), f.memoryAlign); {
+		f.memoryAlign /= 2
 	}
 	f.index = f.layout.Index()
 	if s.cipher != nil { // else it is not encrypted, or there is no key
@@ -51,8 +55,8 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 // shard may end that, if the system refuses to map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the bytes of a tensor as the file has them, decrypted. Compressed bytes that are fetched are Large:
-// one request brings many blocks, and these are not viewed.
+// stored returns the stored bytes of a tensor, decrypted but still compressed. Nothing is read. Compressed bytes that
+// come over a network are Large: one request fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
 		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, N: desc.Stored}
@@ -60,7 +64,8 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 	return &content.Stored{File: f.data, Off: desc.Offset, N: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
 
-// view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.
+// view returns n bytes of the file at off: in place if they are in memory, else copied into the buffer that buf makes.
+// It fails if reading does.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
 	if b, err := f.data.View(ctx, off, n); b != nil || err != nil {
 		return b, err
@@ -69,8 +74,8 @@ func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]by
 	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// checkLast returns an error if the last byte of the file cannot be read: it has shrunk since it was opened.
-func (f *file) checkLast(ctx context.Context) error {
+// checkLastByte returns an error if the file's last byte cannot be read, since the file has shrunk since it was opened.
+func (f *file) checkLastByte(ctx context.Context) error {
 	size := f.data.Size()
 	if size == 0 {
 		return nil
@@ -79,20 +84,20 @@ func (f *file) checkLast(ctx context.Context) error {
 	return err
 }
 
-// intact returns an error if the file has become shorter while it was mapped. The rest of the
-// page that its new end lies in reads as zeros, and does not fault.
-func (f *file) intact() error {
+// checkNotShortened returns an error if a mapped file has become shorter since it was opened. Bytes behind its new end
+// read as zeros up to the end of their page, without a fault.
+func (f *file) checkNotShortened() error {
 	if !f.data.Mapped() { // or else the read itself has told
 		return nil
 	}
-	now, ok, _ := f.now() // an error of asking says nothing of the file
+	now, ok, _ := f.identityNow() // an error of asking says nothing of the file
 	if ok && now.SameFile(f.opened) && now.Size() < f.opened.Size() {
 		return f.opened.Check(now)
 	}
 	return nil
 }
 
-// Wrap adds the file's name to err, unless err is nil or about a context.
+// Wrap returns err with the file's name, or err itself if it is nil or of an ended context.
 func (f *file) Wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -116,13 +121,13 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// Fill fills the buffers from off on. Small ones of a remote file are filled by one request.
+// Fill fills the buffers from off on. Small ones of a remote file are filled by one request. It fails if reading does.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	if f.decrypted != nil {
 		return f.fillEncrypted(ctx, buffers, off)
 	}
 	if len(buffers) == 1 || !f.data.Remote() {
-		return plan.FillEach(ctx, buffers, off, f.data.ReadAt)
+		return plan.ReadEach(ctx, buffers, off, f.data.ReadAt)
 	}
-	return plan.FillAtOnce(ctx, buffers, off, f.data.ReadAt)
+	return plan.ReadAtOnce(ctx, buffers, off, f.data.ReadAt)
 }

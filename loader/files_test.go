@@ -2,7 +2,6 @@ package loader_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,9 +10,6 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
-
-// describedBy is the metadata of a file that carries the object of a quantization_config, as conversions write it.
-func describedBy(object string) string { return fmt.Sprintf(`{"apr2.quantization":%q}`, object) }
 
 func fixtures(t testing.TB) []string {
 	t.Helper()
@@ -26,16 +22,6 @@ func fixtures(t testing.TB) []string {
 		paths = append(paths, found...)
 	}
 	return paths
-}
-
-// truncateTo makes an empty file and lets it have size bytes.
-func truncateTo(path string, size int64) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Truncate(size)
 }
 
 // warmer is a model or a lease.

@@ -18,27 +18,27 @@ import (
 // descriptor stays open: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
-	endless
-	path  string // of a file in it, as the user called it
-	noMap bool
+	endsByItself
+	modelPath string // of a file in it, as the user called it
+	noMap     bool
 
 	mu       sync.Mutex
-	abs      string     // the directory, wherever the process goes after opening; "" until it is used
-	root     *os.Root   // the same, nil until a file is opened that must not be elsewhere
-	readable []*os.File // that files read on demand read from
+	absDir   string     // the directory, wherever the process goes after opening; "" until it is used
+	openRoot *os.Root   // the same, nil until a file is opened that must not be elsewhere
+	leftOpen []*os.File // that files read on demand read from
 }
 
 // maxOpen is the number of files read on demand that stay open. Others are opened for every read.
 const maxOpen = 64
 
-// beside returns the directory that holds the file at path.
-func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
+// folderOf returns the directory of the file at path, and reads nothing.
+func folderOf(path string, o Options) source { return &folder{modelPath: path, noMap: o.NoMap} }
 
-// open opens the file called name. Its mapping is made when it is first touched, which opens the file again. Until done
-// is called, the index is read from the file opened here. The error is that of the system, or of no regular file.
+// open opens the file called name and returns it unmapped: the first touch of its data maps it and opens it again. The
+// index is read from the file opened here, until closeIndex. It fails if the system does, or if it is no regular file.
 func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
-	e := &dirEntry{folder: d, name: name, follow: follow}
-	f, err := e.open()
+	e := &dirEntry{folder: d, name: name, followsLinks: follow}
+	f, err := e.openFirst()
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +47,11 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	if d.noMap || !m.Aliased() { // which would keep the file open
 		m = mmapio.FromReaderAt(e, size)
 	}
-	s := &stored{data: datafile.New(e.Name(), m), giveUp: nothing, origin: origin{e.opened, e.stat}}
-	s.data.Opening(f)
+	s := &stored{data: datafile.New(e.Name(), m), closeSource: noError, origin: origin{e.opened, e.stat, e.reopen}}
+	s.data.ReadWhileOpening(f)
 	s.index = s.data.Input(context.Background())
-	s.done = func() {
-		s.data.Opened()
+	s.closeIndex = func() {
+		s.data.EndOpening()
 		f.Close()
 	}
 	return s, nil
@@ -62,61 +62,61 @@ func (d *folder) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
-	for _, f := range d.readable {
+	for _, f := range d.leftOpen {
 		errs = append(errs, f.Close())
 	}
-	if d.root != nil {
-		errs = append(errs, d.root.Close())
+	if d.openRoot != nil {
+		errs = append(errs, d.openRoot.Close())
 	}
-	d.readable, d.root = nil, nil
+	d.leftOpen, d.openRoot = nil, nil
 	return errors.Join(errs...)
 }
 
-// dir returns the directory's path, absolute if the system tells. The first call decides, wherever the process goes
-// later.
-func (d *folder) dir() string {
+// absoluteDir returns the directory's absolute path, or the path as the user gave it if the system does not tell. The
+// first call decides, so that the process may change its directory later.
+func (d *folder) absoluteDir() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.abs == "" {
-		d.abs = filepath.Dir(d.path)
-		if abs, err := filepath.Abs(d.abs); err == nil {
-			d.abs = abs
+	if d.absDir == "" {
+		d.absDir = filepath.Dir(d.modelPath)
+		if abs, err := filepath.Abs(d.absDir); err == nil {
+			d.absDir = abs
 		}
 	}
-	return d.abs
+	return d.absDir
 }
 
-// inside returns the directory as a root that links do not lead out of. The first call opens it.
-func (d *folder) inside() (*os.Root, error) {
-	dir := d.dir()
+// rootDir returns the directory as a root that links do not lead out of. The first call opens it, and may fail.
+func (d *folder) rootDir() (*os.Root, error) {
+	dir := d.absoluteDir()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.root == nil {
+	if d.openRoot == nil {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, err
 		}
-		d.root = root
+		d.openRoot = root
 	}
-	return d.root, nil
+	return d.openRoot, nil
 }
 
 // dirEntry is a file of a folder.
 type dirEntry struct {
-	folder *folder
-	name   string
-	follow bool
-	opened mmapio.Identity // of the file as it was first opened
+	folder       *folder
+	name         string
+	followsLinks bool
+	opened       mmapio.Identity // of the file as it was first opened
 
-	file atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
+	openHandle atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
 }
 
 // Name returns the file's path as the user would call it.
-func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.path), e.name) }
+func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.modelPath), e.name) }
 
-// open opens the file for the first time.
-func (e *dirEntry) open() (*os.File, error) {
-	return e.find(func(info fs.FileInfo) error {
+// openFirst opens the file for the first time and notes its identity. It fails if it is no regular file.
+func (e *dirEntry) openFirst() (*os.File, error) {
+	return e.openChecked(func(info fs.FileInfo) error {
 		e.opened = mmapio.IdentityOf(info)
 		if info.Mode().IsRegular() {
 			return nil
@@ -127,57 +127,58 @@ func (e *dirEntry) open() (*os.File, error) {
 
 // reopen opens the file again, and checks that it is still the one whose index was read.
 func (e *dirEntry) reopen() (*os.File, error) {
-	return e.find(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
+	return e.openChecked(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
 }
 
-// stat describes the file that has the name now.
+// stat describes the file that has the name now. It fails if the system does, or if no file has the name.
 func (e *dirEntry) stat() (fs.FileInfo, error) {
-	name, in, err := e.way()
+	name, in, err := e.funcs()
 	if err != nil {
 		return nil, err
 	}
 	info, err := in.stat(name)
-	return info, e.named(err)
+	return info, e.withUserPath(err)
 }
 
-// way holds the calls that reach a file by its name: in the directory, or anywhere.
-type way struct {
+// fileFuncs has the functions that find a file by its name: in one directory, or anywhere.
+type fileFuncs struct {
 	stat func(name string) (fs.FileInfo, error)
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
-// way returns the name by which the file is reached, and the calls for it: any path if links are followed, else the
-// folder as a root. The error is that of opening the root.
-func (e *dirEntry) way() (name string, in way, err error) {
-	if e.follow {
-		return filepath.Join(e.folder.dir(), e.name), way{os.Stat, os.OpenFile}, nil
+// funcs returns the file's name, and the calls that open it. They take any path if links are followed, else a name
+// below the directory. It fails if the directory cannot be opened.
+func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
+	if e.followsLinks {
+		return filepath.Join(e.folder.absoluteDir(), e.name), fileFuncs{os.Stat, os.OpenFile}, nil
 	}
-	root, err := e.folder.inside()
+	root, err := e.folder.rootDir()
 	if err != nil {
-		return "", way{}, err
+		return "", fileFuncs{}, err
 	}
-	return e.name, way{root.Stat, root.OpenFile}, nil
+	return e.name, fileFuncs{root.Stat, root.OpenFile}, nil
 }
 
-// named returns err with the path that the user knows, if it is an error of the system about a path.
-func (e *dirEntry) named(err error) error {
+// withUserPath returns err with the path that the user gave, if the system's error names another. Other errors it
+// returns unchanged.
+func (e *dirEntry) withUserPath(err error) error {
 	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
 	}
 	return err
 }
 
-// find opens the file that has the name now, and returns check's error if check refuses it. It does not wait for the
-// other end of a pipe: where opening cannot be told so (nonblock is 0), check is asked before too.
-func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
-	name, in, err := e.way()
+// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It does
+// not wait for the other end of a named pipe: systems without O_NONBLOCK run check before opening too.
+func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
+	name, in, err := e.funcs()
 	if err != nil {
 		return nil, err
 	}
 	// checked returns the error of describing the file, or of check.
 	checked := func(info fs.FileInfo, err error) error {
 		if err != nil {
-			return e.named(err)
+			return e.withUserPath(err)
 		}
 		if err := check(info); err != nil {
 			return &fs.PathError{Op: "open", Path: e.Name(), Err: err}
@@ -191,7 +192,7 @@ func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
 	}
 	f, err := in.open(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
-		return nil, e.named(err)
+		return nil, e.withUserPath(err)
 	}
 	if err := checked(f.Stat()); err != nil {
 		f.Close()
@@ -203,30 +204,30 @@ func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
 // ReadAt reads by a system call, for a model that is not mapped. It opens the file again unless an earlier read has
 // left it open. The error may be that the file has changed.
 func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
-	f := e.file.Load()
+	f := e.openHandle.Load()
 	if f == nil {
 		var err error
 		if f, err = e.reopen(); err != nil {
 			return 0, err
 		}
-		if !e.leaveOpen(f) {
+		if !e.keepOpen(f) {
 			defer f.Close()
 		}
 	}
 	n, err := f.ReadAt(p, off)
-	return n, e.named(err)
+	return n, e.withUserPath(err)
 }
 
-// leaveOpen leaves f open for later reads, until the folder is closed. It returns false if maxOpen files stay open
-// already: the caller closes f. Of two reads at the same time each may leave one open, and only the last is used.
-func (e *dirEntry) leaveOpen(f *os.File) bool {
+// keepOpen keeps f open for later reads until the folder is closed. It returns false if maxOpen files are open
+// already: the caller then closes f. Two reads at once may each keep one; only the last is used.
+func (e *dirEntry) keepOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.readable) >= maxOpen {
+	if len(d.leftOpen) >= maxOpen {
 		return false
 	}
-	d.readable = append(d.readable, f)
-	e.file.Store(f)
+	d.leftOpen = append(d.leftOpen, f)
+	e.openHandle.Store(f)
 	return true
 }

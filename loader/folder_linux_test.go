@@ -54,7 +54,7 @@ func TestShardIsMappedOnFirstTouch(t *testing.T) {
 
 // TestNoMapShards keeps descriptors only until Close.
 func TestNoMapShards(t *testing.T) {
-	path := manyShards(t, 100)
+	path := put(t, t.TempDir(), nil, apart(numbered(100, 18))...)
 	dir := filepath.Dir(path)
 	m := openPath(t, path, &loader.Options{NoMap: true})
 	if n := descriptors(t, dir); n == 0 || n > 2 {
@@ -82,7 +82,7 @@ func TestFailedOpenOfShardsLeavesNothing(t *testing.T) {
 			if err := spoil(filepath.Join(dir, file)); err != nil {
 				t.Fatal(err)
 			}
-			for _, w := range fromDisk()[:2] {
+			for _, w := range waysFromDisk[:2] {
 				if _, err := w.open(path); err == nil {
 					t.Errorf("%s opened", file)
 				}

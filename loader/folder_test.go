@@ -49,7 +49,7 @@ func hub(t *testing.T, tensors []modeltest.Tensor) string {
 func TestHubCache(t *testing.T) {
 	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 3), modeltest.Random("b", layout.I8, 5)}
 	path := hub(t, tensors)
-	for _, w := range fromDisk() {
+	for _, w := range waysFromDisk {
 		m, err := w.open(path)
 		m = modeltest.Opened(t, m, err)
 		for _, c := range tensors {
@@ -101,7 +101,7 @@ func TestLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range fromDisk() {
+		for _, w := range waysFromDisk {
 			if w.name == "OpenReaderAt" {
 				continue // whose siblings are the reader's affair
 			}
@@ -188,7 +188,7 @@ func TestShardNoFile(t *testing.T) {
 		if err := errors.Join(os.Remove(shard), make(shard)); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range fromDisk() {
+		for _, w := range waysFromDisk {
 			if m, err := w.open(path); m != nil || err == nil || !strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("%s/%s: %v", name, w.name, err)
 			}

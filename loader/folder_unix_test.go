@@ -4,7 +4,6 @@ package loader_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -19,19 +18,10 @@ func init() {
 	notFiles["pipe"] = func(path string) error { return syscall.Mkfifo(path, 0o666) }
 }
 
-// manyShards is a model of n shards of one tensor each.
-func manyShards(t testing.TB, n int) string {
-	groups := make([][]modeltest.Tensor, n)
-	for i := range groups {
-		groups[i] = []modeltest.Tensor{modeltest.Random(fmt.Sprint(i), layout.U16, 9)}
-	}
-	return put(t, t.TempDir(), nil, groups...)
-}
-
 // TestFewDescriptors opens and reads a model of more shards than the process may have files.
 func TestFewDescriptors(t *testing.T) {
 	const shards = 400
-	path := manyShards(t, shards)
+	path := put(t, t.TempDir(), nil, apart(numbered(shards, 18))...)
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -46,7 +36,7 @@ func TestFewDescriptors(t *testing.T) {
 		m := openPath(t, path, opts)
 		for range 2 {
 			for x := range m.Tensors() {
-				b := make([]float32, 9)
+				b := make([]float32, x.Elements())
 				if err := x.Dequantize(b); err != nil {
 					t.Fatalf("%+v: %v", opts, err)
 				}

@@ -5,49 +5,49 @@ import "sync/atomic"
 // gate counts the users of something that must outlive them. Once closed it lets nobody
 // in, and whoever leaves last is told so.
 type gate struct {
-	state atomic.Int64 // number of users, plus gateClosed
+	usersAndClosed atomic.Int64 // number of users, plus gateClosed once it is closed
 }
 
 // gateClosed is far above any number of users.
 const gateClosed = 1 << 62
 
 // enter adds a user. It returns false if the gate is closed.
-func (g *gate) enter() bool { return g.add(false) }
+func (g *gate) enter() bool { return g.addIf(func(s int64) bool { return s < gateClosed }) }
 
-// join adds a user, also to a closed gate while it has other users. Otherwise it returns false.
-func (g *gate) join() bool { return g.add(true) }
+// enterIfUsed adds a user. A closed gate takes one too while it has others; otherwise it returns false.
+func (g *gate) enterIfUsed() bool { return g.addIf(func(s int64) bool { return s != gateClosed }) }
 
-// add does what join does if join is set, else what enter does.
-func (g *gate) add(join bool) bool {
+// addIf adds a user if allowed reports true for the state of the gate. Otherwise it returns false.
+func (g *gate) addIf(allowed func(state int64) bool) bool {
 	for {
-		s := g.state.Load()
-		if s == gateClosed || s > gateClosed && !join {
+		s := g.usersAndClosed.Load()
+		if !allowed(s) {
 			return false
 		}
-		if g.state.CompareAndSwap(s, s+1) {
+		if g.usersAndClosed.CompareAndSwap(s, s+1) {
 			return true
 		}
 	}
 }
 
 // leave ends one enter. last is true for the last user of a closed gate.
-func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }
+func (g *gate) leave() (last bool) { return g.usersAndClosed.Add(-1) == gateClosed }
 
 // close closes the gate. first is false if it was closed before. last is true if there are no users, so that no leave
 // will report the last.
 func (g *gate) close() (first, last bool) {
 	for {
-		s := g.state.Load()
+		s := g.usersAndClosed.Load()
 		if s >= gateClosed {
 			return false, false
 		}
-		if g.state.CompareAndSwap(s, s|gateClosed) {
+		if g.usersAndClosed.CompareAndSwap(s, s|gateClosed) {
 			return true, s == 0
 		}
 	}
 }
 
-// inside counts the users.
-func (g *gate) inside() int { return int(g.state.Load() &^ gateClosed) }
+// users counts the users.
+func (g *gate) users() int { return int(g.usersAndClosed.Load() &^ gateClosed) }
 
-func (g *gate) closed() bool { return g.state.Load() >= gateClosed }
+func (g *gate) closed() bool { return g.usersAndClosed.Load() >= gateClosed }

@@ -10,16 +10,17 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// guarded is a source whose files hand out verified bytes only, and encrypted ones decrypted.
-type guarded struct {
+// securedSource is a source whose files hand out verified bytes only, and encrypted ones decrypted.
+type securedSource struct {
 	source
 	opts Options
 	keys *keyring // nil for files that are not the model's own
 }
 
-// open opens a file of the source and admits it. A file that is missing although the Trust lists it is
-// layout.ErrNotFound. On any other error it is closed again.
-func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
+// open opens the file called name: verified if there is a Trust, decrypted if there is a key. follow lets links lead
+// out of the source. It fails if the file cannot be opened or is not admitted. A file that the Trust lists and that is
+// missing is layout.ErrNotFound, which no caller ignores.
+func (g securedSource) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
 	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
 		switch {
@@ -32,29 +33,29 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 	if err != nil {
 		return nil, err
 	}
-	if err := g.admit(ctx, s); err != nil {
-		s.close()
+	if err := g.secure(ctx, s); err != nil {
+		s.discard()
 		return nil, err
 	}
 	return s, nil
 }
 
-// admit makes s a verified file if there is a Trust, and a decrypted one if there is a key. It checks the head before
-// anything parses it. The error is about a head that is not the trusted one, or ErrKey.
-func (g guarded) admit(ctx context.Context, s *stored) error {
-	if err := g.opts.guard(ctx, s); err != nil {
+// secure checks the head of s before anything parses it, and makes s hand out verified and decrypted bytes only. It
+// fails if the head is not the trusted one, or with ErrKey.
+func (g securedSource) secure(ctx context.Context, s *stored) error {
+	if err := g.opts.makeVerified(ctx, s); err != nil {
 		return err
 	}
 	if g.opts.Key == nil || g.keys == nil {
 		return nil
 	}
-	return g.keys.decrypt(ctx, s, g.opts.Limits)
+	return g.keys.authenticate(ctx, s, g.opts.Limits)
 }
 
-// readBeside returns a copy of the file called name beside the model. More than limit bytes are ErrTooLarge. It is
-// fs.ErrNotExist if there is none.
+// readBeside returns the bytes of the file called name beside the model. The error is fs.ErrNotExist if there is none,
+// and ErrTooLarge if it has more than limit bytes.
 func readBeside(ctx context.Context, from source, name string, limit uint64) ([]byte, error) {
-	if g, ok := from.(guarded); ok {
+	if g, ok := from.(securedSource); ok {
 		g.keys = nil // in a copy of g: files of a configuration are never encrypted
 		from = g
 	}
@@ -62,12 +63,12 @@ func readBeside(ctx context.Context, from source, name string, limit uint64) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer s.discard()
 	if size := s.index.Size(); size > limit {
 		return nil, inFile(s.data.Name(), fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, limit))
 	}
 	var b []byte
-	err = readFile(s.data.Name(), func() error {
+	err = guardFile(s.data.Name(), func() error {
 		view, err := s.index.Slice(0, s.index.Size())
 		b = bytes.Clone(view) // a view would not outlive the file
 		return err
@@ -75,17 +76,17 @@ func readBeside(ctx context.Context, from source, name string, limit uint64) ([]
 	return b, err
 }
 
-// guard makes s a file that lets only trusted bytes out, if there is a Trust. The error is that of the Trust, or of
-// digests that do not fit the file.
-func (o Options) guard(ctx context.Context, s *stored) error {
+// makeVerified makes s hand out only bytes that match the digests of Options.Trust, if there is a Trust. It fails if the
+// Trust refuses the file, or if digests do not fit it.
+func (o Options) makeVerified(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil
 	}
 	name := s.data.Name()
-	return readFile(name, func() error {
+	return guardFile(name, func() error {
 		err := s.data.Trust(ctx, o.Private, func(in layout.Input) (*layout.Digests, error) { return o.Trust.Digests(trustedName(name), in) })
 		if err == nil {
-			s.keepHead(s.data.Digests().Head)
+			s.useVerifiedHead(s.data.Digests().Head)
 		}
 		return err
 	})

@@ -6,16 +6,18 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// holder is a Model or a Lease. A call holds either for its length.
+// holder is a Model or a Lease. A method of either keeps it open until it returns.
 type holder interface {
-	// hold enters, and returns the context of calls. The caller leaves.
+	// hold keeps the Model or the Lease open until leave, which the caller calls. It returns the model and the context
+	// that ends calls. It fails, without leave to be called, with ErrClosed or the cause of a lease's ended context.
 	hold() (*Model, context.Context, error)
 	leave()
 }
 
-func (m *Model) hold() (*Model, context.Context, error) { return m, m.from.life(), m.enter() }
+func (m *Model) hold() (*Model, context.Context, error) { return m, m.source.baseContext(), m.enter() }
 
-// hold holds the lease, until leave. The error is ErrClosed or the cause of its context.
+// hold keeps the lease from ending until leave. It fails with ErrClosed after Release, or with the cause of the
+// lease's ended context.
 func (l *Lease) hold() (*Model, context.Context, error) {
 	if err := l.enter(); err != nil {
 		return nil, nil, l.wrap(err)
@@ -23,9 +25,15 @@ func (l *Lease) hold() (*Model, context.Context, error) {
 	return l.model, l.ctx, nil
 }
 
-// holding returns what f finds in the model while h holds it. It is for methods of models and leases what Tensor.call is for
-// those of tensors: f has a context that ends with ctx and with that of h, and a fault in a mapping is an error.
-func holding[T any](ctx context.Context, h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
+// whileOpen calls f with the model of h, a model or lease, and keeps h open meanwhile. f gets a context that ends with
+// ctx and with h. It fails if h is closed, if f fails, or if a mapped file has lost bytes that f reads.
+func whileOpen(ctx context.Context, h holder, f func(ctx context.Context, m *Model) error) error {
+	_, err := readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (struct{}, error) { return struct{}{}, f(ctx, m) })
+	return err
+}
+
+// readWhileOpen does what whileOpen does, for an f that returns something. After an error that is unspecified.
+func readWhileOpen[T any](ctx context.Context, h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
 	m, own, err := h.hold()
 	if err != nil {
 		return found, err
@@ -33,7 +41,7 @@ func holding[T any](ctx context.Context, h holder, f func(ctx context.Context, m
 	defer h.leave()
 	if own.Done() != nil { // else it never ends
 		var stop func()
-		ctx, stop = joined(ctx, own)
+		ctx, stop = contextOfBoth(ctx, own)
 		defer stop()
 	}
 	err = mmapio.Guard(func() error {
@@ -42,6 +50,3 @@ func holding[T any](ctx context.Context, h holder, f func(ctx context.Context, m
 	})
 	return found, err
 }
-
-// none is what a method finds that only fails or does not.
-type none = struct{}

@@ -19,14 +19,14 @@ import (
 // since a part of one costs as much as the whole. WriteTo and Values pin nothing beyond their end.
 // Work on many such tensors takes a lease for each, or its memory grows with their number.
 type Lease struct {
-	model  *Model
-	gate   gate
-	pins   cache.Pins
-	warmed cache.Pins  // elements that only Warm has asked for
-	warm   atomic.Bool // warmed may hold some
+	model      *Model
+	gate       gate
+	pins       cache.Pins
+	warmedPins cache.Pins  // of elements that only Warm has asked for
+	hasWarmed  atomic.Bool // warmedPins may have some
 
-	ctx  context.Context // of the calls through it
-	stop func()          // called at its end, or nil
+	ctx     context.Context // of the calls through it
+	stopCtx func()          // called at its end, or nil
 }
 
 // Acquire takes a lease, or returns ErrClosed. Every lease must be released.
@@ -40,14 +40,14 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	if err := m.enter(); err != nil {
 		return nil, err
 	}
-	if !m.leases.enter() {
+	if !m.leaseGate.enter() {
 		m.leave()
 		return nil, m.closedError()
 	}
-	l := &Lease{model: m, ctx: m.from.life()}
-	m.trace(l)
+	l := &Lease{model: m, ctx: m.source.baseContext()}
+	m.recordLease(l)
 	if ctx.Done() != nil {
-		l.ctx, l.stop = joined(ctx, l.ctx)
+		l.ctx, l.stopCtx = contextOfBoth(ctx, l.ctx)
 	}
 	return l, nil
 }
@@ -55,16 +55,20 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 // Path returns what the model's Path does.
 func (l *Lease) Path() string { return l.model.path }
 
-// trace notes the time and the stack of the caller that takes l, if Options.TraceLeases is set.
-func (m *Model) trace(l *Lease) {
+// Model returns the model that l keeps open. Methods of the model do not know of the lease: they fail once it is closed.
+func (l *Lease) Model() *Model { return l.model }
+
+// recordLease notes time and stack of the caller that takes the lease, if Options.TraceLeases is set.
+func (m *Model) recordLease(l *Lease) {
 	if !m.opts.TraceLeases {
 		return
 	}
 	callers := make([]uintptr, 32)
-	m.traced.Store(l, tracedLease{time.Now(), callers[:runtime.Callers(3, callers)]})
+	m.tracedLeases.Store(l, tracedLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
-// enter holds the lease for the length of a call, until leave. The error is ErrClosed, or why its context has ended.
+// enter keeps the lease from ending until leave. It fails with ErrClosed after Release, or with the cause of the
+// lease's ended context.
 func (l *Lease) enter() error {
 	if !l.gate.enter() {
 		return ErrClosed
@@ -84,19 +88,19 @@ func (l *Lease) Release() {
 	}
 }
 
-// finish unpins all that a released lease has pinned, and leaves the model. The last lease of a closed model ends the
-// reads that are still under way. It is called once: by Release, or by the last call that was running then.
+// finish unpins what the released lease has pinned, and leaves the model. The last lease of a closed model also ends
+// reads that are under way. Release calls it, or the last running call of the lease.
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
-	l.model.cache.Unpin(&l.warmed)
-	if l.stop != nil {
-		l.stop()
+	l.model.cache.Unpin(&l.warmedPins)
+	if l.stopCtx != nil {
+		l.stopCtx()
 	}
 	if l.model.opts.TraceLeases {
-		l.model.traced.Delete(l)
+		l.model.tracedLeases.Delete(l)
 	}
-	if l.model.leases.leave() {
-		l.model.from.end()
+	if l.model.leaseGate.leave() {
+		l.model.source.endReads()
 	}
 	l.model.leave()
 }
@@ -108,4 +112,5 @@ func (l *Lease) leave() {
 	}
 }
 
+// wrap adds the name of the model to an error of the lease itself.
 func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }

@@ -28,7 +28,7 @@ var leaseCalls = map[string]func(l *loader.Lease) error{
 // TestLeaseContext has every call through a lease wait for a server that never answers. The
 // lease's context ends it, and every call after it, with the context's cause.
 func TestLeaseContext(t *testing.T) {
-	file := modeltest.APR2Model(t, quantization(layout.Metadata{number("i8", "0.5")}, nil), modeltest.Model("three")...)
+	file := modeltest.APR2Model(t, quantization("i8 0.5", ""), modeltest.Model("three")...)
 	calls := map[string]func(l *loader.Lease, x loader.Tensor) error{}
 	for name, call := range tensorCalls {
 		calls["Tensor."+name] = func(_ *loader.Lease, x loader.Tensor) error { return call(x) }
@@ -45,7 +45,7 @@ func TestLeaseContext(t *testing.T) {
 				case "vector":
 					r = d
 				case "backed":
-					r = newBacked(t, d)
+					r = d.backed(t)
 				}
 				m, err := loader.OpenReaderAt(t.Context(), r, d.size, nil)
 				m = modeltest.Opened(t, m, err)
@@ -73,7 +73,7 @@ func TestLeaseContext(t *testing.T) {
 					t.Errorf("%s again: %v", name, err)
 				}
 				d.before = nil
-				if other := acquire(t, m); call(other, tensor(t, other, "i8")) != nil {
+				if other := must(m.Acquire())(t); call(other, tensor(t, other, "i8")) != nil {
 					t.Errorf("%s fails through another lease", name)
 				}
 			})
@@ -100,7 +100,7 @@ func TestLeaseContextShared(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer hurriedLease.Release()
-				patientLease := acquire(t, m)
+				patientLease := must(m.Acquire())(t)
 				defer patientLease.Release()
 				hurried, patient := make(chan error, 1), make(chan error, 1)
 				begin := func(l *loader.Lease, ended chan error) {
@@ -173,7 +173,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDistant("far", test.file)
 				m := d.open(t, nil)
-				l := acquire(t, m)
+				l := must(m.Acquire())(t)
 				defer l.Release()
 				d.traffic.reset()
 				answer := make(chan struct{})
@@ -216,7 +216,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 func TestLeaseWarmedAndExpanded(t *testing.T) {
 	d := newDistant("far", modeltest.LZ4(t, modeltest.Compressible("a", layout.F16, 3000), modeltest.Compressible("b", layout.F16, 2000)))
 	m := d.open(t, nil)
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	defer l.Release()
 	if err := warmTensors(t.Context(), l, "a", "b"); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestLeaseWarm(t *testing.T) {
 	if err := warmTensors(t.Context(), m, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a lease: %v", err)
 	}
-	l, other := acquire(t, m), acquire(t, m)
+	l, other := must(m.Acquire())(t), must(m.Acquire())(t)
 	for _, lease := range []*loader.Lease{l, other} { // the second finds what the first has fetched
 		if err := warmTensors(t.Context(), lease, "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
 			t.Fatalf("%d entries are pinned, %v", loader.Pins(lease), err)

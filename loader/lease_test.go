@@ -10,20 +10,11 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func acquire(t *testing.T, m *loader.Model) *loader.Lease {
-	t.Helper()
-	l, err := m.Acquire()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 func TestLeaseOutlivesClose(t *testing.T) {
 	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
 		want := modeltest.Random("f32", layout.F32, 3, 4).Data
 		direct := tensor(t, m, "i8")
-		l := acquire(t, m)
+		l := must(m.Acquire())(t)
 		early := tensor(t, l, "i8")
 		view, err := tensor(t, l, "f32").Bytes()
 		if err != nil {
@@ -82,7 +73,7 @@ func checkReleased(t *testing.T, l *loader.Lease, x loader.Tensor) {
 
 func TestReleaseLeavesModelOpen(t *testing.T) {
 	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
-	first, second := acquire(t, m), acquire(t, m)
+	first, second := must(m.Acquire())(t), must(m.Acquire())(t)
 	x := tensor(t, first, "i8")
 	first.Release()
 	checkReleased(t, first, x)
@@ -98,7 +89,7 @@ func TestReleaseLeavesModelOpen(t *testing.T) {
 }
 
 func TestLeaseNotFound(t *testing.T) {
-	l := acquire(t, openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil))
+	l := must(openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil).Acquire())(t)
 	defer l.Release()
 	if _, err := l.Tensor("none"); !errors.Is(err, loader.ErrNotFound) {
 		t.Error(err)
@@ -108,7 +99,7 @@ func TestLeaseNotFound(t *testing.T) {
 // TestSecondReleaseIsHarmless: only the first gives the model back.
 func TestSecondReleaseIsHarmless(t *testing.T) {
 	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
-	l, other := acquire(t, m), acquire(t, m)
+	l, other := must(m.Acquire())(t), must(m.Acquire())(t)
 	m.Close()
 	l.Release()
 	l.Release()
@@ -125,7 +116,7 @@ func TestLeaseForgetsFailures(t *testing.T) {
 	bad := modeltest.Blocks(t, c.Data)
 	copy(bad[4:], []byte{0, 0, 0})
 	m := openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{bad}), nil)
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	defer l.Release()
 	for range 3 {
 		if _, err := tensor(t, l, "x").Bytes(); !errors.Is(err, layout.ErrInvalid) {

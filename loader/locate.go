@@ -16,16 +16,16 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate returns path, or the path of the one model in it if it is a directory: among its files, or else in a snapshot
-// of the Hugging Face cache. The error says why the directory leads to none.
+// locate returns path, or the path of the one model in the directory path: among its files, or else in a snapshot of
+// the Hugging Face cache. It fails if the directory has no model or several.
 func locate(path string, o Options) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil // mapping says what is wrong with it
 	}
-	file, err := chosenIn(path, o)
+	file, err := chooseModelIn(path, o)
 	if errors.Is(err, shard.ErrNoModel) {
 		if path, err = snapshotOf(path); err == nil {
-			file, err = chosenIn(path, o)
+			file, err = chooseModelIn(path, o)
 		}
 	}
 	return file, err
@@ -39,9 +39,9 @@ func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	return mmapio.Map(path)
 }
 
-// chosenIn returns the path of the one model among the files in dir. The error wraps shard.ErrNoModel without any, or
-// says why none of several could be chosen.
-func chosenIn(dir string, o Options) (string, error) {
+// chooseModelIn returns the path of the one model among the files in dir. It fails with shard.ErrNoModel if there is none,
+// or says why it cannot choose one of several.
+func chooseModelIn(dir string, o Options) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", err
@@ -64,9 +64,8 @@ func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
-// snapshotOf returns the snapshot to open of the model in the Hugging Face cache whose root is dir:
-// the one that refs/main names, or else the only one. A directory without snapshots is returned as
-// it is.
+// snapshotOf returns the path of a model's snapshot in the Hugging Face cache at dir: the one that refs/main names, or else
+// the only one. Without snapshots it returns dir. It fails if several snapshots or a wrong refs/main leave it unclear.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
 	if err != nil {
@@ -87,7 +86,7 @@ func snapshotOf(dir string) (string, error) {
 	if err != nil || len(names) == 0 { // no directory of snapshots, or none in it
 		return dir, nil
 	}
-	main, err := commitOf(root)
+	main, err := readRefsMain(root)
 	switch {
 	case err == nil && slices.Contains(names, main):
 		return filepath.Join(dir, "snapshots", main), nil
@@ -101,9 +100,9 @@ func snapshotOf(dir string) (string, error) {
 	return filepath.Join(dir, "snapshots", names[0]), nil
 }
 
-// commitOf returns the text of the file refs/main in root, which names a snapshot. It is fs.ErrNotExist without that
-// file.
-func commitOf(root *os.Root) (string, error) {
+// readRefsMain returns the text of refs/main below root, which names a snapshot. It fails with fs.ErrNotExist without that
+// file, or if it is no small regular file.
+func readRefsMain(root *os.Root) (string, error) {
 	const ref, most = "refs/main", 256
 	info, err := root.Stat(ref)
 	if err != nil {
@@ -116,14 +115,14 @@ func commitOf(root *os.Root) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// manifestAt returns the manifest at path, or nil if the file is none or cannot be read.
+// manifestAt returns the manifest in the file at path, or nil if the file is something else or cannot be read.
 func manifestAt(path string, o Options) (m *manifest.File) {
 	in, err := o.mapPath(path)
 	if err != nil {
 		return nil
 	}
 	defer in.Close()
-	readFile(path, func() error {
+	guardFile(path, func() error {
 		f, _ := formats.Decode(in, o.Limits)
 		m, _ = f.(*manifest.File)
 		return nil

@@ -19,21 +19,15 @@ func (m *Model) Tensor(name string) (Tensor, error) {
 	return m.lookup(name, nil)
 }
 
-// lookup finds a tensor by the name of a stored one, or else by that of a logical one. The tensor has the lease l,
-// which may be nil. The error is a *notFoundError.
+// lookup returns the tensor called name: a stored one, or else a logical one. The tensor belongs to the lease l, which
+// may be nil. It fails with a *notFoundError.
 func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
-	for p := m.names.Probe(layout.HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok {
-			break
-		}
-		if string(m.tensors[i].Name) == name {
-			return m.named(i, l), nil
-		}
+	if i := m.names.Find(layout.HashName(name), func(i int) bool { return string(m.tensors[i].Name) == name }); i >= 0 {
+		return m.byStoredName(i, l), nil
 	}
-	if m.schemes != nil {
-		if i, ok := m.schemes.Find(name); ok { // a logical tensor whose name no stored one has
-			return Tensor{m, l, m.schemes.Codes(i), uint32(i + 1)}, nil
+	if m.weightTable != nil {
+		if i, ok := m.weightTable.Find(name); ok { // a logical tensor whose name no stored one has
+			return Tensor{m, l, m.weightTable.Codes(i), uint32(i + 1)}, nil
 		}
 	}
 	return Tensor{}, &notFoundError{m, name}
@@ -51,7 +45,7 @@ type notFoundError struct {
 func (e *notFoundError) Error() string {
 	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
-			if t, ok := e.model.listed(i, nil); ok && !yield(t) {
+			if t, ok := e.model.listedAt(i, nil); ok && !yield(t) {
 				return
 			}
 		}
@@ -72,29 +66,29 @@ func (e *notFoundError) Error() string {
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns the logical tensor that stored tensor i is a part of: 1 plus its position among them, or 0 if there
-// is none. codes is true if stored tensor i has the codes of it.
+// weightOf returns one more than the position of the logical tensor that stored tensor i is a part of, or 0 if it is
+// none. codes is true if tensor i has its codes.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {
-	if m.schemes == nil || m.schemes.Of[i] == 0 {
+	if m.weightTable == nil || m.weightTable.WeightOf[i] == 0 {
 		return 0, false
 	}
-	w = m.schemes.Of[i]
-	return w, m.schemes.Codes(int(w-1)) == uint32(i)
+	w = m.weightTable.WeightOf[i]
+	return w, m.weightTable.Codes(int(w-1)) == uint32(i)
 }
 
-// named returns the tensor to which the name of stored tensor i leads. It is the logical one if i has its codes and it
-// has their name. Otherwise it is the stored one.
-func (m *Model) named(i int, l *Lease) Tensor {
+// byStoredName returns the tensor that the name of stored tensor i means: the logical one whose codes it has, if both
+// have the same name, else the stored one.
+func (m *Model) byStoredName(i int, l *Lease) Tensor {
 	w, codes := m.weightOf(i)
-	if !codes || m.schemes.Renames(int(w-1)) {
+	if !codes || m.weightTable.Renames(int(w-1)) {
 		w = 0
 	}
 	return Tensor{m, l, uint32(i), w}
 }
 
-// listed returns what the model's list has in the place of stored tensor i: the logical tensor for its codes, else the
-// stored one. ok is false for other parts of a logical tensor, such as scales, which are not listed.
-func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
+// listedAt returns the tensor that lists show in the place of stored tensor i: the logical one if i has its codes,
+// else the stored one. ok is false for other parts of a logical tensor, such as scales, which lists leave out.
+func (m *Model) listedAt(i int, l *Lease) (t Tensor, ok bool) {
 	w, codes := m.weightOf(i)
 	if w != 0 && !codes {
 		return t, false
@@ -104,21 +98,22 @@ func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
 
 // Len returns the number of tensors.
 func (m *Model) Len() int {
-	if m.schemes == nil {
+	if m.weightTable == nil {
 		return len(m.tensors)
 	}
-	return len(m.tensors) - m.schemes.Hidden
+	return len(m.tensors) - m.weightTable.Hidden
 }
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
 // yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
-func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
+func (m *Model) Tensors() iter.Seq[Tensor] { return m.eachListed(m.gate.closed, nil) }
 
-// all iterates over the listed tensors, through the lease l unless that is nil. It ends once closed returns true.
-func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
+// eachListed iterates over the tensors of the model as lists show them. They belong to the lease l, which may be nil. It
+// stops once closed returns true.
+func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
-			t, ok := m.listed(i, l)
+			t, ok := m.listedAt(i, l)
 			if !ok {
 				continue
 			}
@@ -128,6 +123,9 @@ func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 		}
 	}
 }
+
+// neverClosed returns false: it is for callers of eachListed that keep the model open themselves.
+func neverClosed() bool { return false }
 
 // Tensor does what Model.Tensor does, through the lease.
 func (l *Lease) Tensor(name string) (Tensor, error) {
@@ -147,7 +145,7 @@ func (l *Lease) Of(t Tensor) Tensor {
 }
 
 // Tensors does what Model.Tensors does, through the lease.
-func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
+func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.eachListed(l.gate.closed, l) }
 
 // StoredTensors iterates over all tensors as the files have them, in their order. The second of each pair is the tensor of
 // Tensors that the first is a part of, or stands for.
@@ -158,7 +156,7 @@ func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 			listed := i
 			w, _ := m.weightOf(i)
 			if w != 0 {
-				listed = int(m.schemes.Codes(int(w - 1)))
+				listed = int(m.weightTable.Codes(int(w - 1)))
 			}
 			if l.gate.closed() || !yield(Tensor{m, l, uint32(i), 0}, Tensor{m, l, uint32(listed), w}) {
 				return

@@ -82,7 +82,7 @@ func TestCachedOnce(t *testing.T) {
 	}
 	heap(len(c.Data))
 	r.reset()
-	values := floats(t, x)
+	values := must(x.Float32s())(t)
 	heap(4 * len(values))
 	if err := errors.Join(x.DequantizeRows(row, 5, 1), warmTensors(t.Context(), m, "x")); err != nil || !modeltest.SameFloats(row, values[5*1024:6*1024]) {
 		t.Errorf("other values, %v", err)
@@ -91,7 +91,7 @@ func TestCachedOnce(t *testing.T) {
 	if n := r.reads.Load(); n != 0 {
 		t.Errorf("%d reads of what is in memory", n)
 	}
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	if err := warmTensors(t.Context(), l, "x"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -58,7 +57,33 @@ func TestForeignLZ4(t *testing.T) {
 				if x.Encoding() == layout.LZ4 {
 					compressed++
 				}
-				wantForeign(t, x, d.StoredSHA256, d.RawSHA256, d.F32SHA256)
+				same := func(what string, b []byte, want string, err error) {
+					t.Helper()
+					if sum := sha256.Sum256(b); err != nil || hex.EncodeToString(sum[:]) != want {
+						t.Errorf("%s: %s: other bytes; %v", x.Name(), what, err)
+					}
+				}
+				var written, writtenStored bytes.Buffer
+				_, err := x.WriteTo(&written)
+				same("WriteTo", written.Bytes(), d.RawSHA256, err)
+				_, err = x.WriteDecrypted(&writtenStored)
+				same("WriteDecrypted", writtenStored.Bytes(), d.StoredSHA256, err)
+				dst := make([]float32, x.Elements())
+				err = x.Dequantize(dst)
+				same("Dequantize", mmapio.Bytes(dst), d.F32SHA256, err)
+				if shape := x.Shape(); len(shape) > 1 && shape[0] > 0 {
+					clear(dst)
+					rows, cols := uint64(shape[0]), uint64(shape[1])
+					for first := uint64(0); first < rows && err == nil; first += 7 {
+						n := min(7, rows-first)
+						err = x.DequantizeRows(dst[first*cols:(first+n)*cols], first, n)
+					}
+					same("DequantizeRows", mmapio.Bytes(dst), d.F32SHA256, err)
+				}
+				b, err := x.Bytes()
+				same("Bytes", b, d.RawSHA256, err)
+				f, err := x.Float32s()
+				same("Float32s", mmapio.Bytes(f), d.F32SHA256, err)
 			}
 			if compressed < 10 || m.Len() != len(want.Tensors) {
 				t.Errorf("%s: %d of %d tensors compressed, %d described", path, compressed, m.Len(), len(want.Tensors))
@@ -66,35 +91,4 @@ func TestForeignLZ4(t *testing.T) {
 			m.Close()
 		}
 	}
-}
-
-func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
-	t.Helper()
-	same := func(what string, b []byte, want string, err error) {
-		t.Helper()
-		if sum := sha256.Sum256(b); err != nil || hex.EncodeToString(sum[:]) != want {
-			t.Errorf("%s: %s: other bytes; %v", x.Name(), what, err)
-		}
-	}
-	var written, writtenStored bytes.Buffer
-	_, err := x.WriteTo(&written)
-	same("WriteTo", written.Bytes(), raw, err)
-	_, err = x.WriteDecrypted(&writtenStored)
-	same("WriteDecrypted", writtenStored.Bytes(), stored, err)
-	dst := make([]float32, x.Elements())
-	err = x.Dequantize(dst)
-	same("Dequantize", mmapio.Bytes(dst), values, err)
-	if shape := x.Shape(); len(shape) > 1 && shape[0] > 0 {
-		clear(dst)
-		rows, cols := uint64(shape[0]), uint64(shape[1])
-		for first := uint64(0); first < rows && err == nil; first += 7 {
-			n := min(7, rows-first)
-			err = x.DequantizeRows(dst[first*cols:(first+n)*cols], first, n)
-		}
-		same("DequantizeRows", mmapio.Bytes(dst), values, err)
-	}
-	b, err := x.Bytes()
-	same("Bytes", b, raw, err)
-	f, err := x.Float32s()
-	same("Float32s", mmapio.Bytes(f), values, err)
 }

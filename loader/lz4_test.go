@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -49,63 +48,35 @@ func TestCompressedInParallel(t *testing.T) {
 }
 
 func testCompressed(t *testing.T, c modeltest.Tensor, placements []placement) {
-	want := make([]float32, c.Elements())
-	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
-		t.Fatal(err)
-	}
 	file := modeltest.LZ4(t, c)
-	for _, p := range placements {
-		t.Run(c.DType.String()+"/"+p.name, func(t *testing.T) {
-			for name, expand := range expansions {
-				got, err := expand(tensor(t, p.open(t, file), "x").Stored()) // which finds nothing walked
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-				} else if !sameValues(c.DType, got, want) {
-					t.Errorf("%s gives other values", name)
-				}
+	testExpand(t, c, file, placements, func(t *testing.T, x loader.Tensor) {
+		if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.Data)) || x.StoredBytes() >= x.RawBytes() {
+			t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
+		}
+		for range 2 { // the second time what is written comes from the cache
+			var written bytes.Buffer
+			if n, err := x.WriteTo(&written); err != nil || n != int64(len(c.Data)) || !bytes.Equal(written.Bytes(), c.Data) {
+				t.Errorf("WriteTo: %d bytes, %v", n, err)
 			}
-			x := tensor(t, p.open(t, file), "x").Stored()
-			if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.Data)) || x.StoredBytes() >= x.RawBytes() {
-				t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
+			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || !mmapio.IsAligned(b, 64) {
+				t.Errorf("Bytes: %d bytes, %v", len(b), err)
 			}
-			rng := rand.New(rand.NewPCG(1, uint64(c.DType)))
-			for range 30 {
-				at := rng.Uint64N(c.Elements())
-				if v, err := valueAt(x, at); err != nil || !sameValues(c.DType, []float32{v}, want[at:at+1]) {
-					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
-				}
-			}
-			wantElements(t, x, c, file)
-		})
-	}
-}
-
-// wantElements compares all ways to a tensor's bytes.
-func wantElements(t *testing.T, x loader.Tensor, c modeltest.Tensor, file []byte) {
-	t.Helper()
-	for range 2 { // the second time what is written comes from the cache
+		}
+		if v, err := loader.View[byte](x); err != nil || !bytes.Equal(v, c.Data) {
+			t.Errorf("View: %d bytes, %v", len(v), err)
+		}
 		var written bytes.Buffer
-		if n, err := x.WriteTo(&written); err != nil || n != int64(len(c.Data)) || !bytes.Equal(written.Bytes(), c.Data) {
-			t.Errorf("WriteTo: %d bytes, %v", n, err)
+		if n, err := x.WriteDecrypted(&written); err != nil || n != int64(x.StoredBytes()) || !bytes.Contains(file, written.Bytes()) {
+			t.Errorf("WriteDecrypted: %d bytes, %v", n, err)
+		} else if !bytes.Equal(written.Bytes(), modeltest.Blocks(t, c.Data)) {
+			t.Error("WriteDecrypted: other bytes")
 		}
-		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || !mmapio.IsAligned(b, 64) {
-			t.Errorf("Bytes: %d bytes, %v", len(b), err)
-		}
-	}
-	if v, err := loader.View[byte](x); err != nil || !bytes.Equal(v, c.Data) {
-		t.Errorf("View: %d bytes, %v", len(v), err)
-	}
-	var written bytes.Buffer
-	if n, err := x.WriteDecrypted(&written); err != nil || n != int64(x.StoredBytes()) || !bytes.Contains(file, written.Bytes()) {
-		t.Errorf("WriteDecrypted: %d bytes, %v", n, err)
-	} else if !bytes.Equal(written.Bytes(), modeltest.Blocks(t, c.Data)) {
-		t.Error("WriteDecrypted: other bytes")
-	}
+	})
 }
 
 func TestCompressedScaled(t *testing.T) {
 	c := modeltest.Compressible("x", layout.I16, 300, 257)
-	md := quantization(layout.Metadata{number("x", "0.1")}, layout.Metadata{number("x", "-3")})
+	md := quantization("x 0.1", "x -3")
 	want := make([]float32, c.Elements())
 	codec, err := dequant.NewCodec(c.DType, layout.Quant{Scale: 0.1, Zero: -3}, true)
 	if err == nil {
@@ -136,7 +107,7 @@ func TestCompressedCache(t *testing.T) {
 		t.Helper()
 		for _, err := range []error{
 			x.DequantizeRows(row, 5, 1), x.DequantizeRange(row[:7], 9), x.Dequantize(make([]float32, x.Elements())),
-			func() error { _, err := valueAt(x, 1026); return err }(),
+			x.DequantizeRange(row[:1], 1026),
 			func() error { _, err := x.WriteTo(io.Discard); return err }(),
 			func() (err error) {
 				for _, err = range x.Values(make([]float32, 100*1024)) {
@@ -150,14 +121,14 @@ func TestCompressedCache(t *testing.T) {
 		}
 	}
 	use()
-	if s := stats(t, m); s.HeapBytes != 0 || s.Expansions != 0 || s.Hits != 0 {
+	if s := m.Stats(); s.HeapBytes != 0 || s.Expansions != 0 || s.Hits != 0 {
 		t.Errorf("parts are cached: %+v", s)
 	}
 	if _, err := x.Bytes(); err != nil {
 		t.Fatal(err)
 	}
 	use()
-	if s := stats(t, m); s.HeapBytes != uint64(len(c.Data)) || s.Expansions != 1 || s.Hits < 6 {
+	if s := m.Stats(); s.HeapBytes != uint64(len(c.Data)) || s.Expansions != 1 || s.Hits < 6 {
 		t.Errorf("%+v, want one copy of %d bytes and parts from it", s, len(c.Data))
 	}
 	l.Release()
@@ -166,11 +137,11 @@ func TestCompressedCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tensor(t, l, "x").Bytes(); err != nil || stats(t, small).HeapBytes != uint64(len(c.Data)) {
-		t.Errorf("not pinned: %v, %+v", err, stats(t, small))
+	if _, err := tensor(t, l, "x").Bytes(); err != nil || small.Stats().HeapBytes != uint64(len(c.Data)) {
+		t.Errorf("not pinned: %v, %+v", err, small.Stats())
 	}
 	l.Release()
-	if s := stats(t, small); s.HeapBytes != 0 {
+	if s := small.Stats(); s.HeapBytes != 0 {
 		t.Errorf("kept beyond the budget: %+v", s)
 	}
 }
@@ -377,10 +348,15 @@ func TestCompressedReads(t *testing.T) {
 	file := modeltest.LZ4(t, c)
 	stored := modeltest.Blocks(t, c.Data)
 	var sizes [blocks]int64
+	begins := int64(0) // of block 90
 	for i, at := 0, 0; i < blocks; i++ {
+		if i == 90 {
+			begins = int64(at)
+		}
 		sizes[i] = int64(binary.LittleEndian.Uint32(stored[at:])) + 4
 		at += int(sizes[i])
 	}
+	all := int64(len(stored))
 	dst := make([]float32, rows*cols)
 	row := func(x loader.Tensor, first, n uint64) func() error {
 		return func() error { return x.DequantizeRows(dst[:n*cols], first, n) }
@@ -396,9 +372,9 @@ func TestCompressedReads(t *testing.T) {
 		{"block 50", row(x, 50*64, 1), 50*4 + sizes[50], 51},
 		{"another", row(x, 20*64, 1), sizes[20], 1},
 		{"two blocks", row(x, 30*64+60, 8), sizes[30] + sizes[31], 1},
-		{"all the rest", row(x, 90*64, 640), 39*4 + sum(sizes[90:]), 40},
-		{"all", row(x, 0, rows), sum(sizes[:]), 1},
-		{"Bytes", func() error { _, err := x.Bytes(); return err }, sum(sizes[:]), 1},
+		{"all the rest", row(x, 90*64, 640), 39*4 + all - begins, 40},
+		{"all", row(x, 0, rows), all, 1},
+		{"Bytes", func() error { _, err := x.Bytes(); return err }, all, 1},
 		{"rows of what is cached", row(x, 70*64, 64), 0, 0},
 	} {
 		r.reset()
@@ -413,15 +389,15 @@ func TestCompressedReads(t *testing.T) {
 		"WriteDecrypted": func(x loader.Tensor) error { _, err := x.WriteDecrypted(io.Discard); return err },
 	} {
 		m, r := counted(t, file, nil)
-		if err := read(tensor(t, m, "x")); err != nil || r.bytes.Load() != sum(sizes[:]) || r.reads.Load() != 1 {
-			t.Errorf("%s of a tensor that nobody has touched: %d bytes in %d reads, of %d; %v", name, r.bytes.Load(), r.reads.Load(), sum(sizes[:]), err)
+		if err := read(tensor(t, m, "x")); err != nil || r.bytes.Load() != all || r.reads.Load() != 1 {
+			t.Errorf("%s of a tensor that nobody has touched: %d bytes in %d reads, of %d; %v", name, r.bytes.Load(), r.reads.Load(), all, err)
 		}
 	}
 	// Memory for more values than mmapio.Trusted is taken as they arrive, so that blocks whose lengths are unknown are
 	// asked for by an estimate.
 	m, r = counted(t, file, nil)
-	if _, err := tensor(t, m, "x").Float32s(); err != nil || r.bytes.Load() > sum(sizes[:])*101/100 || r.reads.Load() > 3 {
-		t.Errorf("Float32s of a tensor that nobody has touched: %d bytes in %d reads, of %d; %v", r.bytes.Load(), r.reads.Load(), sum(sizes[:]), err)
+	if _, err := tensor(t, m, "x").Float32s(); err != nil || r.bytes.Load() > all*101/100 || r.reads.Load() > 3 {
+		t.Errorf("Float32s of a tensor that nobody has touched: %d bytes in %d reads, of %d; %v", r.bytes.Load(), r.reads.Load(), all, err)
 	}
 }
 
@@ -445,13 +421,6 @@ func TestCompressedRowsOfOneBlock(t *testing.T) {
 		}
 	}
 	t.Error("every row has the block read again")
-}
-
-func sum(list []int64) (n int64) {
-	for _, x := range list {
-		n += x
-	}
-	return n
 }
 
 // TestCompressedSegments has a tensor that a file that is not mapped yields in several reads.

@@ -1,9 +1,13 @@
 package loader_test
 
 import (
+	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
@@ -94,3 +98,77 @@ func TestDescriptionsOutliveMapping(t *testing.T) {
 		}
 	}
 }
+
+// keepingReader keeps the memory that it is first asked to fill. It fails at the offset failsAt, if that is not 0.
+type keepingReader struct {
+	countingReader
+	failsAt int64
+	first   []byte
+}
+
+func (r *keepingReader) ReadAt(p []byte, off int64) (int, error) {
+	if r.first == nil && len(p) >= testChunk {
+		r.first = p
+	}
+	if r.failsAt != 0 && off == r.failsAt {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return r.countingReader.ReadAt(p, off)
+}
+
+// TestPrivateMemoryGoes: the memory of a private model, which no file backs, is unmapped with its last lease, or if opening fails.
+func TestPrivateMemoryGoes(t *testing.T) {
+	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, testChunk))
+	noise := modeltest.Noise(uint64(len(good)), 1)
+	head := vouch(good[:2*testChunk])
+	for name, c := range map[string]struct {
+		file    []byte
+		failsAt int64
+		digests *layout.Digests
+		want    error // of opening
+	}{
+		"opened":                 {good, 0, vouch(good), nil},
+		"the tail not read":      {good, 2 * testChunk, head, io.ErrUnexpectedEOF},
+		"no model":               {noise, 0, vouch(noise), layout.ErrFormat},
+		"not the trusted bytes":  {good, 0, vouch(noise), layout.ErrChecksum},
+		"a chunk cannot be read": {good, testChunk, vouch(good), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for try := 1; ; try++ {
+				r := &keepingReader{countingReader: countingReader{b: c.file}, failsAt: c.failsAt}
+				m, err := loader.OpenReaderAt(t.Context(), r, int64(len(c.file)), &loader.Options{Trust: given{c.digests}, Private: true})
+				if !errors.Is(err, c.want) || r.first == nil {
+					t.Fatalf("opening: %v, read into memory of %d bytes", err, len(r.first))
+				}
+				if err == nil {
+					lease, err := m.Acquire()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tensor(t, lease, "a").Bytes(); (err != nil) != (c.failsAt != 0) {
+						t.Errorf("reading: %v", err)
+					}
+					m.Close()
+					if !isMapped(r.first) {
+						t.Error("a lease is held, yet the memory is not mapped")
+					}
+					lease.Release()
+				}
+				if !isMapped(r.first) {
+					break
+				}
+				if try == 5 { // once may be chance: somebody else's memory is mapped there by now
+					t.Fatal("the memory is still mapped")
+				}
+			}
+		})
+	}
+}
+
+// given trusts one list of digests, whatever the file is.
+type given struct{ digests *layout.Digests }
+
+func (g given) Digests(string, layout.Input) (*layout.Digests, error) { return g.digests, nil }
+
+// isMapped reports whether the process has memory at the addresses of b, which begin a page.
+func isMapped(b []byte) bool { return unix.Madvise(b, unix.MADV_NORMAL) != unix.ENOMEM }

@@ -15,12 +15,12 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// openMembers opens the other files of the model that first leads to, and makes one table of the tensors of all. The model
-// is first alone, the shards that first names, which come before it, or a GGUF split. On error openMembers returns
-// the files that are open.
-func openMembers(ctx context.Context, first file, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
+// openFiles opens the other files of the model whose first file is given, and returns all of them with one table of
+// their tensors. first is a manifest of shards, a part of a GGUF split, or the only file. If it fails, it returns the
+// files that are open.
+func openFiles(ctx context.Context, first file, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	if m, ok := first.layout.(*manifest.File); ok {
-		return openListed(ctx, first, m, from, lim)
+		return openShards(ctx, first, m, from, lim)
 	}
 	split, err := shard.SplitOf(first.layout, first.path)
 	if err == nil && split != nil {
@@ -29,9 +29,9 @@ func openMembers(ctx context.Context, first file, from source, lim *layout.Limit
 	return []file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// openListed opens the shards that the manifest m in the file first names, and makes the table of their tensors. It
-// checks each shard against m. The files end with first. On an error they are those that are open.
-func openListed(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
+// openShards opens the shards that the manifest m in the file first names, and returns one table of their tensors. It
+// fails if a shard is missing or does not fit m. It always returns the open files, first at the end.
+func openShards(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, m.Shards[i].Name, m.FollowLinks)
@@ -69,8 +69,8 @@ func openListed(ctx context.Context, first file, m *manifest.File, from source, 
 	return append(files, first), table, err
 }
 
-// openSplit opens the other files of the GGUF split that first is one of, and makes the table of all tensors. It checks
-// that each is the file of split that its name says. On an error the files are those that are open.
+// openSplit opens the other files of a GGUF split, and returns one table of all tensors. It fails if a file is missing
+// or is not the part that its name says. It always returns the files that are open.
 func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	files, err := openAll(split.Count, from, func(i int) (file, error) {
 		if i == split.No {
@@ -98,13 +98,13 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 	return files, table, err
 }
 
-// readIndex returns the file that read makes of s, and ends the use of its index. A fault in a mapping is an error. On
-// an error it closes s: after Guard has ended, because a fault is told by the mapping of its address.
+// readIndex returns the file that read makes of s, and closes the index of s. It fails if read does, or if the file
+// has lost mapped bytes. It then closes s, but only after Guard, which must still know the address of a fault.
 func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
-		if s.done(); !complete { // for an error, or a panic of the caller's source
-			s.close()
+		if s.closeIndex(); !complete { // for an error, or a panic of the caller's source
+			s.discard()
 		}
 	}()
 	err = mmapio.Guard(func() error {
@@ -124,20 +124,20 @@ func indexes(files []file) []*layout.Index {
 	return list
 }
 
-// openers is how many files of a model are opened at a time: enough to use all cores for
+// filesAtOnce is how many files of a model are opened at a time: enough to use all cores for
 // decoding, and to hide the time that a slow disk or a network takes to answer.
-const openers = 8
+const filesAtOnce = 8
 
-// serialTime is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less
+// maxSerialOpening is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less
 // time than waking other threads.
-const serialTime = 500 * time.Microsecond
+const maxSerialOpening = 500 * time.Microsecond
 
-// openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
-// in order too. Memory grows with the files that are really there, whatever n promises.
+// openAll opens n files, several at a time if that takes long. If one fails, it also returns the files that are open, in
+// order. It takes memory only for files that exist, whatever n is.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
 	_, near := from.(*folder) // files of this system, whose indexes may be in memory
-	for near && len(files) < n && time.Since(begun) < serialTime {
+	for near && len(files) < n && time.Since(begun) < maxSerialOpening {
 		f, err := open(len(files))
 		if err != nil {
 			return files, err
@@ -150,7 +150,7 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 	}
 	var mu sync.Mutex
 	opened := make(map[int]file)
-	err = parallel.Each(min(openers, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
+	err = parallel.Each(min(filesAtOnce, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			f, err := open(first + int(i))
 			if err != nil {

@@ -15,12 +15,12 @@ import (
 //   - the first shard's metadata, and the keys of metadata of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
 func (m *Model) Metadata() (layout.Metadata, error) {
-	return holding(context.Background(), m, metadataOf)
+	return readWhileOpen(context.Background(), m, metadataOf)
 }
 
 // Metadata does what Model.Metadata does, through the lease.
 func (l *Lease) Metadata() (layout.Metadata, error) {
-	return holding(context.Background(), l, metadataOf)
+	return readWhileOpen(context.Background(), l, metadataOf)
 }
 
 func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
@@ -31,8 +31,8 @@ func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
 	return md.keys, md.err
 }
 
-// parseMetadata returns the metadata of the model, parsed on first use: with a manifest what it adds to, or has instead
-// of, those of the first file. The caller holds the model open.
+// parseMetadata returns the metadata of the model, which the first call parses. Those of a manifest replace or extend
+// those of the first file. The result has the error, if any. The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
 		return m.files[0].parseMetadata(ctx)
@@ -57,20 +57,20 @@ func (m *Model) parseMetadata(ctx context.Context) *metadata {
 // parseMetadata returns the metadata of the file alone.
 func (f *file) parseMetadata(ctx context.Context) *metadata {
 	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
-		if md.keys, err = f.layout.Metadata(f.headFirst(ctx)); err != nil {
+		if md.keys, err = f.layout.Metadata(f.inputWithHead(ctx)); err != nil {
 			return err
 		}
 		return md.setScales(f.layout)
 	})
 }
 
-// headFirst returns the file as the input of metadata. Its first bytes come from the copy that was verified when it was
-// opened, if there is one.
-func (f *file) headFirst(ctx context.Context) layout.Input {
-	if f.head == nil {
+// inputWithHead returns the file's bytes for parsing metadata. Its first bytes are not read again if they were verified
+// when the file was opened: the result then has the bytes of that time.
+func (f *file) inputWithHead(ctx context.Context) layout.Input {
+	if f.verifiedHead == nil {
 		return f.data.Input(ctx)
 	}
-	return &fetched{f.data.Input(ctx), 0, f.head}
+	return &inputWithBytes{f.data.Input(ctx), 0, f.verifiedHead}
 }
 
 // scaledByMetadata reports whether only metadata can tell the scale of one of the file's tensors.
@@ -79,8 +79,8 @@ func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
 }
 
-// scale returns the scale of one of the file's tensors. It is that of the file's table, or else of its metadata, or
-// else of the model's. scaled is false if there is none. The error is that of parsing metadata.
+// scale returns the scale of one of the file's tensors: from the file's table, else from its metadata, else from those
+// of the model. scaled is false if there is none. It fails if metadata cannot be parsed.
 func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, scaled bool, err error) {
 	if !f.scaledByMetadata(desc) {
 		if desc.Quant == nil {

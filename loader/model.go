@@ -18,25 +18,25 @@ import (
 
 // Model is an open model: its tensors by name, and the mappings they live in.
 type Model struct {
-	opts    Options
-	path    string // that it was opened by
-	from    source
-	files   []file          // the shards in order, then the manifest if there is one
-	tensors []layout.Tensor // as they are stored, in file order
-	names   *layout.Names
-	schemes *scheme.Table // of logical tensors, or nil
-	states  func() states // of the stored tensors
-	weights func() states // of the logical ones
-	gate    gate
-	leases  gate                      // of leases, which are in gate too
-	traced  sync.Map                  // tracedLease by *Lease, if Options.TraceLeases
-	done    chan struct{}             // closed once the memory is gone
-	closing atomic.Pointer[time.Time] // of Close
-	cache   cache.Cache
-	store   content.Store // of what is put into the cache
+	opts         Options
+	path         string // that it was opened by
+	source       source
+	files        []file          // the shards in order, then the manifest if there is one
+	tensors      []layout.Tensor // as they are stored, in file order
+	names        *layout.Names
+	weightTable  *scheme.Table // of logical tensors, or nil
+	storedStates func() states // of the stored tensors
+	weightStates func() states // of the logical ones
+	gate         gate
+	leaseGate    gate                      // of leases, which are in gate too
+	tracedLeases sync.Map                  // tracedLease by *Lease, if Options.TraceLeases
+	done         chan struct{}             // closed once the memory is gone
+	closedAt     atomic.Pointer[time.Time] // of Close
+	cache        cache.Cache
+	cacheStore   content.Store // of what is put into the cache
 
 	manifest *manifest.File // nil without one
-	metadata *parsed        // of the model, if it has a manifest
+	metadata *parsedOnce    // of the model, if it has a manifest
 	config   atomic.Value   // *Config, once it was read
 
 	quantization struct { // what opening found out about it
@@ -58,7 +58,7 @@ func (m *Model) Files() []FileInfo {
 	infos := make([]FileInfo, len(m.files))
 	for i := range m.files {
 		f := &m.files[i]
-		infos[i] = FileInfo{Path: f.path, Size: f.data.Size(), Layout: f.layout}
+		infos[i] = FileInfo{Path: f.path, Size: f.data.Size(), Layout: f.layout, ContentID: f.contentID}
 	}
 	return infos
 }
@@ -70,6 +70,9 @@ type FileInfo struct {
 	Path   string      // or the name of the reader
 	Size   uint64      // in bytes
 	Layout layout.File // the decoded head: of the format's own type
+	// ContentID differs between files whose bytes differ, and between the versions of one: it is made of what the system says
+	// of a file's inode, or is a [Source]'s own. It is "" if nothing is known, as of memory and of a file that was just written.
+	ContentID string
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not
@@ -79,13 +82,13 @@ type FileInfo struct {
 // unmapping after Close has returned goes to Options.Logger.
 func (m *Model) Close() error {
 	now := time.Now()
-	m.closing.CompareAndSwap(nil, &now)
+	m.closedAt.CompareAndSwap(nil, &now)
 	first, last := m.gate.close()
 	if !first {
 		return m.closedError()
 	}
-	if _, unleased := m.leases.close(); unleased {
-		m.from.end()
+	if _, unleased := m.leaseGate.close(); unleased {
+		m.source.endReads()
 	}
 	if last {
 		return m.release()
@@ -93,7 +96,7 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// enter holds the model for the length of a call, until leave.
+// enter keeps the model open until leave. It returns ErrClosed, and there is nothing to leave, if the model is closed.
 func (m *Model) enter() error {
 	if !m.gate.enter() {
 		return m.closedError()
@@ -101,13 +104,13 @@ func (m *Model) enter() error {
 	return nil
 }
 
-// join holds the model for the length of a call of one of its tensors, until leave. A closed model allows that while it
-// has leases. Otherwise join returns false.
-func (m *Model) join() bool {
-	if !m.gate.join() {
+// enterIfLeased keeps the model open until leave, for a call of one of its tensors. It returns false if the model is
+// closed and no lease of it is left.
+func (m *Model) enterIfLeased() bool {
+	if !m.gate.enterIfUsed() {
 		return false
 	}
-	if m.gate.closed() && m.leases.inside() == 0 {
+	if m.gate.closed() && m.leaseGate.users() == 0 {
 		m.leave()
 		return false
 	}
@@ -121,15 +124,15 @@ func (m *Model) leave() {
 	}
 }
 
-// release drops the cache, unmaps and closes the files, and closes m.done. Then it logs that, and calls Hooks.Gone. It
-// runs once, after Close and after the last call. The error is that of closing.
+// release drops the cache, unmaps and closes the files, closes m.done and calls Hooks.Gone. It runs once: when the
+// model is closed and its last call has ended. It fails if closing does.
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
 		defer close(m.done) // and if a reader of the caller's panics
-		return closeAll(m.files, m.from)
+		return closeAll(m.files, m.source)
 	}()
-	drained := time.Since(*m.closing.Load())
+	drained := time.Since(*m.closedAt.Load())
 	if err != nil {
 		m.log(slog.LevelError, "model not unmapped", "err", err)
 	}

@@ -1,12 +1,15 @@
 package loader_test
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -78,11 +81,19 @@ func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memoryKind)) {
 	t.Helper()
 	path := modeltest.Write(t, "model", b)
-	backed := way{"OpenReaderAt/backed", func(path string) (*loader.Model, error) { return openBacked(t, path) }, readFile}
+	remote, backed := newDistant(path, b), newDistant(path, b).backed(t)
+	backedKind := readFile
 	if mapsBacking {
-		backed.kind = mappedFile
+		backedKind = mappedFile
 	}
-	for _, w := range append(ways[:len(ways):len(ways)], way{"OpenReaderAt", openDistant, readFile}, backed) {
+	for _, w := range append(ways[:len(ways):len(ways)],
+		way{"OpenReaderAt", func(string) (*loader.Model, error) {
+			return loader.OpenReaderAt(context.Background(), remote, remote.size, nil)
+		}, readFile},
+		way{"OpenReaderAt/backed", func(string) (*loader.Model, error) {
+			return loader.OpenReaderAt(context.Background(), backed, backed.size, nil)
+		}, backedKind},
+	) {
 		t.Run(w.name, func(t *testing.T) {
 			m, err := w.open(path)
 			if err != nil {
@@ -116,4 +127,23 @@ func tensor(t testing.TB, m interface {
 		t.Fatal(err)
 	}
 	return tensor
+}
+
+// must returns v, or ends the test if err is not nil. Call it with the results of a function: must(m.Acquire())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// numbered returns count tensors "0", "1", … of size bytes, size + 1, …
+func numbered(count, size int) (list []modeltest.Tensor) {
+	for i := range count {
+		list = append(list, modeltest.Random(fmt.Sprint(i), layout.U8, size+i))
+	}
+	return list
 }

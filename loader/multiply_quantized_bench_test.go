@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -37,7 +38,7 @@ func BenchmarkQuantizedMatVec(b *testing.B) {
 		}
 		metadata := ""
 		if c.name == "gptq" {
-			metadata = describedBy(`{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
+			metadata = fmt.Sprintf(`{"apr2.quantization":%q}`, `{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}`)
 		}
 		w := tensor(b, openBytes(b, modeltest.SafeTensorsAt(0, metadata, c.of...), nil), "a.weight")
 		x, dst, row := make([]float32, cols), make([]float32, rows), make([]float32, 16*cols)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -18,15 +17,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
-
-func vectors(n int) []float32 {
-	rng := rand.New(rand.NewPCG(12, uint64(n)))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	return x
-}
 
 // product multiplies rows of c with vectors by package dot, on one core.
 func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
@@ -46,13 +36,6 @@ func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
 	return want
 }
 
-func sameProducts(t *testing.T, name string, got, want []float32) {
-	t.Helper()
-	if i := modeltest.Differ(got, want); i >= 0 {
-		t.Fatalf("%s: product %d is %v, want %v", name, i, got[i], want[i])
-	}
-}
-
 // TestMultiplyEveryWay holds products of tensors in every placement, and compressed ones, against package dot's.
 func TestMultiplyEveryWay(t *testing.T) {
 	ctx := t.Context()
@@ -63,7 +46,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 	for _, d := range dtypes {
 		c := modeltest.Random("x", d, 3, 5, 768)
 		for _, n := range []int{1, 3} {
-			xs := vectors(n * 768)
+			xs := modeltest.Normal(n * 768)
 			want, got := product(t, c, xs, n), make([]float32, n*15)
 			file := modeltest.APR2Model(t, nil, c)
 			for _, p := range placements {
@@ -71,13 +54,13 @@ func TestMultiplyEveryWay(t *testing.T) {
 				if err := x.MatMul(ctx, got, xs, n); err != nil {
 					t.Fatalf("%v %s: %v", d, p.name, err)
 				}
-				sameProducts(t, d.String()+" "+p.name, got, want)
+				modeltest.WantFloats(t, d.String()+" "+p.name, got, want)
 			}
 			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)}), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}
-			sameProducts(t, d.String()+" LZ4", got, want)
+			modeltest.WantFloats(t, d.String()+" LZ4", got, want)
 		}
 	}
 }
@@ -86,7 +69,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 func TestMultiplyLarge(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.IQ2_S} {
 		c := modeltest.Random("x", d, 3001, 1024)
-		xs := vectors(2 * 1024)
+		xs := modeltest.Normal(2 * 1024)
 		want := product(t, c, xs, 2)
 		file := modeltest.APR2Model(t, nil, c)
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
@@ -94,7 +77,7 @@ func TestMultiplyLarge(t *testing.T) {
 			if err := tensor(t, openPath(t, modeltest.Write(t, "m", file), opts), "x").MatMul(t.Context(), got, xs, 2); err != nil {
 				t.Fatal(err)
 			}
-			sameProducts(t, d.String(), got, want)
+			modeltest.WantFloats(t, d.String(), got, want)
 		}
 	}
 }
@@ -102,11 +85,11 @@ func TestMultiplyLarge(t *testing.T) {
 // TestMultiplyScaled multiplies integers that the file gives a scale: without a zero point as they are,
 // else expanded.
 func TestMultiplyScaled(t *testing.T) {
-	md := quantization(layout.Metadata{number("i8", "0.25"), number("zero", "0.5"), number("i16", "0.5")},
-		layout.Metadata{number("zero", "-3")})
+	md := quantization("i8 0.25, zero 0.5, i16 0.5",
+		"zero -3")
 	cs := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 5, 64), modeltest.Random("zero", layout.I8, 5, 64), modeltest.Random("i16", layout.I16, 5, 64)}
 	m := openBytes(t, modeltest.APR2Model(t, md, cs...), nil)
-	xs := vectors(64)
+	xs := modeltest.Normal(64)
 	for _, c := range cs {
 		x := tensor(t, m, c.Name)
 		values, err := x.Float32s()
@@ -144,12 +127,12 @@ func TestMultiplyLogical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			xs, got, want := vectors(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
+			xs, got, want := modeltest.Normal(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
 			a, err := dot.Prepare(layout.F32, xs)
 			if err = errors.Join(err, dot.Floats(want, values, a), x.MatVec(t.Context(), got, xs)); err != nil {
 				t.Fatal(err)
 			}
-			sameProducts(t, dir+" "+x.Name(), got, want)
+			modeltest.WantFloats(t, dir+" "+x.Name(), got, want)
 		}
 	}
 	if logical < 16 {
@@ -162,18 +145,18 @@ func TestMultiplyErrors(t *testing.T) {
 	x := tensor(t, m, "x")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	nan := vectors(64)
+	nan := modeltest.Normal(64)
 	nan[5] = float32(math.NaN())
-	dst, xs := make([]float32, 4), vectors(64)
+	dst, xs := make([]float32, 4), modeltest.Normal(64)
 	for name, c := range map[string]struct{ err, want error }{
-		"long vector":   {x.MatVec(t.Context(), dst, vectors(65)), loader.ErrRange},
+		"long vector":   {x.MatVec(t.Context(), dst, modeltest.Normal(65)), loader.ErrRange},
 		"short result":  {x.MatVec(t.Context(), dst[:3], xs), loader.ErrRange},
 		"other number":  {x.MatMul(t.Context(), dst, xs, 2), loader.ErrRange},
 		"negative":      {x.MatMul(t.Context(), dst, xs, -1), loader.ErrRange},
 		"NaN":           {x.MatVec(t.Context(), dst, nan), dequant.ErrNotFinite},
 		"ended context": {x.MatVec(ended, dst, xs), context.Canceled},
 		"no vectors":    {x.MatMul(t.Context(), nil, nil, 0), nil},
-		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, vectors(7)), nil},
+		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, modeltest.Normal(7)), nil},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -213,20 +196,19 @@ func TestMultiplyFromAfar(t *testing.T) {
 	r := &endingReader{ReaderAt: f, from: math.MaxInt64, cancel: cancel}
 	m, err := loader.OpenReaderAt(t.Context(), r, info.Size(), nil)
 	x := tensor(t, modeltest.Opened(t, m, err), "x")
-	xs, got := vectors(1024), make([]float32, 9000)
+	xs, got := modeltest.Normal(1024), make([]float32, 9000)
 	if err := x.MatVec(ctx, got, xs); err != nil {
 		t.Fatal(err)
 	}
 	want := product(t, c, xs, 1)
-	sameProducts(t, "from afar", got, want)
-	cached, err := openBacked(t, path)
-	near := tensor(t, modeltest.Opened(t, cached, err), "x")
+	modeltest.WantFloats(t, "from afar", got, want)
+	near := tensor(t, newDistant(path, modeltest.Read(t, path)).backed(t).open(t, nil), "x")
 	for _, way := range []string{"through a cache", "from the cache"} {
 		clear(got)
 		if err := near.MatVec(ctx, got, xs); err != nil {
 			t.Fatal(err)
 		}
-		sameProducts(t, way, got, want)
+		modeltest.WantFloats(t, way, got, want)
 	}
 	r.from = int64(x.Offset())
 	if err := x.MatVec(ctx, got, xs); !errors.Is(err, context.Canceled) {
@@ -263,7 +245,7 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 				continue
 			}
 			rows, cols := shape[0], shape[1]
-			dst, xs := make([]float32, 3*rows), vectors(3*cols)
+			dst, xs := make([]float32, 3*rows), modeltest.Normal(3*cols)
 			run := func() {
 				if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:cols]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
 					t.Fatal(err)

@@ -22,7 +22,7 @@ type tracedLease struct {
 // HeldLeases lists the leases that are not released, and who took them. It needs
 // Options.TraceLeases; otherwise it returns nil, and Stats has their number.
 func (m *Model) HeldLeases() (list []HeldLease) {
-	m.traced.Range(func(_, v any) bool {
+	m.tracedLeases.Range(func(_, v any) bool {
 		h := v.(tracedLease)
 		var stack strings.Builder
 		frames := runtime.CallersFrames(h.callers)

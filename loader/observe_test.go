@@ -16,8 +16,8 @@ import (
 func TestDone(t *testing.T) {
 	file := modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
-		first, second := acquire(t, m), acquire(t, m)
-		floats(t, tensor(t, first, "x"))
+		first, second := must(m.Acquire())(t), must(m.Acquire())(t)
+		must(tensor(t, first, "x").Float32s())(t)
 		if s := m.Stats(); s.Leases != 2 || s.Closed {
 			t.Errorf("open: %+v", s)
 		}
@@ -43,11 +43,11 @@ func TestDone(t *testing.T) {
 func TestHeldLeases(t *testing.T) {
 	file := modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100))
 	m := openBytes(t, file, &loader.Options{TraceLeases: true})
-	l := forgotten(t, m)
-	acquire(t, m).Release()
-	floats(t, tensor(t, m, "x"))
+	l := must(m.Acquire())(t)
+	must(m.Acquire())(t).Release()
+	must(tensor(t, m, "x").Float32s())(t)
 	held := m.HeldLeases()
-	if len(held) != 1 || !strings.Contains(held[0].Stack, "loader_test.forgotten") || time.Since(held[0].Taken) > time.Minute {
+	if len(held) != 1 || !strings.Contains(held[0].Stack, "loader_test.TestHeldLeases") || time.Since(held[0].Taken) > time.Minute {
 		t.Errorf("%+v", held)
 	}
 	l.Release()
@@ -55,14 +55,11 @@ func TestHeldLeases(t *testing.T) {
 		t.Errorf("released: %+v", held)
 	}
 	untraced := openBytes(t, file, nil)
-	defer acquire(t, untraced).Release()
+	defer must(untraced.Acquire())(t).Release()
 	if held := untraced.HeldLeases(); held != nil {
 		t.Errorf("%+v", held)
 	}
 }
-
-//go:noinline
-func forgotten(t *testing.T, m *loader.Model) *loader.Lease { return acquire(t, m) }
 
 // TestHooks counts events, and reads the log.
 func TestHooks(t *testing.T) {
@@ -80,8 +77,8 @@ func TestHooks(t *testing.T) {
 			Gone: func(time.Duration) { gone++ },
 		},
 	})
-	floats(t, tensor(t, m, "a"))
-	floats(t, tensor(t, m, "a"))
+	must(tensor(t, m, "a").Float32s())(t)
+	must(tensor(t, m, "a").Float32s())(t)
 	if _, err := tensor(t, m, "c").Float32s(); err == nil {
 		t.Error("complex numbers have values")
 	}
@@ -99,7 +96,7 @@ func TestLeaseOf(t *testing.T) {
 	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F16, 30, 4))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		bound := tensor(t, m, "x")
-		l := acquire(t, m)
+		l := must(m.Acquire())(t)
 		defer l.Release()
 		m.Close()
 		row := make([]float32, 4)

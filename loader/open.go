@@ -40,12 +40,12 @@ func Open(path string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(context.Background(), opened(path, mapping), beside(path, o), o)
+	return open(context.Background(), storedFrom(path, mapping), folderOf(path, o), o)
 }
 
-// OpenFile maps an open file, whatever its read position. The caller keeps f and may
-// close it at once. Options.NoMap makes the model read from f, which must then stay open.
-// The other files of a sharded model are looked for beside f.Name().
+// OpenFile maps an open file, whatever its read position. The caller keeps f and may close it at once. Options.NoMap
+// makes the model read from f, which must then stay open. The other files of a sharded model are looked for beside
+// f.Name(). It fails if the file is damaged or cannot be mapped.
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	mapFile := mmapio.MapFile
@@ -56,16 +56,16 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := opened(f.Name(), mapping)
-	s.origin = originIn(f, mapping)
-	return open(context.Background(), s, beside(f.Name(), o), o)
+	s := storedFrom(f.Name(), mapping)
+	s.origin = originOfOpen(f, mapping)
+	return open(context.Background(), s, folderOf(f.Name(), o), o)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
 // change until Close. It opens no other file, so a manifest or a part of a split is
 // ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
-	return open(context.Background(), opened("memory", mmapio.FromBytes(b)), memory{}, opts.withDefaults())
+	return open(context.Background(), storedFrom("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
 }
 
 // OpenReaderAt reads the index of a model of size bytes that r reads: in an archive, in an encrypted volume. Nothing is read
@@ -96,7 +96,7 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 // reads as [OpenReaderAt] does. Files that the model has opened it closes.
 func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	from := newInFolder(f, o)
+	from := newCallersFolder(f, o)
 	first, err := from.open(ctx, name, followLinks)
 	if err != nil {
 		from.close()
@@ -105,14 +105,14 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open makes a model of the file first and of the files that it names, which lie in from. It takes
-// over both, also when it fails.
+// open makes a model of its first file and of the files that it names, which the source from has. It takes over both,
+// and closes them if it fails: for a file that is damaged, missing or not trusted.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil || o.Key != nil {
-		g := guarded{from, o, &keyring{ask: o.Key, secrets: make(map[string]Secret)}}
-		if err := g.admit(ctx, first); err != nil {
-			first.close()
+		g := securedSource{from, o, &keyring{askSecret: o.Key, secrets: make(map[string]Secret)}}
+		if err := g.secure(ctx, first); err != nil {
+			first.discard()
 			from.close()
 			return nil, err
 		}
@@ -126,13 +126,13 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		}
 	}()
 	var table *shard.Table
-	err := readFile(first.data.Name(), func() error { // a file may shrink while its index is read
+	err := guardFile(first.data.Name(), func() error { // a file may shrink while its index is read
 		f, err := first.readIndex(func() (file, error) { return decodeStored(first, o.Limits) })
 		if err != nil {
 			return err
 		}
 		files = []file{f}
-		files, table, err = openMembers(ctx, f, from, o.Limits)
+		files, table, err = openFiles(ctx, f, from, o.Limits)
 		return err
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	}
 	complete = true
 	m := newModel(first.data.Name(), files, table, from, o)
-	if _, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) { return none{}, m.findWeights(ctx) }); err != nil {
+	if err := whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.findWeights(ctx) }); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -149,26 +149,26 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 }
 
 // newModel makes a model of opened files, the table of their tensors, and the source of the files. It takes over all
-// three and reads nothing.
+// three, reads nothing and cannot fail.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
-	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
-	m.store = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), Made: m.dropSources}
-	m.states = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
+	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, metadata: newParsedOnce(), tensors: decryptedTensors(files, table), names: table.Names}
+	m.cacheStore = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), DropSources: m.dropSources}
+	m.storedStates = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
 	for i := range m.files {
 		m.files[i].model = m
 	}
 	m.cache.Init(cache.Options{
-		Budget: max(o.CacheBytes, 0),
-		Intact: func(k cache.Key) error { return intact(m.of(k)) },
-		Filled: m.filled(),
+		Budget:      max(o.CacheBytes, 0),
+		CheckSource: func(k cache.Key) error { return checkNotShortened(m.tensorOfKey(k)) },
+		OnFilled:    m.expandedHook(),
 	})
 	return m
 }
 
-// of returns the tensor that an entry of the cache belongs to: the logical one for its values, scales and constants,
-// else the stored one.
-func (m *Model) of(k cache.Key) Tensor {
+// tensorOfKey returns the tensor that an entry of the cache belongs to: the logical one for its values, scales and
+// constants, else the stored one.
+func (m *Model) tensorOfKey(k cache.Key) Tensor {
 	t := Tensor{model: m, index: k.Tensor}
 	if k.Kind == cache.Logical || k.Kind == cache.Scales || k.Kind == cache.Constants {
 		t.weight, _ = m.weightOf(int(k.Tensor))
@@ -176,13 +176,13 @@ func (m *Model) of(k cache.Key) Tensor {
 	return t
 }
 
-// filled returns a function that calls Hooks.Expanded with the name of the tensor, or nil without that hook.
-func (m *Model) filled() func(k cache.Key, bytes uint64, took time.Duration, err error) {
+// expandedHook returns a function that calls Hooks.Expanded with the name of a tensor, or nil if the hook is not set.
+func (m *Model) expandedHook() func(k cache.Key, bytes uint64, took time.Duration, err error) {
 	expanded := m.opts.Hooks.Expanded
 	if expanded == nil {
 		return nil
 	}
 	return func(k cache.Key, bytes uint64, took time.Duration, err error) {
-		expanded(m.of(k).Name(), bytes, took, err)
+		expanded(m.tensorOfKey(k).Name(), bytes, took, err)
 	}
 }

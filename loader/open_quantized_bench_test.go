@@ -22,7 +22,7 @@ var conventions = []struct {
 	}, ""},
 	{"gptq", func(layer string) []modeltest.Tensor {
 		return []modeltest.Tensor{modeltest.Random(layer+".qweight", layout.I32, 2, 8), modeltest.Random(layer+".qzeros", layout.I32, 1, 1), modeltest.Random(layer+".scales", layout.F16, 1, 8), modeltest.Random(layer+".g_idx", layout.I32, 16)}
-	}, describedBy(`{"quant_method":"gptq","bits":4}`)},
+	}, fmt.Sprintf(`{"apr2.quantization":%q}`, `{"quant_method":"gptq","bits":4}`)},
 	{"nvfp4", func(layer string) []modeltest.Tensor {
 		return []modeltest.Tensor{modeltest.Random(layer+".weight", layout.U8, 16, 8), modeltest.Random(layer+".weight_scale", layout.F8_E4M3, 16, 1), modeltest.Random(layer+".weight_scale_2", layout.F32), modeltest.Random(layer+".input_scale", layout.F32)}
 	}, ""},

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,7 +227,7 @@ func TestOpenBoundsMemory(t *testing.T) {
 			}
 			path := modeltest.Write(t, "hostile", tt.file)
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				got := allocated(func() {
+				got := modeltest.Allocated(func() {
 					if m, err := w.open(path); err == nil {
 						m.Close()
 					} else if strings.HasPrefix(tt.name, "honest") {
@@ -263,7 +262,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 		"Float32s": func() error { _, err := x.Float32s(); return err },
 	} {
 		var err error
-		if got := allocated(func() { err = read() }); err == nil || got > 8*stored {
+		if got := modeltest.Allocated(func() { err = read() }); err == nil || got > 8*stored {
 			t.Errorf("%s: %d bytes allocated for a file of %d, %v", name, got, len(b), err)
 		}
 	}
@@ -273,16 +272,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 func TestWriteToIsFrugal(t *testing.T) {
 	m := openPath(t, modeltest.Write(t, "m", modeltest.SafeTensors(modeltest.Random("x", layout.U8, 100))), &loader.Options{NoMap: true})
 	x := tensor(t, m, "x")
-	if got := allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
+	if got := modeltest.Allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
 		t.Errorf("%d bytes allocated to write 100", got)
 	}
-}
-
-// allocated is how many bytes of heap f takes, also those that it gives back.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }

@@ -14,9 +14,11 @@ import (
 type origin struct {
 	opened mmapio.Identity
 	stat   func() (fs.FileInfo, error)
+	// reopen opens the file again, or fails if it is not the one that was opened.
+	reopen func() (*os.File, error)
 }
 
-// originOf returns the origin of the file at path, whose bytes mapping has. It is the zero value if the mapping does
+// originOf returns the origin of the file at path, which mapping has mapped. It is the zero value if the mapping does
 // not know its file.
 func originOf(path string, mapping *mmapio.Mapping) origin {
 	o := origin{opened: mapping.Identity()}
@@ -27,22 +29,37 @@ func originOf(path string, mapping *mmapio.Mapping) origin {
 		path = abs
 	}
 	o.stat = func() (fs.FileInfo, error) { return os.Stat(path) }
+	o.reopen = func() (*os.File, error) {
+		f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil {
+			err = o.opened.Check(mmapio.IdentityOf(info))
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		return f, nil
+	}
 	return o
 }
 
-// originIn returns the origin of f, which mapping maps. If the name of f does not lead to that file, the origin has no
-// stat: then now can tell nothing.
-func originIn(f *os.File, mapping *mmapio.Mapping) origin {
+// originOfOpen returns the origin of the open file f, which mapping maps. If the name of f leads to another file by
+// now, the origin cannot tell what the name leads to.
+func originOfOpen(f *os.File, mapping *mmapio.Mapping) origin {
 	o := originOf(f.Name(), mapping)
-	if now, ok, _ := o.now(); !ok || !now.SameFile(o.opened) {
+	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(o.opened) {
 		return origin{opened: mapping.Identity()}
 	}
 	return o
 }
 
-// now returns the identity of the file that has the name now. ok is false if there is none, or it may not be asked for,
-// or the name is not known: only other failures of the system are errors.
-func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
+// identityNow returns the identity of the file that has the name now. ok is false if no file has it, if the system
+// forbids asking, or if the name is not known. It fails only if the system does in another way.
+func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 	if o.stat == nil {
 		return id, false, nil
 	}
@@ -59,7 +76,7 @@ func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
 // changed returns an error if the file that has the name now is not the one that was opened, or the system fails to
 // tell.
 func (o *origin) changed() error {
-	now, ok, err := o.now()
+	now, ok, err := o.identityNow()
 	if !ok {
 		return err
 	}

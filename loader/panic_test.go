@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -149,7 +150,7 @@ func (d endingSource) Close() error {
 
 // TestClosePanics: the other readers are closed, and the model is gone.
 func TestClosePanics(t *testing.T) {
-	path := shardsDir("apr2/model.apr")
+	path := filepath.Join(testdata, "shards", "apr2/model.apr")
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

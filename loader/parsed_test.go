@@ -10,7 +10,7 @@ import (
 func TestParseKeepsNoDeadline(t *testing.T) {
 	late := errors.New("late")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p := newParsed()
+	p := newParsedOnce()
 	if md := p.parse(ctx, "x", func(*metadata) error { cancel(late); return late }); !errors.Is(md.err, late) {
 		t.Error(md.err)
 	}

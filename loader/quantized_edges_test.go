@@ -83,6 +83,9 @@ func contentOf(t *testing.T, x loader.Tensor) modeltest.Tensor {
 func (s *sample) rows() int { return s.shape[len(s.shape)-2] }
 func (s *sample) cols() int { return s.shape[len(s.shape)-1] }
 
+// groupCols returns how many columns share a scale, at most what an int of 32 bits holds.
+func (s *sample) groupCols() int { return int(min(s.form.GroupCols, math.MaxInt32)) }
+
 func (s *sample) has(r scheme.Role) bool {
 	return slices.ContainsFunc(s.parts, func(p samplePart) bool { return p.role == r })
 }
@@ -117,7 +120,7 @@ func (s *sample) part(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
 		if size == 0 {
 			return now
 		}
-		return ceil(n2i(n), n2i(size))
+		return ceil(int(n), int(min(size, math.MaxInt32)))
 	}
 	groupCols := func(now int) int {
 		if f.Pack == layout.PackGPTQ && s.has(scheme.GroupIndex) && cols > 0 {
@@ -184,8 +187,6 @@ func (s *sample) zerosAlongRows() bool {
 	})
 }
 
-func n2i(n uint64) int { return int(min(n, math.MaxInt32)) }
-
 func (s *sample) codes(c modeltest.Tensor, rows, cols int) (modeltest.Tensor, bool) {
 	f, bits := s.form, s.form.Code.Bits()
 	unit := 8 * c.DType.BlockBytes()
@@ -217,7 +218,7 @@ func (s *sample) codes(c modeltest.Tensor, rows, cols int) (modeltest.Tensor, bo
 		return c.Cut(1, 0), rows == 0
 	case len(c.Shape) > len(s.shape): // blocks of gpt-oss
 		return c.Cut(-3, rows).Cut(-2, cols/32), cols%32 == 0
-	case c.DType == layout.U32 && cols%n2i(f.GroupCols) != 0, // MLX has whole groups
+	case c.DType == layout.U32 && cols%s.groupCols() != 0, // MLX has whole groups
 		(f.Code > 8 || f.Code == layout.CodeBlocks) && cols*bits%unit != 0, f.RowBytes == 0 && cols*bits%8 != 0:
 		return c, false
 	}
@@ -226,7 +227,7 @@ func (s *sample) codes(c modeltest.Tensor, rows, cols int) (modeltest.Tensor, bo
 
 func (s *sample) flat(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
 	n, c := rows*cols, p.Tensor
-	scales := ceil(n, n2i(s.form.GroupCols))
+	scales := ceil(n, s.groupCols())
 	switch p.role {
 	case scheme.Codes:
 		return c.Cut(0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
@@ -277,7 +278,7 @@ func (s sample) experts() (_ sample, ok bool) {
 		c := p.Tensor
 		switch {
 		case p.role == scheme.Shape:
-			c.Shape, c.Data = []int{3}, slices.Concat(int64s(2), c.Data)
+			c.Shape, c.Data = []int{3}, slices.Concat(binary.LittleEndian.AppendUint64(nil, 2), c.Data)
 		case len(c.Shape) == 4:
 			return s, false
 		case c.Elements() == 1 && (p.role != scheme.Codes) && f.GroupRows == 0, p.role == scheme.GlobalScale, p.role == scheme.InputScale, p.role == scheme.QuantState:
@@ -297,18 +298,11 @@ func (s sample) experts() (_ sample, ok bool) {
 	return s, true
 }
 
-func int64s(values ...int) (b []byte) {
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint64(b, uint64(v))
-	}
-	return b
-}
-
 var groupInJSON = regexp.MustCompile(`"(q_)?group_size": ?\d+`)
 
 // whole returns the weight's first group of columns, as one of a configuration with the group size −1.
 func (s sample) whole() (_ sample, ok bool) {
-	g := n2i(s.form.GroupCols)
+	g := s.groupCols()
 	config := s.beside["config.json"]
 	if s.has(scheme.GroupIndex) { // which may be left out if it is in order
 		if strings.Contains(s.name, "act-order") || strings.Contains(s.name, "autogptq") || s.form.Scheme != scheme.GPTQ {
@@ -325,14 +319,6 @@ func (s sample) whole() (_ sample, ok bool) {
 	return s, ok
 }
 
-// firstOf returns the largest size below n that f takes.
-func firstOf(n int, f func(n int) (sample, bool)) (s sample, ok bool) {
-	for n--; n > 0 && !ok; n-- {
-		s, ok = f(n)
-	}
-	return s, ok
-}
-
 const allMade = "awq bitnet bnb-fp4 bnb-int8 bnb-nf4 fp8 gptq hqq int-quantized mlx-affine mxfp4 nvfp4 pack-quantized"
 
 var edges = []struct {
@@ -344,18 +330,26 @@ var edges = []struct {
 	{"no rows", allMade, func(s sample) (sample, bool) { return s.resized(0, s.cols()) }},
 	{"no columns", strings.Replace(allMade, " hqq", "", 1), func(s sample) (sample, bool) { return s.resized(s.rows(), 0) }},
 	{"a short group of columns", "awq bitnet bnb-int8 fp8 gptq int-quantized mxfp4 nvfp4 pack-quantized", func(s sample) (sample, bool) {
-		return firstOf(s.cols(), func(n int) (sample, bool) {
-			if g := n2i(s.form.GroupCols); g > 0 && (n%g == 0 || s.form.Scheme == scheme.AWQ || strings.HasPrefix(s.name, "ct-")) { // whose groups are whole
-				return s, false
+		for n := s.cols() - 1; n > 0; n-- { // the largest that can be
+			if g := s.groupCols(); g > 0 && (n%g == 0 || s.form.Scheme == scheme.AWQ || strings.HasPrefix(s.name, "ct-")) { // whose groups are whole
+				continue
 			}
 			if s.form.Scheme == scheme.GPTQ && !s.has(scheme.GroupIndex) && n%32 != 0 { // the index alone tells them
-				return s, false
+				continue
 			}
-			return s.resized(s.rows(), n)
-		})
+			if short, ok := s.resized(s.rows(), n); ok {
+				return short, true
+			}
+		}
+		return s, false
 	}},
 	{"fewer rows", "awq bitnet bnb-fp4 bnb-int8 bnb-nf4 fp8 gptq int-quantized mlx-affine mxfp4 nvfp4 pack-quantized", func(s sample) (sample, bool) {
-		return firstOf(s.rows(), func(n int) (sample, bool) { return s.resized(n, s.cols()) })
+		for n := s.rows() - 1; n > 0; n-- {
+			if fewer, ok := s.resized(n, s.cols()); ok {
+				return fewer, true
+			}
+		}
+		return s, false
 	}},
 	{"group −1", "awq fp8 gptq int-quantized pack-quantized", sample.whole},
 	{"codes in another type", "bnb-fp4 bnb-nf4", func(s sample) (sample, bool) { // bnb_4bit_quant_storage
@@ -386,7 +380,7 @@ func TestQuantizedEdges(t *testing.T) {
 				}
 				path := edge.write(t)
 				for way, m := range map[string]*loader.Model{
-					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "afar": fromAfar(t, path),
+					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "remote": newDistant(path, modeltest.Read(t, path)).open(t, nil),
 				} {
 					if err := edge.check(m); err != nil {
 						t.Errorf("%s, %s: %v", s.name, way, err)
@@ -441,12 +435,6 @@ func TestCompanionGone(t *testing.T) {
 	}
 }
 
-func fromAfar(t *testing.T, path string) *loader.Model {
-	t.Helper()
-	m, err := openDistant(path)
-	return modeltest.Opened(t, m, err)
-}
-
 // write writes the weight as a checkpoint of shards, with a tensor that is none of its parts in the first, and
 // returns the path of the index.
 func (s *sample) write(t *testing.T) string {
@@ -492,7 +480,10 @@ func (s *sample) check(m *loader.Model) error {
 		if x.Scheme() == nil || x.Scheme().Scheme != s.form.Scheme || !slices.Equal(x.Shape(), s.shape) || len(x.Parts()) != len(s.parts) {
 			return fmt.Errorf("%+v of shape %v, want %v", x.Scheme(), x.Shape(), s.shape)
 		}
-		want := modelOf(s.want)
+		want, err := loader.OpenBytes(modeltest.SafeTensors(s.want), nil)
+		if err != nil {
+			return err
+		}
 		defer want.Close()
 		y, err := want.Tensor(s.want.Name)
 		if err == nil {
@@ -513,45 +504,10 @@ func (s *sample) check(m *loader.Model) error {
 	return err
 }
 
-func modelOf(c modeltest.Tensor) *loader.Model {
-	m, err := loader.OpenBytes(modeltest.SafeTensors(c), nil)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
 // otherTypes have the size of a type, and another meaning.
 var otherTypes = map[layout.DType]layout.DType{
 	layout.F32: layout.I32, layout.F16: layout.I16, layout.BF16: layout.U16, layout.U8: layout.I8, layout.I8: layout.U8, layout.I32: layout.F32,
 	layout.I64: layout.F64, layout.F8_E4M3: layout.I8, layout.F8_E8M0: layout.I8, layout.BOOL: layout.I8,
-}
-
-// damaged returns a part as no writer stores it, or nothing at all.
-func damaged(c modeltest.Tensor) map[string][]modeltest.Tensor {
-	all := map[string][]modeltest.Tensor{"missing": nil}
-	add := func(name string, c modeltest.Tensor, data []byte, shape ...int) {
-		c.Data, c.Shape = data, shape
-		all[name] = []modeltest.Tensor{c}
-	}
-	if d, ok := otherTypes[c.DType]; ok {
-		other := c
-		other.DType = d
-		all["of another type"] = []modeltest.Tensor{other}
-	}
-	add("in one more dimension", c, c.Data, append([]int{1}, c.Shape...)...)
-	add("flat", c, c.Data, int(c.Elements()))
-	for i, n := range c.Shape {
-		if n > 0 {
-			all[fmt.Sprintf("short in dimension %d", i)] = []modeltest.Tensor{c.Cut(i, n-1)}
-		}
-		if each := len(c.Data) / max(n, 1); each > 0 {
-			shape := slices.Clone(c.Shape)
-			shape[i]++
-			add(fmt.Sprintf("long in dimension %d", i), c, slices.Concat(c.Data, c.Data[:each]), shape...)
-		}
-	}
-	return all
 }
 
 // build opens the sample as one file.
@@ -589,7 +545,7 @@ func (s *sample) sameOrRefused(t *testing.T, bad sample, how string) (refused bo
 			if !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) && !slices.ContainsFunc(bad.parts, named) {
 				t.Errorf("%s: %s: %v", s.name, how, err)
 			}
-		case !slices.Equal(x.Shape(), s.shape) || sameBits("", floatsOf(s.want), values, 0, true) != nil:
+		case !slices.Equal(x.Shape(), s.shape) || sameBits("", modeltest.ReadFloat32s(s.want.Data), values, 0, true) != nil:
 			t.Errorf("%s: %s: has values of shape %v", s.name, how, x.Shape())
 		}
 	}
@@ -605,7 +561,29 @@ func TestQuantizedDamage(t *testing.T) {
 			if p.role == scheme.GroupIndex || p.role == scheme.Codes { // may be missing; may be those of another weight
 				continue
 			}
-			for how, instead := range damaged(p.Tensor) {
+			c, damaged := p.Tensor, map[string][]modeltest.Tensor{"missing": nil} // as no writer stores a part, or nothing at all
+			add := func(name string, c modeltest.Tensor, data []byte, shape ...int) {
+				c.Data, c.Shape = data, shape
+				damaged[name] = []modeltest.Tensor{c}
+			}
+			if d, ok := otherTypes[c.DType]; ok {
+				other := c
+				other.DType = d
+				damaged["of another type"] = []modeltest.Tensor{other}
+			}
+			add("in one more dimension", c, c.Data, append([]int{1}, c.Shape...)...)
+			add("flat", c, c.Data, int(c.Elements()))
+			for i, n := range c.Shape {
+				if n > 0 {
+					damaged[fmt.Sprintf("short in dimension %d", i)] = []modeltest.Tensor{c.Cut(i, n-1)}
+				}
+				if each := len(c.Data) / max(n, 1); each > 0 {
+					shape := slices.Clone(c.Shape)
+					shape[i]++
+					add(fmt.Sprintf("long in dimension %d", i), c, slices.Concat(c.Data, c.Data[:each]), shape...)
+				}
+			}
+			for how, instead := range damaged {
 				if how == "missing" && s.form.Code == layout.CodeBlocks {
 					continue // floats, as of a layer that is not quantized
 				}
@@ -656,7 +634,43 @@ func TestQuantizedLies(t *testing.T) {
 			}
 		}
 		for i, p := range s.parts {
-			for how, data := range lying(p) {
+			lying := make(map[string][]byte) // contents that cannot be true
+			at := func(name string, i int, v uint64) {
+				b := slices.Clone(p.Data)
+				if size := p.DType.BlockBytes(); size == 8 {
+					binary.LittleEndian.PutUint64(b[8*i:], v)
+				} else {
+					binary.LittleEndian.PutUint32(b[4*i:], uint32(v))
+				}
+				lying[name] = b
+			}
+			last := int(p.Elements()) - 1
+			switch p.role {
+			case scheme.Shape:
+				at("with no columns", last, 0)
+				at("with −1 columns", last, math.MaxUint64)
+				at("with 2⁴⁰ columns", last, 1<<40)
+				at("with 2⁶³ rows", 0, 1<<63)
+				at("with another row", 0, 1+uint64(p.Data[0]))
+			case scheme.GroupIndex:
+				at("of group −2", last, math.MaxUint64-1)
+				at("of the largest group", 0, math.MaxInt32)
+				at("of a group too many", last/2, uint64(last+1))
+			case scheme.QuantState:
+				if !strings.Contains(p.Name, "bitsandbytes") {
+					break
+				}
+				for _, lie := range [][2]string{
+					{`"shape": ?\[[^]]*\]`, `"shape": [0, 5]`}, {`"shape": ?\[[^]]*\]`, `"shape": [-1, -1]`}, {`"shape": ?\[[^]]*\]`, `"shape": [4294967296, 4294967296]`},
+					{`"shape": ?\[[^]]*\]`, `"shape": {}`}, {`"blocksize": ?\d+`, `"blocksize": 0`}, {`"blocksize": ?\d+`, `"blocksize": 63`}, {`"blocksize": ?\d+`, `"blocksize": 1e9`},
+					{`"quant_type": ?"[^"]*"`, `"quant_type": "nf8"`}, {`^\{`, `{{`}, {`\}$`, ``}, {`.*`, ``}, {`(?s).*`, "\xff\xfe"},
+				} {
+					if b := regexp.MustCompile(lie[0]).ReplaceAll(p.Data, []byte(lie[1])); string(b) != string(p.Data) {
+						lying[lie[1]] = b
+					}
+				}
+			}
+			for how, data := range lying {
 				bad := s
 				bad.parts = slices.Clone(s.parts)
 				c := &bad.parts[i].Tensor
@@ -674,52 +688,4 @@ func TestQuantizedLies(t *testing.T) {
 			t.Errorf("%s %s: never refused", lie.pattern, lie.instead)
 		}
 	}
-}
-
-// lying returns contents of a part that cannot be true.
-func lying(p samplePart) map[string][]byte {
-	all := make(map[string][]byte)
-	at := func(name string, i int, v uint64) {
-		b := slices.Clone(p.Data)
-		if size := p.DType.BlockBytes(); size == 8 {
-			binary.LittleEndian.PutUint64(b[8*i:], v)
-		} else {
-			binary.LittleEndian.PutUint32(b[4*i:], uint32(v))
-		}
-		all[name] = b
-	}
-	last := int(p.Elements()) - 1
-	switch p.role {
-	case scheme.Shape:
-		at("with no columns", last, 0)
-		at("with −1 columns", last, math.MaxUint64)
-		at("with 2⁴⁰ columns", last, 1<<40)
-		at("with 2⁶³ rows", 0, 1<<63)
-		at("with another row", 0, 1+uint64(p.Data[0]))
-	case scheme.GroupIndex:
-		at("of group −2", last, math.MaxUint64-1)
-		at("of the largest group", 0, math.MaxInt32)
-		at("of a group too many", last/2, uint64(last+1))
-	case scheme.QuantState:
-		if !strings.Contains(p.Name, "bitsandbytes") {
-			break
-		}
-		for _, lie := range [][2]string{
-			{`"shape": ?\[[^]]*\]`, `"shape": [0, 5]`}, {`"shape": ?\[[^]]*\]`, `"shape": [-1, -1]`}, {`"shape": ?\[[^]]*\]`, `"shape": [4294967296, 4294967296]`},
-			{`"shape": ?\[[^]]*\]`, `"shape": {}`}, {`"blocksize": ?\d+`, `"blocksize": 0`}, {`"blocksize": ?\d+`, `"blocksize": 63`}, {`"blocksize": ?\d+`, `"blocksize": 1e9`},
-			{`"quant_type": ?"[^"]*"`, `"quant_type": "nf8"`}, {`^\{`, `{{`}, {`\}$`, ``}, {`.*`, ``}, {`(?s).*`, "\xff\xfe"},
-		} {
-			if b := regexp.MustCompile(lie[0]).ReplaceAll(p.Data, []byte(lie[1])); string(b) != string(p.Data) {
-				all[lie[1]] = b
-			}
-		}
-	}
-	return all
-}
-
-func floatsOf(c modeltest.Tensor) (v []float32) {
-	for b := c.Data; len(b) > 0; b = b[4:] {
-		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	}
-	return v
 }

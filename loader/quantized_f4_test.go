@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,35 +20,6 @@ type entry struct {
 	DType   string    `json:"dtype"`
 	Shape   []int     `json:"shape"`
 	Offsets [2]uint64 `json:"data_offsets"`
-}
-
-// saidOtherwise returns the fixture called name with another description of the same bytes: change edits the tensors of its header.
-func saidOtherwise(t *testing.T, name string, change func(map[string]entry)) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(quantizedData, name, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 8 + binary.LittleEndian.Uint64(b)
-	header := map[string]json.RawMessage{}
-	if err := json.Unmarshal(b[8:n], &header); err != nil {
-		t.Fatal(err)
-	}
-	delete(header, "__metadata__")
-	tensors := map[string]entry{}
-	for name, text := range header {
-		var e entry
-		if err := json.Unmarshal(text, &e); err != nil {
-			t.Fatal(err)
-		}
-		tensors[name] = e
-	}
-	change(tensors)
-	text, err := json.Marshal(tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, b[n:])
 }
 
 // TestF4LikeItsTwins: codes of E2M1 whose tensor says F4 have the values that the writer's own code reads from the same bytes
@@ -75,27 +45,45 @@ func TestF4LikeItsTwins(t *testing.T) {
 		{"mlx-fp", "nvfp4", ".weight", 8, map[string]string{".scales": ".scale"}, "F8_E4M3"},
 	} {
 		group := map[string]int{"mxfp4": 32, "nvfp4": 16}[tt.scheme]
-		b := saidOtherwise(t, tt.fixture, func(tensors map[string]entry) {
-			for _, name := range slices.Collect(maps.Keys(tensors)) {
-				e := tensors[name]
-				scales := strings.HasSuffix(name, "scale") || strings.HasSuffix(name, ".scales")
-				switch {
-				case strings.HasSuffix(name, tt.codes) && (e.DType == "I8" || e.DType == "U8" || e.DType == "U32"):
-					e = f4(e, tt.per)
-				case scales && tt.scale != "" && e.DType == "U8":
-					e.DType = tt.scale
-				}
-				delete(tensors, name)
-				for from, to := range tt.rename {
-					if stem, ok := strings.CutSuffix(name, from); ok {
-						name = stem + to
-						break
-					}
-				}
-				tensors[name] = e
+		// The fixture with another description of the same bytes.
+		b := modeltest.Read(t, filepath.Join(quantizedData, tt.fixture, "model.safetensors"))
+		n := 8 + binary.LittleEndian.Uint64(b)
+		header := map[string]json.RawMessage{}
+		if err := json.Unmarshal(b[8:n], &header); err != nil {
+			t.Fatal(err)
+		}
+		delete(header, "__metadata__")
+		tensors := map[string]entry{}
+		for name, text := range header {
+			var e entry
+			if err := json.Unmarshal(text, &e); err != nil {
+				t.Fatal(err)
 			}
-		})
-		m := openBytes(t, b, nil)
+			tensors[name] = e
+		}
+		for _, name := range slices.Collect(maps.Keys(tensors)) {
+			e := tensors[name]
+			scales := strings.HasSuffix(name, "scale") || strings.HasSuffix(name, ".scales")
+			switch {
+			case strings.HasSuffix(name, tt.codes) && (e.DType == "I8" || e.DType == "U8" || e.DType == "U32"):
+				e = f4(e, tt.per)
+			case scales && tt.scale != "" && e.DType == "U8":
+				e.DType = tt.scale
+			}
+			delete(tensors, name)
+			for from, to := range tt.rename {
+				if stem, ok := strings.CutSuffix(name, from); ok {
+					name = stem + to
+					break
+				}
+			}
+			tensors[name] = e
+		}
+		text, err := json.Marshal(tensors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := openBytes(t, modeltest.WithHeader(string(text), b[n:]...), nil)
 		want := openPath(t, filepath.Join(quantizedData, tt.fixture, "expected.safetensors"), nil)
 		checked := 0
 		for x := range want.Tensors() {

@@ -64,7 +64,7 @@ func TestQuantizedCheckpoints(t *testing.T) {
 // keep a configuration from being read.
 func TestQuantizedByPython(t *testing.T) {
 	for fixture, file := range map[string]string{"gptq-4bit": "config.json", "modelopt-nvfp4": "hf_quant_config.json"} {
-		dir := copyDir(t, filepath.Join(quantizedData, fixture))
+		dir := modeltest.CopyDir(t, filepath.Join(quantizedData, fixture))
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -79,10 +79,10 @@ func TestQuantizedByPython(t *testing.T) {
 				t.Errorf("%s: %v", fixture, err)
 			}
 		}
-		if theta, err := config(t, m).Float("rope_theta"); file == "config.json" && (!math.IsInf(theta, -1) || err != nil) {
+		if theta, err := must(m.Config(t.Context()))(t).Float("rope_theta"); file == "config.json" && (!math.IsInf(theta, -1) || err != nil) {
 			t.Errorf("%s: %v, %v", fixture, theta, err)
 		}
-		if _, err := config(t, m).Int("rope_theta"); file == "config.json" && !errors.Is(err, layout.ErrInvalid) {
+		if _, err := must(m.Config(t.Context()))(t).Int("rope_theta"); file == "config.json" && !errors.Is(err, layout.ErrInvalid) {
 			t.Errorf("%s: %v", fixture, err)
 		}
 	}

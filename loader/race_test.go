@@ -7,9 +7,9 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +45,8 @@ func raceClose(t *testing.T, m *loader.Model) {
 	}
 	var wg sync.WaitGroup
 	start := make(chan struct{})
-	calls := newCountdown(rand.Int64N(1000))
+	calls := &countdown{over: make(chan struct{})}
+	calls.left.Store(rand.Int64N(1000))
 	x := tensor(t, m, "i8")
 	run := func(name string, call func() error) {
 		wg.Go(func() {
@@ -102,12 +103,6 @@ type countdown struct {
 	over chan struct{}
 }
 
-func newCountdown(ticks int64) *countdown {
-	c := &countdown{over: make(chan struct{})}
-	c.left.Store(ticks)
-	return c
-}
-
 func (c *countdown) tick() {
 	if c.left.Add(-1) == -1 {
 		close(c.over)
@@ -144,9 +139,18 @@ func TestServerSwapsModels(t *testing.T) {
 	dir := t.TempDir()
 	path := func(i int) string { return filepath.Join(dir, string(rune('a'+i%models))) }
 	for i := range models {
-		if err := os.WriteFile(path(i), constantModel(t, float32(1+i), n), 0o666); err != nil {
-			t.Fatal(err)
+		// The same value everywhere, in every dtype.
+		values := slices.Repeat([]float32{float32(1 + i)}, n)
+		var tensors []modeltest.Tensor
+		for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
+			c := modeltest.Random(d.String(), d, n)
+			codec, err := dequant.NewCodec(d, layout.Quant{}, false)
+			if err := cmp.Or(err, quantize.Encode(codec, c.Data, values, nil, 1)); err != nil {
+				t.Fatal(err)
+			}
+			tensors = append(tensors, c)
 		}
+		modeltest.WriteTo(t, path(i), modeltest.APR2Model(t, layout.Metadata{{Key: "value", Value: float64(1 + i)}}, tensors...))
 	}
 	open := func(i int) *loader.Model {
 		m, err := loader.Open(path(i), &loader.Options{CacheBytes: 3000})
@@ -161,10 +165,44 @@ func TestServerSwapsModels(t *testing.T) {
 	var requests, swaps atomic.Int64
 	var done atomic.Bool
 	var wg sync.WaitGroup
+	request := func() (served bool) { // false if the model was closed before the request began
+		l, err := current.Load().Acquire()
+		if err != nil {
+			if !errors.Is(err, loader.ErrClosed) {
+				t.Error(err)
+			}
+			return false
+		}
+		defer l.Release()
+		want := float32(math.NaN())
+		row := make([]float32, 32)
+		for x := range l.Tensors() {
+			values, err := x.Float32s()
+			if err != nil {
+				t.Error(err)
+				return false
+			}
+			runtime.Gosched() // the model may be swapped now, also where nothing preempts
+			if want != want {
+				want = values[0] // of F32: exact
+			}
+			if err := x.DequantizeRange(row, 32); err != nil {
+				t.Error(err)
+			}
+			for i, v := range values {
+				// Q8_0 rounds the scale to binary16, hence the value to 11 bits.
+				if diff := math.Abs(float64(v - want)); diff > float64(want)/1024 || row[i%32] != v {
+					t.Errorf("%s of model %v holds %v and %v", x.Name(), want, v, row[i%32])
+					return false
+				}
+			}
+		}
+		return true
+	}
 	for range 8 {
 		wg.Go(func() {
 			for !done.Load() && !t.Failed() {
-				if request(t, &current) {
+				if request() {
 					requests.Add(1)
 				}
 			}
@@ -187,60 +225,6 @@ func TestServerSwapsModels(t *testing.T) {
 		t.Error("no requests")
 	}
 	t.Logf("%d requests, %d swaps", requests.Load(), swaps.Load())
-}
-
-// constantModel has the same value everywhere, in every dtype.
-func constantModel(t *testing.T, value float32, n int) []byte {
-	values := make([]float32, n)
-	for i := range values {
-		values[i] = value
-	}
-	var tensors []modeltest.Tensor
-	for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
-		c := modeltest.Random(d.String(), d, int(n))
-		codec, err := dequant.NewCodec(d, layout.Quant{}, false)
-		if err := cmp.Or(err, quantize.Encode(codec, c.Data, values, nil, 1)); err != nil {
-			t.Fatal(err)
-		}
-		tensors = append(tensors, c)
-	}
-	return modeltest.APR2Model(t, layout.Metadata{{Key: "value", Value: float64(value)}}, tensors...)
-}
-
-// request serves one, or finds that the model was closed before it began.
-func request(t *testing.T, current *atomic.Pointer[loader.Model]) bool {
-	l, err := current.Load().Acquire()
-	if err != nil {
-		if !errors.Is(err, loader.ErrClosed) {
-			t.Error(err)
-		}
-		return false
-	}
-	defer l.Release()
-	want := float32(math.NaN())
-	row := make([]float32, 32)
-	for x := range l.Tensors() {
-		values, err := x.Float32s()
-		if err != nil {
-			t.Error(err)
-			return false
-		}
-		runtime.Gosched() // the model may be swapped now, also where nothing preempts
-		if want != want {
-			want = values[0] // of F32: exact
-		}
-		if err := x.DequantizeRange(row, 32); err != nil {
-			t.Error(err)
-		}
-		for i, v := range values {
-			// Q8_0 rounds the scale to binary16, hence the value to 11 bits.
-			if diff := math.Abs(float64(v - want)); diff > float64(want)/1024 || row[i%32] != v {
-				t.Errorf("%s of model %v holds %v and %v", x.Name(), want, v, row[i%32])
-				return false
-			}
-		}
-	}
-	return true
 }
 
 func TestVerifyAndWriteConcurrently(t *testing.T) {

@@ -16,18 +16,24 @@ import (
 // the slice faults: see [mmapio.Guard].
 func (t Tensor) Bytes() (b []byte, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		if err := s.bytesErr(); err != nil {
-			return err
-		}
-		if t.ZeroCopy() {
-			b, err = s.elements.View(ctx, env, 0, s.elements.Size())
-		}
-		if b == nil && err == nil {
-			b, err = s.elements.All(ctx, env)
-		}
+		b, err = bytesOf(ctx, env, t, s)
 		return err
 	})
 	return b, err
+}
+
+// bytesOf returns all elements of t as bytes: in place if they are stored so, else an aligned copy from the cache. s
+// is the state of t. It fails for a logical tensor, or if reading does.
+func bytesOf(ctx context.Context, env content.Env, t Tensor, s *state) ([]byte, error) {
+	if err := s.bytesErr(); err != nil {
+		return nil, err
+	}
+	if t.ZeroCopy() {
+		if b, err := s.elements.View(ctx, env, 0, s.elements.Size()); b != nil || err != nil {
+			return b, err
+		}
+	}
+	return s.elements.All(ctx, env)
 }
 
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
@@ -35,11 +41,11 @@ func (t Tensor) Bytes() (b []byte, err error) {
 // io.EOF. A compressed tensor costs the blocks of 64 KiB that hold the range. Nothing is cached but
 // a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
-	if off < 0 {
-		return 0, t.wrap(fmt.Errorf("%w: byte %d", ErrRange, off))
-	}
 	var end error
 	err = t.call(context.Background(), uint64(len(p)), func(ctx context.Context, env content.Env, s *state) error {
+		if off < 0 {
+			return fmt.Errorf("%w: byte %d", ErrRange, off)
+		}
 		if err := s.bytesErr(); err != nil {
 			return err
 		}
@@ -61,18 +67,18 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 // position in Files. It copies, whether or not the file is mapped. Reading a remote file ends with
 // ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
-	_, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) {
-		f, err := m.fileAt(file, off, uint64(len(p)))
-		if err == nil {
-			err = f.Wrap(f.data.ReadAt(ctx, p, off))
+	return whileOpen(ctx, m, func(ctx context.Context, m *Model) error {
+		f, err := m.fileWithRange(file, off, uint64(len(p)))
+		if err != nil {
+			return err
 		}
-		return none{}, err
+		return f.Wrap(f.data.ReadAt(ctx, p, off))
 	})
-	return err
 }
 
-// fileAt returns the i-th of Files, which has n bytes at off. The error is ErrRange.
-func (m *Model) fileAt(i int, off, n uint64) (*file, error) {
+// fileWithRange returns the i-th file of the model. It fails with ErrRange if there is no such file, or if it does not
+// have n bytes at off.
+func (m *Model) fileWithRange(i int, off, n uint64) (*file, error) {
 	if i < 0 || i >= len(m.files) {
 		return nil, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, i, len(m.files))
 	}

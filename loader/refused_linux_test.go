@@ -20,10 +20,29 @@ import (
 // hole is larger than the address space that limitAddresses leaves.
 const hole int64 = 8 << 30
 
-// limitAddresses leaves the process address space for its heap, and none for a mapping of hole
-// bytes.
-func limitAddresses(t *testing.T) {
-	t.Helper()
+// TestMappingRefused opens files for which there is no address space: they are read.
+func TestMappingRefused(t *testing.T) {
+	if int64(math.MaxInt) < hole {
+		t.Skip("no such file can be opened here")
+	}
+	dir := t.TempDir()
+	c := modeltest.Random("x", layout.F32, 1000)
+	name := "model-00001-of-00001.safetensors"
+	// withHole writes a SafeTensors file with c and a tensor of hole bytes, which take no room on
+	// the disk.
+	path := filepath.Join(dir, name)
+	n := len(c.Data)
+	header := fmt.Sprintf(`{%q:{"dtype":"%v","shape":[%d],"data_offsets":[0,%d]},"hole":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
+		c.Name, c.DType, c.Shape[0], n, hole, n, int64(n)+hole)
+	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	modeltest.WriteTo(t, path, append(b, c.Data...))
+	if err := os.Truncate(path, int64(len(b)+n)+hole); err != nil {
+		t.Skip(err)
+	}
+	index := filepath.Join(dir, "model.safetensors.index.json")
+	modeltest.WriteTo(t, index, []byte(`{"weight_map":{"x":"`+name+`","hole":"`+name+`"}}`))
+	// limitAddresses leaves the process address space for its heap, and none for a mapping of hole
+	// bytes.
 	text, err := os.ReadFile("/proc/self/statm")
 	var pages uint64
 	if _, err2 := fmt.Sscan(string(text), &pages); err != nil || err2 != nil {
@@ -39,34 +58,6 @@ func limitAddresses(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_AS, &old) })
-}
-
-// withHole writes a SafeTensors file with c and a tensor of hole bytes, which take no room on
-// the disk.
-func withHole(t *testing.T, path string, c modeltest.Tensor) {
-	t.Helper()
-	n := len(c.Data)
-	header := fmt.Sprintf(`{%q:{"dtype":"%v","shape":[%d],"data_offsets":[0,%d]},"hole":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
-		c.Name, c.DType, c.Shape[0], n, hole, n, int64(n)+hole)
-	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
-	modeltest.WriteTo(t, path, append(b, c.Data...))
-	if err := os.Truncate(path, int64(len(b)+n)+hole); err != nil {
-		t.Skip(err)
-	}
-}
-
-// TestMappingRefused opens files for which there is no address space: they are read.
-func TestMappingRefused(t *testing.T) {
-	if int64(math.MaxInt) < hole {
-		t.Skip("no such file can be opened here")
-	}
-	dir := t.TempDir()
-	c := modeltest.Random("x", layout.F32, 1000)
-	name := "model-00001-of-00001.safetensors"
-	withHole(t, filepath.Join(dir, name), c)
-	index := filepath.Join(dir, "model.safetensors.index.json")
-	modeltest.WriteTo(t, index, []byte(`{"weight_map":{"x":"`+name+`","hole":"`+name+`"}}`))
-	limitAddresses(t)
 	for way, open := range map[string]func() (*loader.Model, error){
 		"Open":     func() (*loader.Model, error) { return loader.Open(filepath.Join(dir, name), nil) },
 		"OpenFile": func() (*loader.Model, error) { return openFile(nil)(filepath.Join(dir, name)) },
@@ -103,7 +94,7 @@ func TestMappingRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := stats(t, m); s.UnmappedBytes != uint64(info.Size()) || s.MappedBytes > 1000 || x.ZeroCopy() {
+		if s := m.Stats(); s.UnmappedBytes != uint64(info.Size()) || s.MappedBytes > 1000 || x.ZeroCopy() {
 			t.Errorf("%s: %+v, zero copy %v", way, s, x.ZeroCopy())
 		}
 	}

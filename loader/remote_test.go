@@ -121,22 +121,11 @@ func (d *distant) open(t testing.TB, opts *loader.Options) *loader.Model {
 	return modeltest.Opened(t, m, err)
 }
 
-func openDistant(path string) (*loader.Model, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	d := newDistant(path, b)
-	return loader.OpenReaderAt(context.Background(), d, d.size, nil)
-}
-
 // made is a file of size bytes between whose head and foot every byte is made up.
 type made struct {
 	head, foot []byte
 	size       int64
 }
-
-func madeByte(off int64) byte { return byte(off>>16) ^ byte(off>>8) ^ byte(off) }
 
 func (m *made) ReadAt(p []byte, off int64) (int, error) {
 	n := int(min(int64(len(p)), max(0, m.size-off)))
@@ -147,13 +136,19 @@ func (m *made) ReadAt(p []byte, off int64) (int, error) {
 		case at >= m.size-int64(len(m.foot)):
 			p[i] = m.foot[at-(m.size-int64(len(m.foot)))]
 		default:
-			p[i] = madeByte(at)
+			p[i] = byte(at>>16) ^ byte(at>>8) ^ byte(at)
 		}
 	}
 	if n < len(p) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// ServeHTTP serves m, whatever its address.
+func (m *made) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	w.Header().Set("ETag", `"1"`)
+	http.ServeContent(w, req, "", time.Time{}, io.NewSectionReader(m, 0, m.size))
 }
 
 func (m *made) distant(name string) *distant {
@@ -179,14 +174,6 @@ func serveWeb(t testing.TB, files http.Handler) *web {
 	}))
 	t.Cleanup(s.Close)
 	return s
-}
-
-// serveMade serves m, whatever its address.
-func serveMade(t testing.TB, m *made) *web {
-	return serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("ETag", `"1"`)
-		http.ServeContent(w, req, "", time.Time{}, io.NewSectionReader(m, 0, m.size))
-	}))
 }
 
 func (s *web) failing(fault func(w http.ResponseWriter, req *http.Request) bool) {

@@ -23,7 +23,27 @@ func TestRowTouchesItsPages(t *testing.T) {
 	path := modeltest.SparseAPR2(t, table)
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
-	want := writeRow(t, path, int64(x.Offset())+row*rowBytes, rowBytes)
+	// A row of blocks with scales 1, 2, 3, … and random nibbles, and its values as the block's definition has them.
+	var want []float32
+	b := modeltest.Noise(rowBytes, 9)
+	for block := 0; block < rowBytes; block += 18 {
+		d := float32(block/18 + 1)
+		binary.LittleEndian.PutUint16(b[block:], uint16(float16.Fromfloat32(d)))
+		values := make([]float32, 32)
+		for j, nibbles := range b[block+2 : block+18] {
+			values[j] = d * float32(int(nibbles&15)-8)
+			values[j+16] = d * float32(int(nibbles>>4)-8)
+		}
+		want = append(want, values...)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, int64(x.Offset())+row*rowBytes); err != nil {
+		t.Fatal(err)
+	}
 
 	mapping := loader.MappingOf(m)
 	if err := mapping.Advise(mmapio.Random, 0, mapping.Size()); err != nil {
@@ -56,32 +76,6 @@ func TestRowTouchesItsPages(t *testing.T) {
 	if n := pages(0, mapping.Size()) - before; n > rowBytes/4096+2 {
 		t.Errorf("%d pages came into memory for a row of %d bytes", n, rowBytes)
 	}
-}
-
-// writeRow fills a row with blocks of scales 1, 2, 3, … and random nibbles, and works out
-// the values as the block's definition has them.
-func writeRow(t *testing.T, path string, off int64, size int) (want []float32) {
-	t.Helper()
-	b := modeltest.Noise(uint64(size), 9)
-	for block := 0; block < size; block += 18 {
-		d := float32(block/18 + 1)
-		binary.LittleEndian.PutUint16(b[block:], uint16(float16.Fromfloat32(d)))
-		values := make([]float32, 32)
-		for j, nibbles := range b[block+2 : block+18] {
-			values[j] = d * float32(int(nibbles&15)-8)
-			values[j+16] = d * float32(int(nibbles>>4)-8)
-		}
-		want = append(want, values...)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt(b, off); err != nil {
-		t.Fatal(err)
-	}
-	return want
 }
 
 // dropPages takes the file out of the page cache.

@@ -84,7 +84,7 @@ func TestLeaseHoldsMapping(t *testing.T) {
 	c := modeltest.Random("x", layout.F32, 1000)
 	path := modeltest.Write(t, "model", modeltest.SafeTensors(c))
 	m := openPath(t, path, nil)
-	first, second := acquire(t, m), acquire(t, m)
+	first, second := must(m.Acquire())(t), must(m.Acquire())(t)
 	view, err := tensor(t, first, "x").Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestLeaseHoldsMapping(t *testing.T) {
 func TestReleaseDuringCall(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
 	m := openPath(t, path, nil)
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	x := tensor(t, l, "f32")
 	inside, goOn, result := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {

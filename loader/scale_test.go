@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -14,16 +15,21 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func quantization(scales, zeros layout.Metadata) layout.Metadata {
-	q := layout.Metadata{{Key: "scales", Value: scales}}
-	if zeros != nil {
-		q = append(q, layout.Entry{Key: "zero_points", Value: zeros})
+// quantization returns metadata of APR2 with scales and zero points of tensors, such as "x 0.1, y 2".
+func quantization(scales, zeros string) layout.Metadata {
+	var q layout.Metadata
+	for i, text := range []string{scales, zeros} {
+		var of layout.Metadata
+		for tensor := range strings.SplitSeq(text, ", ") {
+			if name, number, ok := strings.Cut(tensor, " "); ok {
+				of = append(of, layout.Entry{Key: name, Value: json.Number(number)})
+			}
+		}
+		if i == 0 || of != nil {
+			q = append(q, layout.Entry{Key: []string{"scales", "zero_points"}[i], Value: of})
+		}
 	}
 	return layout.Metadata{{Key: "quantization", Value: q}}
-}
-
-func number(name, value string) layout.Entry {
-	return layout.Entry{Key: name, Value: json.Number(value)}
 }
 
 func TestScaledFixture(t *testing.T) {
@@ -40,6 +46,8 @@ func TestScaledFixture(t *testing.T) {
 		{"v", layout.Quant{Scale: 0.0025}, true, []float32{-0.75, 0.75}},
 		{"ids", layout.Quant{}, false, []float32{1, 2}},
 	}
+	// Products are rounded once.
+	closeTo := func(a, b float32) bool { return math.Abs(float64(a-b)) <= math.Abs(float64(b))/(1<<23) }
 	for _, tt := range tests {
 		x := tensor(t, m, tt.name)
 		if q, scaled, err := x.Scale(); q != tt.quant || scaled != tt.scaled || err != nil {
@@ -51,14 +59,9 @@ func TestScaledFixture(t *testing.T) {
 	}
 }
 
-// closeTo allows the one rounding that a product has.
-func closeTo(a, b float32) bool { return math.Abs(float64(a-b)) <= math.Abs(float64(b))/(1<<23) }
-
 // TestScaled expands scaled integers in every way.
 func TestScaled(t *testing.T) {
-	md := quantization(
-		layout.Metadata{number("I8", "0.1"), number("I16", "-3e-5"), number("I32", "0.5"), number("I64", "7"), number("F32", "2"), number("U8", "2")},
-		layout.Metadata{number("I8", "-3"), number("I32", "100000")})
+	md := quantization("I8 0.1, I16 -3e-5, I32 0.5, I64 7, F32 2, U8 2", "I8 -3, I32 100000")
 	quants := map[layout.DType]layout.Quant{
 		layout.I8: {Scale: 0.1, Zero: -3}, layout.I16: {Scale: -3e-5}, layout.I32: {Scale: 0.5, Zero: 100000}, layout.I64: {Scale: 7},
 	}
@@ -76,44 +79,37 @@ func TestScaled(t *testing.T) {
 			if q != quant || scaled != wantScaled || err != nil {
 				t.Errorf("%s: scale %+v, %v, %v", c.Name, q, scaled, err)
 			}
-			want := plainValues(t, c, quant, wantScaled)
+			want := make([]float32, c.Elements())
+			if wantScaled { // one by one
+				width := c.DType.BlockBytes()
+				for i := range want {
+					n := int64(0)
+					for b, octet := range c.Data[i*width:][:width] {
+						n |= int64(octet) << (8 * b)
+					}
+					shift := 64 - 8*width
+					n = n << shift >> shift // the sign
+					want[i] = float32(float64(quant.Scale) * float64(n-quant.Zero))
+				}
+			} else if err := dequant.Expand(c.DType, want, c.Data); err != nil {
+				t.Fatal(err)
+			}
 			for name, expand := range expansions {
 				if got, err := expand(x); err != nil || !sameValues(c.DType, got, want) {
 					t.Errorf("%s, %s, %s: other values, %v", p.name, c.Name, name, err)
 				}
 			}
-			if v, err := valueAt(x, 5999); err != nil || !modeltest.SameFloats([]float32{v}, want[5999:6000]) {
-				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.Name, v, want[5999], err)
+			last := make([]float32, 1)
+			if err := x.DequantizeRange(last, 5999); err != nil || !modeltest.SameFloats(last, want[5999:6000]) {
+				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.Name, last, want[5999], err)
 			}
 		}
 	}
 }
 
-// plainValues multiplies one by one.
-func plainValues(t *testing.T, c modeltest.Tensor, q layout.Quant, scaled bool) []float32 {
-	values := make([]float32, c.Elements())
-	if !scaled {
-		if err := dequant.Expand(c.DType, values, c.Data); err != nil {
-			t.Fatal(err)
-		}
-		return values
-	}
-	width := c.DType.BlockBytes()
-	for i := range values {
-		n := int64(0)
-		for b, octet := range c.Data[i*width:][:width] {
-			n |= int64(octet) << (8 * b)
-		}
-		shift := 64 - 8*width
-		n = n << shift >> shift // the sign
-		values[i] = float32(float64(q.Scale) * float64(n-q.Zero))
-	}
-	return values
-}
-
 func TestScaleOverflow(t *testing.T) {
 	c := modeltest.Tensor{Name: "x", DType: layout.I64, Shape: []int{1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
-	md := quantization(layout.Metadata{number("x", "1")}, layout.Metadata{number("x", "1")})
+	md := quantization("x 1", "x 1")
 	for _, p := range placements {
 		x := tensor(t, p.open(t, modeltest.APR2Model(t, md, c)), "x")
 		for name, read := range expansions {
@@ -128,11 +124,11 @@ func TestScaleOverflow(t *testing.T) {
 func TestBadScales(t *testing.T) {
 	tensors := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 2, 2), modeltest.Random("f16", layout.F16, 2, 2)}
 	for _, bad := range []layout.Metadata{
-		quantization(layout.Metadata{number("i8", "0")}, nil),
-		quantization(layout.Metadata{number("i8", "1e99")}, nil),
-		quantization(layout.Metadata{{Key: "i8", Value: "1"}}, nil),
-		quantization(nil, layout.Metadata{number("i8", "1")}),
-		quantization(layout.Metadata{number("i8", "1")}, layout.Metadata{number("i8", "1.5")}),
+		quantization("i8 0", ""),
+		quantization("i8 1e99", ""),
+		{{Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "i8", Value: "1"}}}}}},
+		quantization("", "i8 1"),
+		quantization("i8 1", "i8 1.5"),
 	} {
 		// No Writer writes it, so it gets its name afterwards.
 		b := modeltest.APR2Model(t, layout.Metadata{{Key: "Quantization", Value: bad[0].Value}}, tensors...)

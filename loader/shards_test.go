@@ -32,20 +32,16 @@ var sharded = []struct{ path, single string }{
 	{"gguf/model-00003-of-00004.gguf", "gguf/single.gguf"},
 }
 
-func shardsDir(path string) string { return filepath.Join("../testdata/shards", path) }
-
-// fromDisk are the ways to open a model that has more than one file.
-func fromDisk() []way {
-	return slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.name == "OpenBytes" })
-}
+// waysFromDisk are the ways to open a model that has more than one file.
+var waysFromDisk = slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.name == "OpenBytes" })
 
 // TestShardsAreOneModel: a model in four files gives what the same model gives in one.
 func TestShardsAreOneModel(t *testing.T) {
 	for _, s := range sharded {
-		single := openPath(t, shardsDir(s.single), nil)
-		for _, w := range fromDisk() {
+		single := openPath(t, filepath.Join(testdata, "shards", s.single), nil)
+		for _, w := range waysFromDisk {
 			t.Run(s.path+"/"+w.name, func(t *testing.T) {
-				m, err := w.open(shardsDir(s.path))
+				m, err := w.open(filepath.Join(testdata, "shards", s.path))
 				m = modeltest.Opened(t, m, err)
 				if m.Len() != single.Len() || m.Format() != single.Format() {
 					t.Fatalf("%d tensors of %v, want %d of %v", m.Len(), m.Format(), single.Len(), single.Format())
@@ -54,7 +50,15 @@ func TestShardsAreOneModel(t *testing.T) {
 				for want := range single.Tensors() {
 					x := tensor(t, m, want.Name())
 					sameTensor(t, x, want)
-					checkPlace(t, m, x)
+					f := m.Files()[x.File()]
+					all := modeltest.Read(t, f.Path)
+					b, err := x.Bytes()
+					if err != nil || uint64(len(all)) != f.Size || !bytes.Equal(all[x.Offset():][:x.StoredBytes()], b) {
+						t.Errorf("%s is not at %d of %s: %v", x.Name(), x.Offset(), f.Path, err)
+					}
+					if f.Layout.Index().Find(x.Name()) < 0 {
+						t.Errorf("%s is not in the index of its own file", x.Name())
+					}
 					files[x.File()] = true
 				}
 				if len(files) != 4 {
@@ -96,42 +100,25 @@ func sameTensor(t *testing.T, x, want loader.Tensor) {
 	}
 }
 
-// checkPlace makes sure that x is where it says it is.
-func checkPlace(t *testing.T, m *loader.Model, x loader.Tensor) {
-	t.Helper()
-	f := m.Files()[x.File()]
-	all, err := os.ReadFile(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := x.Bytes()
-	if err != nil || uint64(len(all)) != f.Size || !bytes.Equal(all[x.Offset():][:x.StoredBytes()], b) {
-		t.Errorf("%s is not at %d of %s: %v", x.Name(), x.Offset(), f.Path, err)
-	}
-	if f.Layout.Index().Find(x.Name()) < 0 {
-		t.Errorf("%s is not in the index of its own file", x.Name())
-	}
-}
-
 func TestShardFiles(t *testing.T) {
 	for _, s := range sharded {
-		m := openPath(t, shardsDir(s.path), nil)
+		m := openPath(t, filepath.Join(testdata, "shards", s.path), nil)
 		files := m.Files()
 		if strings.Contains(s.path, "gguf") {
 			if len(files) != 4 {
 				t.Errorf("%s: %d files", s.path, len(files))
 			}
-		} else if last := files[len(files)-1]; len(files) != 5 || last.Path != shardsDir(s.path) || last.Layout.Index().Format != layout.Manifest {
+		} else if last := files[len(files)-1]; len(files) != 5 || last.Path != filepath.Join(testdata, "shards", s.path) || last.Layout.Index().Format != layout.Manifest {
 			t.Errorf("%s: %+v", s.path, files)
 		} else if is := fmt.Sprintf("%T", last.Layout); is != "*manifest.File" {
 			t.Errorf("%s: the manifest is a %s", s.path, is)
 		}
 		for i, f := range files[:4] {
-			if want := fmt.Sprintf("model-%05d-of-00004%s", i+1, filepath.Ext(f.Path)); f.Path != filepath.Join(filepath.Dir(shardsDir(s.path)), want) {
+			if want := fmt.Sprintf("model-%05d-of-00004%s", i+1, filepath.Ext(f.Path)); f.Path != filepath.Join(filepath.Dir(filepath.Join(testdata, "shards", s.path)), want) {
 				t.Errorf("%s: file %d is %s", s.path, i, f.Path)
 			}
 		}
-		if _, err := m.Tensor("nothing"); !errors.Is(err, loader.ErrNotFound) || !strings.HasPrefix(err.Error(), shardsDir(s.path)+": ") {
+		if _, err := m.Tensor("nothing"); !errors.Is(err, loader.ErrNotFound) || !strings.HasPrefix(err.Error(), filepath.Join(testdata, "shards", s.path)+": ") {
 			t.Errorf("%s: %v", s.path, err)
 		}
 	}
@@ -246,7 +233,7 @@ func TestOpenShardErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, w := range fromDisk() {
+		for _, w := range waysFromDisk {
 			m, err := w.open(path)
 			if m != nil || err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.HasPrefix(err.Error(), path+": ") {
 				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
@@ -287,7 +274,7 @@ func TestFirstShardToFailIsNamed(t *testing.T) {
 // TestShardsInMemory: memory has no other files.
 func TestShardsInMemory(t *testing.T) {
 	for _, s := range sharded {
-		b, err := os.ReadFile(shardsDir(s.path))
+		b, err := os.ReadFile(filepath.Join(testdata, "shards", s.path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,16 +286,6 @@ func TestShardsInMemory(t *testing.T) {
 			t.Errorf("%s: %v", s.path, err)
 		}
 	}
-}
-
-// copyDir copies the files of a directory.
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 func TestOpenSplitErrors(t *testing.T) {
@@ -331,11 +308,11 @@ func TestOpenSplitErrors(t *testing.T) {
 		}, []string{"model-00002-of-00004.gguf: ", "split.count"}},
 	}
 	for _, tt := range tests {
-		dir := copyDir(t, shardsDir("gguf"))
+		dir := modeltest.CopyDir(t, filepath.Join(testdata, "shards", "gguf"))
 		if err := tt.spoil(dir); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range fromDisk() {
+		for _, w := range waysFromDisk {
 			m, err := w.open(part(dir, 1))
 			if m != nil || err == nil || !strings.HasPrefix(err.Error(), part(dir, 1)+": ") {
 				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
@@ -348,7 +325,7 @@ func TestOpenSplitErrors(t *testing.T) {
 			}
 		}
 	}
-	dir := copyDir(t, shardsDir("gguf"))
+	dir := modeltest.CopyDir(t, filepath.Join(testdata, "shards", "gguf"))
 	if err := os.Rename(part(dir, 1), filepath.Join(dir, "first.gguf")); err != nil {
 		t.Fatal(err)
 	}
@@ -737,7 +714,7 @@ func TestShardTensorsAllocateNothing(t *testing.T) {
 // TestSplitOfManyBoundsMemory: a small file that says it is one of 65,535 makes room for what
 // is there.
 func TestSplitOfManyBoundsMemory(t *testing.T) {
-	b, err := os.ReadFile(shardsDir("gguf/model-00001-of-00004.gguf"))
+	b, err := os.ReadFile(filepath.Join(testdata, "shards", "gguf/model-00001-of-00004.gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -747,7 +724,7 @@ func TestSplitOfManyBoundsMemory(t *testing.T) {
 	}
 	b = bytes.Replace(b, key, append(key[:len(key)-2:len(key)-2], 0xff, 0xff), 1)
 	path := modeltest.Write(t, "model-00001-of-65535.gguf", b)
-	n := allocated(func() { _, err = loader.Open(path, nil) })
+	n := modeltest.Allocated(func() { _, err = loader.Open(path, nil) })
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}

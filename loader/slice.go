@@ -1,15 +1,14 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/values"
 )
 
 // Range is N consecutive positions of a dimension, from First on.
@@ -18,22 +17,21 @@ type Range struct{ First, N int }
 // All returns the range of all positions.
 func All() Range { return Range{0, -1} }
 
-// Slice is a region of a tensor: a range of positions of each dimension. Its methods are those of its
-// tensor, and hold what they promise: they fill the caller's memory, and allocate nothing if the
-// tensor's file is mapped.
+// Slice is a region of a tensor: a range of positions of each dimension. Its methods do for the region what methods of
+// Tensor do for all of it: they fill the caller's memory, and allocate nothing if the tensor's file is mapped.
 //
 // From a source, runs of the region with at most 256 KiB between them come by one request, and several
 // requests run at once.
 type Slice struct {
-	t    Tensor
-	axes [maxAxes]axis
-	n    int    // of axes
-	size uint64 // elements
+	tensor    Tensor
+	axes      [maxAxes]axis
+	axisCount int    // of axes
+	size      uint64 // elements
 }
 
 // axis is neighbouring dimensions as one. The region has n of its size positions. Those of the last
 // axis are next to each other.
-type axis struct{ size, first, n uint64 }
+type axis struct{ size, first, count uint64 }
 
 // maxAxes bounds the dimensions that are left: a whole one is joined with the one before it, and a single
 // position with the dimension behind it.
@@ -43,9 +41,16 @@ const maxAxes = 8
 // first. Dimensions without a range are whole. A rank of a tensor-parallel model takes its rows with
 // one range, or its columns with All and another.
 func (t Tensor) Slice(ranges ...Range) (Slice, error) {
-	s := Slice{t: t, size: 1}
+	s, err := sliceOf(t, ranges)
+	return s, t.wrap(err)
+}
+
+// sliceOf returns the region of t that has these ranges of its dimensions. It joins neighbouring dimensions where it can. It
+// fails with ErrRange for positions that t does not have, and with ErrUnsupported if more than maxAxes dimensions are left.
+func sliceOf(t Tensor, ranges []Range) (Slice, error) {
+	s := Slice{tensor: t, size: 1}
 	if len(ranges) > len(t.Shape()) {
-		return s, t.wrap(fmt.Errorf("%w: %d ranges, but the tensor has %d dimensions", ErrRange, len(ranges), len(t.Shape())))
+		return s, fmt.Errorf("%w: %d ranges, but the tensor has %d dimensions", ErrRange, len(ranges), len(t.Shape()))
 	}
 	for i, dim := range t.Shape() {
 		r := Range{0, dim}
@@ -53,23 +58,23 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 			r = ranges[i]
 		}
 		if r.First < 0 || r.N < 0 || r.First > dim || r.N > dim-r.First {
-			return s, t.wrap(fmt.Errorf("%w: %d positions from %d of dimension %d, which has %d", ErrRange, r.N, r.First, i, dim))
+			return s, fmt.Errorf("%w: %d positions from %d of dimension %d, which has %d", ErrRange, r.N, r.First, i, dim)
 		}
 		size, first, n := uint64(dim), uint64(r.First), uint64(r.N)
 		s.size *= n // at most the tensor's elements
 		switch {
-		case s.n > 0 && (n == size || s.axes[s.n-1].n == 1):
-			last := &s.axes[s.n-1]
-			*last = axis{last.size * size, last.first*size + first, last.n * n}
-		case s.n == maxAxes:
-			return s, t.wrap(fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes))
+		case s.axisCount > 0 && (n == size || s.axes[s.axisCount-1].count == 1):
+			last := &s.axes[s.axisCount-1]
+			*last = axis{last.size * size, last.first*size + first, last.count * n}
+		case s.axisCount == maxAxes:
+			return s, fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes)
 		default:
-			s.axes[s.n] = axis{size, first, n}
-			s.n++
+			s.axes[s.axisCount] = axis{size, first, n}
+			s.axisCount++
 		}
 	}
-	if s.n == 0 { // a scalar
-		s.axes[0], s.n = axis{1, 0, 1}, 1
+	if s.axisCount == 0 { // a scalar
+		s.axes[0], s.axisCount = axis{1, 0, 1}, 1
 	}
 	return s, nil
 }
@@ -77,73 +82,80 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 // Elements returns the number of elements of the region.
 func (s Slice) Elements() uint64 { return s.size }
 
-// run is neighbouring elements: n of them, from element first of the tensor on, which are element at
-// of the region.
-type run struct{ first, at, n uint64 }
+// elementRun is neighbouring elements: n of them, from element first of the tensor on, which are elements regionFirst
+// and on of the region.
+type elementRun struct{ tensorFirst, regionFirst, count uint64 }
 
-// walk goes through the runs of a region in order.
-type walk struct {
-	s   *Slice
-	pos [maxAxes]uint64 // in each axis but the last
-	at  uint64
+// runWalk goes through the runs of a region in order.
+type runWalk struct {
+	slice     *Slice
+	positions [maxAxes]uint64 // in each axis but the last
+	regionAt  uint64
 }
 
-// next returns the next run of the region in row-major order. ok is false after the last. It then steps w.pos as a
-// counter whose last digit is the last axis but one.
-func (w *walk) next() (r run, ok bool) {
-	if w.at == w.s.size {
+// next returns the next run of the region in row-major order, or false after the last. It then steps w.positions like
+// a counter whose last digit is the last axis but one.
+func (w *runWalk) next() (r elementRun, ok bool) {
+	if w.regionAt == w.slice.size {
 		return r, false
 	}
-	last := w.s.n - 1
-	for i, a := range w.s.axes[:last] {
-		r.first = (r.first + a.first + w.pos[i]) * w.s.axes[i+1].size
+	last := w.slice.axisCount - 1
+	for i, a := range w.slice.axes[:last] {
+		r.tensorFirst = (r.tensorFirst + a.first + w.positions[i]) * w.slice.axes[i+1].size
 	}
-	r.first += w.s.axes[last].first
-	r.at, r.n = w.at, w.s.axes[last].n
-	w.at += r.n
+	r.tensorFirst += w.slice.axes[last].first
+	r.regionFirst, r.count = w.regionAt, w.slice.axes[last].count
+	w.regionAt += r.count
 	for i := last - 1; i >= 0; i-- {
-		if w.pos[i]++; w.pos[i] < w.s.axes[i].n {
+		if w.positions[i]++; w.positions[i] < w.slice.axes[i].count {
 			break
 		}
-		w.pos[i] = 0
+		w.positions[i] = 0
 	}
 	return r, true
 }
 
-// Dequantize writes the region's values to dst, whose length must be Elements.
+// Dequantize writes the region's values to dst, whose length must be Elements. It fails if dst has another length
+// (ErrRange), if the type has no values, or if reading does.
 func (s Slice) Dequantize(dst []float32) error {
-	if uint64(len(dst)) != s.size {
-		return s.t.wrap(fmt.Errorf("%w: memory for %d values, but the region has %d", ErrRange, len(dst), s.size))
-	}
-	return s.t.call(context.Background(), 4*s.size, func(ctx context.Context, env content.Env, st *state) error {
+	return s.tensor.call(context.Background(), 4*s.size, func(ctx context.Context, env content.Env, st *state) error {
+		if uint64(len(dst)) != s.size {
+			return fmt.Errorf("%w: memory for %d values, but the region has %d", ErrRange, len(dst), s.size)
+		}
 		if err := st.values.Err(); err != nil {
 			return err
 		}
-		if cheapRuns(st.values) {
-			return readRuns(&s, dst, layout.U8, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+		if st.values.Source().Cost().ShortReads() {
+			return readRuns(&s, dst, oneEach, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		}
-		var own cache.Pins // so that what can only be had as a whole is made once for all runs
-		defer s.t.model.cache.Unpin(&own)
-		pinned := st.pinned(env, &own)
-		return readGroups(s, dst, layout.U8, func(dst []float32, from uint64) error { return st.values.Read(ctx, pinned, dst, from) })
+		return st.withPins(s.tensor.model, env, func(env content.Env) error {
+			return readGroups(s, dst, oneEach, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+		})
 	})
 }
 
 // RawBytes returns the number of bytes of the region's elements. It is ErrUnsupported if they are no
 // bytes of their own: if a run begins or ends inside a block, or the tensor is stored as several.
 func (s Slice) RawBytes() (uint64, error) {
-	if s.t.logical() {
-		return 0, s.t.wrap(s.t.state().bytesErr())
+	n, err := s.rawBytes()
+	return n, s.tensor.wrap(err)
+}
+
+// rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported if they are no bytes of
+// their own: if a run begins or ends inside a block, or the tensor is logical.
+func (s Slice) rawBytes() (uint64, error) {
+	if s.tensor.logical() {
+		return 0, s.tensor.state().bytesErr()
 	}
-	d := s.t.DType()
+	d := s.tensor.DType()
 	block := uint64(d.BlockElems())
 	if d.HeadBytes() > 0 {
-		return 0, s.t.wrap(fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d))
+		return 0, fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d)
 	}
-	for i, stride := s.n-1, uint64(1); i >= 0 && block > 1; i-- { // the last axis makes runs, the others their beginnings
+	for i, stride := s.axisCount-1, uint64(1); i >= 0 && block > 1; i-- { // the last axis makes runs, the others their beginnings
 		a := s.axes[i]
-		if a.first*stride%block != 0 || i == s.n-1 && a.n%block != 0 || i > 0 && a.size*stride%block != 0 {
-			return 0, s.t.wrap(fmt.Errorf("%w: a region that begins or ends inside blocks of %d elements (%s)", ErrUnsupported, block, d))
+		if a.first*stride%block != 0 || i == s.axisCount-1 && a.count%block != 0 || i > 0 && a.size*stride%block != 0 {
+			return 0, fmt.Errorf("%w: a region that begins or ends inside blocks of %d elements (%s)", ErrUnsupported, block, d)
 		}
 		stride *= a.size
 	}
@@ -153,42 +165,34 @@ func (s Slice) RawBytes() (uint64, error) {
 // Bytes writes the bytes of the region's elements to dst, whose length must be RawBytes: those of the
 // first row, of the next one, and so on, as the tensor's DType has them.
 func (s Slice) Bytes(dst []byte) error {
-	want, err := s.RawBytes()
-	if err != nil {
-		return err
-	}
-	if uint64(len(dst)) != want {
-		return s.t.wrap(fmt.Errorf("%w: memory for %d bytes, but the region has %d", ErrRange, len(dst), want))
-	}
-	return s.t.call(context.Background(), want, func(ctx context.Context, env content.Env, st *state) error {
-		if err := st.bytesErr(); err != nil {
+	return s.tensor.call(context.Background(), uint64(len(dst)), func(ctx context.Context, env content.Env, st *state) error {
+		want, err := s.rawBytes()
+		if err := cmp.Or(err, st.bytesErr()); err != nil {
 			return err
 		}
-		if cheapRuns(st.values) {
-			return readRuns(&s, dst, s.t.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
+		if uint64(len(dst)) != want {
+			return fmt.Errorf("%w: memory for %d bytes, but the region has %d", ErrRange, len(dst), want)
 		}
-		var own cache.Pins
-		defer s.t.model.cache.Unpin(&own)
-		pinned := st.pinned(env, &own)
-		return readGroups(s, dst, s.t.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, pinned, dst, from) })
+		if st.values.Source().Cost().ShortReads() {
+			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
+		}
+		return st.withPins(s.tensor.model, env, func(env content.Env) error {
+			return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
+		})
 	})
 }
 
-// cheapRuns reports whether a few elements can be read for the cost of their own bytes: they are in memory, not
-// compressed.
-func cheapRuns(v values.Values) bool {
-	cost := v.Source().Cost()
-	return cost.Piece == 0 && !cost.Waits
-}
+// oneEach is the dtype to give readRuns and readGroups if dst has one T for each element.
+const oneEach = layout.U8
 
-// readRuns reads the runs of a region into dst, one after the other. d.Span turns elements of the tensor into Ts: for
-// bytes d is the tensor's type, for float32 it is U8, so that an element is one T. fill reads
-// the Ts from number from on.
+// readRuns fills dst with the runs of a region, one after the other, each by one call of fill. from is where a run
+// begins in the tensor, counted in Ts. d.Span converts a range of elements to one of Ts: d is the tensor's type if dst
+// has its bytes, or oneEach. It fails if fill does.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	w := walk{s: s}
+	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
-		from, n := d.Span(r.first, r.n)
-		at, _ := d.Span(r.at, r.n)
+		from, n := d.Span(r.tensorFirst, r.count)
+		at, _ := d.Span(r.regionFirst, r.count)
 		if err := fill(dst[at:][:n], from); err != nil {
 			return err
 		}
@@ -196,9 +200,10 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 	return nil
 }
 
-// readGroups does what readRuns does, but reads neighbouring runs at once, and several groups of them at a time.
+// readGroups fills dst with the runs of a region. It reads neighbouring runs by one call of fill, and several groups
+// of them at a time. d is as for readRuns. It fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	return parallel.Each(atOnce, s.groups(), func(groups iter.Seq[group]) error {
+	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
 		for g := range groups {
 			if err := readGroup(g, dst, d, fill); err != nil {
 				return err
@@ -208,56 +213,57 @@ func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from
 	})
 }
 
-// group is runs that are read at once: those of w up to element end of the region.
-type group struct {
-	w          walk
-	end        uint64
-	first, all uint64 // elements of the tensor from its first to its last one
+// runGroup is runs that are read at once: the next ones of walk, up to element regionEnd of the region.
+type runGroup struct {
+	walk                     runWalk
+	regionEnd                uint64
+	tensorFirst, tensorCount uint64 // elements of the tensor from its first to its last one
 }
 
 // Runs that are read at once have at most maxGap bytes between them. With these they take at most
 // maxGroup bytes, and maxValues elements. A longer run comes by itself.
 const (
-	maxGap    = 256 << 10
-	maxGroup  = 4 << 20
-	maxValues = 2 << 20
-	atOnce    = 8 // groups
+	maxGap       = 256 << 10
+	maxGroup     = 4 << 20
+	maxValues    = 2 << 20
+	groupsAtOnce = 8 // groups
 )
 
-// elementsIn estimates how many elements of the tensor n stored bytes hold. It returns at most maxValues.
-func elementsIn(t Tensor, n float64) uint64 {
+// estimateElements returns about how many elements of the tensor n stored bytes have, and at most maxValues.
+func estimateElements(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
-// groups returns an iterator over the groups of a region's runs; ok is false at the end. A run joins the group before
-// it if the gap between them and the whole group are small enough.
-func (s *Slice) groups() func() (group, bool) {
-	gap, most := elementsIn(s.t, maxGap), elementsIn(s.t, maxGroup)
-	w := walk{s: s}
-	return func() (group, bool) {
-		g := group{w: w}
+// groups returns an iterator over groups of the region's runs, which returns false at the end. A run joins the group
+// before it if the gap between them and the whole group are small enough.
+func (s *Slice) groups() func() (runGroup, bool) {
+	gap, most := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
+	w := runWalk{slice: s}
+	return func() (runGroup, bool) {
+		g := runGroup{walk: w}
 		r, ok := w.next()
 		if !ok {
 			return g, false
 		}
-		g.first, g.all, g.end = r.first, r.n, w.at
+		g.tensorFirst, g.tensorCount, g.regionEnd = r.tensorFirst, r.count, w.regionAt
 		for peek := w; ; w = peek {
 			next, ok := peek.next()
-			if !ok || next.first-(g.first+g.all) > gap || next.first+next.n-g.first > most {
+			if !ok || next.tensorFirst-(g.tensorFirst+g.tensorCount) > gap || next.tensorFirst+next.count-g.tensorFirst > most {
 				return g, true
 			}
-			g.all, g.end = next.first+next.n-g.first, peek.at
+			g.tensorCount, g.regionEnd = next.tensorFirst+next.count-g.tensorFirst, peek.regionAt
 		}
 	}
 }
 
-// readGroup reads a group into dst. A run alone is read straight into dst. Otherwise all that the group spans, gaps
-// included, is read at once, and the runs are copied from there. d and fill are those of readRuns.
-func readGroup[T any](g group, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	from, n := d.Span(g.first, g.all)
-	r, _ := g.w.next()
-	at, _ := d.Span(r.at, r.n)
-	if r.n == g.all {
+// readGroup fills dst with the runs of a group by one call of fill. A single run is read straight into dst. Otherwise
+// it reads from the first run to the last, gaps included, and copies each run to dst. d is as for readRuns. It fails if
+// fill does.
+func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
+	from, n := d.Span(g.tensorFirst, g.tensorCount)
+	r, _ := g.walk.next()
+	at, _ := d.Span(r.regionFirst, r.count)
+	if r.count == g.tensorCount {
 		return fill(dst[at:][:n], from)
 	}
 	all := make([]T, n)
@@ -265,12 +271,12 @@ func readGroup[T any](g group, dst []T, d layout.DType, fill func(dst []T, from 
 		return err
 	}
 	for {
-		off, n := d.Span(r.first, r.n)
-		at, _ := d.Span(r.at, r.n)
+		off, n := d.Span(r.tensorFirst, r.count)
+		at, _ := d.Span(r.regionFirst, r.count)
 		copy(dst[at:][:n], all[off-from:])
-		if g.w.at == g.end {
+		if g.walk.regionAt == g.regionEnd {
 			return nil
 		}
-		r, _ = g.w.next()
+		r, _ = g.walk.next()
 	}
 }

@@ -60,13 +60,14 @@ func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
 		return err
 	}
 	defer f.Close()
-	return readFile(s.Name, func() error {
-		return f.Trust(ctx, false, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) })
+	return guardFile(s.Name, func() error {
+		const private = false // the cache's file is verified, not a copy
+		return f.Trust(ctx, private, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) })
 	})
 }
 
-// file returns the bytes of s, by which a model reads them. It maps a local file unless noMap is set, or its mapping
-// would not show what the cache writes. It fails if s has no bytes, or sizes that contradict each other.
+// file returns the bytes of s, by which a model reads them. It maps a local file unless noMap is set, or unless a mapping
+// would not show what the cache writes. It fails if s has no bytes, if sizes contradict each other, or if mapping fails.
 func (s *Stored) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
@@ -75,7 +76,7 @@ func (s *Stored) file(noMap bool) (*datafile.File, error) {
 		if size := s.Source.Size(); size < 0 {
 			return nil, fmt.Errorf("%s: %w: a size of %d", s.Name, ErrRange, size)
 		}
-		return datafile.NewRemote(s.Name, s.Source, !local(s.Source), nil, nil), nil
+		return datafile.FromSource(s.Name, s.Source, !isLocalReader(s.Source)), nil
 	}
 	mapFile := mmapio.MapFile
 	if noMap || s.Cache != nil && !mmapio.ShowsWrites() {
@@ -90,9 +91,11 @@ func (s *Stored) file(noMap bool) (*datafile.File, error) {
 		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", s.Name, ErrRange, m.Size(), s.Source.Size())
 	}
 	if s.Source == nil || s.Cache == nil {
-		return datafile.New(s.Name, m), nil
+		f := datafile.New(s.Name, m)
+		f.CountedBy(s.Source)
+		return f, nil
 	}
-	return datafile.NewRemote(s.Name, s.Source, true, m, s.Cache), nil
+	return datafile.FromCache(s.Name, s.Source, m, s.Cache), nil
 }
 
 // FromReaderAt returns a Folder that has one file: name, of size bytes that r reads. The reader stays the caller's, who may
@@ -120,11 +123,11 @@ func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
 func (r readerAt) Size() int64  { return r.size }
 func (r readerAt) Close() error { return nil }
 
-// ReadAt fills p with the bytes from off on. It ends with ctx if the reader has ReadAtContext. Else ctx is asked only
-// before.
+// ReadAt fills p with the bytes from off on, or fails. It ends with ctx if the reader has a method ReadAtContext.
+// Otherwise ctx counts only before the read.
 func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if until, ok := r.r.(contextReader); ok {
-		return mmapio.ReadFull(bound{until, ctx}, p, uint64(off))
+		return mmapio.ReadFull(boundReader{until, ctx}, p, uint64(off))
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -136,16 +139,16 @@ type contextReader interface {
 	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
 }
 
-// bound is a reader whose reads end with ctx.
-type bound struct {
+// boundReader is a reader whose reads end with ctx.
+type boundReader struct {
 	contextReader
 	ctx context.Context
 }
 
-func (b bound) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
+func (b boundReader) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
 
-// local reports whether this system vouches for what s reads.
-func local(s Source) bool {
+// isLocalReader reports whether s reads an *os.File, so that this system vouches for its bytes.
+func isLocalReader(s Source) bool {
 	r, ok := s.(readerAt)
 	if ok {
 		_, ok = r.r.(*os.File)
@@ -166,10 +169,10 @@ type source interface {
 	// open finds the file of a plain name. A link is followed out of the source only if follow
 	// is true. ctx bounds what opening reads. The error names the file.
 	open(ctx context.Context, name string, follow bool) (*stored, error)
-	// life is the context of calls that have none of their own. It ends by end, if reads may wait for ever.
-	life() context.Context
-	// end ends the reads under way that may wait for ever.
-	end()
+	// baseContext is the context of calls that have none of their own. It ends by end, if reads may wait for ever.
+	baseContext() context.Context
+	// endReads ends the reads under way that may wait for ever.
+	endReads()
 	// close closes what the source has left open. Its files are closed by then.
 	close() error
 }
@@ -178,124 +181,128 @@ type source interface {
 type stored struct {
 	data *datafile.File // the bytes for the life of the model. They cost nothing until they are touched
 	// index reads the same bytes, and only those that are asked for. It serves until done.
-	index  layout.Input
-	done   func()
-	giveUp func() error // closes what data reads from, before the source does
-	// head is the start of the file as it was verified, if it was; else nil. Nothing of it is read again: the
+	index       layout.Input
+	closeIndex  func()
+	closeSource func() error // closes what data reads from, before the source does
+	// verifiedHead is the start of the file as it was verified, if it was; else nil. Nothing of it is read again: the
 	// file, or who sends it, may say something else by then.
-	head []byte
+	verifiedHead []byte
 	origin
-	cipher *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
+	contentID string            // by its Source, if that knows; else ""
+	cipher    *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
-// keepHead makes s read its first bytes from head, which was verified. An empty head changes nothing.
-func (s *stored) keepHead(head []byte) {
+// useVerifiedHead makes s read its first bytes from head, which was verified. An empty head changes nothing.
+func (s *stored) useVerifiedHead(head []byte) {
 	if len(head) > 0 {
-		s.head, s.index = head, &fetched{s.index, 0, head}
+		s.verifiedHead, s.index = head, &inputWithBytes{s.index, 0, head}
 	}
 }
 
-// close closes a file that no model uses, and ends the use of its index.
-func (s *stored) close() error {
-	s.done()
-	return errors.Join(s.data.Close(), s.giveUp())
+// discard closes a file that no model uses, and ends the use of its index.
+func (s *stored) discard() error {
+	s.closeIndex()
+	return errors.Join(s.data.Close(), s.closeSource())
 }
 
-func nothing() error { return nil }
+func noError() error { return nil }
 
-// opened returns a file whose index is read from its data.
-func opened(path string, mapping *mmapio.Mapping) *stored {
+// storedFrom returns a file whose index is read from its data.
+func storedFrom(path string, mapping *mmapio.Mapping) *stored {
 	f := datafile.New(path, mapping)
-	return &stored{data: f, index: f.Input(context.Background()), done: func() {}, giveUp: nothing, origin: originOf(path, mapping)}
+	return &stored{data: f, index: f.Input(context.Background()), closeIndex: func() {}, closeSource: noError, origin: originOf(path, mapping)}
 }
 
-// endless is for a source whose reads end by themselves, so that nothing has to end them.
-type endless struct{}
+// endsByItself is for a source whose reads end by themselves, so that nothing has to end them.
+type endsByItself struct{}
 
-func (endless) life() context.Context { return context.Background() }
-func (endless) end()                  {}
+func (endsByItself) baseContext() context.Context { return context.Background() }
+func (endsByItself) endReads()                    {}
 
-// memory is the source of a model in memory, which is one file.
-type memory struct{ endless }
+// inMemory is the source of a model in memory, which is one file.
+type inMemory struct{ endsByItself }
 
-func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
+func (inMemory) open(_ context.Context, name string, _ bool) (*stored, error) {
 	return nil, oneFileError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
 }
 
-func (memory) close() error { return nil }
+func (inMemory) close() error { return nil }
 
-// inFolder is a Folder of the caller's as the source of a model.
-type inFolder struct {
-	folder Folder
-	alive  context.Context // of all reads but those of opening
-	kill   context.CancelCauseFunc
-	noMap  bool
+// callersFolder is a Folder of the caller's as the source of a model.
+type callersFolder struct {
+	folder      Folder
+	readsCtx    context.Context // of all reads but those of opening
+	cancelReads context.CancelCauseFunc
+	noMap       bool
 
-	mu     sync.Mutex
-	opened map[*Stored]bool
+	mu        sync.Mutex
+	openFiles map[*Stored]bool
 }
 
-// newInFolder returns a source of the files of f. Its reads end when end is called.
-func newInFolder(f Folder, o Options) *inFolder {
-	p := &inFolder{folder: f, noMap: o.NoMap, opened: make(map[*Stored]bool)}
-	p.alive, p.kill = context.WithCancelCause(context.Background())
+// newCallersFolder returns a source of the files of f. Its reads end when end is called.
+func newCallersFolder(f Folder, o Options) *callersFolder {
+	p := &callersFolder{folder: f, noMap: o.NoMap, openFiles: make(map[*Stored]bool)}
+	p.readsCtx, p.cancelReads = context.WithCancelCause(context.Background())
 	return p
 }
 
-// open opens the file called name. It notes the file in p.opened, to be closed with p. On an error it closes what it
-// has opened. A mapped file without Source is closed at once, for its mapping is enough.
-func (p *inFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
-	of, err := p.folder.Open(ctx, name)
+// open opens the file called name, to be closed with p. A mapped file without Source is closed at once, since its
+// mapping is enough. It fails if the folder does, or if the file has no bytes, and then closes what it has opened.
+func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
+	entry, err := p.folder.Open(ctx, name)
 	if err != nil {
 		return nil, inFile(name, err)
 	}
 	p.mu.Lock()
-	p.opened[&of] = true
+	p.openFiles[&entry] = true
 	p.mu.Unlock()
 	giveUp := func() error {
 		p.mu.Lock()
-		delete(p.opened, &of)
+		delete(p.openFiles, &entry)
 		p.mu.Unlock()
-		return of.Close()
+		return entry.Close()
 	}
-	data, err := of.file(p.noMap)
+	data, err := entry.file(p.noMap)
 	if err != nil {
 		giveUp()
 		return nil, err
 	}
-	s := &stored{data: data, index: data.Input(ctx), done: func() {}, giveUp: giveUp}
+	s := &stored{data: data, index: data.Input(ctx), closeIndex: func() {}, closeSource: giveUp}
+	if source, ok := entry.Source.(datafile.Identified); ok {
+		s.contentID = source.ContentID()
+	}
 	if m := data.Mapping(); m != nil {
 		s.opened = m.Identity() // and of the name nothing is known
 	}
-	if of.Source == nil {
-		s.origin = originIn(of.Local, data.Mapping())
+	if entry.Source == nil {
+		s.origin = originOfOpen(entry.Local, data.Mapping())
 		if data.InPlace() {
-			err = of.Local.Close()
-			of.Local = nil
+			err = entry.Local.Close()
+			entry.Local = nil
 		}
 	}
 	return s, err
 }
 
-func (p *inFolder) life() context.Context { return p.alive }
+func (p *callersFolder) baseContext() context.Context { return p.readsCtx }
 
-func (p *inFolder) end() { p.kill(ErrClosed) }
+func (p *callersFolder) endReads() { p.cancelReads(ErrClosed) }
 
 // close ends reads and closes all files. The closing is deferred: if one panics, the others are closed all the same.
-func (p *inFolder) close() (err error) {
-	p.end()
+func (p *callersFolder) close() (err error) {
+	p.endReads()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s := range p.opened {
+	for s := range p.openFiles {
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	clear(p.opened)
+	clear(p.openFiles)
 	return nil
 }
 
-// joined returns a context that ends with ctx and with other, whichever is first, and with its cause. The function must
-// be called once the context is no longer needed.
-func joined(ctx, other context.Context) (context.Context, func()) {
+// contextOfBoth returns a context that ends with ctx or with other, whichever is first, with its cause. The returned
+// function frees it and must be called.
+func contextOfBoth(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return ctx, func() {
@@ -304,17 +311,17 @@ func joined(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
-// fetched is a file with the bytes from off on in memory.
-type fetched struct {
+// inputWithBytes is a file with the bytes from off on in memory.
+type inputWithBytes struct {
 	layout.Input
-	off  uint64
-	part []byte
+	bytesOff uint64
+	bytes    []byte
 }
 
-// Slice returns n bytes at off: those in memory if they cover all, else what the file has.
-func (f *fetched) Slice(off, n uint64) ([]byte, error) {
-	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
-		return f.part[off-f.off:][:n:n], nil
+// Slice returns n bytes at off: from f.bytes if they cover the whole range, else read from the file. It fails if reading does.
+func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
+	if off >= f.bytesOff && layout.Within(off-f.bytesOff, n, uint64(len(f.bytes))) {
+		return f.bytes[off-f.bytesOff:][:n:n], nil
 	}
 	return f.Input.Slice(off, n)
 }

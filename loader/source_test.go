@@ -26,26 +26,34 @@ func TestReadBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "1_Pooling"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "1_Pooling", "config.json"), []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	linked := filepath.Join(t.TempDir(), "model.safetensors")
-	for _, name := range []string{"model.safetensors", "config.json"} {
+	for _, name := range []string{"model.safetensors", "config.json", "1_Pooling"} {
 		relative := filepath.Join("..", filepath.Base(dir), name) // WASI has no absolute links
 		if err := os.Symlink(relative, filepath.Join(filepath.Dir(linked), name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	far, err := openDistant(path)
 	for where, m := range map[string]*loader.Model{
 		"file":      openPath(t, path, nil),
 		"NoMap":     openPath(t, path, &loader.Options{NoMap: true}),
 		"directory": openPath(t, dir, nil),
 		"link":      openPath(t, linked, nil),
-		"far":       modeltest.Opened(t, far, err),
+		"remote":    newDistant(path, modeltest.Read(t, path)).open(t, nil),
 	} {
 		if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != config {
 			t.Errorf("%s: %q, %v", where, b, err)
 		}
 		if b, err := m.ReadBeside(t.Context(), "config.json", 10); !errors.Is(err, loader.ErrTooLarge) || strings.Count(err.Error(), "config.json") != 1 {
 			t.Errorf("%s, 10 bytes at most: %q, %v", where, b, err)
+		}
+		if b, err := m.ReadBeside(t.Context(), "1_Pooling/config.json", 100); err != nil || string(b) != "{}" {
+			t.Errorf("%s, in a folder: %q, %v", where, b, err)
 		}
 		if b, err := m.ReadBeside(t.Context(), "tokenizer.json", 100); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s, no such file: %q, %v", where, b, err)

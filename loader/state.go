@@ -18,18 +18,18 @@ import (
 // state is what a tensor's handle stands for: where its bytes are, and what they mean. It is made when the tensor is first
 // touched, reads nothing, and never changes.
 type state struct {
-	elements *content.Cached // nil for a logical tensor, which has no bytes of its own
-	stored   content.Content // the elements as the file has them, decrypted
-	values   *values.Cached
-	weight   *weight // of a logical tensor; else nil
-	err      error   // why the elements cannot be read, or nil
+	elements    *content.Cached // nil for a logical tensor, which has no bytes of its own
+	stored      content.Content // the elements as the file has them, decrypted
+	values      *values.Cached
+	weight      *weight // of a logical tensor; else nil
+	elementsErr error   // why the elements cannot be read, or nil
 }
 
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
 type states []atomic.Pointer[state]
 
-// get returns the i-th state, which the first call makes by build. Of several at a time all return the same.
-func (s states) get(i int, build func(i int) *state) *state {
+// getOrBuild returns the i-th state. The first call makes it by build; if several do so at once, all return the same one.
+func (s states) getOrBuild(i int, build func(i int) *state) *state {
 	if known := s[i].Load(); known != nil {
 		return known
 	}
@@ -39,15 +39,15 @@ func (s states) get(i int, build func(i int) *state) *state {
 
 // storedState returns the state of a tensor as it is stored.
 func (m *Model) storedState(i uint32) *state {
-	all := m.states()
-	if known := all[i].Load(); known != nil { // or else the method below would be made for each row
+	all := m.storedStates()
+	if known := all[i].Load(); known != nil { // without this a closure would be allocated for each row
 		return known
 	}
-	return all.get(int(i), m.buildStored)
+	return all.getOrBuild(int(i), m.buildStored)
 }
 
-// buildStored makes the state of the i-th stored tensor and reads nothing. Elements or values that cannot be read are
-// no error here: the state has why, and methods return it.
+// buildStored makes the state of the i-th stored tensor and reads nothing. If elements or values cannot be read, the
+// state holds the error that methods return.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := &m.files[desc.File]
@@ -58,74 +58,74 @@ func (m *Model) buildStored(i int) *state {
 		values   values.Cached
 	})
 	s := &all.state
-	s.stored, s.err, s.elements, s.values = f.stored(desc), f.checkReadable(desc), &all.elements, &all.values
+	s.stored, s.elementsErr, s.elements, s.values = f.stored(desc), f.checkReadable(desc), &all.elements, &all.values
 	all.elements = content.Cached{
-		Content: s.elementsFrom(f, desc, s.stored), Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements},
+		Content: s.elementsFrom(f, desc, s.stored), Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements},
 	}
-	all.typed.In = s.elements
-	all.typed.N, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
-	all.values = values.Cached{Values: &all.typed, Store: &m.store, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
-	if err := cmp.Or(checkExpandable(desc.DType), s.err); err != nil {
-		s.values.Values = values.Refused{Reason: err, In: s.elements}
+	all.typed.Content = s.elements
+	all.typed.Count, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
+	all.values = values.Cached{Values: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
+	if err := cmp.Or(checkExpandable(desc.DType), s.elementsErr); err != nil {
+		s.values.Values = values.Refused{Reason: err, Content: s.elements}
 	} else if desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc) {
-		all.typed.Find = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
-			return m.codec(ctx, env, f, desc, s)
+		all.typed.FindCodec = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
+			return m.codecOf(ctx, env, f, desc, s)
 		}
 	} else {
-		all.typed.Codec = unscaled(desc.DType)
+		all.typed.Codec = plainCodec(desc.DType)
 	}
 	return s
 }
 
-// unscaledCodecs are the codecs of elements that need none but their type, each made once.
-var unscaledCodecs sync.Map // *dequant.Codec by layout.DType
+// plainCodecs are the codecs of elements that need none but their type, each made once.
+var plainCodecs sync.Map // *dequant.Codec by layout.DType
 
-// unscaled returns the codec of elements of type d without a scale. d must have values: otherwise unscaled panics.
-func unscaled(d layout.DType) *dequant.Codec {
-	if c, ok := unscaledCodecs.Load(d); ok {
+// plainCodec returns the codec of elements of type d without a scale. d must have values: otherwise plainCodec panics.
+func plainCodec(d layout.DType) *dequant.Codec {
+	if c, ok := plainCodecs.Load(d); ok {
 		return c.(*dequant.Codec)
 	}
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
 	if err != nil {
 		panic(err) // a type that is supported has a codec
 	}
-	known, _ := unscaledCodecs.LoadOrStore(d, &c)
+	known, _ := plainCodecs.LoadOrStore(d, &c)
 	return known.(*dequant.Codec)
 }
 
-// dropSources drops from the cache what the values of k were made of, before these are cached: elements, and for a
-// logical tensor also scales, constants and the elements of its parts. Pinned entries stay.
+// dropSources drops from the cache what the values that k names were computed from: stored elements, and for a logical
+// tensor also scales, constants and the elements of its parts. Pinned entries stay.
 func (m *Model) dropSources(k cache.Key) {
 	m.cache.Drop(k.Tensor, cache.Elements)
 	if k.Kind != cache.Logical {
 		return
 	}
 	m.cache.Drop(k.Tensor, cache.Scales, cache.Constants)
-	for _, i := range m.of(k).storedTensors() {
+	for _, i := range m.tensorOfKey(k).storedTensors() {
 		m.cache.Drop(i, cache.Elements)
 	}
 }
 
-// elementsFrom returns the elements of a tensor, decompressed or unpacked if need be. stored has their bytes as the
-// file has them. The table of compressed blocks is that of s, if it has one.
+// elementsFrom returns the elements of a tensor, decompressed or unpacked if they are stored so, given their stored
+// bytes. It reads nothing. A table of compressed blocks that s has already is used again.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
-		if blocks, ok := s.lz4(); ok {
+		if blocks, ok := s.lz4Blocks(); ok {
 			return content.LZ4{Table: blocks.Table, Stored: stored}
 		}
 		return content.LZ4{Table: content.NewTable(f.index.Format, desc.Offset, desc.Stored, desc.Raw), Stored: stored}
-	case desc.Encoding.Packed() && s.err == nil:
+	case desc.Encoding.Packed() && s.elementsErr == nil:
 		return &content.Packed{Stored: stored, N: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
-			in := &fetched{f.data.Input(ctx), desc.Offset, stored}
+			in := &inputWithBytes{f.data.Input(ctx), desc.Offset, stored}
 			return f.layout.(layout.Unpacker).Unpack(in, desc, dst)
 		}}
 	}
 	return stored
 }
 
-// lz4 returns the blocks of a compressed tensor. ok is false for any other.
-func (s *state) lz4() (blocks content.LZ4, ok bool) {
+// lz4Blocks returns the blocks of a compressed tensor. ok is false for any other.
+func (s *state) lz4Blocks() (blocks content.LZ4, ok bool) {
 	if s.elements != nil {
 		blocks, ok = s.elements.Content.(content.LZ4)
 	}
@@ -159,9 +159,9 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codec returns how the stored elements become values: by their type, by the scale that the file gives integers, or by
-// the first bytes of a tensor whose type has a head. The error is that of reading these, or of metadata.
-func (m *Model) codec(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
+// codecOf returns how stored elements become values: by their type, by the scale that the file gives integers, or by
+// the first bytes of the tensor if its type has a head. It fails if these or the metadata cannot be read.
+func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {
 		q, scaled, err := f.scale(ctx, desc)
@@ -182,27 +182,27 @@ func (m *Model) codec(ctx context.Context, env content.Env, f *file, desc *layou
 
 // weightState returns the state of the i-th logical tensor. It is that of its codes, without values, if the scheme refuses
 // the tensor.
-func (m *Model) weightState(i int) *state { return m.weights().get(i, m.buildWeight) }
+func (m *Model) weightState(i int) *state { return m.weightStates().getOrBuild(i, m.buildWeight) }
 
-// buildWeight makes the state of the i-th logical tensor and reads nothing. If its scheme refuses it, the state is a
-// copy of that of its codes, whose values are the error.
+// buildWeight makes the state of the i-th logical tensor and reads nothing. If its scheme refuses it, the state has
+// the bytes of its codes, and reading values fails with the reason.
 func (m *Model) buildWeight(i int) *state {
-	w := &weight{model: m, Weight: m.schemes.Weight(i)}
+	w := &weight{model: m, Weight: m.weightTable.Weight(i)}
 	codes := m.storedState(w.Parts[0].Tensor)
 	if w.Err != nil {
 		refused := *codes
-		refused.values = &values.Cached{Values: values.Refused{Reason: w.Err, In: codes.elements}, Store: &m.store, Key: codes.values.Key}
+		refused.values = &values.Cached{Values: values.Refused{Reason: w.Err, Content: codes.elements}, Store: &m.cacheStore, Key: codes.values.Key}
 		return &refused
 	}
 	return &state{weight: w, values: &values.Cached{
-		Values: w.values(codes), Store: &m.store, Key: w.key(cache.Logical),
+		Values: w.values(codes), Store: &m.cacheStore, Key: w.key(cache.Logical),
 	}}
 }
 
-// bytesErr returns why the tensor has no bytes that could be read, or nil.
+// bytesErr returns why the tensor's bytes cannot be read, or nil. A logical tensor has none of its own: the error names its parts.
 func (s *state) bytesErr() error {
 	if s.weight == nil {
-		return s.err
+		return s.elementsErr
 	}
 	var names []string
 	for _, p := range s.weight.Parts {
@@ -212,21 +212,27 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// pinned returns env with own as its pins, if reading a part of the tensor puts more of it into the cache. Later reads
-// of the same call then find it there. Otherwise it returns env. The caller unpins own.
-func (s *state) pinned(env content.Env, own *cache.Pins) content.Env {
-	if s.weight != nil || s.elements.Cost().Whole {
+// envOfParts returns the Env for several reads of parts of the tensor. A read may put more than its
+// part into the cache, such as a weight's scales or all of a packed tensor: then own pins that for the next read, and the
+// caller unpins own after the last one. Otherwise envOfParts returns env.
+func (s *state) envOfParts(env content.Env, own *cache.Pins) content.Env {
+	if s.partReadsCache() {
 		env.Pins = own
 	}
 	return env
 }
 
-// withPins calls f with what pinned returns, and unpins afterwards. It allocates pins only if they are needed.
+// partReadsCache reports whether reading a part of the tensor puts more of it into the cache.
+func (s *state) partReadsCache() bool { return s.weight != nil || s.elements.Cost().OnlyWhole }
+
+// withPins calls f, which reads several parts of the tensor. If each part needs more of the tensor in the cache, that
+// stays pinned until f returns. It fails if f does.
 func (s *state) withPins(m *Model, env content.Env, f func(env content.Env) error) error {
-	if s.weight == nil && !s.elements.Cost().Whole {
+	if !s.partReadsCache() {
 		return f(env)
 	}
 	own := new(cache.Pins)
 	defer m.cache.Unpin(own)
-	return f(s.pinned(env, own))
+	env.Pins = own
+	return f(env)
 }

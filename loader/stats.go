@@ -1,24 +1,31 @@
 package loader
 
+import "time"
+
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
 type Stats struct {
-	Tensors int  // as Len counts them
-	Leases  int  // taken and not released
-	Closed  bool // Close was called; leases and running calls may still hold the memory: see Done
+	Tensors int  `json:"tensors"` // as Len counts them
+	Leases  int  `json:"leases"`  // taken and not released
+	Closed  bool `json:"closed"`  // Close was called; leases and running calls may still hold the memory: see Done
 
-	MappedBytes uint64 // of the address space that files take, shards once they are touched
+	MappedBytes uint64 `json:"mapped_bytes"` // of the address space that files take, shards once they are touched
 	// UnmappedBytes is the size of files that are read on demand instead: by Options.NoMap, by a
 	// reader of the caller's, or because the system refuses to map them.
-	UnmappedBytes uint64
-	HeapBytes     uint64 // of cached tensors, copied or expanded
+	UnmappedBytes uint64 `json:"unmapped_bytes"`
+	HeapBytes     uint64 `json:"heap_bytes"` // of cached tensors, copied or expanded
 
-	VerifiedBytes uint64 // hashed because of Options.Trust; a chunk that was fetched twice counts twice
-	PrivateBytes  uint64 // of chunks that Options.Private or a remote file has in memory
+	VerifiedBytes uint64 `json:"verified_bytes"` // hashed because of Options.Trust; a chunk that was fetched twice counts twice
+	WrongChunks   uint64 `json:"wrong_chunks"`   // among those hashed, chunks that were not the trusted ones: see IntegrityError
+	PrivateBytes  uint64 `json:"private_bytes"`  // of chunks that Options.Private or a remote file has in memory
 
-	Hits          uint64 // requests that the cache answered
-	Expansions    uint64 // tensors copied or expanded into the cache
-	ExpandedBytes uint64 // by these, in total
-	Evictions     uint64 // entries dropped to keep the budget
+	FetchedBytes uint64 `json:"fetched_bytes"` // read by a Source: over a network, or by a reader of the caller's
+	PresentBytes uint64 `json:"present_bytes"` // of remote files, what this disk had of them when they were opened, by an earlier download
+
+	Hits          uint64        `json:"hits"`           // requests that the cache answered
+	Expansions    uint64        `json:"expansions"`     // tensors copied or expanded into the cache
+	ExpandedBytes uint64        `json:"expanded_bytes"` // by these, in total
+	ExpandedTime  time.Duration `json:"expanded_ns"`    // that these took, in total
+	Evictions     uint64        `json:"evictions"`      // entries dropped to keep the budget
 }
 
 // Stats reads counters, also while a closed model drains and afterwards. It asks the kernel nothing:
@@ -27,17 +34,21 @@ func (m *Model) Stats() Stats {
 	c := m.cache.Counters()
 	s := Stats{
 		Tensors:       m.Len(),
-		Leases:        m.leases.inside(),
+		Leases:        m.leaseGate.users(),
 		Closed:        m.gate.closed(),
 		HeapBytes:     uint64(c.Used),
 		Hits:          c.Hits,
 		Expansions:    c.Fills,
 		ExpandedBytes: c.Filled,
+		ExpandedTime:  c.Took,
 		Evictions:     c.Evictions,
 	}
 	for i := range m.files {
 		s.VerifiedBytes += m.files[i].data.Hashed()
+		s.WrongChunks += m.files[i].data.WrongChunks()
 		s.PrivateBytes += m.files[i].data.PrivateBytes()
+		s.FetchedBytes += m.files[i].data.Fetched()
+		s.PresentBytes += m.files[i].data.Present()
 	}
 	if m.gone() {
 		return s
@@ -64,7 +75,7 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 		return 0, err
 	}
 	defer m.leave()
-	f, err := m.fileAt(file, off, n)
+	f, err := m.fileWithRange(file, off, n)
 	if err != nil {
 		return 0, err
 	}
@@ -75,11 +86,27 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 // ResidentBytes counts the bytes in memory of all files that are mapped now. It asks the kernel about
 // every page: about a millisecond for ten gigabytes. The error is ErrUnsupported if the platform
 // cannot tell.
-func (m *Model) ResidentBytes() (sum uint64, err error) {
+func (m *Model) ResidentBytes() (uint64, error) {
 	if err := m.enter(); err != nil {
 		return 0, err
 	}
 	defer m.leave()
+	return m.residentBytes()
+}
+
+// drainingBytes counts the bytes in memory of all mapped files, also of a closed model that has leases. Without any
+// lease it returns 0. It fails if the platform cannot tell.
+func (m *Model) drainingBytes() (uint64, error) {
+	if !m.gate.enterIfUsed() {
+		return 0, nil
+	}
+	defer m.leave()
+	return m.residentBytes()
+}
+
+// residentBytes counts the bytes in memory of all mapped files. The caller holds the model open. It fails if the
+// platform cannot tell.
+func (m *Model) residentBytes() (sum uint64, err error) {
 	for i := range m.files {
 		f := &m.files[i]
 		if !f.data.Mapped() {

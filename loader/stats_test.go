@@ -8,24 +8,10 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func stats(t *testing.T, m *loader.Model) loader.Stats {
-	t.Helper()
-	return m.Stats()
-}
-
-func floats(t *testing.T, x loader.Tensor) []float32 {
-	t.Helper()
-	v, err := x.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 func TestStats(t *testing.T) {
 	file := modeltest.APR2Model(t, nil, modeltest.Random("f32", layout.F32, 1000), modeltest.Random("f16", layout.F16, 1000))
 	eachKind(t, file, func(t *testing.T, m *loader.Model, kind memoryKind) {
-		s := stats(t, m)
+		s := m.Stats()
 		mapped := s.MappedBytes > 0
 		if mapped && (s.MappedBytes != uint64(len(file))) {
 			t.Errorf("%+v of a file of %d bytes", s, len(file))
@@ -36,21 +22,24 @@ func TestStats(t *testing.T) {
 		if inMemory := kind == callers; s.MappedBytes+s.UnmappedBytes != uint64(len(file)) && !inMemory || inMemory && s.UnmappedBytes > 0 {
 			t.Errorf("%+v of a file of %d bytes", s, len(file))
 		}
-		s.MappedBytes, s.UnmappedBytes = 0, 0
+		if kind == mappedFile && s.FetchedBytes > 0 || s.FetchedBytes > uint64(len(file)) || s.PresentBytes > 0 {
+			t.Errorf("fetched: %+v", s)
+		}
+		s.MappedBytes, s.UnmappedBytes, s.FetchedBytes = 0, 0, 0
 		if want := (loader.Stats{Tensors: 2}); s != want {
 			t.Errorf("at first: %+v", s)
 		}
 		x := tensor(t, m, "f16")
-		first := floats(t, x)
+		first := must(x.Float32s())(t)
 		for range 3 {
-			if again := floats(t, x); &again[0] != &first[0] {
+			if again := must(x.Float32s())(t); &again[0] != &first[0] {
 				t.Error("another slice of the same values")
 			}
 		}
 		if err := x.Dequantize(make([]float32, 1000)); err != nil { // is not cached
 			t.Error(err)
 		}
-		s = stats(t, m)
+		s = m.Stats()
 		hits := uint64(3)
 		if s.UnmappedBytes > 0 {
 			hits = 4 // Dequantize copies the values rather than read again
@@ -82,9 +71,9 @@ func TestCacheBudgetOfModel(t *testing.T) {
 	for _, tt := range tests {
 		m := openBytes(t, file, &loader.Options{CacheBytes: tt.budget})
 		for x := range m.Tensors() {
-			floats(t, x)
+			must(x.Float32s())(t)
 		}
-		if s := stats(t, m); s.HeapBytes != tt.heap || s.Evictions != tt.evictions || s.Expansions != 3 || s.ExpandedBytes != 1200 {
+		if s := m.Stats(); s.HeapBytes != tt.heap || s.Evictions != tt.evictions || s.Expansions != 3 || s.ExpandedBytes != 1200 {
 			t.Errorf("budget %d: %+v", tt.budget, s)
 		}
 	}
@@ -94,24 +83,24 @@ func TestCacheBudgetOfModel(t *testing.T) {
 func TestLeaseKeepsExpansions(t *testing.T) {
 	c := modeltest.Random("x", layout.F16, 100)
 	m := openBytes(t, modeltest.SafeTensors(c), &loader.Options{CacheBytes: -1})
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	x := tensor(t, l, "x")
-	first := floats(t, x)
+	first := must(x.Float32s())(t)
 	for range 3 {
-		floats(t, x)
-		if again := floats(t, tensor(t, m, "x")); &again[0] != &first[0] {
+		must(x.Float32s())(t)
+		if again := must(tensor(t, m, "x").Float32s())(t); &again[0] != &first[0] {
 			t.Error("without the lease another slice")
 		}
 	}
-	if s := stats(t, m); s.Expansions != 1 || s.HeapBytes != 400 || s.Evictions != 0 {
+	if s := m.Stats(); s.Expansions != 1 || s.HeapBytes != 400 || s.Evictions != 0 {
 		t.Errorf("under the lease: %+v", s)
 	}
 	l.Release()
-	if s := stats(t, m); s.HeapBytes != 0 || s.Evictions != 1 {
+	if s := m.Stats(); s.HeapBytes != 0 || s.Evictions != 1 {
 		t.Errorf("after it: %+v", s)
 	}
-	floats(t, tensor(t, m, "x"))
-	if s := stats(t, m); s.HeapBytes != 0 || s.Expansions != 2 {
+	must(tensor(t, m, "x").Float32s())(t)
+	if s := m.Stats(); s.HeapBytes != 0 || s.Expansions != 2 {
 		t.Errorf("without a lease: %+v", s)
 	}
 }
@@ -119,10 +108,10 @@ func TestLeaseKeepsExpansions(t *testing.T) {
 // TestCloseForgetsExpansions: the heap goes when the mapping does.
 func TestCloseForgetsExpansions(t *testing.T) {
 	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F16, 100)), nil)
-	l := acquire(t, m)
-	floats(t, tensor(t, l, "x"))
+	l := must(m.Acquire())(t)
+	must(tensor(t, l, "x").Float32s())(t)
 	m.Close()
-	floats(t, tensor(t, l, "x"))
+	must(tensor(t, l, "x").Float32s())(t)
 	if n := loader.CacheBytes(m); n != 400 {
 		t.Errorf("%d bytes under the lease", n)
 	}
@@ -152,7 +141,7 @@ func TestExpandedOnce(t *testing.T) {
 			t.Error("another slice")
 		}
 	}
-	if s := stats(t, m); s.Expansions != 1 || s.Hits != 31 {
+	if s := m.Stats(); s.Expansions != 1 || s.Hits != 31 {
 		t.Errorf("%+v", s)
 	}
 }

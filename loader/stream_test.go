@@ -29,45 +29,37 @@ import (
 
 const testdata = "../testdata"
 
-// models are all fixtures that open, by their path in testdata.
-func models(t *testing.T) (paths []string) {
-	t.Helper()
+// TestRemoteModels: what is read from afar is what the file has, whatever its format: of all fixtures that open.
+func TestRemoteModels(t *testing.T) {
+	s, count := serveWeb(t, http.FileServer(http.Dir(testdata))), 0
 	err := filepath.WalkDir(testdata, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		if m, err := loader.Open(path, nil); err == nil {
-			defer m.Close()
-			if f, ok := m.Files()[0].Layout.(*apr2.File); ok && f.Encryption != nil {
-				return nil // package trust has tests of these
-			}
-			rel, err := filepath.Rel(testdata, path)
-			paths = append(paths, filepath.ToSlash(rel))
-			return err
+		want, err := loader.Open(path, nil)
+		if err != nil {
+			return nil
 		}
-		return nil
-	})
-	if err != nil || len(paths) < 50 {
-		t.Fatalf("%d models; %v", len(paths), err)
-	}
-	return paths
-}
-
-// TestRemoteModels: what is read from afar is what the file has, whatever its format.
-func TestRemoteModels(t *testing.T) {
-	s := serveWeb(t, http.FileServer(http.Dir(testdata)))
-	for _, path := range models(t) {
-		t.Run(path, func(t *testing.T) {
-			want := openPath(t, filepath.Join(testdata, path), nil)
-			near, err := openDistant(filepath.Join(testdata, path))
-			sameModel(t, modeltest.Opened(t, near, err), want)
-			sameModel(t, s.open(t, "/"+path, nil), want)
-			ahead := s.open(t, "/"+path, nil)
+		defer want.Close()
+		if f, ok := want.Files()[0].Layout.(*apr2.File); ok && f.Encryption != nil {
+			return nil // package trust has tests of these
+		}
+		count++
+		relative, err := filepath.Rel(testdata, path)
+		name := filepath.ToSlash(relative)
+		t.Run(name, func(t *testing.T) {
+			sameModel(t, newDistant(path, modeltest.Read(t, path)).open(t, nil), want)
+			sameModel(t, s.open(t, "/"+name, nil), want)
+			ahead := s.open(t, "/"+name, nil)
 			if _, err := ahead.WarmAll(t.Context(), nil); err != nil && !errors.Is(err, loader.ErrUnsupported) {
 				t.Error(err)
 			}
 			sameModel(t, ahead, want)
 		})
+		return err
+	})
+	if err != nil || count < 50 {
+		t.Errorf("%d models; %v", count, err)
 	}
 }
 
@@ -101,10 +93,10 @@ func sameModel(t *testing.T, m, want *loader.Model) {
 func TestRemoteShards(t *testing.T) {
 	s := serveWeb(t, http.FileServer(http.Dir(testdata)))
 	for _, sharded := range sharded {
-		single := openPath(t, shardsDir(sharded.single), nil)
+		single := openPath(t, filepath.Join(testdata, "shards", sharded.single), nil)
 		m := s.open(t, "/shards/"+sharded.path, nil)
-		near, err := openDistant(shardsDir(sharded.path))
-		near = modeltest.Opened(t, near, err)
+		manifest := filepath.Join(testdata, "shards", sharded.path)
+		near := newDistant(manifest, modeltest.Read(t, manifest)).open(t, nil)
 		for want := range single.Tensors() {
 			sameTensor(t, tensor(t, m, want.Name()), want)
 			sameTensor(t, tensor(t, near, want.Name()), want)
@@ -127,11 +119,11 @@ func TestSiblingsAreClosed(t *testing.T) {
 		opens  bool
 		closed int64
 	}{{"apr2/model.apr", true, 4}, {"gguf/model-00002-of-00004.gguf", true, 3}, {"apr2/missing.apr", false, 3}, {"apr2/single.apr", true, 0}} {
-		b, err := os.ReadFile(shardsDir(test.path))
+		b, err := os.ReadFile(filepath.Join(testdata, "shards", test.path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newDistant(shardsDir(test.path), b)
+		d := newDistant(filepath.Join(testdata, "shards", test.path), b)
 		m, err := loader.OpenReaderAt(t.Context(), d, d.size, nil)
 		if (err == nil) != test.opens {
 			t.Fatalf("%s: %v", test.path, err)
@@ -154,7 +146,7 @@ func TestNoSiblings(t *testing.T) {
 		{"safetensors/model.safetensors.index.json", `the file "model-00001-of-00004.safetensors", but its reader is for one file`},
 		{"gguf/model-00001-of-00004.gguf", `split.no`},
 	} {
-		b, err := os.ReadFile(shardsDir(test.path))
+		b, err := os.ReadFile(filepath.Join(testdata, "shards", test.path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +157,10 @@ func TestNoSiblings(t *testing.T) {
 	}
 }
 
-// gigabyte are models of 1,000 tensors of 1 MB, of which only the index exists.
-func gigabyte(t *testing.T) map[string]*made {
+// TestRemoteTraffic: opening costs the index, a tensor the tensor, and metadata nothing
+// before it is asked for.
+func TestRemoteTraffic(t *testing.T) {
+	// Models of 1,000 tensors of 1 MB, of which only the index exists.
 	const n, size = 1000, 1_000_000 / 64 * 64
 	list := make([]modeltest.Tensor, n)
 	for i := range list {
@@ -193,17 +187,11 @@ func gigabyte(t *testing.T) map[string]*made {
 	header.WriteByte('}')
 	header.WriteString(strings.Repeat(" ", -header.Len()&7))
 	safe := append(le.AppendUint64(nil, uint64(header.Len())), header.Bytes()...)
-	return map[string]*made{
+	for format, file := range map[string]*made{
 		"apr2":        {apr, foot, int64(aprSize)},
 		"safetensors": {safe, nil, int64(len(safe)) + n*size},
 		"gguf":        {gguf, nil, int64(len(gguf)) + n*size},
-	}
-}
-
-// TestRemoteTraffic: opening costs the index, a tensor the tensor, and metadata nothing
-// before it is asked for.
-func TestRemoteTraffic(t *testing.T) {
-	for format, file := range gigabyte(t) {
+	} {
 		t.Run(format, func(t *testing.T) {
 			const prefix = 128 << 10 // of httprange
 			metadata := map[string]int64{"apr2": 360_000}[format]
@@ -222,7 +210,7 @@ func TestRemoteTraffic(t *testing.T) {
 				t.Errorf("metadata is %d bytes, %v", d.traffic.bytes.Load(), err)
 			}
 
-			s := serveMade(t, file)
+			s := serveWeb(t, file)
 			m = s.open(t, "/model", nil)
 			if n := s.bytes.Load(); n > prefix+most || n >= 1_000_000 {
 				t.Errorf("opening fetched %d bytes in %d requests", n, s.requests.Load())
@@ -232,7 +220,11 @@ func TestRemoteTraffic(t *testing.T) {
 				s.reset()
 				x := tensor(t, m, name)
 				b, err := x.Bytes()
-				if err != nil || !holdsMade(b, x) {
+				want := make([]byte, x.RawBytes())
+				if _, err := file.ReadAt(want, int64(x.Offset())); err != nil {
+					t.Fatal(err)
+				}
+				if err != nil || !bytes.Equal(b, want) {
 					t.Errorf("%s: other bytes, or %v", name, err)
 				}
 				if n := s.bytes.Load(); n != int64(x.StoredBytes()) || s.requests.Load() != 1 {
@@ -246,15 +238,6 @@ func TestRemoteTraffic(t *testing.T) {
 			}
 		})
 	}
-}
-
-func holdsMade(b []byte, x loader.Tensor) bool {
-	for i, v := range b {
-		if v != madeByte(int64(x.Offset())+int64(i)) {
-			return false
-		}
-	}
-	return uint64(len(b)) == x.RawBytes()
 }
 
 // hang waits for the end of ctx, which the test would not survive otherwise.
@@ -408,7 +391,7 @@ func TestReaderSizes(t *testing.T) {
 		{"a header of that size", binary.LittleEndian.AppendUint64(nil, lyingSize), lyingSize + 8},
 		{"a file that is cut", file[:100], int64(len(file))},
 	} {
-		took := allocated(func() {
+		took := modeltest.Allocated(func() {
 			if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(test.b), test.size, nil); err == nil {
 				t.Errorf("%s: opens", test.name)
 			}
@@ -599,3 +582,6 @@ func TestCloseSparesLeases(t *testing.T) {
 		}
 	})
 }
+
+// TestZeroPiece: a Piece that no call has made can be released.
+func TestZeroPiece(t *testing.T) { loader.Piece{}.Release() }

@@ -84,22 +84,22 @@ func (t Tensor) Offset() uint64 { return t.desc().Offset }
 func (t Tensor) StoredBytes() uint64 {
 	switch {
 	case t.logical():
-		return summed(t, Tensor.StoredBytes)
+		return sumOverStored(t, Tensor.StoredBytes)
 	case t.file().decrypted != nil:
-		return t.file().decrypted.Stored(t.desc().Stored)
+		return t.file().decrypted.StoredSize(t.desc().Stored)
 	}
 	return t.desc().Stored
 }
 
-// summed returns the sum of bytes(p) over the stored tensors p that t is made of.
-func summed(t Tensor, bytes func(Tensor) uint64) (n uint64) {
+// sumOverStored returns the sum of bytes(p) over the stored tensors p that t is made of.
+func sumOverStored(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 	for _, i := range t.storedTensors() {
 		n += bytes(Tensor{model: t.model, index: i})
 	}
 	return n
 }
 
-// storedTensors lists the positions of the stored tensors that a logical one is made of, or that of t itself.
+// storedTensors returns the positions of the stored tensors that hold t: its parts if it is logical, else one.
 func (t Tensor) storedTensors() []uint32 {
 	if !t.logical() {
 		return []uint32{t.index}
@@ -116,12 +116,13 @@ func (t Tensor) storedTensors() []uint32 {
 // Bytes, or of the parts of a logical tensor.
 func (t Tensor) RawBytes() uint64 {
 	if t.logical() {
-		return summed(t, Tensor.RawBytes)
+		return sumOverStored(t, Tensor.RawBytes)
 	}
 	return t.desc().Raw
 }
 
-// Encoding returns how the elements are stored, for a logical tensor its codes.
+// Encoding returns how the stored elements are encoded: raw, compressed or encrypted. For a logical tensor it is the
+// encoding of its codes.
 func (t Tensor) Encoding() layout.Encoding {
 	if t.file().decrypted == nil {
 		return t.desc().Encoding
@@ -147,19 +148,19 @@ func (t Tensor) File() int { return int(t.desc().File) }
 func (t Tensor) ZeroCopy() bool {
 	f, desc := t.file(), t.desc()
 	return desc.Encoding == layout.Raw && f.InPlace() && !t.logical() &&
-		f.index.Aligned(desc) && f.align >= desc.DType.Align()
+		f.index.Aligned(desc) && f.memoryAlign >= desc.DType.Align()
 }
 
 // logical reports whether the tensor is stored as several, such as codes and scales, and its scheme is decoded.
 func (t Tensor) logical() bool {
-	return t.weight != 0 && t.model.schemes.Err(int(t.weight-1)) == nil
+	return t.weight != 0 && t.model.weightTable.Err(int(t.weight-1)) == nil
 }
 
 // inScheme returns the weight that the tensor is, which may be refused. There must be one.
-func (t Tensor) inScheme() scheme.Weight { return t.model.schemes.Weight(int(t.weight - 1)) }
+func (t Tensor) inScheme() scheme.Weight { return t.model.weightTable.Weight(int(t.weight - 1)) }
 
-// Scale returns how the tensor's integers become real numbers, if the file gives them a scale: see
-// [layout.Quant]. Some formats keep it in their metadata, which this then parses.
+// Scale returns how the tensor's integers become real numbers: a scale and a zero point. scaled is false if the file
+// gives none. It fails if metadata, in which some formats keep scales, cannot be parsed.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 	f, desc := t.file(), t.desc()
 	switch {
@@ -217,10 +218,10 @@ func (t Tensor) Problem() error {
 }
 
 // sortStored puts tensors in the order in which they are stored.
-func sortStored(tensors []Tensor) { slices.SortStableFunc(tensors, byPlace) }
+func sortStored(tensors []Tensor) { slices.SortStableFunc(tensors, compareOffsets) }
 
-// byPlace compares two tensors by where they are stored.
-func byPlace(a, b Tensor) int {
+// compareOffsets compares two tensors by where they are stored.
+func compareOffsets(a, b Tensor) int {
 	return cmp.Or(cmp.Compare(a.desc().File, b.desc().File), cmp.Compare(a.desc().Offset, b.desc().Offset))
 }
 

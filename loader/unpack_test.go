@@ -219,7 +219,7 @@ func TestLeaseLetsGoOfPacked(t *testing.T) {
 		var l *loader.Lease
 		acquiring := placement{open: func(t *testing.T, b []byte) *loader.Model {
 			m := openBytes(t, b, &loader.Options{CacheBytes: -1})
-			l = acquire(t, m)
+			l = must(m.Acquire())(t)
 			return m
 		}}
 		packed(t, acquiring, c, nil)

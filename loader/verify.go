@@ -80,11 +80,11 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	return holding(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
+	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
 }
 
-// verify runs the checks in order and returns the report. The caller holds the model open. The error is that of
-// reading, or why ctx has ended: then there is no report.
+// verify runs all checks in order and returns the report. The caller holds the model open. It fails if reading does,
+// or when ctx ends, without a report.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
@@ -98,14 +98,14 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if err := v.audit(); err != nil {
 		return nil, err
 	}
-	v.plan()
-	for _, step := range []func() error{v.read, v.blocks, v.decrypt, v.quantized, m.changed} {
+	v.planReading()
+	for _, step := range []func() error{v.computeSums, v.expandBlocks, v.decryptTensors, v.checkWeights, m.checkUnchanged} {
 		// All readers may have been under way when ctx was cancelled.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	v.compare()
+	v.compareSums()
 	v.report.Findings = slices.Concat(v.findings...)
 	return &v.report, nil
 }
@@ -122,22 +122,22 @@ type verifier struct {
 
 	sums       []sum
 	digests    []*digest
-	reading    reading  // of all that is summed
-	compressed []Tensor // whose blocks are expanded
-	encrypted  []Tensor // others that are decrypted
+	sumReader  sumReader // of all that is summed
+	compressed []Tensor  // whose blocks are expanded
+	encrypted  []Tensor  // others that are decrypted
 }
 
 // sum is a checksum over bytes of a file, stated there or in another file.
 type sum struct {
 	layout.Checksum
-	of, in int
+	fileIndex, statedIn int
 }
 
 // digest is the SHA-256 of a whole file as another file states it, and as computed.
 type digest struct {
 	manifest.ShardDigest
-	in  int
-	got [sha256.Size]byte
+	statedIn int
+	computed [sha256.Size]byte
 }
 
 // addChecked enters names into the report, each once. In some formats the file itself names its
@@ -162,24 +162,24 @@ func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 	v.addFinding(t.File(), layout.Finding{FormatError: &found})
 }
 
-// audit audits each file, and collects in v what the later steps work on: checksums, digests, compressed and encrypted
-// tensors. It enters the names of all checks into the report. The error is that of reading.
+// audit audits each file, and collects what the later steps work on: checksums, digests, compressed and encrypted
+// tensors. It lists the names of all checks in the report. It fails if reading does.
 func (v *verifier) audit() error {
 	for i, f := range v.files {
 		if err := v.auditFile(i, f); err != nil {
-			return &fileError{f.path, err}
+			return inFile(f.path, err)
 		}
 	}
 	if len(v.files) > 1 {
 		v.addChecked("shards")
 	}
-	if v.model.schemes.Len() > 0 {
+	if v.model.weightTable.Len() > 0 {
 		v.addChecked("quantized")
 	}
-	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
+	if v.compressed = v.tensorsWith(layout.LZ4); len(v.compressed) > 0 {
 		v.addChecked("blocks")
 	}
-	for _, t := range v.tensors(layout.Raw) {
+	for _, t := range v.tensorsWith(layout.Raw) {
 		if t.file().decrypted != nil {
 			v.encrypted = append(v.encrypted, t)
 		}
@@ -196,14 +196,13 @@ func (v *verifier) audit() error {
 	return nil
 }
 
-// auditFile adds the findings about the i-th file that need no checksum, and collects the checksums that it states.
-// Content that is malformed is a finding. The error is that of reading, of a changed file, or why the context has
-// ended.
+// auditFile adds findings about the i-th file that need no checksum, and collects the checksums that the file states.
+// Malformed content is a finding. It fails if reading does, if the file has changed, or when the context ends.
 func (v *verifier) auditFile(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
 	}
-	if err := f.checkLast(v.ctx); err != nil {
+	if err := f.checkLastByte(v.ctx); err != nil {
 		return err
 	}
 	if err := f.changed(); err != nil {
@@ -220,37 +219,38 @@ func (v *verifier) auditFile(i int, f *file) error {
 		}
 		v.addFinding(i, finding)
 	}
-	err := v.addStated(i, f)
-	if fe := malformed(err); fe != nil {
+	err := v.collectChecksums(i, f)
+	if fe := formatErrorIn(err); fe != nil {
 		v.addFinding(i, layout.Finding{FormatError: fe})
 		return nil
 	}
 	return err
 }
 
-// audit returns the findings of the audit of the file's format. Metadata that are parsed already are not parsed again.
+// audit returns the findings of the audit by the file's format. It passes metadata on if they are parsed already.
 func (f *file) audit(ctx context.Context) []layout.Finding {
 	a, ok := f.layout.(layout.ParsedAuditor)
-	if md := f.metadata.done.Load(); ok && md != nil && md.err == nil {
+	if md := f.metadata.result.Load(); ok && md != nil && md.err == nil {
 		return a.AuditParsed(f.data.Input(ctx), md.keys)
 	}
 	return f.layout.Audit(f.data.Input(ctx))
 }
 
-// tensors returns the stored tensors that have an encoding, in the order in which they are stored.
-func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
+// tensorsWith returns the model's stored tensors with encoding e, by file and offset. An encrypted tensor whose key is
+// known counts by the encoding of its decrypted bytes.
+func (v *verifier) tensorsWith(e layout.Encoding) (tensorsWith []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{model: v.model, index: uint32(i)})
+			tensorsWith = append(tensorsWith, Tensor{model: v.model, index: uint32(i)})
 		}
 	}
-	sortStored(tensors)
-	return tensors
+	sortStored(tensorsWith)
+	return tensorsWith
 }
 
-// blocks expands the blocks of v.compressed. A block that cannot be expanded is a finding. The error is that of
-// reading.
-func (v *verifier) blocks() error {
+// expandBlocks expands the blocks of all compressed tensors. A block that cannot be expanded is a finding. It fails if
+// reading does.
+func (v *verifier) expandBlocks() error {
 	bad, err := checkBlocks(v.ctx, v.compressed, v.workers, func(n uint64) error {
 		v.progress.Add(n)
 		return context.Cause(v.ctx)
@@ -266,14 +266,14 @@ func (v *verifier) blocks() error {
 	return nil
 }
 
-// decrypt decrypts v.encrypted, a few megabytes at a time. Content that is not authentic is a finding, and ends the
-// work on its tensor. The error is that of reading, or why the context has ended.
-func (v *verifier) decrypt() error {
+// decryptTensors decrypts v.encrypted, a few megabytes at a time. Content that is not authentic is a finding, and ends
+// the work on its tensor. It fails if reading does, or when the context ends.
+func (v *verifier) decryptTensors() error {
 	var buf []byte
 	for _, t := range v.encrypted {
 		for off := uint64(0); off < t.desc().Stored; {
 			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
-			buf = grown(buf, n)
+			buf = content.Grown(buf, n)
 			err := context.Cause(v.ctx)
 			if err == nil {
 				err = t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off)
@@ -295,19 +295,19 @@ func (v *verifier) decrypt() error {
 // mayBeCodes reports whether stored tensor i may be a weight's codes, though nothing says so.
 func (v *verifier) mayBeCodes(i int) bool {
 	m := v.model
-	return m.Format() == layout.SafeTensors && !m.opts.Stored && (m.schemes == nil || m.schemes.Of[i] == 0) &&
+	return m.Format() == layout.SafeTensors && !m.opts.Stored && (m.weightTable == nil || m.weightTable.WeightOf[i] == 0) &&
 		scheme.MayBeCodes(&m.tensors[i])
 }
 
-// quantized checks the scales and other parts of all logical tensors. It adds a warning for what is not decoded or may
-// be misunderstood, and a finding for what is invalid. The error is that of reading, or why the context has ended.
-func (v *verifier) quantized() error {
+// checkWeights checks the parts of all logical tensors. Invalid parts are findings. It warns of weights that are not
+// decoded or may be misunderstood. It fails if reading does, or when the context ends.
+func (v *verifier) checkWeights() error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
 		lists[i] = findings.New(v.files[i].index.Format)
 	}
-	for i := range v.model.schemes.Len() {
-		w := v.model.schemes.Weight(i)
+	for i := range v.model.weightTable.Len() {
+		w := v.model.weightTable.Weight(i)
 		codes := &v.model.tensors[w.Parts[0].Tensor]
 		err, zeroIndex := w.Err, ""
 		if err == nil {
@@ -318,17 +318,17 @@ func (v *verifier) quantized() error {
 		case err == nil && zeroIndex != "":
 			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), zeroIndex)
 		case err == nil:
-		case cause != nil || unreadable(err):
+		case cause != nil || isUnreadable(err):
 			return cmp.Or(cause, err)
 		case errors.Is(err, ErrUnsupported): // it breaks no rule
-			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %s", layout.Quote(codes.Name), v.reason(codes.File, err))
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %s", layout.Quote(codes.Name), v.findingReason(codes.File, err))
 		default:
-			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %s", layout.Quote(codes.Name), v.reason(codes.File, err)), false)
+			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %s", layout.Quote(codes.Name), v.findingReason(codes.File, err)), findings.Failure)
 		}
 	}
-	if v.model.schemes.Len() > 0 && v.model.schemes.Unmatched > 0 {
-		n := v.model.schemes.Unmatched
-		lists[0].Warn(0, "quantized", nil, "the configuration has parameters of %d layers that the model does not have, such as %s", n, layout.Quote([]byte(v.model.schemes.UnmatchedPath)))
+	if v.model.weightTable.Len() > 0 && v.model.weightTable.Unmatched > 0 {
+		n := v.model.weightTable.Unmatched
+		lists[0].Warn(0, "quantized", nil, "the configuration has parameters of %d layers that the model does not have, such as %s", n, layout.Quote([]byte(v.model.weightTable.UnmatchedPath)))
 	}
 	for i := range v.model.tensors {
 		t := &v.model.tensors[i]
@@ -344,9 +344,9 @@ func (v *verifier) quantized() error {
 	return nil
 }
 
-// reason returns the text of err for a finding about file i. It leaves out the name of this file, and that it is
-// invalid: the finding says both.
-func (v *verifier) reason(i uint32, err error) string {
+// findingReason returns the text of err for a finding about file i. It leaves out the file's name and the word
+// invalid, which the finding has too.
+func (v *verifier) findingReason(i uint32, err error) string {
 	if of, ok := errors.AsType[*fileError](err); ok && of.path == v.files[i].path {
 		err = of.err
 	}
@@ -356,12 +356,12 @@ func (v *verifier) reason(i uint32, err error) string {
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks all that the parts of the logical tensor at position weight say of its codes. zeroIndex tells how a
-// group index of zeros alone was read, or is empty. Nothing stays in the cache.
+// checkParts checks what the parts of a logical tensor say of its codes; weight is its position. It returns how a group
+// index of zeros alone was read, or "". It fails if parts do not fit or cannot be read. The cache keeps nothing of it.
 func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
-	t := Tensor{model: v.model, index: v.model.schemes.Codes(weight), weight: uint32(weight + 1)}
+	t := Tensor{model: v.model, index: v.model.weightTable.Codes(weight), weight: uint32(weight + 1)}
 	s := t.state()
 	if err := s.values.Err(); err != nil {
 		return "", err
@@ -369,9 +369,9 @@ func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
 	return s.weight.verify(v.ctx, content.Env{Pins: &own})
 }
 
-// addStated adds the checksums that the i-th file states of itself to v.sums, and those of shards to v.sums and
-// v.digests.
-func (v *verifier) addStated(i int, f *file) error {
+// collectChecksums appends the checksums that the i-th file states of itself, and those of shards if it is a manifest. It
+// fails if reading does.
+func (v *verifier) collectChecksums(i int, f *file) error {
 	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
 	if err != nil {
 		return err
@@ -387,26 +387,25 @@ func (v *verifier) addStated(i int, f *file) error {
 		v.sums = append(v.sums, sum{c.Checksum, c.Shard, i})
 	}
 	for _, d := range manifest.ShardDigests() {
-		v.digests = append(v.digests, &digest{ShardDigest: d, in: i})
+		v.digests = append(v.digests, &digest{ShardDigest: d, statedIn: i})
 	}
 	return nil
 }
 
-// plan lists the pieces of all files that checksums and digests cover, and counts the bytes for the report and
-// progress.
-func (v *verifier) plan() {
-	covered := make([][]span, len(v.files))
+// planReading lists the bytes of all files that checksums and digests cover, and counts them for report and progress.
+func (v *verifier) planReading() {
+	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {
-		covered[s.of] = append(covered[s.of], span{s.Offset, s.Offset + s.Size})
+		covered[s.fileIndex] = append(covered[s.fileIndex], byteRange{s.Offset, s.Offset + s.Size})
 	}
 	digests := make([]*[sha256.Size]byte, len(v.files))
 	for _, d := range v.digests {
-		digests[d.Shard] = &d.got
+		digests[d.Shard] = &d.computed
 	}
 	for i := range v.files {
-		v.reading.add(i, v.files[i].index.Size, covered[i], digests[i])
+		v.sumReader.add(i, v.files[i].index.Size, covered[i], digests[i])
 	}
-	for _, p := range v.reading.pieces {
+	for _, p := range v.sumReader.pieces {
 		v.report.BytesRead += p.end - p.off
 	}
 	v.progress.Total = v.report.BytesRead
@@ -418,42 +417,40 @@ func (v *verifier) plan() {
 	}
 }
 
-// read computes all checksums and digests, on all workers. The error is that of reading, or why the context has ended.
-func (v *verifier) read() error {
-	return v.reading.run(v.workers, func(p *piece, sum func(ctx context.Context, f *file) error) error {
-		f := v.files[p.file]
-		err := context.Cause(v.ctx)
+// computeSums computes all checksums and digests, on all workers. It fails if reading does, or when the context ends.
+func (v *verifier) computeSums() error {
+	return v.sumReader.readAll(v.workers, func(p *summedPiece, buf func() []byte) (b []byte, err error) {
+		f := v.files[p.fileIndex]
+		if err = context.Cause(v.ctx); err == nil {
+			b, err = f.view(v.ctx, buf, p.off, p.end-p.off)
+		}
 		if err == nil {
-			err = sum(v.ctx, f)
+			v.progress.Add(p.end - p.off)
 		}
-		if err != nil {
-			return inFile(f.path, err)
-		}
-		v.progress.Add(p.end - p.off)
-		return nil
+		return b, inFile(f.path, err)
 	})
 }
 
-// compare adds a finding for each checksum or digest that is not what a file states.
-func (v *verifier) compare() {
+// compareSums adds a finding for each checksum or digest that differs from what a file states.
+func (v *verifier) compareSums() {
 	for _, s := range v.sums {
-		got := v.reading.crc(s.of, s.Offset, s.Size)
+		got := v.sumReader.crc(s.fileIndex, s.Offset, s.Size)
 		if got == s.Want {
 			continue
 		}
 		format := "the file says %08x, but bytes %d to %d have %08x"
 		args := []any{s.Want, s.Offset, s.Offset + s.Size, got}
-		if s.of != s.in {
+		if s.fileIndex != s.statedIn {
 			format = "%s should have %08x, but has %08x"
-			args = []any{v.files[s.of].path, s.Want, got}
+			args = []any{v.files[s.fileIndex].path, s.Want, got}
 		}
-		v.addFinding(s.in, layout.Finding{FormatError: layout.Errorf(v.files[s.in].index.Format, s.At,
+		v.addFinding(s.statedIn, layout.Finding{FormatError: layout.Errorf(v.files[s.statedIn].index.Format, s.At,
 			s.Field, layout.ErrChecksum, format, args...)})
 	}
 	for _, d := range v.digests {
-		if d.got != d.Want {
-			v.addFinding(d.in, layout.Finding{FormatError: layout.Errorf(v.files[d.in].index.Format, d.At,
-				d.Field, layout.ErrChecksum, "%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
+		if d.computed != d.Want {
+			v.addFinding(d.statedIn, layout.Finding{FormatError: layout.Errorf(v.files[d.statedIn].index.Format, d.At,
+				d.Field, layout.ErrChecksum, "%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.computed)})
 		}
 	}
 }
@@ -461,21 +458,21 @@ func (v *verifier) compare() {
 // blockCheck expands compressed tensors and keeps nothing. A file's checksum does not prove that
 // blocks can be expanded: it covers whatever the writer wrote.
 type blockCheck struct {
-	mu      sync.Mutex
-	tensors []Tensor // to check; the first one is being dealt out
-	block   uint64   // its first block that nobody has taken on
-	bad     map[uint32]*layout.FormatError
+	mu        sync.Mutex
+	remaining []Tensor // to check; the first one is being dealt out
+	nextBlock uint64   // its first block that nobody has taken on
+	malformed map[uint32]*layout.FormatError
 }
 
-// checkBlocks expands the blocks of compressed tensors. It returns the first error in each
-// tensor's blocks. read hears how many stored bytes have been read, and may end the check.
+// checkBlocks expands the blocks of compressed tensors and keeps nothing. It returns, by tensor, the first error in malformed
+// blocks. read is told how many stored bytes have been read, and may end the check. It fails if reading or read does.
 func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n uint64) error) (map[uint32]*layout.FormatError, error) {
-	c := blockCheck{tensors: tensors, bad: make(map[uint32]*layout.FormatError)}
-	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
+	c := blockCheck{remaining: tensors, malformed: make(map[uint32]*layout.FormatError)}
+	return c.malformed, parallel.Each(workers, c.nextRange, func(items iter.Seq[blockRange]) error {
 		for r := range items {
-			err := blocksOf(r.t).Check(ctx, r.lo, r.hi, read)
-			if err != nil && !c.recordMalformed(r.t, err) {
-				return r.t.wrap(err)
+			err := blocksOf(r.tensor).CheckBlocks(ctx, r.lo, r.hi, read)
+			if err != nil && !c.recordMalformed(r.tensor, err) {
+				return r.tensor.wrap(err)
 			}
 		}
 		return nil
@@ -484,7 +481,7 @@ func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n
 
 // blocksOf returns the LZ4 blocks of t, which is compressed.
 func blocksOf(t Tensor) content.LZ4 {
-	blocks, _ := t.state().lz4()
+	blocks, _ := t.state().lz4Blocks()
 	return blocks
 }
 
@@ -494,42 +491,42 @@ const checkedBlocks = 64
 
 // blockRange names the blocks lo to hi-1 of t.
 type blockRange struct {
-	t      Tensor
+	tensor Tensor
 	lo, hi uint64
 }
 
-// next returns the blocks to check next: of a file in place up to checkedBlocks, else all of a tensor. It skips the
-// rest of a tensor with a bad block. ok is false after the last tensor.
-func (c *blockCheck) next() (r blockRange, ok bool) {
+// nextRange returns the blocks to check next: up to checkedBlocks of a file in memory, else all of a tensor. It skips
+// the rest of a tensor with a malformed block. ok is false after the last tensor.
+func (c *blockCheck) nextRange() (r blockRange, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ; len(c.tensors) > 0; c.tensors, c.block = c.tensors[1:], 0 {
-		t := c.tensors[0]
-		lo, count := c.block, blocksOf(t).Count()
-		if c.bad[t.index] != nil || lo > 0 && lo >= count {
+	for ; len(c.remaining) > 0; c.remaining, c.nextBlock = c.remaining[1:], 0 {
+		t := c.remaining[0]
+		lo, count := c.nextBlock, blocksOf(t).Count()
+		if c.malformed[t.index] != nil || lo > 0 && lo >= count {
 			continue
 		}
 		hi := count
 		if blocksOf(t).InPlace() {
 			hi = min(count, lo+checkedBlocks)
 		}
-		c.block = max(1, hi) // a tensor without blocks has its turn, too
+		c.nextBlock = max(1, hi) // a tensor without blocks has its turn, too
 		return blockRange{t, lo, hi}, true
 	}
 	return r, false
 }
 
-// recordMalformed reports whether err is about the content of a block of t. It then notes err in c.bad, unless an error
-// of an earlier block is there.
+// recordMalformed reports whether err says that a block of t is malformed. It then notes err in c.malformed, unless an
+// error of an earlier block is there.
 func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
-	fe := malformed(err)
+	fe := formatErrorIn(err)
 	if fe == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if first := c.bad[t.index]; first == nil || fe.Offset < first.Offset {
-		c.bad[t.index] = fe
+	if first := c.malformed[t.index]; first == nil || fe.Offset < first.Offset {
+		c.malformed[t.index] = fe
 	}
 	return true
 }

@@ -16,20 +16,15 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// blockStarts are where blocks begin.
-func blockStarts(stored []byte) (starts []int) {
-	for at := 0; at < len(stored); at += 4 + int(binary.LittleEndian.Uint32(stored[at:])) {
-		starts = append(starts, at)
-	}
-	return starts
-}
-
 // TestVerifyBlocks: blocks that were written wrongly have a right checksum.
 func TestVerifyBlocks(t *testing.T) {
 	const long, short = 150*lz4block.Size + 5, 3 * lz4block.Size
 	tensors := []modeltest.Tensor{modeltest.Compressible("long", layout.U8, long), modeltest.Compressible("short", layout.U8, short), modeltest.Compressible("empty", layout.U8, 0)}
 	good := [][]byte{modeltest.Blocks(t, tensors[0].Data), modeltest.Blocks(t, tensors[1].Data), nil}
-	starts := blockStarts(good[0])
+	var starts []int // of blocks
+	for at := 0; at < len(good[0]); at += 4 + int(binary.LittleEndian.Uint32(good[0][at:])) {
+		starts = append(starts, at)
+	}
 
 	// An offset of 0 is none that LZ4 has; two blocks, so that the first has to be told.
 	spoil := func(at int) func(b []byte) {
@@ -53,7 +48,7 @@ func TestVerifyBlocks(t *testing.T) {
 			file := modeltest.LZ4Of(t, nil, tensors, [][]byte{bad, good[1], good[2]})
 			eachWay(t, file, func(t *testing.T, m *loader.Model) {
 				for _, workers := range []int{0, 1, 3} {
-					r := verify(t, m, &loader.VerifyOptions{Workers: workers})
+					r := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers}))(t)
 					var want []string
 					if test.want >= 0 {
 						want = []string{fmt.Sprintf("error lz4 %d", tensor(t, m, "long").Offset()+uint64(test.want))}
@@ -78,12 +73,12 @@ func TestVerifyBlocksProgress(t *testing.T) {
 	file := modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 100*lz4block.Size), modeltest.Compressible("y", layout.U8, 10))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		last, sum := uint64(0), tensor(t, m, "x").StoredBytes()+tensor(t, m, "y").StoredBytes()
-		r := verify(t, m, &loader.VerifyOptions{Progress: func(done, total uint64) {
+		r := must(m.Verify(t.Context(), &loader.VerifyOptions{Progress: func(done, total uint64) {
 			if done <= last || done > total {
 				t.Errorf("%d of %d after %d", done, total, last)
 			}
 			last = done
-		}})
+		}}))(t)
 		if last != r.BytesRead+sum {
 			t.Errorf("the last of progress at %d, want %d and %d", last, r.BytesRead, sum)
 		}

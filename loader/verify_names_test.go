@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -20,39 +19,36 @@ import (
 func TestVerifyManySections(t *testing.T) {
 	testmode.Sequential(t)
 	const n, times = 5_000, 8
+	verify := func(n int) time.Duration { // how long n sections take
+		b := append([]byte("BW2L\x01\x00"), binary.LittleEndian.AppendUint64(nil, uint64(n))...)
+		for i := range n {
+			b = fmt.Appendf(b, "\x06%06d\x04data", i)
+			b = append(b, make([]byte, 16)...) // no description, no data
+		}
+		m, err := loader.OpenBytes(b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		begun := time.Now()
+		r := must(m.Verify(t.Context(), nil))(t)
+		took := time.Since(begun)
+		if want := n + 3; len(r.Checked) != want || r.Checked[n-1] != fmt.Sprintf("%06d", n-1) || !slices.Equal(r.Checked[n:], []string{"bounds", "overlaps", "alignment"}) {
+			t.Errorf("%d names, the last %q; want %d", len(r.Checked), r.Checked[max(0, len(r.Checked)-3):], want)
+		}
+		if len(r.Findings) > 0 {
+			t.Errorf("found %v", r.Findings[0])
+		}
+		return took
+	}
 	var few, many time.Duration
 	for range 5 { // other work on the machine takes some of the time, but not always
-		few, many = manySections(t, n), manySections(t, times*n)
+		few, many = verify(n), verify(times*n)
 		if many < times*times/2*few {
 			return
 		}
 	}
 	t.Errorf("%d sections took %v, %d times as many %v", n, few, times, many)
-}
-
-// manySections is how long it takes to verify n sections.
-func manySections(t *testing.T, n int) time.Duration {
-	t.Helper()
-	b := append([]byte("BW2L\x01\x00"), binary.LittleEndian.AppendUint64(nil, uint64(n))...)
-	for i := range n {
-		b = fmt.Appendf(b, "\x06%06d\x04data", i)
-		b = append(b, make([]byte, 16)...) // no description, no data
-	}
-	m, err := loader.OpenBytes(b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	begun := time.Now()
-	r := verify(t, m, nil)
-	took := time.Since(begun)
-	if want := n + 3; len(r.Checked) != want || r.Checked[n-1] != fmt.Sprintf("%06d", n-1) || !slices.Equal(r.Checked[n:], []string{"bounds", "overlaps", "alignment"}) {
-		t.Errorf("%d names, the last %q; want %d", len(r.Checked), r.Checked[max(0, len(r.Checked)-3):], want)
-	}
-	if len(r.Findings) > 0 {
-		t.Errorf("found %v", r.Findings[0])
-	}
-	return took
 }
 
 // TestVerifyMetadataOnce: metadata that have been parsed are not parsed again.
@@ -67,11 +63,7 @@ func TestVerifyMetadataOnce(t *testing.T) {
 	if _, err := m.Metadata(); err != nil {
 		t.Fatal(err)
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	verify(t, m, nil)
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(file)) {
+	if took := modeltest.Allocated(func() { must(m.Verify(t.Context(), nil))(t) }); took > uint64(len(file)) {
 		t.Errorf("%d bytes allocated for a file of %d", took, len(file))
 	}
 }

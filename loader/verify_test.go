@@ -16,15 +16,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func verify(t *testing.T, m *loader.Model, opts *loader.VerifyOptions) *loader.Report {
-	t.Helper()
-	r, err := m.Verify(context.Background(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // outline lists findings as "warning" or "error", field and offset, in order.
 func outline(r *loader.Report) (list []string) {
 	for _, f := range r.Findings {
@@ -55,7 +46,7 @@ func TestVerifyFixtures(t *testing.T) {
 	for _, path := range fixtures(t) {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			m := openPath(t, path, opts)
-			r := verify(t, m, nil)
+			r := must(m.Verify(t.Context(), nil))(t)
 			want := findings[filepath.Base(path)]
 			if got := outline(r); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", path, got, want)
@@ -73,7 +64,7 @@ func TestVerifyFixtures(t *testing.T) {
 }
 
 func TestVerifyNamesTensors(t *testing.T) {
-	r := verify(t, openPath(t, "../testdata/apr2/misaligned.apr", nil), nil)
+	r := must(openPath(t, "../testdata/apr2/misaligned.apr", nil).Verify(t.Context(), nil))(t)
 	if msg := r.Err().Error(); !strings.Contains(msg, `"f16"`) || !strings.Contains(msg, `"i8"`) {
 		t.Errorf("%s names no tensors", msg)
 	}
@@ -95,7 +86,7 @@ func TestVerifyFindsEveryByte(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		r := verify(t, m, nil)
+		r := must(m.Verify(t.Context(), nil))(t)
 		m.Close()
 		if r.Err() == nil {
 			t.Errorf("byte %d: nothing found", at)
@@ -126,19 +117,19 @@ func TestVerifyManyChunks(t *testing.T) {
 		bad[loader.CRCChunk]++
 		eachWay(t, b, func(t *testing.T, m *loader.Model) {
 			for _, workers := range []int{0, 1, 2, 8} {
-				r := verify(t, m, &loader.VerifyOptions{Workers: workers})
+				r := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers}))(t)
 				if r.Err() != nil || len(r.Findings) != 0 || r.BytesRead != uint64(around+extra) {
 					t.Errorf("%d workers: %v, %d bytes", workers, r.Findings, r.BytesRead)
 				}
 			}
 		})
 		eachWay(t, bad, func(t *testing.T, m *loader.Model) {
-			want := verify(t, m, &loader.VerifyOptions{Workers: 1})
+			want := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: 1}))(t)
 			if got := outline(want); !slices.Equal(got, []string{fmt.Sprintf("error crc32 %d", around+extra)}) {
 				t.Errorf("found %q", got)
 			}
 			for _, workers := range []int{0, 2, 8} {
-				if got := verify(t, m, &loader.VerifyOptions{Workers: workers}); !reflect.DeepEqual(got, want) {
+				if got := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers}))(t); !reflect.DeepEqual(got, want) {
 					t.Errorf("%d workers: %+v, want %+v", workers, got, want)
 				}
 			}
@@ -150,7 +141,7 @@ func TestVerifyProgress(t *testing.T) {
 	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 5*loader.CRCChunk)), nil)
 	for _, workers := range []int{1, 8} {
 		last, steps, inside := uint64(0), 0, false
-		r := verify(t, m, &loader.VerifyOptions{Workers: workers, Progress: func(done, total uint64) {
+		r := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers, Progress: func(done, total uint64) {
 			if inside || done <= last || done > total || total != m.Files()[0].Size-modeltest.APR2Footer {
 				t.Errorf("%d of %d after %d", done, total, last)
 			}
@@ -158,7 +149,7 @@ func TestVerifyProgress(t *testing.T) {
 			last = done
 			steps++
 			inside = false
-		}})
+		}}))(t)
 		if last != r.BytesRead || steps != 6 {
 			t.Errorf("%d steps, the last at %d of %d", steps, last, r.BytesRead)
 		}
@@ -184,7 +175,7 @@ func TestVerifyCancelled(t *testing.T) {
 		if r, err := m.Verify(ctx, nil); r != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled before: %v, %v", r, err)
 		}
-		if r := verify(t, m, nil); r.Err() != nil {
+		if r := must(m.Verify(t.Context(), nil))(t); r.Err() != nil {
 			t.Errorf("afterwards: %v", r.Err())
 		}
 	})
@@ -205,7 +196,7 @@ func TestVerifyBadMetadata(t *testing.T) {
 	b[32] = '!'
 	eachWay(t, modeltest.Footed(b), func(t *testing.T, m *loader.Model) {
 		for range 2 { // whether or not it has been asked for before
-			if got := outline(verify(t, m, nil)); !slices.Equal(got, []string{"error metadata 32"}) {
+			if got := outline(must(m.Verify(t.Context(), nil))(t)); !slices.Equal(got, []string{"error metadata 32"}) {
 				t.Errorf("%q", got)
 			}
 			if _, err := m.Metadata(); !errors.Is(err, layout.ErrInvalid) {

@@ -28,10 +28,10 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err != nil {
 		return err
 	}
-	s := opened(path, mapping)
-	defer s.close()
+	s := storedFrom(path, mapping)
+	defer s.discard()
 	o := Options{Trust: by}
-	if err := o.guard(ctx, s); err != nil {
+	if err := o.makeVerified(ctx, s); err != nil {
 		return err
 	}
 	return inFile(path, s.data.Ensure(ctx, 0, s.data.Size()))
@@ -42,11 +42,11 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
 func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint64)) error {
-	_, err := holding(ctx, m, func(ctx context.Context, m *Model) (none, error) { return none{}, m.verifyTrust(ctx, progress) })
-	return err
+	return whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.verifyTrust(ctx, progress) })
 }
 
-// verifyTrust does what VerifyTrust does, for a caller that holds the model open.
+// verifyTrust compares every byte of the model with the digests of Options.Trust. The caller holds the model open. It
+// fails with an *IntegrityError for the first wrong chunk, if reading does, or when ctx ends.
 func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	type chunk struct{ file, i int }
 	var chunks []chunk
@@ -69,7 +69,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 			f := &m.files[chunks[k].file]
 			off, n := f.data.Digests().Span(uint64(chunks[k].i))
 			if err := f.data.Ensure(ctx, off, n); err != nil {
-				return f.Wrap(m.tensorAt(err, uint32(chunks[k].file)))
+				return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))
 			}
 			p.Add(n)
 		}
@@ -77,21 +77,21 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// tensorAt returns a copy of err with the name of the first tensor that has bytes in the wrong chunk, if err is an
-// IntegrityError. Otherwise it returns err. file is the position of the chunk's file.
-func (m *Model) tensorAt(err error, file uint32) error {
+// nameTensor returns err, or if it is an IntegrityError a copy that names the first tensor with bytes in the wrong
+// chunk. file is the position of the chunk's file.
+func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
 	if !ok {
 		return err
 	}
-	of := *wrong
-	_, n := m.files[file].data.Digests().Span(of.Chunk)
+	named := *wrong
+	_, n := m.files[file].data.Digests().Span(named.Chunk)
 	for i := range m.tensors {
 		t := &m.tensors[i]
-		if uint32(t.File) == file && t.Offset < of.Offset+n && of.Offset < t.Offset+t.Stored {
-			of.Tensor = string(t.Name)
+		if uint32(t.File) == file && t.Offset < named.Offset+n && named.Offset < t.Offset+t.Stored {
+			named.Tensor = string(t.Name)
 			break
 		}
 	}
-	return &of
+	return &named
 }

@@ -1,11 +1,13 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -20,22 +22,25 @@ import (
 // Anything else is an error. On a big-endian machine a slice of a T wider than a byte is a copy of
 // the caller's own. So is, anywhere, one of a T that wants more alignment than the dtype (uint64
 // for C64) and does not have it.
-func View[T mmapio.Number](t Tensor) ([]T, error) {
-	if d := t.DType(); !t.logical() && !viewable(reflect.TypeFor[T](), d) {
-		return nil, t.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]()))
-	}
-	b, err := t.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	v, err := mmapio.View[T](b)
-	if errors.Is(err, mmapio.ErrByteOrder) || errors.Is(err, mmapio.ErrMisaligned) {
-		v, err = mmapio.Copy[T](b)
-	}
-	return v, t.wrap(err)
+func View[T mmapio.Number](t Tensor) (v []T, err error) {
+	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
+		if d := t.DType(); !t.logical() && !viewable(reflect.TypeFor[T](), d) {
+			return fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]())
+		}
+		b, err := bytesOf(ctx, env, t, s)
+		if err != nil {
+			return err
+		}
+		v, err = mmapio.View[T](b)
+		if errors.Is(err, mmapio.ErrByteOrder) || errors.Is(err, mmapio.ErrMisaligned) {
+			v, err = mmapio.Copy[T](b)
+		}
+		return err
+	})
+	return v, err
 }
 
-// viewable reports whether elements of dtype d may be seen as Go values of type t.
+// viewable reports whether elements of dtype d may be viewed as Go values of type t.
 func viewable(t reflect.Type, d layout.DType) bool {
 	if t.Kind() == reflect.Uint8 {
 		return true

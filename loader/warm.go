@@ -61,9 +61,9 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, m, names, opts, nil)
 }
 
-// warm does what Warm does, and holds h meanwhile: the lease l, or the model if l is nil.
+// warm brings the named tensors into memory. It keeps h open meanwhile: the lease l, which pins them, or the model if l is nil.
 func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *Lease) (WarmResult, error) {
-	return holding(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
+	return readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
 		tensors, err := m.tensorsToWarm(names, l)
 		if err != nil {
 			return WarmResult{}, err
@@ -74,7 +74,7 @@ func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *L
 
 // WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
-	return holding(ctx, m, func(ctx context.Context, m *Model) (WarmResult, error) { return m.warm(ctx, opts, m.every()) })
+	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (WarmResult, error) { return m.warm(ctx, opts, m.allStored()) })
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
@@ -84,9 +84,8 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, l, names, opts, l)
 }
 
-// tensorsToWarm returns the stored tensors called names, each once, through the lease l unless that is nil. A logical
-// tensor stands for its parts. It is left out if the cache has its values, which l then pins. An unknown name is
-// ErrNotFound.
+// tensorsToWarm returns the stored tensors called names, each once. They belong to the lease l, which may be nil. A logical
+// tensor stands for its parts, unless the cache has its values: l then pins these. It fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[uint32]bool)
 	for _, name := range names {
@@ -109,11 +108,11 @@ func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err e
 	return tensors, nil
 }
 
-// weightKinds are the forms in which the cache keeps a logical tensor.
-var weightKinds = []cache.Kind{cache.Logical, cache.Scales, cache.Constants}
+// logicalKinds are the forms in which the cache keeps a logical tensor.
+var logicalKinds = []cache.Kind{cache.Logical, cache.Scales, cache.Constants}
 
-// every returns all tensors in the order in which they are stored.
-func (m *Model) every() []Tensor {
+// allStored returns all stored tensors of the model, by file and offset.
+func (m *Model) allStored() []Tensor {
 	tensors := make([]Tensor, len(m.tensors))
 	for i := range tensors {
 		tensors[i] = Tensor{model: m, index: uint32(i)}
@@ -122,8 +121,8 @@ func (m *Model) every() []Tensor {
 	return tensors
 }
 
-// warm brings stored tensors into memory. The caller holds the model open. The error is ErrTooLarge before anything is
-// read, that of reading, of a changed file, or ErrClosed.
+// warm brings stored tensors into memory. The caller holds the model open. It fails with ErrTooLarge before anything
+// is read, if reading does, if a file has changed, or with ErrClosed.
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
@@ -140,15 +139,15 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 		if f := t.file(); t.inPlace() {
 			p.Add(f, t.desc().Offset, t.desc().Stored)
 		} else {
-			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &incoming{tensor: t, had: &had})
+			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &warmingTensor{tensor: t, cachedBytes: &had})
 		}
 	}
 	resident, err := p.Resident(ctx)
 	if err == nil {
-		err = p.Read(ctx, readers(opts, p), &parallel.Progress{Report: opts.Progress, Total: p.Total})
+		err = p.Read(ctx, readersFor(opts, p), &parallel.Progress{Report: opts.Progress, Total: p.Total})
 	}
 	if err == nil {
-		err = unchanged(p)
+		err = checkPlanUnchanged(p)
 	}
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
@@ -156,8 +155,8 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	return WarmResult{Bytes: p.Total, Resident: resident + had.Load()}, err
 }
 
-// readers returns the number of goroutines that read p.
-func readers(opts *WarmOptions, p *plan.Plan) int {
+// readersFor returns the number of goroutines that read the plan p: Options' number, or 1 for mapped files and 8 for others.
+func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
 		return opts.Readers
@@ -169,8 +168,9 @@ func readers(opts *WarmOptions, p *plan.Plan) int {
 	return 8
 }
 
-// unchanged returns an error if a file that p reads has changed since it was opened. It asks for each file once.
-func unchanged(p *plan.Plan) error {
+// checkPlanUnchanged returns an error if a file that p reads is no longer the one that was opened. It asks the system
+// once for each file.
+func checkPlanUnchanged(p *plan.Plan) error {
 	asked := make(map[plan.File]bool)
 	for i := range p.Pieces {
 		if f := p.Pieces[i].File.(*file); !asked[f] {
@@ -183,8 +183,8 @@ func unchanged(p *plan.Plan) error {
 	return nil
 }
 
-// checkWarmable returns the error of the first tensor that cannot be read, or that is ErrTooLarge: alone, or for the
-// cache together with those before it. Tensors that are read in place need no cache, and a lease may exceed it.
+// checkWarmable returns an error if a tensor cannot be read, or ErrTooLarge if the cache cannot take it together with
+// those before it. Tensors read in place need no cache, and those of a lease may exceed it.
 func (m *Model) checkWarmable(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
@@ -192,59 +192,56 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 			continue
 		}
 		raw := t.desc().Raw
-		if err := cmp.Or(t.state().err, m.store.Limit.Allow(max(raw, t.desc().Stored), 1)); err != nil {
+		err := cmp.Or(t.state().elementsErr, m.cacheStore.Limit.Allow(max(raw, t.desc().Stored), 1))
+		if t.lease == nil { // which would pin it
+			if err == nil && raw > left {
+				err = fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
+					ErrTooLarge, max(m.opts.CacheBytes, 0))
+			}
+			left -= raw
+		}
+		if err != nil {
 			return t.wrap(err)
 		}
-		if t.lease != nil {
-			continue // which pins it
-		}
-		if raw > left {
-			return t.wrap(fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
-				ErrTooLarge, max(m.opts.CacheBytes, 0)))
-		}
-		left -= raw
 	}
 	return nil
 }
 
-// Evict releases the memory of tensors: the pages of a mapped model, and the copies in the
-// model's cache that no lease has pinned. It is for weights that have been copied to a device.
-// Pages stay in the page cache as long as the kernel likes, and come back when they are touched.
-// Pages that a tensor shares with others that are not named stay, and views stay valid. Without
-// names Evict does nothing.
+// Evict releases the memory of tensors: the pages of a mapped model, and the copies in the model's cache that no lease
+// has pinned. It is for weights that have been copied to a device. Pages stay in the page cache as long as the kernel
+// likes, and come back when they are touched. Pages that a tensor shares with others that are not named stay, and
+// views stay valid. Without names Evict does nothing. It fails for an unknown name, or if the system does.
 func (m *Model) Evict(names ...string) error {
-	_, err := holding(context.Background(), m, func(_ context.Context, m *Model) (none, error) {
+	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
 		for _, name := range names {
 			if t, err := m.lookup(name, nil); err == nil && t.logical() {
-				m.cache.Drop(t.index, weightKinds...)
+				m.cache.Drop(t.index, logicalKinds...)
 			}
 		}
 		tensors, err := m.tensorsToWarm(names, nil)
-		if err == nil {
-			err = m.evict(tensors)
+		if err != nil {
+			return err
 		}
-		return none{}, err
+		return m.evict(tensors)
 	})
-	return err
 }
 
 // EvictAll releases the memory of all tensors, as Evict does.
 func (m *Model) EvictAll() error {
-	_, err := holding(context.Background(), m, func(_ context.Context, m *Model) (none, error) {
-		every := m.every()
+	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
+		every := m.allStored()
 		for _, t := range every {
-			m.cache.Drop(t.index, weightKinds...)
+			m.cache.Drop(t.index, logicalKinds...)
 		}
-		return none{}, m.evict(every)
+		return m.evict(every)
 	})
-	return err
 }
 
 // evict drops stored tensors from the cache unless they are pinned, and tells the system to release their whole pages.
-// The error is that of the system.
+// It fails if the system does.
 func (m *Model) evict(tensors []Tensor) error {
 	sortStored(tensors) // for neighbours to release the pages that they share
-	p := plan.Whole()
+	p := plan.NewUnlimited()
 	for _, t := range tensors {
 		m.cache.Drop(t.index, cache.Elements, cache.Float32)
 		if f := t.file(); f.InPlace() && f.data.Mapped() {
@@ -259,20 +256,20 @@ func (m *Model) evict(tensors []Tensor) error {
 	return nil
 }
 
-// incoming is a tensor that Warm reads into the cache. Several readers may bring its bytes.
-type incoming struct {
-	tensor Tensor
-	had    *atomic.Uint64 // counts bytes that the cache has already
+// warmingTensor is a tensor that Warm reads into the cache. Several readers may bring its bytes.
+type warmingTensor struct {
+	tensor      Tensor
+	cachedBytes *atomic.Uint64 // counts bytes that the cache has already
 
-	begin  sync.Once
-	stored *mmapio.Gathering[byte] // nil if the cache has the tensor
-	err    error                   // why there is no memory
+	once      sync.Once
+	gathering *mmapio.Gathering[byte] // nil if the cache has the tensor
+	memoryErr error                   // why there is no memory
 }
 
-// Room returns memory for n stored bytes from byte at on. It returns nil if the cache has the tensor or its values,
-// which it pins for the lease. The first call decides. The error is that there is no memory.
-func (l *incoming) Room(at, n uint64) ([]byte, error) {
-	l.begin.Do(func() {
+// Memory returns memory for n stored bytes of the tensor from byte at on. It returns nil if the cache has the tensor
+// already, which it then pins. The first call decides. It fails if there is no memory.
+func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
+	l.once.Do(func() {
 		m, s := l.tensor.model, l.tensor.state()
 		if _, ok := m.cache.Peek(s.values.Key, l.tensor.lease.pinsOf()); ok {
 			return
@@ -280,30 +277,30 @@ func (l *incoming) Room(at, n uint64) ([]byte, error) {
 		if _, ok := m.cache.Peek(s.elements.Key, l.tensor.lease.warmPins()); ok {
 			return
 		}
-		l.stored, l.err = mmapio.NewGathering[byte](s.stored.Size(), func() (bool, error) {
-			if s.stored.Cost().Waits {
+		l.gathering, l.memoryErr = mmapio.NewGathering[byte](s.stored.Size(), func() (bool, error) {
+			if s.stored.Cost().MayWait {
 				return false, nil // a request less: what comes now will tell
 			}
 			return s.stored.Probe(context.Background())
 		})
 	})
 	switch {
-	case l.err != nil:
-		return nil, l.tensor.wrap(l.err)
-	case l.stored == nil:
-		l.had.Add(n)
+	case l.memoryErr != nil:
+		return nil, l.tensor.wrap(l.memoryErr)
+	case l.gathering == nil:
+		l.cachedBytes.Add(n)
 		return nil, nil
 	}
-	return l.stored.Room(at, n), nil
+	return l.gathering.Room(at, n), nil
 }
 
-// Arrived notes that b, from byte at on, has been filled. After the last bytes it puts the tensor's elements into the
-// cache. If another call fills the same entry, it waits for that until ctx ends. The error names the tensor.
-func (l *incoming) Arrived(ctx context.Context, at uint64, b []byte) error {
-	all, err := l.stored.Arrived(at, b)
+// Filled notes that b, the tensor's stored bytes from at on, has been filled. After the last bytes it puts the
+// tensor's elements into the cache, and may wait there for another call until ctx ends. Its errors name the tensor.
+func (l *warmingTensor) Filled(ctx context.Context, at uint64, b []byte) error {
+	all, err := l.gathering.Arrived(at, b)
 	if err == nil && all {
-		stored := content.Memory(l.stored.Whole())
-		l.stored = nil
+		stored := content.Memory(l.gathering.Whole())
+		l.gathering = nil
 		t := l.tensor
 		s := t.state()
 		err = s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.elementsFrom(t.file(), t.desc(), stored))
@@ -311,7 +308,7 @@ func (l *incoming) Arrived(ctx context.Context, at uint64, b []byte) error {
 	return l.tensor.wrap(err)
 }
 
-// pinsOf returns what l pins for its tensors, or nil without a lease.
+// pinsOf returns the pins of the lease, or nil without a lease.
 func (l *Lease) pinsOf() *cache.Pins {
 	if l == nil {
 		return nil
@@ -319,11 +316,12 @@ func (l *Lease) pinsOf() *cache.Pins {
 	return &l.pins
 }
 
-// warmPins returns the pins of what l has only warmed, or nil without a lease. It notes that there may be some.
+// warmPins returns the pins of tensors that the lease has only warmed, or nil without a lease. It notes in l.hasWarmed
+// that there may be some.
 func (l *Lease) warmPins() *cache.Pins {
 	if l == nil {
 		return nil
 	}
-	l.warm.Store(true)
-	return &l.warmed
+	l.hasWarmed.Store(true)
+	return &l.warmedPins
 }

@@ -34,38 +34,34 @@ func cold(t *testing.T, path string) *loader.Model {
 	return m
 }
 
-func resident(t *testing.T, m *loader.Model, x loader.Tensor) uint64 {
-	t.Helper()
-	n, err := loader.MappingOf(m).Resident(x.Offset(), x.StoredBytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// quarters are tensors of so many bytes each.
-func quarters(n uint64) (list []modeltest.Tensor) {
-	for i := range 4 {
-		list = append(list, modeltest.Random(fmt.Sprint(i), layout.U8, int(n)+i))
-	}
-	return list
-}
-
 // TestWarmAll: what was warmed is in memory. Other work on the machine may take pages away, but not each time.
 func TestWarmAll(t *testing.T) {
 	const n = 9 << 20
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, n)...))
 	var wrong []string
 	for range 3 {
 		m := cold(t, path)
-		warmAll(t, m, n)
+		var told []uint64
+		opts := &loader.WarmOptions{Progress: func(done, total uint64) {
+			told = append(told, done)
+			if total < 4*n || total > 4*n+4*64 {
+				t.Errorf("a total of %d", total)
+			}
+		}}
+		got, err := m.WarmAll(t.Context(), opts)
+		if err != nil || got.Bytes < 4*n || got.Bytes > 4*n+4*64 || got.Resident > 2*16<<10 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if !slices.IsSorted(told) || len(told) < 3 || told[len(told)-1] != got.Bytes {
+			t.Errorf("progress of %d, %d in all", told, got.Bytes)
+		}
 		wrong = nil
 		for x := range m.Tensors() {
-			if r := resident(t, m, x); r != x.StoredBytes() {
+			if r := must(loader.MappingOf(m).Resident(x.Offset(), x.StoredBytes()))(t); r != x.StoredBytes() {
 				wrong = append(wrong, fmt.Sprintf("%s: %d of %d bytes are in memory", x.Name(), r, x.StoredBytes()))
 			}
 		}
-		got, err := m.WarmAll(t.Context(), nil)
+		got, err = m.WarmAll(t.Context(), nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -78,44 +74,32 @@ func TestWarmAll(t *testing.T) {
 	t.Error(wrong)
 }
 
-// warmAll warms four tensors of n bytes, which are not in memory, and wants progress to be told.
-func warmAll(t *testing.T, m *loader.Model, n uint64) {
-	t.Helper()
-	var told []uint64
-	opts := &loader.WarmOptions{Progress: func(done, total uint64) {
-		told = append(told, done)
-		if total < 4*n || total > 4*n+4*64 {
-			t.Errorf("a total of %d", total)
-		}
-	}}
-	got, err := m.WarmAll(t.Context(), opts)
-	if err != nil || got.Bytes < 4*n || got.Bytes > 4*n+4*64 || got.Resident > 2*16<<10 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if !slices.IsSorted(told) || len(told) < 3 || told[len(told)-1] != got.Bytes {
-		t.Errorf("progress of %d, %d in all", told, got.Bytes)
-	}
-}
-
 // TestWarmFaults: who reads what was warmed waits for no disk. Other work on the machine may take
 // pages away, but not each time.
 func TestWarmFaults(t *testing.T) {
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(9<<20)...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, 9<<20)...))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	majorFaults := func() int64 { // of this thread, which had to wait for the disk
+		var usage unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &usage); err != nil {
+			t.Fatal(err)
+		}
+		return int64(usage.Majflt) // on some platforms it has 32 bits
+	}
 	var n int64
 	for range 3 {
 		m := cold(t, path)
 		if _, err := m.WarmAll(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		before := majorFaults(t)
+		before := majorFaults()
 		for x := range m.Tensors() {
 			if b, err := x.Bytes(); err != nil || bytes.IndexByte(b, 0) < 0 {
 				t.Error(err)
 			}
 		}
-		if n = majorFaults(t) - before; n == 0 {
+		if n = majorFaults() - before; n == 0 {
 			return
 		}
 		m.Close()
@@ -123,21 +107,11 @@ func TestWarmFaults(t *testing.T) {
 	t.Errorf("%d faults had to wait for the disk", n)
 }
 
-// majorFaults counts the faults of this thread that had to wait for the disk.
-func majorFaults(t *testing.T) int64 {
-	t.Helper()
-	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return int64(usage.Majflt) // on some platforms it has 32 bits
-}
-
 // TestWarmNamed: nothing else comes into memory, but for pages that are shared. Where other work takes pages away before they
 // are mapped, the kernel reads them again with their neighbours, but not each time.
 func TestWarmNamed(t *testing.T) {
 	const n = 4 << 20
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, n)...))
 	var wrong []string
 	for range 3 {
 		wrong = nil
@@ -148,7 +122,7 @@ func TestWarmNamed(t *testing.T) {
 		}
 		for _, name := range []string{"0", "1", "2", "3"} {
 			x := tensor(t, m, name)
-			warmed, r := name == "0" || name == "2", resident(t, m, x)
+			warmed, r := name == "0" || name == "2", must(loader.MappingOf(m).Resident(x.Offset(), x.StoredBytes()))(t)
 			if warmed && r != x.StoredBytes() || !warmed && r > 2*uint64(os.Getpagesize()) {
 				wrong = append(wrong, fmt.Sprintf("%s: %d of %d bytes are in memory", name, r, x.StoredBytes()))
 			}
@@ -164,7 +138,7 @@ func TestWarmNamed(t *testing.T) {
 // TestWarmOrder: what is planned first comes first.
 func TestWarmOrder(t *testing.T) {
 	const n = 20 << 20
-	list := quarters(n)
+	list := numbered(4, n)
 	list[0], list[2] = modeltest.Random("0", layout.U8, 1), modeltest.Random("2", layout.U8, 1)
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, list...))
 	var first, second uint64
@@ -180,7 +154,7 @@ func TestWarmOrder(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || got.Bytes != 2*n+4 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		first, second = max(first, resident(t, m, tensor(t, m, "3"))), max(second, resident(t, m, tensor(t, m, "1")))
+		first, second = max(first, must(loader.MappingOf(m).Resident(tensor(t, m, "3").Offset(), tensor(t, m, "3").StoredBytes()))(t)), max(second, must(loader.MappingOf(m).Resident(tensor(t, m, "1").Offset(), tensor(t, m, "1").StoredBytes()))(t))
 		if first == n+3 {
 			break
 		}
@@ -191,29 +165,29 @@ func TestWarmOrder(t *testing.T) {
 }
 
 // TestWarmRate: at no moment more was read than the rate allows, and what is in memory is not waited for.
-func TestWarmRate(t *testing.T) { synctest.Test(t, testWarmRate) }
-
-func testWarmRate(t *testing.T) {
-	const n, rate = 4 << 20, 40 << 20
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, quarters(n)...))
-	m := cold(t, path)
-	begun := time.Now()
-	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: rate}); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(begun).Seconds()
-	if want := 4.0 * n / rate; took < want || took > 1.1*want {
-		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
-	}
-	begun = time.Now()
-	got, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 1})
-	if took := time.Since(begun); err != nil || got.Resident == got.Bytes && took > 0 {
-		t.Errorf("of what is in memory: %+v after %v; %v", got, took, err)
-	}
+func TestWarmRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, rate = 4 << 20, 40 << 20
+		path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, n)...))
+		m := cold(t, path)
+		begun := time.Now()
+		if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: rate}); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(begun).Seconds()
+		if want := 4.0 * n / rate; took < want || took > 1.1*want {
+			t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
+		}
+		begun = time.Now()
+		got, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 1})
+		if took := time.Since(begun); err != nil || got.Resident == got.Bytes && took > 0 {
+			t.Errorf("of what is in memory: %+v after %v; %v", got, took, err)
+		}
+	})
 }
 
 func TestWarmTruncated(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, quarters(1<<20)...), 2<<20, nil)
+	m := lost(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, nil)
 	_, err := m.WarmAll(t.Context(), nil)
 	if !errors.Is(err, mmapio.ErrFault) {
 		t.Errorf("%v", err)
@@ -221,7 +195,7 @@ func TestWarmTruncated(t *testing.T) {
 	if _, err := m.Warm(t.Context(), []string{"0"}, &loader.WarmOptions{Ordered: true}); !errors.Is(err, mmapio.ErrChanged) {
 		t.Errorf("of what is left: %v", err)
 	}
-	m = lost(t, modeltest.APR2Model(t, nil, quarters(1<<20)...), 2<<20, &loader.Options{NoMap: true})
+	m = lost(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, &loader.Options{NoMap: true})
 	if err := warmTensors(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("not mapped: %v", err)
 	}
@@ -231,21 +205,21 @@ func TestWarmTruncated(t *testing.T) {
 func TestWarmShards(t *testing.T) {
 	path := put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...)
 	m := openPath(t, path, nil)
-	if n := stats(t, m).MappedBytes; n > 4096 {
+	if n := m.Stats().MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
 	}
 	if _, err := m.Warm(t.Context(), []string{"i8"}, &loader.WarmOptions{Ordered: true}); err != nil {
 		t.Fatal(err)
 	}
 	files := m.Files()
-	one := stats(t, m).MappedBytes
+	one := m.Stats().MappedBytes
 	if want := files[tensor(t, m, "i8").File()].Size + files[3].Size; one != want {
 		t.Errorf("%d bytes are mapped, want %d", one, want)
 	}
 	if got, err := m.WarmAll(t.Context(), nil); err != nil || got.Bytes < 48+12+108 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := stats(t, m).MappedBytes; n < one+files[0].Size {
+	if n := m.Stats().MappedBytes; n < one+files[0].Size {
 		t.Errorf("%d bytes are mapped", n)
 	}
 	m = openPath(t, path, nil)
@@ -270,7 +244,7 @@ func TestWarmAliases(t *testing.T) {
 		}
 		return f
 	})
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, append([]modeltest.Tensor{c}, quarters(1<<20)...)...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, append([]modeltest.Tensor{c}, numbered(4, 1<<20)...)...))
 	m := cold(t, path)
 	for _, names := range [][]string{nil, {"0", "3", "whole", "1"}} {
 		var last uint64
@@ -296,12 +270,26 @@ func TestWarmAliases(t *testing.T) {
 func TestEvict(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	const n = 4 << 20
-	list := quarters(n)
+	list := numbered(4, n)
 	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, list...)), nil)
 	if _, err := m.WarmAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	all := mappedResident(t, m)
+	mappedResident := func() uint64 { // what of the file this process has in its page table
+		text, err := os.ReadFile("/proc/self/smaps")
+		if err != nil {
+			t.Skip(err)
+		}
+		path := m.Files()[0].Path
+		_, entry, ok := strings.Cut(string(text), path+"\n")
+		_, rest, ok2 := strings.Cut(entry, "\nRss:")
+		var kB uint64
+		if _, err := fmt.Sscan(rest, &kB); !ok || !ok2 || err != nil {
+			t.Skipf("no Rss of %s in smaps: %v", path, err)
+		}
+		return kB << 10
+	}
+	all := mappedResident()
 	if all < 4*n {
 		t.Fatalf("%d bytes are resident after warming", all)
 	}
@@ -312,7 +300,7 @@ func TestEvict(t *testing.T) {
 	if err := m.Evict("1"); err != nil {
 		t.Fatal(err)
 	}
-	if left := mappedResident(t, m); left > all-n+2*page || left < all-n-page {
+	if left := mappedResident(); left > all-n+2*page || left < all-n-page {
 		t.Errorf("%d of %d bytes are left without one of %d", left, all, n)
 	}
 	if !bytes.Equal(view, list[1].Data) {
@@ -321,7 +309,7 @@ func TestEvict(t *testing.T) {
 	if err := m.Evict("0", "1", "2"); err != nil {
 		t.Fatal(err)
 	}
-	if left := mappedResident(t, m); left < n || left > n+4*page {
+	if left := mappedResident(); left < n || left > n+4*page {
 		t.Errorf("%d bytes are left of one tensor of %d", left, n)
 	}
 	for _, none := range [][]string{nil, {}} {
@@ -329,13 +317,13 @@ func TestEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := mappedResident(t, m); left < n {
+	if left := mappedResident(); left < n {
 		t.Errorf("%d bytes are left, although no names were given", left)
 	}
 	if err := m.EvictAll(); err != nil {
 		t.Fatal(err)
 	}
-	if left := mappedResident(t, m); left > 4*page {
+	if left := mappedResident(); left > 4*page {
 		t.Errorf("%d bytes are left of none", left)
 	}
 	if err := m.Evict("x"); !errors.Is(err, loader.ErrNotFound) {
@@ -345,7 +333,7 @@ func TestEvict(t *testing.T) {
 
 func TestReleaseCache(t *testing.T) {
 	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...)), nil)
-	l := acquire(t, m)
+	l := must(m.Acquire())(t)
 	defer l.Release()
 	for _, name := range []string{"f16", "i8", "q8"} {
 		if _, err := tensor(t, m, name).Float32s(); err != nil {
@@ -358,41 +346,24 @@ func TestReleaseCache(t *testing.T) {
 	if err := m.Evict("f16", "i8"); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats(t, m).HeapBytes, uint64(4*(64*1024+1024*1024)); got != want {
+	if got, want := m.Stats().HeapBytes, uint64(4*(64*1024+1024*1024)); got != want {
 		t.Errorf("%d bytes are left in the cache, want %d", got, want)
 	}
 	l.Release()
 	if err := m.Evict(); err != nil {
 		t.Fatal(err)
 	}
-	if got := stats(t, m).HeapBytes; got == 0 {
+	if got := m.Stats().HeapBytes; got == 0 {
 		t.Error("the cache is empty, although no names were given")
 	}
 	if err := m.EvictAll(); err != nil {
 		t.Fatal(err)
 	}
-	if got := stats(t, m).HeapBytes; got != 0 {
+	if got := m.Stats().HeapBytes; got != 0 {
 		t.Errorf("%d bytes are left in the cache", got)
 	}
 	m.Close()
 	if err := m.EvictAll(); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
 	}
-}
-
-// mappedResident is what of the model's first file this process has in its page table.
-func mappedResident(t *testing.T, m *loader.Model) uint64 {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Skip(err)
-	}
-	path := m.Files()[0].Path
-	_, entry, ok := strings.Cut(string(text), path+"\n")
-	_, rest, ok2 := strings.Cut(entry, "\nRss:")
-	var kB uint64
-	if _, err := fmt.Sscan(rest, &kB); !ok || !ok2 || err != nil {
-		t.Skipf("no Rss of %s in smaps: %v", path, err)
-	}
-	return kB << 10
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,7 @@ func TestWarmFarRequests(t *testing.T) {
 		}
 		d.traffic.reset()
 		for _, name := range step.names {
-			if b, err := tensor(t, m, name).Bytes(); err != nil || !bytes.Equal(b, find(list, name).Data) {
+			if b, err := tensor(t, m, name).Bytes(); err != nil || !bytes.Equal(b, list[slices.IndexFunc(list, func(c modeltest.Tensor) bool { return c.Name == name })].Data) {
 				t.Errorf("%s: %s has other bytes, or %v", step.name, name, err)
 			}
 		}
@@ -76,15 +77,6 @@ func TestWarmFarRequests(t *testing.T) {
 	if want := (loader.WarmResult{Bytes: 5024, Resident: 5024}); got != want || err != nil {
 		t.Errorf("%+v, want %+v; %v", got, want, err)
 	}
-}
-
-func find(list []modeltest.Tensor, name string) modeltest.Tensor {
-	for _, c := range list {
-		if c.Name == name {
-			return c
-		}
-	}
-	return modeltest.Tensor{}
 }
 
 // TestWarmFarLarge: the pieces of a large tensor come at the same time.
@@ -228,8 +220,9 @@ func TestWarmFarErrors(t *testing.T) {
 
 // TestWarmFarGivesUp: one failure ends the other readers.
 func TestWarmFarGivesUp(t *testing.T) {
-	file := &made{head: safeTensorsHeader(64 << 20), size: 0}
-	file.size = int64(len(file.head)) + 64<<20
+	const size = 64 << 20
+	file := &made{head: modeltest.WithHeader(fmt.Sprintf(`{"x":{"dtype":"U8","shape":[%d],"data_offsets":[0,%[1]d]}}`, size))}
+	file.size = int64(len(file.head)) + size
 	d := file.distant("far")
 	m := d.open(t, nil)
 	var n atomic.Int64
@@ -244,12 +237,6 @@ func TestWarmFarGivesUp(t *testing.T) {
 	}
 }
 
-// safeTensorsHeader is that of a file of one tensor of n bytes.
-func safeTensorsHeader(n int) []byte {
-	b := modeltest.SafeTensors([]modeltest.Tensor{{Name: "x", DType: layout.U8, Shape: []int{n}, Data: make([]byte, n)}}...)
-	return bytes.Clone(b[:len(b)-n])
-}
-
 // TestWarmFarAgainstAll: warming, reading, leases and Close go on at once.
 func TestWarmFarAgainstAll(t *testing.T) {
 	var list []modeltest.Tensor
@@ -261,7 +248,8 @@ func TestWarmFarAgainstAll(t *testing.T) {
 		d := newDistant("far", file)
 		m := d.open(t, &loader.Options{CacheBytes: int64(20_000 * (1 + round%2))})
 		var wg sync.WaitGroup
-		calls := newCountdown(rand.Int64N(1000))
+		calls := &countdown{over: make(chan struct{})}
+		calls.left.Store(rand.Int64N(1000))
 		again := func(call func(i int) error) {
 			wg.Go(func() {
 				for i := 0; ; i++ {
@@ -335,16 +323,16 @@ func TestWarmFarAgainstAll(t *testing.T) {
 }
 
 // TestRemoteRate: BytesPerSecond holds for what travels.
-func TestRemoteRate(t *testing.T) { synctest.Test(t, testRemoteRate) }
-
-func testRemoteRate(t *testing.T) {
-	d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Random("a", layout.U8, 3<<20)))
-	m := d.open(t, nil)
-	begun := time.Now()
-	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 8 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begun); took < 375*time.Millisecond || took > 400*time.Millisecond {
-		t.Errorf("took %v, want 375 ms", took)
-	}
+func TestRemoteRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Random("a", layout.U8, 3<<20)))
+		m := d.open(t, nil)
+		begun := time.Now()
+		if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 8 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 375*time.Millisecond || took > 400*time.Millisecond {
+			t.Errorf("took %v, want 375 ms", took)
+		}
+	})
 }

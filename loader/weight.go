@@ -18,27 +18,27 @@ import (
 type weight struct {
 	model *Model
 	scheme.Weight
-	asked atomic.Uint64 // scales that ranges have read, from files that are not in place
+	scalesReadAlone atomic.Uint64 // scales that ranges have read, from files that are not in place
 }
 
 var _ values.Scales = (*weight)(nil)
 
-// values returns how the values of the weight are computed from its codes, whose state is given, and its scales. If a
-// part cannot be read, all values are that error.
+// values returns how the weight's values are computed from its codes, whose state is given, and from its scales. If a
+// part cannot be read, reading any value fails with that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
-		if part := w.model.partOf(p.Tensor); part.s.err != nil {
-			return values.Refused{Reason: part.wrap(part.s.err), In: codes.elements}
+		if part := w.model.memberAt(p.Tensor); part.state.elementsErr != nil {
+			return values.Refused{Reason: part.wrap(part.state.elementsErr), Content: codes.elements}
 		}
 	}
-	named := w.model.partOf(w.codes()).wrap
+	named := w.model.memberAt(w.codes()).wrap
 	if w.Code == layout.CodeBlocks {
-		return &values.Scaled{Values: codes.values.Values, Matrix: w.Rows * w.Cols, Named: named, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
-			b, err := w.cached(ctx, env, cache.Scales, w.allScales)
+		return &values.Scaled{Values: codes.values.Values, MatrixSize: w.Rows * w.Cols, NameError: named, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
+			b, err := w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache)
 			return b.Floats, err
 		}}
 	}
-	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), N: w.elements(), Codes: codes.elements, Scales: w, Check: w.check, Named: named}
+	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), Count: w.elements(), Codes: codes.elements, Scales: w, Check: w.check, NameError: named}
 }
 
 // codes returns the position of the stored tensor that has the codes.
@@ -53,8 +53,8 @@ func (w *weight) elements() uint64 {
 	return n
 }
 
-// entries returns the number of scales of all elements, as g groups them.
-func (w *weight) entries(g *dequant.Grouped) uint64 {
+// scaleCount returns the number of scales of all elements, as g groups them.
+func (w *weight) scaleCount(g *dequant.Grouped) uint64 {
 	_, n := g.Scales(0, w.elements())
 	return n
 }
@@ -65,39 +65,38 @@ func (w *weight) part(r scheme.Role) (p member, ok bool) {
 	if !ok {
 		return p, false
 	}
-	return w.model.partOf(i), true
+	return w.model.memberAt(i), true
 }
 
-// cached returns what the cache has of the weight in the form kind, or else what fill makes, which is then cached and
-// pinned.
-func (w *weight) cached(ctx context.Context, env content.Env, kind cache.Kind, fill func(context.Context, content.Env) (cache.Buffer, error)) (cache.Buffer, error) {
+// fromCacheOr returns what the cache has of the weight under kind. Otherwise it calls fill, and caches and pins the
+// result. It fails if fill does.
+func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Kind, fill func(context.Context, content.Env) (cache.Buffer, error)) (cache.Buffer, error) {
 	return w.model.cache.Get(ctx, w.key(kind), env.Pins, func(ctx context.Context, pins *cache.Pins) (cache.Buffer, error) {
 		return fill(ctx, content.Env{Pins: pins})
 	})
 }
 
-// All returns all scales of the weight, from the cache or read into it, for a range of n elements from first on. ok is
-// false if reading the range's own scales is cheaper: they can be read alone, and lie in memory or few have been read
-// so far.
+// All returns all scales of the weight, from the cache or read into it, for a caller that needs n elements from first
+// on. ok is false if the caller should read only its own scales, which is cheaper. It fails if reading does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
 	if !ok {
 		if w.Ordered {
 			scale, _ := w.part(scheme.Scale)
-			if scale.s.elements.Cost().Piece == 0 {
+			if scale.state.elements.Cost().InPlace() {
 				return s, false, nil
 			}
 			_, count := g.Scales(first, n)
-			if asked := w.asked.Add(count); asked <= w.entries(&g) && n < w.elements() {
+			if asked := w.scalesReadAlone.Add(count); asked <= w.scaleCount(&g) && n < w.elements() {
 				return s, false, nil
 			}
 		}
-		if b, err = w.cached(ctx, env, cache.Scales, w.allScales); err != nil {
+		if b, err = w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache); err != nil {
 			return s, false, err
 		}
 	}
-	entries := w.entries(&g)
+	entries := w.scaleCount(&g)
 	s = values.Scaling{Scales: b.Floats[:entries], Offsets: b.Floats[entries:]}
 	if len(b.Ints) > 0 {
 		s.GroupOf = b.Ints
@@ -105,8 +104,8 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// Read returns count scales, from scale from on, and their offsets. They are in mem.Floats, and valid until mem is used
-// again.
+// Read returns count scales from the one numbered from on, and their offsets. They lie in mem.Floats, and are valid
+// until mem is used again. It fails if reading does.
 func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch, from, count uint64) (s values.Scaling, err error) {
 	r, ok := mem.Reader.(*partReader)
 	if !ok {
@@ -114,18 +113,18 @@ func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch,
 		mem.Reader = r
 	}
 	*r = partReader{w, ctx, env, scheme.Scales{Scales: mem.Floats[:count:count], Offsets: mem.Floats[count:]}}
-	err = w.ReadScales(r, &r.scales, from)
-	s = values.Scaling{Scales: r.scales.Scales, Offsets: r.scales.Offsets, From: from}
+	err = w.ReadScales(r, &r.scalesRead, from)
+	s = values.Scaling{Scales: r.scalesRead.Scales, Offsets: r.scalesRead.Offsets, From: from}
 	*r = partReader{} // scratch memory refers to no model
 	return s, err
 }
 
-// makeScales reads all scales and offsets. The offsets lie behind the scales in the same memory, so that both are one
-// buffer of the cache. The error is ErrTooLarge, that of reading, or of parts that do not fit.
-func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
+// readAllScales reads all scales and offsets of the weight into one buffer, scales first. It fails with ErrTooLarge,
+// if reading does, or if parts do not fit.
+func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
 	g := dequant.Grouped(w.Grouped)
-	entries := w.entries(&g)
-	if err := w.model.store.Limit.Allow(entries, 8); err != nil {
+	entries := w.scaleCount(&g)
+	if err := w.model.cacheStore.Limit.Allow(entries, 8); err != nil {
 		return s, err
 	}
 	offsets := entries
@@ -134,13 +133,14 @@ func (w *weight) makeScales(ctx context.Context, env content.Env) (s scheme.Scal
 	}
 	floats := mmapio.Aligned[float32](int(entries + offsets))
 	r := &partReader{w, ctx, env, scheme.Scales{Scales: floats[:entries], Offsets: floats[entries:]}}
-	err = w.ReadScales(r, &r.scales, 0)
-	return r.scales, err
+	err = w.ReadScales(r, &r.scalesRead, 0)
+	return r.scalesRead, err
 }
 
-// allScales returns what makeScales makes as one buffer for the cache: its floats are the scales, then the offsets.
-func (w *weight) allScales(ctx context.Context, env content.Env) (cache.Buffer, error) {
-	s, err := w.makeScales(ctx, env)
+// readScalesForCache reads all scales and offsets of the weight into one buffer for the cache: floats have scales, then
+// offsets. It fails if reading does.
+func (w *weight) readScalesForCache(ctx context.Context, env content.Env) (cache.Buffer, error) {
+	s, err := w.readAllScales(ctx, env)
 	if err != nil {
 		return cache.Buffer{}, err
 	}
@@ -152,41 +152,41 @@ func (w *weight) check(ctx context.Context, env content.Env) error {
 	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
-// verify checks all that parts say of codes. It returns how a group index of zeros alone was taken, which programs
-// understand differently, or nothing.
+// verify checks what parts say of the codes. It returns how a group index of zeros alone was taken, which programs
+// understand differently, or "". It fails if parts do not fit or cannot be read.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndex string, err error) {
 	r := &partReader{weight: w, ctx: ctx, env: env}
 	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil || w.Ordered {
 		return "", err
 	}
-	s, err := w.makeScales(ctx, env)
+	s, err := w.readAllScales(ctx, env)
 	return s.ZeroIndex, err
 }
 
 // partReader reads the parts of a weight for one call of its scheme.
 type partReader struct {
 	*weight
-	ctx    context.Context
-	env    content.Env
-	scales scheme.Scales // what is read
+	ctx        context.Context
+	env        content.Env
+	scalesRead scheme.Scales // what is read
 }
 
 var _ scheme.Parts = (*partReader)(nil)
 
-// Floats expands len(dst) elements of the part with a role to dst, from element first on. Their type is d, or that of
-// the part if d is layout.Invalid. The error names the part.
+// Floats expands len(dst) elements of the part with a role into dst, from element first on. d is their type, or
+// layout.Invalid for that of the part. It fails if reading does, and names the part.
 func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
 	c, err := dequant.NewCodec(cmp.Or(d, p.desc().DType), layout.Quant{}, false)
 	if err == nil {
-		err = values.Expand(r.ctx, r.env, c, p.s.elements, dst, first)
+		err = values.Expand(r.ctx, r.env, c, p.state.elements, dst, first)
 	}
-	return p.wrap(err)
+	return r.Wrap(role, err)
 }
 
-// Constants returns all values of the part with a role, from the cache. A weight has at most one such part.
+// Constants returns all values of the part with a role, from the cache. It fails if reading does, and names the part.
 func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
-	b, err := r.cached(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
+	b, err := r.fromCacheOr(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
 		b.Floats = mmapio.Aligned[float32](int(p.Elements()))
 		own := &partReader{weight: r.weight, ctx: ctx, env: env}
@@ -195,14 +195,15 @@ func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
 	return b.Floats, err
 }
 
-// Bytes returns the elements of the part with a role, in place or copied, or nil if there is no such part.
+// Bytes returns the elements of the part with a role, in place or copied, or nil if there is no such part. It fails if
+// reading does.
 func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	p, ok := r.part(role)
 	if !ok {
 		return nil, nil
 	}
-	b, err := content.Bytes(r.ctx, r.env, p.s.elements, p.model.store.Limit)
-	return b, p.wrap(err)
+	b, err := content.Bytes(r.ctx, r.env, p.state.elements, p.model.cacheStore.Limit)
+	return b, r.Wrap(role, err)
 }
 
 // Wrap adds the name of a part to an error.

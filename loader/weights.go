@@ -19,53 +19,47 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// findWeights finds the logical tensors of a model that is being opened. It reads the configuration
-// if there may be some, and the small tensors that tell shapes. The error is about bytes that could
-// not be had: whatever else is wrong is an error of the tensor that it is about.
+// findWeights finds the logical tensors of a model that is being opened. It reads the configuration and small tensors that tell
+// shapes, if there may be quantized weights. It fails only if bytes cannot be read: anything else is an error of one tensor.
 func (m *Model) findWeights(ctx context.Context) error {
-	if m.opts.Stored || m.locked() {
+	if m.opts.Stored || m.lacksKey() {
 		return nil
 	}
 	s := checkpoint{ctx, m, m.opts.Limits.WithDefaults()}
-	table, err := scheme.Find(m.tensors, m.names, s.lim, &s)
+	table, err := scheme.Find(m.tensors, m.names, s.limits, &s)
 	if err != nil || table.Len() == 0 {
 		return err
-	}
-	if len(table.Wants) > 0 {
-		if err := s.readWanted(table); err != nil {
-			return err
-		}
-		table.Complete()
 	}
 	if table.Unmatched > 0 {
 		m.log(slog.LevelWarn, "the quantization configuration names layers that the model does not have", "layers", table.Unmatched, "first", table.UnmatchedPath)
 	}
-	m.schemes, m.weights = table, sync.OnceValue(func() states { return make(states, table.Len()) })
+	m.weightTable, m.weightStates = table, sync.OnceValue(func() states { return make(states, table.Len()) })
 	return nil
 }
 
 // checkpoint is a model that is being opened, as the source of its schemes.
 type checkpoint struct {
-	ctx   context.Context
-	model *Model
-	lim   layout.Limits
+	ctx    context.Context
+	model  *Model
+	limits layout.Limits
 }
 
-// Config reads what the model's metadata and the files beside it say about its quantization. Content that is malformed
-// is no error: the configuration returned has it in Err. The error is that of reading.
+// Config reads what the model's metadata and the files beside it say about its quantization. It fails only if reading
+// does: malformed content is in Err of the result.
 func (s *checkpoint) Config() (*scheme.Config, error) {
 	conf, err := s.config()
+	if formatErrorIn(err) != nil || errors.Is(err, ErrTooLarge) {
+		conf, err = &scheme.Config{Err: err}, nil
+	}
 	if err != nil {
-		if conf, err = refusedConfig(err); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	s.model.quantization.err = conf.Err
 	return conf, nil
 }
 
-// config returns the configuration in the model's metadata and beside the model. It notes what the files beside it say
-// in m.quantization.said. Err of the result tells that both disagree. The error is that of reading or parsing.
+// config returns the quantization that the model's metadata and the files beside it describe. Err of the result tells if
+// they contradict each other. It keeps the files' description in m.quantization.said. It fails if reading or parsing does.
 func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF {
@@ -75,7 +69,7 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	beside := scheme.ReadConfig(c.beside...)
+	beside := scheme.ReadConfig(c.besideModel...)
 	all := slices.Clip(c.objects)
 	if !beside.Says() && m.Format() == layout.SafeTensors {
 		for _, file := range scheme.Files {
@@ -85,19 +79,19 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 			}
 			if md != nil {
 				md = file.Object(md)
-				beside, all = scheme.ReadConfig(append(c.beside, md)...), append(all, md)
+				beside, all = scheme.ReadConfig(append(c.besideModel, md)...), append(all, md)
 				break
 			}
 		}
 	}
 	m.quantization.said = beside.Said()
 	conf := scheme.ReadConfig(all...)
-	conf.Err = cmp.Or(conf.Err, contradiction(beside.Said(), scheme.ReadConfig(c.carried...).Said()))
+	conf.Err = cmp.Or(conf.Err, checkSameQuantization(beside.Said(), scheme.ReadConfig(c.fromConversion...).Said()))
 	return conf, nil
 }
 
-// configInGGUF reads the keys that package convert has added to a GGUF file. GGUF has no such configuration of its own.
-// It reads only these keys, for all metadata may be long.
+// configInGGUF returns the quantization that package convert has described in keys of a GGUF file. It reads only these
+// keys, since all metadata may be long. It fails if reading or parsing does.
 func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	f := &m.files[0]
 	g := f.layout.(interface {
@@ -105,9 +99,9 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	})
 	var md layout.Metadata
 	for _, key := range carriedKeys {
-		v, ok, err := g.Get(f.headFirst(ctx), apr2.CarriedPrefix+key)
+		v, ok, err := g.Get(f.inputWithHead(ctx), apr2.CarriedPrefix+key)
 		if err != nil {
-			return nil, &fileError{f.path, err}
+			return nil, inFile(f.path, err)
 		}
 		if ok {
 			md.Set(apr2.CarriedPrefix+key, v)
@@ -117,12 +111,11 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	if err := m.addConverted(&c, md); err != nil {
 		return nil, err
 	}
-	return scheme.ReadConfig(c.carried...), nil
+	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// contradiction returns an error if the files beside a model and its own metadata both say how it is quantized, and not
-// the same.
-func contradiction(beside, own layout.Metadata) error {
+// checkSameQuantization returns an error if the files beside a model and its own metadata both describe its quantization, but differently.
+func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {
 		return nil
 	}
@@ -146,24 +139,32 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.said, m.quantization.err
 }
 
-// refusedConfig returns a configuration whose Err is err, if err is about the content or size of a file. Otherwise, as
-// for bytes that could not be read, it returns err.
-func refusedConfig(err error) (*scheme.Config, error) {
-	if malformed(err) != nil || errors.Is(err, ErrTooLarge) {
-		return &scheme.Config{Err: err}, nil
+// Contents returns the elements of small stored tensors, in their order. It reads neighbours by one request if they
+// come over a network. It fails if reading does.
+func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
+	type small struct {
+		member
+		at int // in tensors
 	}
-	return nil, err
-}
-
-// Content fills p with the elements of a small stored tensor that tells a shape. It returns false without an error if
-// they must be fetched over a network: readWanted then reads them together.
-func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
-	t := s.model.partOf(tensor)
-	if t.needsFetch() {
-		return false, nil
+	contents, inOrder := make([][]byte, len(tensors)), make([]small, len(tensors))
+	size := uint64(0)
+	for at, i := range tensors {
+		inOrder[at] = small{s.model.memberAt(i), at}
+		size += inOrder[at].desc().Raw
 	}
-	err := t.read(s.ctx, p)
-	return err == nil, err
+	slices.SortFunc(inOrder, func(a, b small) int { return compareOffsets(a.Tensor, b.Tensor) })
+	p, memory := plan.New(0), make([]byte, size)
+	for _, t := range inOrder {
+		n := t.desc().Raw
+		b := memory[:n:n]
+		contents[t.at], memory = b, memory[n:]
+		if t.state.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
+			p.AddTarget(t.file(), t.desc().Offset, t.desc().Stored, smallTensor(b))
+		} else if err := t.readAll(s.ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{})
 }
 
 // Decodable reports what package dequant cannot expand.
@@ -180,44 +181,16 @@ func (s *checkpoint) Ignored(name []byte) bool {
 	return ignore != nil && ignore(string(name))
 }
 
-// needsFetch reports whether reading the tensor may wait for a network, and its stored bytes are its elements.
-func (p member) needsFetch() bool { return p.s.stored.Cost().Waits && p.desc().Encoding == layout.Raw }
-
-// read fills b with all elements.
-func (p member) read(ctx context.Context, b []byte) error {
-	return p.wrap(cmp.Or(p.s.err, p.s.elements.ReadAt(ctx, content.Env{}, b, 0)))
-}
-
-// readWanted reads the tensors in table.Wants into table.Contents: neighbours by one request if they come over a
-// network. The error is that of reading.
-func (s *checkpoint) readWanted(table *scheme.Table) error {
-	type want struct {
-		member
-		smallTensor
-	}
-	wants := make([]want, len(table.Wants))
-	for i, tensor := range table.Wants {
-		t := s.model.partOf(tensor)
-		wants[i] = want{t, make(smallTensor, t.desc().Raw)}
-		table.Contents[i] = wants[i].smallTensor
-	}
-	slices.SortFunc(wants, func(a, b want) int { return byPlace(a.Tensor, b.Tensor) })
-	p := plan.New(0)
-	for _, w := range wants {
-		if w.needsFetch() {
-			p.AddTarget(w.file(), w.desc().Offset, w.desc().Stored, w.smallTensor)
-		} else if err := w.member.read(s.ctx, w.smallTensor); err != nil {
-			return err
-		}
-	}
-	return p.Read(s.ctx, openers, &parallel.Progress{})
+// readAll fills b with all elements.
+func (p member) readAll(ctx context.Context, b []byte) error {
+	return p.wrap(cmp.Or(p.state.elementsErr, p.state.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 
 // smallTensor is memory for the elements of a small tensor.
 type smallTensor []byte
 
-// Room returns memory for n bytes of the tensor from byte at on.
-func (m smallTensor) Room(at, n uint64) ([]byte, error) { return m[at:][:n], nil }
+// Memory returns memory for n bytes of the tensor from byte at on.
+func (m smallTensor) Memory(at, n uint64) ([]byte, error) { return m[at:][:n], nil }
 
-// Arrived does nothing: the bytes are where they belong.
-func (m smallTensor) Arrived(context.Context, uint64, []byte) error { return nil }
+// Filled does nothing: the bytes are where they belong.
+func (m smallTensor) Filled(context.Context, uint64, []byte) error { return nil }

@@ -3,7 +3,6 @@ package loader_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -32,10 +32,7 @@ type described struct {
 
 func witness(t testing.TB, path string) (list []described) {
 	t.Helper()
-	b, err := os.ReadFile(strings.TrimSuffix(path, filepath.Ext(path)) + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := modeltest.Read(t, strings.TrimSuffix(path, filepath.Ext(path))+".json")
 	var file struct {
 		Tensors []struct {
 			Name     string
@@ -62,43 +59,31 @@ func witness(t testing.TB, path string) (list []described) {
 	for _, x := range file.Tensors {
 		d := described{x.Name, x.DType, x.Shape, x.Offset, x.Bytes + x.Stored, x.SHA256 + x.StoredSHA256, x.Encoding != "lz4", x.RawSHA256, nil}
 		if d.raw {
-			d.first = decimals(x.First)
+			for _, text := range x.First { // as Python prints them
+				switch text {
+				case "True":
+					text = "1"
+				case "False":
+					text = "0"
+				}
+				v, err := strconv.ParseFloat(text, 32)
+				if err != nil && v == 0 { // a complex number
+					d.first = nil
+					break
+				}
+				d.first = append(d.first, float32(v)) // infinite where it is too large
+			}
 		}
 		if x.F32 != nil {
-			d.first = float32Hex(t, *x.F32)
+			b, err := hex.DecodeString(*x.F32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.first = modeltest.ReadFloat32s(b)
 		}
 		list = append(list, d)
 	}
 	return list
-}
-
-// decimals parses values as Python prints them; nil for those of complex numbers.
-func decimals(texts []string) (values []float32) {
-	for _, text := range texts {
-		switch text {
-		case "True":
-			text = "1"
-		case "False":
-			text = "0"
-		}
-		v, err := strconv.ParseFloat(text, 32)
-		if err != nil && v == 0 {
-			return nil
-		}
-		values = append(values, float32(v)) // infinite where it is too large
-	}
-	return values
-}
-
-func float32Hex(t testing.TB, text string) []float32 {
-	t.Helper()
-	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make([]float32, len(b)/4)
-	binary.Read(bytes.NewReader(b), binary.LittleEndian, values)
-	return values
 }
 
 func TestFixtureBytes(t *testing.T) {

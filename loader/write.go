@@ -31,53 +31,53 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 		if err := s.bytesErr(); err != nil {
 			return err
 		}
-		if blocks, ok := s.lz4(); ok {
+		if blocks, ok := s.lz4Blocks(); ok {
 			return blocks.WriteStored(ctx, dst)
 		}
 		return content.Write(ctx, env, s.stored, dst)
 	})
 }
 
-// write calls f with a writer of w to write some of t. bytes is about how many: many make call check the files
-// afterwards. written is how many w took. An error of w comes back as it is. If w's system call met a hole in the
-// mapped file, the error is a *mmapio.FaultError.
+// write calls f with a writer to w that f writes some of t to. Many bytes make it check the files afterwards. written
+// counts what w took. It fails if f does, or with an error of w unchanged. A hole in the mapped file that w's system
+// call met is a *mmapio.FaultError.
 func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
-	dst.w = w
+	dst.dst = w
 	defer func() {
 		*dst = destination{}
 		destinations.Put(dst)
 	}()
 	err = t.call(ctx, bytes, func(ctx context.Context, env content.Env, s *state) error {
 		err := s.withPins(t.model, env, func(env content.Env) error { return f(ctx, env, s, dst) })
-		if errors.Is(dst.err, syscall.EFAULT) && s.stored != nil && s.stored.Cost().Piece == 0 {
+		if errors.Is(dst.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace() {
 			// The kernel, not this process, has met the hole in the file.
-			dst.err = nil
-			err = &mmapio.FaultError{Offset: t.desc().Offset + uint64(dst.n), Path: t.file().path, Err: mmapio.ErrFault}
+			dst.writeErr = nil
+			err = &mmapio.FaultError{Offset: t.desc().Offset + uint64(dst.written), Path: t.file().path, Err: mmapio.ErrFault}
 		}
 		return err
 	})
-	if dst.err != nil {
-		err = dst.err // as it is
+	if dst.writeErr != nil {
+		err = dst.writeErr // as it is
 	}
-	return dst.n, err
+	return dst.written, err
 }
 
 var destinations = sync.Pool{New: func() any { return new(destination) }}
 
 // destination is a Writer, and no ReaderFrom, that remembers its error.
 type destination struct {
-	w   io.Writer
-	n   int64 // bytes written
-	err error
+	dst      io.Writer
+	written  int64 // bytes written
+	writeErr error
 }
 
-// Write writes b and counts what was taken. It remembers the error. A short write without one is io.ErrShortWrite.
+// Write writes b to d.dst, and remembers the error and how much was written. A short write without an error is io.ErrShortWrite.
 func (d *destination) Write(b []byte) (n int, err error) {
-	n, d.err = d.w.Write(b)
-	if n < len(b) && d.err == nil {
-		d.err = io.ErrShortWrite
+	n, d.writeErr = d.dst.Write(b)
+	if n < len(b) && d.writeErr == nil {
+		d.writeErr = io.ErrShortWrite
 	}
-	d.n += int64(n)
-	return n, d.err
+	d.written += int64(n)
+	return n, d.writeErr
 }

@@ -19,11 +19,8 @@ import (
 // Elements that are of type d already are written as they are stored. WriteAs ends with ctx. Errors of w come back
 // as they are.
 func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (written int64, err error) {
-	if err := values.Encodable(d); err != nil {
-		return 0, t.wrap(err)
-	}
 	return write(ctx, t, w, 4*t.Elements(), func(own context.Context, env content.Env, s *state, dst io.Writer) error {
-		own, stop := joined(own, ctx)
+		own, stop := contextOfBoth(own, ctx)
 		defer stop()
 		return values.Write(own, env, s.values, d, &parallel.Writer{Ctx: ctx, W: dst})
 	})
@@ -33,19 +30,19 @@ func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (writt
 // them. The length of dst must be a multiple of the size of an element, and the range lie within the tensor:
 // otherwise the error is ErrRange. Large ranges are read on all cores. ReadAs ends with ctx.
 func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first uint64) error {
-	if err := values.Encodable(d); err != nil {
-		return t.wrap(err)
-	}
-	size := d.BlockBytes()
-	if len(dst)%size != 0 {
-		return t.wrap(fmt.Errorf("%w: %d bytes are not a multiple of the %d of an element of %v", ErrRange, len(dst), size, d))
-	}
-	count := uint64(len(dst) / size)
-	if n := t.Elements(); !layout.Within(first, count, n) {
-		return t.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, count, first, n))
-	}
-	return t.call(ctx, 4*count, func(own context.Context, env content.Env, s *state) error {
-		own, stop := joined(own, ctx)
+	return t.call(ctx, 2*uint64(len(dst)), func(own context.Context, env content.Env, s *state) error {
+		if err := values.Encodable(d); err != nil {
+			return err
+		}
+		size := d.BlockBytes()
+		if len(dst)%size != 0 {
+			return fmt.Errorf("%w: %d bytes are not a multiple of the %d of an element of %v", ErrRange, len(dst), size, d)
+		}
+		count := uint64(len(dst) / size)
+		if n := t.Elements(); !layout.Within(first, count, n) {
+			return fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, count, first, n)
+		}
+		own, stop := contextOfBoth(own, ctx)
 		defer stop()
 		return s.withPins(t.model, env, func(env content.Env) error {
 			return values.ReadEncoded(own, env, s.values, d, dst, first)

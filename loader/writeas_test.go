@@ -54,20 +54,6 @@ func wantRounded(t *testing.T, d layout.DType, got, want []byte) {
 	}
 }
 
-// roundedTo rounds values by other code than the library's.
-func roundedTo(d layout.DType, values []float32) (b []byte) {
-	for _, f := range values {
-		bits := uint16((math.Float32bits(f) + 0x7fff + math.Float32bits(f)>>16&1) >> 16)
-		if d == layout.F16 {
-			bits = float16.Fromfloat32(f).Bits()
-		} else if f != f {
-			bits = 0x7fc0
-		}
-		b = binary.LittleEndian.AppendUint16(b, bits)
-	}
-	return b
-}
-
 // TestWriteAs writes and reads tensors of several types, however they are stored, and compares with values that are rounded
 // one by one. Sizes are those of a worker's step and more.
 func TestWriteAs(t *testing.T) {
@@ -94,7 +80,16 @@ func TestWriteAs(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, to := range []layout.DType{layout.F16, layout.BF16} {
-				want := roundedTo(to, values)
+				var want []byte // rounded by other code than the library's
+				for _, f := range values {
+					bits := uint16((math.Float32bits(f) + 0x7fff + math.Float32bits(f)>>16&1) >> 16)
+					if to == layout.F16 {
+						bits = float16.Fromfloat32(f).Bits()
+					} else if f != f {
+						bits = 0x7fc0
+					}
+					want = binary.LittleEndian.AppendUint16(want, bits)
+				}
 				var out bytes.Buffer
 				if n, err := x.WriteAs(t.Context(), &out, to); err != nil || n != int64(len(want)) {
 					t.Errorf("%s: %d bytes, %v", name, n, err)

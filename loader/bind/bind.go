@@ -90,7 +90,7 @@ func Struct(dst any, from Source, dims Dims) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("bind: %T is no pointer to a struct", dst)
 	}
-	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string), filling: make(map[nesting]bool)}
+	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string), filling: make(map[pointerAt]bool)}
 	maps.Copy(b.dims, dims)
 	for t := range from.Tensors() {
 		b.names = append(b.names, t.Name())
@@ -98,7 +98,7 @@ func Struct(dst any, from Source, dims Dims) error {
 	slices.Sort(b.names)
 	filled := reflect.New(v.Elem().Type()).Elem() // a copy, which becomes *dst if all fits
 	filled.Set(v.Elem())
-	b.structure(filled, "", "")
+	b.fillStruct(filled, "", "")
 	for _, read := range b.reads {
 		if len(b.errs) == 0 {
 			read()
@@ -124,11 +124,11 @@ type binder struct {
 	errs  []error
 	hints int // searches for near names so far
 
-	filling map[nesting]bool // the pointers that lead to the field that is filled
+	filling map[pointerAt]bool // the pointers that lead to the field that is filled
 }
 
-// nesting is a pointer's type and the prefix of its fields.
-type nesting struct {
+// pointerAt is a pointer's type and the prefix of its fields.
+type pointerAt struct {
 	pointer reflect.Type
 	prefix  string
 }
@@ -136,8 +136,8 @@ type nesting struct {
 // maxHints is the number of missing tensors for which near names are searched.
 const maxHints = 8
 
-// unread notes that a tensor cannot be read. err names the tensor and its file.
-func (b *binder) unread(field, tensor string, err error) {
+// failRead notes that a tensor cannot be read. err names the tensor and its file.
+func (b *binder) failRead(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{"", field, tensor, err})
 }
 
@@ -146,9 +146,9 @@ func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
 
-// structure fills the tagged fields of the struct v from tensors whose names begin with prefix, and notes in b.errs
+// fillStruct fills the tagged fields of the struct v from tensors whose names begin with prefix, and notes in b.errs
 // those that cannot be filled. path is the path of v in the outermost struct, such as "Layers[3].", or "".
-func (b *binder) structure(v reflect.Value, path, prefix string) {
+func (b *binder) fillStruct(v reflect.Value, path, prefix string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		tag, tagged := f.Tag.Lookup("tensor")
@@ -157,26 +157,26 @@ func (b *binder) structure(v reflect.Value, path, prefix string) {
 			continue
 		}
 		field := path + f.Name
-		names, optional := parse(prefix, tag)
+		names, optional := parseTag(prefix, tag)
 		if !f.IsExported() && !embedded || !fillable(f.Type) {
 			b.fail(field, names[0], fmt.Errorf("bind: a field of type %v cannot be filled", f.Type))
 			continue
 		}
-		b.field(v.Field(i), request{field: field, names: names, optional: optional, tag: f.Tag})
+		b.fillField(v.Field(i), fieldRequest{field: field, names: names, optional: optional, tag: f.Tag})
 	}
 }
 
-// request is a field to fill from the first of some names, or prefixes, that exists.
-type request struct {
+// fieldRequest is a field to fill from the first of some names, or prefixes, that exists.
+type fieldRequest struct {
 	field    string
 	names    []string
 	optional bool
 	tag      reflect.StructTag
 }
 
-// parse returns the names that a tag tensor lists, divided by "|", with prefix before each. optional reports whether
+// parseTag returns the names that a tag tensor lists, divided by "|", with prefix before each. optional reports whether
 // the tag ends in ",optional".
-func parse(prefix, tag string) (names []string, optional bool) {
+func parseTag(prefix, tag string) (names []string, optional bool) {
 	tag, optional = strings.CutSuffix(tag, ",optional")
 	for name := range strings.SplitSeq(tag, "|") {
 		names = append(names, prefix+name)
@@ -190,61 +190,61 @@ var (
 	bytesType  = reflect.TypeFor[[]byte]()
 )
 
-// single reports whether one tensor fills a value of type t.
-func single(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
+// isOneTensor reports whether one tensor fills a value of type t.
+func isOneTensor(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
 
-// fillable reports whether tensors can fill a value of type t: a single one, a struct, a pointer to a struct, or a list
-// of these. It reports false for lists of lists, since a name has one %d.
+// fillable reports whether tensors can fill a value of type t: a value of one tensor, a struct, a pointer to a struct,
+// or a list of such values. It reports false for lists of lists, since a name has one %d.
 func fillable(t reflect.Type) bool {
-	if !single(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+	if !isOneTensor(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		t = t.Elem()
 	}
 	if t.Kind() == reflect.Pointer {
 		return t.Elem().Kind() == reflect.Struct && t.Elem() != tensorType
 	}
-	return single(t) || t.Kind() == reflect.Struct
+	return isOneTensor(t) || t.Kind() == reflect.Struct
 }
 
-// field fills v, whose type is fillable, with what r asks for, or notes in b.errs why it cannot be filled. A pointer
+// fillField fills v, whose type is fillable, with what r asks for, or notes in b.errs why it cannot be filled. A pointer
 // stays nil if no tensor has its prefix.
-func (b *binder) field(v reflect.Value, r request) {
+func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
 	switch {
-	case single(t):
-		b.tensor(v, r)
+	case isOneTensor(t):
+		b.fillTensor(v, r)
 	case t.Kind() == reflect.Struct:
-		b.structure(v, r.field+".", r.names[b.first(r.names)])
+		b.fillStruct(v, r.field+".", r.names[b.firstPrefix(r.names)])
 	case t.Kind() == reflect.Pointer:
-		prefix := r.names[b.first(r.names)]
-		at := nesting{t, prefix}
+		prefix := r.names[b.firstPrefix(r.names)]
+		at := pointerAt{t, prefix}
 		switch {
 		case b.filling[at]:
 			b.fail(r.field, prefix, fmt.Errorf("bind: a %v within itself needs a prefix of its own", t))
-		case b.has(prefix):
+		case b.hasPrefix(prefix):
 			b.filling[at] = true
 			v.Set(reflect.New(t.Elem()))
-			b.structure(v.Elem(), r.field+".", prefix)
+			b.fillStruct(v.Elem(), r.field+".", prefix)
 			delete(b.filling, at)
 		}
 	default:
-		b.list(v, r)
+		b.fillList(v, r)
 	}
 }
 
-// first returns the index of the first prefix with which a tensor's name begins, or 0 if there is none.
-func (b *binder) first(prefixes []string) int {
-	return max(0, slices.IndexFunc(prefixes, b.has))
+// firstPrefix returns the index of the first prefix with which a tensor's name begins, or 0 if there is none.
+func (b *binder) firstPrefix(prefixes []string) int {
+	return max(0, slices.IndexFunc(prefixes, b.hasPrefix))
 }
 
-// has reports whether a tensor's name begins with prefix.
-func (b *binder) has(prefix string) bool {
+// hasPrefix reports whether a tensor's name begins with prefix.
+func (b *binder) hasPrefix(prefix string) bool {
 	i, _ := slices.BinarySearch(b.names, prefix)
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
 }
 
-// list fills the slice or array v: element i from tensors whose names have i in place of %d. The first pattern in
+// fillList fills the slice or array v: element i from tensors whose names have i in place of %d. The first pattern in
 // r.names that tensors have counts. An array needs all its elements. A field that does not fit is noted in b.errs.
-func (b *binder) list(v reflect.Value, r request) {
+func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	var pattern string
 	var n int
 	for _, pattern = range r.names {
@@ -253,7 +253,7 @@ func (b *binder) list(v reflect.Value, r request) {
 			return
 		}
 		var err error
-		if n, err = b.count(pattern, single(v.Type().Elem())); err != nil {
+		if n, err = b.countNumbers(pattern, isOneTensor(v.Type().Elem())); err != nil {
 			b.fail(r.field, pattern, err)
 			return
 		}
@@ -270,7 +270,7 @@ func (b *binder) list(v reflect.Value, r request) {
 	case n == 0 && r.optional:
 		return
 	case n == 0:
-		b.missing(r.field, strings.Replace(pattern, "%d", "0", 1))
+		b.failMissing(r.field, strings.Replace(pattern, "%d", "0", 1))
 		return
 	default:
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
@@ -279,13 +279,13 @@ func (b *binder) list(v reflect.Value, r request) {
 		element := r
 		element.field = fmt.Sprintf("%s[%d]", r.field, i)
 		element.names = []string{strings.Replace(pattern, "%d", strconv.Itoa(i), 1)}
-		b.field(v.Index(i), element)
+		b.fillField(v.Index(i), element)
 	}
 }
 
-// count counts the numbers that names of tensors have in place of %d in pattern, and fails unless they are 0, 1 and
+// countNumbers counts the numbers that names of tensors have in place of %d in pattern, and fails unless they are 0, 1 and
 // so on. isName means that the pattern is a whole name, not the beginning of one.
-func (b *binder) count(pattern string, isName bool) (int, error) {
+func (b *binder) countNumbers(pattern string, isName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
 	highest := -1
@@ -312,9 +312,9 @@ func (b *binder) count(pattern string, isName bool) (int, error) {
 	return len(numbers), nil
 }
 
-// tensor fills v from the first tensor of r.names that exists: at once if v is a loader.Tensor, else by a function that
+// fillTensor fills v from the first tensor of r.names that exists: at once if v is a loader.Tensor, else by a function that
 // it adds to b.reads. A tensor that is missing or does not fit is noted in b.errs.
-func (b *binder) tensor(v reflect.Value, r request) {
+func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	var t loader.Tensor
 	err := loader.ErrNotFound
 	for _, name := range r.names {
@@ -326,10 +326,10 @@ func (b *binder) tensor(v reflect.Value, r request) {
 	case errors.Is(err, loader.ErrNotFound) && r.optional:
 		return
 	case errors.Is(err, loader.ErrNotFound):
-		b.missing(r.field, r.names[0])
+		b.failMissing(r.field, r.names[0])
 		return
 	case err != nil:
-		b.unread(r.field, r.names[0], err)
+		b.failRead(r.field, r.names[0], err)
 		return
 	}
 	if err := errors.Join(b.checkDType(t, r.tag), b.checkShape(t, r.tag)); err != nil {
@@ -341,30 +341,24 @@ func (b *binder) tensor(v reflect.Value, r request) {
 		return
 	}
 	b.reads = append(b.reads, func() {
+		var list any
 		var err error
 		if v.Type() == floatsType {
-			err = read(v, t.Float32s)
+			list, err = t.Float32s()
 		} else {
-			err = read(v, t.Bytes)
+			list, err = t.Bytes()
 		}
 		if err != nil {
-			b.unread(r.field, t.Name(), err)
+			b.failRead(r.field, t.Name(), err)
+			return
 		}
+		v.Set(reflect.ValueOf(list))
 	})
 }
 
-// read sets v to what values returns, or returns its error.
-func read[T any](v reflect.Value, values func() ([]T, error)) error {
-	list, err := values()
-	if err == nil {
-		v.Set(reflect.ValueOf(list))
-	}
-	return err
-}
-
-// missing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds names that are
+// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds names that are
 // near.
-func (b *binder) missing(field, name string) {
+func (b *binder) failMissing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {
 		b.hints++

@@ -82,19 +82,19 @@ func TestSibling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, size, err := r.OpenSibling(t.Context(), test.name)
-		if err != nil || size != int64(len(content)) || last.Load() != test.want {
-			t.Fatalf("%q beside %s: %d bytes of %v, want %s; %v", test.name, test.beside, size, last.Load(), test.want, err)
+		x, err := r.OpenSibling(t.Context(), test.name)
+		if err != nil || x.Size() != int64(len(content)) || last.Load() != test.want {
+			t.Fatalf("%q beside %s: %v, want %s; %v", test.name, test.beside, last.Load(), test.want, err)
 		}
-		if _, n := x.(*httprange.Reader).Traffic(); n != 25 { // a quarter of the other's
+		if _, n := x.Traffic(); n != 25 { // a quarter of the other's
 			t.Errorf("opening has read %d bytes", n)
 		}
-		b := make([]byte, size)
+		b := make([]byte, x.Size())
 		if _, err := x.ReadAt(b, 0); err != nil || !bytes.Equal(b, content) {
 			t.Error(err)
 		}
-		if !strings.HasSuffix(x.(*httprange.Reader).Name(), test.name) {
-			t.Errorf("%s for %q", x.(*httprange.Reader).Name(), test.name)
+		if !strings.HasSuffix(x.Name(), test.name) {
+			t.Errorf("%s for %q", x.Name(), test.name)
 		}
 		r.Close()
 		if _, err := x.ReadAt(b, 0); !errors.Is(err, os.ErrClosed) {
@@ -108,7 +108,7 @@ func TestNoSibling(t *testing.T) {
 	r := open(t, s, quick())
 	before := s.requests.Load()
 	for _, name := range []string{"", ".", "..", "/", "/x", "../x", "x/y", "x/", "http://other/x"} {
-		if _, _, err := r.OpenSibling(t.Context(), name); err == nil {
+		if _, err := r.OpenSibling(t.Context(), name); err == nil {
 			t.Errorf("%q is opened", name)
 		}
 	}
@@ -136,7 +136,7 @@ func TestContextValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel() // bounded opening alone
-	x, _, err := r.OpenSibling(context.WithValue(t.Context(), contextKey{}, "value"), "x")
+	x, err := r.OpenSibling(context.WithValue(t.Context(), contextKey{}, "value"), "x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,16 +35,17 @@ func (e *Error) Error() string { return fmt.Sprintf("offset %d: %v", e.Offset, e
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap adds file and offset to err.
+// wrap returns err, of a read at off, as a *fs.PathError with the file's name and an *Error with the offset. The address, which may
+// have secrets, is left out.
 func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
-// wrapFirst does what wrap does, for the beginning of the file.
-func (r *Reader) wrapFirst(err error) error { return r.wrap(0, err) }
+// wrapAtStart does what wrap does, with offset 0.
+func (r *Reader) wrapAtStart(err error) error { return r.wrap(0, err) }
 
-// withoutAddress returns the reason of a *url.Error in err, else err. The rest of a *url.Error is the address, which
-// may have secrets.
+// withoutAddress returns the error inside a *url.Error, if err has one, else err. The rest of a *url.Error is the address, which may
+// have secrets.
 func withoutAddress(err error) error {
 	if client, ok := errors.AsType[*url.Error](err); ok {
 		return client.Err
@@ -52,7 +53,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// NameOf returns what messages call the file at address: the Name of its Reader.
+// NameOf returns the name for messages of the file at address, as Reader.Name does.
 func NameOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package httprange
 
-// fetches reports false: requests go through no browser.
-func fetches() bool { return false }
+// usesBrowserFetch reports false: requests go through no browser.
+func usesBrowserFetch() bool { return false }

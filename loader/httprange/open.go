@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -146,9 +145,9 @@ type Reader struct {
 // size, its version, and whether the server knows ranges. ctx bounds this request; its values
 // go with later ones too.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
-	u, err := url.Parse(address)
+	u, err := parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("not an address: %w", withoutAddress(err))
+		return nil, err
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("not an http or https address")
@@ -158,7 +157,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		if known := parseVersion(r.opts.Version); known.strength == StrongValidator {
 			r.known.Store(&known)
 		}
-		r.begin(context.WithoutCancel(ctx))
+		r.startLife(context.WithoutCancel(ctx))
 		return r, nil
 	}
 	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
@@ -167,10 +166,19 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	return r, nil
 }
 
-// newReader returns a Reader that has asked for nothing yet.
+// parse parses an address. The error does not quote it, for it may have secrets.
+func parse(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("not an address: %w", withoutAddress(err))
+	}
+	return u, nil
+}
+
+// newReader returns a Reader of the file at u. It sends no request. The caller calls startLife before reads.
 func newReader(u *url.URL, opts *Options) *Reader {
 	o := opts.withDefaults()
-	o.Header = ownHeader(o.Header, u.User)
+	o.Header = ownServerHeader(o.Header, u.User)
 	u.User = nil
 	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}}
 }
@@ -181,30 +189,31 @@ var _ loader.Folder = (*Reader)(nil)
 // name it returns r, which stays the caller's.
 func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
 	if name == r.name {
-		return loader.Stored{Name: name, Source: lent{source{r}}}, nil
+		return loader.Stored{Name: name, Source: borrowedSource{source{r}}}, nil
 	}
-	s, _, err := r.OpenSibling(ctx, name)
+	s, err := r.OpenSibling(ctx, name)
 	if err != nil {
 		return loader.Stored{}, err
 	}
-	sibling := s.(*Reader)
-	return loader.Stored{Name: sibling.name, Source: source{sibling}}, nil
+	return loader.Stored{Name: s.name, Source: source{s}}, nil
 }
 
-// source is a Reader as the loader reads it.
+// source is a Reader as a loader.Source.
 type source struct{ *Reader }
 
+// ReadAt does what ReadFull does.
 func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return s.ReadVector(ctx, [][]byte{p}, off)
+	return s.ReadFull(ctx, p, off)
 }
 
-// lent is a source that the caller closes.
-type lent struct{ source }
+// borrowedSource is a source whose Reader stays open: its owner closes it.
+type borrowedSource struct{ source }
 
-func (lent) Close() error { return nil }
+// Close does nothing.
+func (borrowedSource) Close() error { return nil }
 
-// begin makes r ready for requests, until Close or the end of life.
-func (r *Reader) begin(life context.Context) {
+// startLife makes r ready for requests. They end with Close, or when life ends.
+func (r *Reader) startLife(life context.Context) {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
 }
@@ -212,8 +221,8 @@ func (r *Reader) begin(life context.Context) {
 // open sends the first request, which ends with ctx, and makes r ready for reads until life ends. It closes r if the
 // request fails.
 func (r *Reader) open(ctx, life context.Context) error {
-	r.begin(life)
-	err := r.first(ctx)
+	r.startLife(life)
+	err := r.firstRequest(ctx)
 	if err == nil {
 		return nil
 	}
@@ -224,9 +233,9 @@ func (r *Reader) open(ctx, life context.Context) error {
 	return err
 }
 
-// first asks for the file's size, version and beginning, or with Options.Peek for size and version if the server
-// answers that.
-func (r *Reader) first(ctx context.Context) error {
+// firstRequest asks for the file's size, version and beginning, or with Options.Peek for size and version if the server
+// answers that. It fails if no request is answered, or if an answer has no size.
+func (r *Reader) firstRequest(ctx context.Context) error {
 	if r.opts.Peek {
 		err := r.peek(ctx)
 		if status := new(StatusError); !errors.As(err, &status) && !errors.Is(err, ErrResponse) {
@@ -236,13 +245,12 @@ func (r *Reader) first(ctx context.Context) error {
 	return r.readPrefix(ctx)
 }
 
-// OpenSibling opens the file called name in the same place, with the same options; the
-// limit of parallel requests is one for both. The address's query, which may be a
-// signature, stays.
-// The io.ReaderAt is a *Reader with a Close of its own. Closing r closes it too.
-func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
+// OpenSibling opens the file called name in the same place, with the same options; the limit of parallel requests is
+// one for both. The address's query, which may be a signature, stays. The result has a Close of its own. Closing r
+// closes it too. It fails if the server refuses or lacks that file.
+func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
-		return nil, 0, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)
+		return nil, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)
 	}
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
@@ -251,9 +259,9 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	if err := s.open(ctx, r.ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return s, s.size, nil
+	return s, nil
 }
 
 // Name returns the file's address as messages show it: without user, password and query.
@@ -268,7 +276,7 @@ func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r
 
 // Version returns what tells this version of the file from all others: its strong ETag, or else its date, with the
 // weak one. It is empty if the server's validator is not a StrongValidator.
-func (r *Reader) Version() string { return r.version().text() }
+func (r *Reader) Version() string { return r.version().encode() }
 
 // Validator returns how well the server tells this version of the file from others. A file
 // that came whole with Open is of one version in any case. With Options.Size it is NoValidator until

@@ -142,7 +142,7 @@ func TestSiblingsWaitTheirTurn(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
-				if _, _, err := r.OpenSibling(t.Context(), fmt.Sprint(i)); err != nil {
+				if _, err := r.OpenSibling(t.Context(), fmt.Sprint(i)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -163,7 +163,7 @@ func TestCloseEndsOpenSibling(t *testing.T) {
 		before := s.requests.Load()
 		time.AfterFunc(20*time.Millisecond, func() { r.Close() })
 		for range 2 {
-			if _, _, err := r.OpenSibling(t.Context(), "x"); !errors.Is(err, os.ErrClosed) {
+			if _, err := r.OpenSibling(t.Context(), "x"); !errors.Is(err, os.ErrClosed) {
 				t.Error(err)
 			}
 		}

@@ -51,33 +51,27 @@ func TestReadAtBounds(t *testing.T) {
 	if _, err := r.ReadAt(make([]byte, 1), -1); err == nil {
 		t.Error("a negative offset is read")
 	}
-	if err := r.ReadVector(t.Context(), [][]byte{make([]byte, 300), make([]byte, 201)}, 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := r.ReadFull(t.Context(), make([]byte, 501), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("past the end: %v", err)
 	}
 }
 
-// What lies together comes in one answer, whatever memory it is for.
-func TestReadVector(t *testing.T) {
+// A read is one request, or one for each piece of a long range that the prefix lacks.
+func TestReadFull(t *testing.T) {
 	content := noise(5_000)
 	s := serve(t, content)
 	r := open(t, s, quick())
 	before := s.requests.Load()
-	bufs := [][]byte{make([]byte, 10), nil, make([]byte, 300), make([]byte, 1)}
-	if err := r.ReadVector(t.Context(), bufs, 1_000); err != nil {
-		t.Fatal(err)
-	}
-	if got := slices.Concat(bufs...); !bytes.Equal(got, content[1_000:1_311]) {
-		t.Error("other bytes")
+	got := make([]byte, 311)
+	if err := r.ReadFull(t.Context(), got, 1_000); err != nil || !bytes.Equal(got, content[1_000:1_311]) {
+		t.Error("other bytes", err)
 	}
 	if n := s.requests.Load() - before; n != 1 {
 		t.Errorf("%d requests", n)
 	}
-	bufs = [][]byte{make([]byte, 1_500), make([]byte, 3_400)}
-	if err := r.ReadVector(t.Context(), bufs, 50); err != nil {
-		t.Fatal(err)
-	}
-	if got := slices.Concat(bufs...); !bytes.Equal(got, content[50:4_950]) {
-		t.Error("other bytes in pieces")
+	got = make([]byte, 4_900)
+	if err := r.ReadFull(t.Context(), got, 50); err != nil || !bytes.Equal(got, content[50:4_950]) {
+		t.Error("other bytes in pieces", err)
 	}
 	if !slices.Contains(s.ranges, "bytes=100-1099") || !slices.Contains(s.ranges, "bytes=4100-4949") {
 		t.Errorf("requests for %q", s.ranges)

@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// follow sends a request that ask completes, and follows redirects. Each request is made anew: no header goes from
-// one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until a
-// redirect leaves it.
+// follow sends a request for the file, which complete may change before it is sent, and follows redirects. Each request is made anew:
+// no header goes from one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until
+// a redirect leaves it. It fails if sending does; a response with any other status than a redirect's is returned.
 //
 // Later requests go to the target of the first one's redirects. The target may be a signed address, and expire: if it is
 // refused, even at once, the file's own address is asked again, once.
-func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
-	own := &redirectTarget{r.url, true}
+func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
+	own := &redirectTarget{url: r.url, onOwnServer: true}
 	if at := r.target.Load(); at != nil { // an earlier request was redirected there
-		resp, err := r.followFrom(ctx, at, ask)
+		resp, err := r.followFrom(ctx, at, complete)
 		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
 			return resp, err
 		}
-		discard(resp)
+		drainAndClose(resp)
 		r.target.CompareAndSwap(at, nil)
-		return r.followFrom(ctx, own, ask)
+		return r.followFrom(ctx, own, complete)
 	}
-	resp, err := r.followFrom(ctx, own, ask)
+	resp, err := r.followFrom(ctx, own, complete)
 	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusesAddress, resp.StatusCode) {
-		discard(resp)
-		return r.followFrom(ctx, own, ask)
+		drainAndClose(resp)
+		return r.followFrom(ctx, own, complete)
 	}
 	return resp, err
 }
 
-// redirectTarget is an address that redirects have led to. onOwnServer means that no redirect has left the server of
-// the file's own address.
+// redirectTarget is an address that requests are sent to: the file's own, or one that redirects have led to. onOwnServer means that no
+// redirect has left the server of the file's own address.
 type redirectTarget struct {
 	url         *url.URL
 	onOwnServer bool
@@ -47,9 +47,10 @@ var refusesAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom sends a request that ask completes to start, and follows redirects. If they lead to a response with a
-// range, it stores their target in r.target. After status 401 Options.Authorizer may try other credentials, once.
-func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func(*http.Request)) (*http.Response, error) {
+// followFrom sends a request to start, which complete may change before it is sent, and follows redirects. If they lead to a response
+// with a range, it stores their target in r.target. After status 401 Options.Authorizer may try other credentials, once. It fails if
+// a request does, or after too many redirects.
+func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request // that were redirected
 	var resp *http.Response
 	onOwnServer, renewed := start.onOwnServer, false
@@ -62,10 +63,10 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 		if onOwnServer {
 			req.Header = r.opts.Header.Clone()
 		}
-		if (len(r.opts.Header) > 0 || r.opts.Authorizer != nil) && fetches() { // a browser would send it everywhere
+		if (len(r.opts.Header) > 0 || r.opts.Authorizer != nil) && usesBrowserFetch() { // a browser would send it everywhere
 			req.Header.Set("js.fetch:redirect", "manual")
 		}
-		ask(req)
+		complete(req)
 		if auth := r.opts.Authorizer; onOwnServer && auth != nil {
 			if err := auth.Authorize(req); err != nil {
 				return nil, err
@@ -87,7 +88,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 			renewed = true
 			again, err := r.opts.Authorizer.Refused(resp)
 			if again || err != nil {
-				discard(resp)
+				drainAndClose(resp)
 			}
 			if err != nil {
 				return nil, err
@@ -103,7 +104,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 			}
 			return resp, nil
 		}
-		discard(resp)
+		drainAndClose(resp)
 		if err != nil {
 			return nil, err
 		}
@@ -111,8 +112,8 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, ask func
 	}
 }
 
-// discard closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
-func discard(resp *http.Response) {
+// drainAndClose closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
+func drainAndClose(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, 2<<10)
 	resp.Body.Close()
 }
@@ -147,11 +148,11 @@ func redirection(resp *http.Response, count int) (*url.URL, error) {
 // what it cannot parse. A server cannot send a header of this name.
 const locationHeader = "\x00location"
 
-// oneHop is a transport that hides redirects from http.Client.
-type oneHop struct{ http.RoundTripper }
+// hideRedirects is a transport that hides redirects from http.Client.
+type hideRedirects struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper. It moves the Location of a redirect to locationHeader.
-func (t oneHop) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip sends req, and moves the Location of a redirect to locationHeader. It fails if sending does.
+func (t hideRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -167,19 +168,19 @@ func (t oneHop) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// withoutRedirects returns a copy of c that follows no redirects.
+// withoutRedirects returns a copy of c that returns redirects as responses instead of following them: see hideRedirects.
 func withoutRedirects(c *http.Client) *http.Client {
 	own := *c
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
 	}
-	own.Transport = oneHop{own.Transport}
+	own.Transport = hideRedirects{own.Transport}
 	return &own
 }
 
-// ownHeader returns the header of requests to the address's own server: header, and the credentials of user if it has
+// ownServerHeader returns the header of requests to the address's own server: header, and the credentials of user if it has
 // no Authorization.
-func ownHeader(header http.Header, user *url.Userinfo) http.Header {
+func ownServerHeader(header http.Header, user *url.Userinfo) http.Header {
 	own := make(http.Header, len(header)+1)
 	for name, values := range header {
 		for _, value := range values {

@@ -227,7 +227,7 @@ func TestUserOfAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.OpenSibling(t.Context(), "x"); err != nil {
+		if _, err := r.OpenSibling(t.Context(), "x"); err != nil {
 			t.Error(err)
 		}
 		r.Close()

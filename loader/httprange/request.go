@@ -8,38 +8,34 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"time"
 )
 
 // readPrefix reads the file's beginning, and learns its size and version. If the first response is cut off, other
-// requests get the rest.
+// requests get the rest. It fails if requests do.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
-	var missing *vector // the rest of the prefix, once a beginning of it is received and stays valid
-	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
-		if missing != nil {
-			return r.complete(ctx, p, missing, int64(len(r.prefix)))
+	var missing []byte // the rest of the prefix, once a beginning of it is received and stays valid
+	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
+		if len(missing) > 0 {
+			return r.fillByRequests(ctx, p, &missing, int64(len(r.prefix)))
 		}
 		r.known.Store(nil) // of an attempt that failed
-		return r.exchange(ctx, p, 0, r.rangeOf(0, limit), func(resp *http.Response, body io.Reader) error {
-			rng, isWhole := wholeFile(resp, limit)
-			if !isWhole {
-				var err error
-				if rng, err = partialRange(resp); err != nil {
-					return err
-				}
+		return r.requestOnce(ctx, p, 0, r.askForRange(0, limit), func(resp *http.Response, body io.Reader) error {
+			rng, isWhole, err := rangeIn(resp, limit)
+			if err != nil {
+				return err
 			}
 			r.size = rng.total
-			if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(0, limit)); err != nil {
+			if err := cmp.Or(r.checkOrStoreVersion(versionOf(resp), rng), rng.checkWithin(0, limit)); err != nil {
 				return err
 			}
 			r.prefix = make([]byte, min(rng.n, limit))
-			v := newVector([][]byte{r.prefix})
-			err := receive(body, v, rng.n)
+			rest := r.prefix
+			err = readInto(body, &rest, rng.n)
 			// A file that one response has whole is of one version, whatever the server says of it: see Validator.
-			if one := rng.n == rng.total && r.version().strength < StrongValidator; !isWhole && !one && v.n < rng.n {
-				missing = v
+			if one := rng.n == rng.total && r.version().strength < StrongValidator; !isWhole && !one && int64(len(rest)) < rng.n {
+				missing = rest
 			}
 			return err
 		})
@@ -48,26 +44,26 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 
 // peek asks for the file's size and version by HEAD. It fails with ErrResponse if the response does not tell the size.
 func (r *Reader) peek(ctx context.Context) error {
-	return r.retry(ctx, r.wrapFirst, func(ctx context.Context, p *progress) error {
+	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
-		return r.exchange(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
+		return r.requestOnce(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
-				return refusal(resp)
-			case encoding(resp) != "" || resp.ContentLength < 0:
+				return newStatusError(resp)
+			case contentEncoding(resp) != "" || resp.ContentLength < 0:
 				return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 			}
 			r.size = resp.ContentLength
-			return r.learn(versionOf(resp), byteRange{total: r.size})
+			return r.checkOrStoreVersion(versionOf(resp), byteRange{total: r.size})
 		})
 	})
 }
 
-// learn stores v, the version that a response tells, if it is the first. Else it fails with ErrChanged if v is another
-// version. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range,
-// is the whole file.
-func (r *Reader) learn(v version, rng byteRange) error {
+// checkOrStoreVersion stores v, the version in a response, if it is the first. Otherwise it fails with ErrChanged if v differs from
+// the stored version. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range, is
+// the whole file.
+func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
 		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
 	}
@@ -77,46 +73,45 @@ func (r *Reader) learn(v version, rng byteRange) error {
 		}
 		return nil
 	}
-	return r.version().check(v)
+	return r.version().checkSame(v)
 }
 
-// complete fills v with the file's bytes up to offset end, by as many requests as it takes. It fails if one request
-// fails, or ends early after fewer than minProgress bytes.
-func (r *Reader) complete(ctx context.Context, p *progress, v *vector, end int64) error {
-	for v.n > 0 {
-		if err := r.request(ctx, p, v, end-v.n); err != nil {
+// fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes. It advances *rest past what is
+// filled, also if it fails. It fails if one request fails, or ends early after fewer than minProgress bytes.
+func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, end int64) error {
+	for len(*rest) > 0 {
+		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
 			return err
 		}
-		if v.n > 0 && p.requests > 0 { // progress would have set it to 0
-			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, v.n)
+		if len(*rest) > 0 && p.requests > 0 { // progress would have set it to 0
+			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, len(*rest))
 		}
 	}
 	return nil
 }
 
-// request asks once for the bytes of v, which begin at off, and fills as many as the server sends. The server may
-// send a small file whole instead.
-func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64) error {
-	return r.exchange(ctx, p, off, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
+// requestRange sends one request for the bytes of *rest, which begin at off, and fills *rest as far as the server sends them: it
+// advances *rest past what is filled. The server may send a small file whole instead. It fails if the request does, or for another
+// version of the file.
+func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
+	n := int64(len(*rest))
+	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusPreconditionFailed:
 			return ErrChanged
 		case http.StatusRequestedRangeNotSatisfiable:
 			return fmt.Errorf("%w: it has become shorter", ErrChanged)
 		}
-		rng, isWhole := wholeFile(resp, r.opts.PrefixBytes)
-		if !isWhole {
-			var err error
-			if rng, err = partialRange(resp); err != nil {
-				return err
-			}
+		rng, isWhole, err := rangeIn(resp, r.opts.PrefixBytes)
+		if err != nil {
+			return err
 		}
 		if rng.total != r.size {
 			return fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
-		err := r.learn(versionOf(resp), rng)
+		err = r.checkOrStoreVersion(versionOf(resp), rng)
 		if !isWhole {
-			err = cmp.Or(err, rng.check(off, v.n))
+			err = cmp.Or(err, rng.checkWithin(off, n))
 		}
 		if err != nil {
 			return err
@@ -125,24 +120,24 @@ func (r *Reader) request(ctx context.Context, p *progress, v *vector, off int64)
 			if _, err := io.CopyN(io.Discard, body, off); err != nil { // what is before off
 				return err
 			}
-			rng.n = min(v.n, rng.n-off)
+			rng.n = min(n, rng.n-off)
 		}
-		return receive(body, v, rng.n)
+		return readInto(body, rest, rng.n)
 	})
 }
 
-// rangeOf returns a function that makes a request one for n bytes at off, of the known version.
-func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
+// askForRange returns a function that sets the headers of a request for n bytes at off, in the known version.
+func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	return func(req *http.Request) {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 		r.version().condition(req)
 	}
 }
 
-// exchange sends one request that ask completes, and passes the response to answer, whose error it returns. body has
-// the file's bytes from off on: what answer reads of it counts as progress. Without progress for long it fails with
-// ErrStalled.
-func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
+// requestOnce sends one request, which complete may change before it is sent, and calls use with the response. body is the response's
+// body, which begins at offset off of the file: what use reads of it counts as progress. It fails if sending or use does, and with
+// ErrStalled if there is no progress for p.requestLimit.
+func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,11 +145,11 @@ func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(
 	defer watch.Stop()
 	resp, err := r.follow(ctx, func(req *http.Request) {
 		req.Header.Set("Accept-Encoding", "identity")
-		ask(req)
+		complete(req)
 	})
 	if err == nil {
 		defer resp.Body.Close()
-		err = answer(resp, &countedBody{resp.Body, off, r, p, watch})
+		err = use(resp, &countedBody{resp.Body, off, r, p, watch})
 		if status := new(StatusError); errors.As(err, &status) {
 			r.addText(status, resp, watch)
 			return err
@@ -170,7 +165,7 @@ func (r *Reader) exchange(ctx context.Context, p *progress, off int64, ask func(
 	return err
 }
 
-// countedBody is a body that counts what is read. Progress resets the watch, which ends the request.
+// countedBody is a response's body that counts what is read. Progress postpones watch, which ends the request.
 type countedBody struct {
 	body  io.Reader
 	at    int64 // offset of the next byte
@@ -179,23 +174,23 @@ type countedBody struct {
 	watch *time.Timer
 }
 
-// Read implements io.Reader.
-func (a *countedBody) Read(b []byte) (int, error) {
-	n, err := a.body.Read(b)
-	a.r.received.Add(int64(n))
-	a.at += int64(n)
-	if a.p.received(a.at, n) {
-		a.watch.Reset(a.p.requestLimit())
+// Read reads from the body, and counts the bytes.
+func (c *countedBody) Read(b []byte) (int, error) {
+	n, err := c.body.Read(b)
+	c.r.received.Add(int64(n))
+	c.at += int64(n)
+	if c.p.received(c.at, n) {
+		c.watch.Reset(c.p.requestLimit())
 	}
 	return n, err
 }
 
-// receive reads n bytes of body into v, which has memory for as many, and takes what is filled off v. It fails with
-// io.ErrUnexpectedEOF if body has fewer.
-func receive(body io.Reader, v *vector, n int64) error {
+// readInto reads n bytes of body into the beginning of *rest, and advances *rest past what is filled. It fails if reading does, and
+// with io.ErrUnexpectedEOF if body has fewer.
+func readInto(body io.Reader, rest *[]byte, n int64) error {
 	for n > 0 {
-		got, err := body.Read(v.bufs[0][:min(int64(len(v.bufs[0])), n)])
-		v.advance(got)
+		got, err := body.Read((*rest)[:n])
+		*rest = (*rest)[got:]
 		n -= int64(got)
 		switch {
 		case n == 0:
@@ -212,13 +207,13 @@ func receive(body io.Reader, v *vector, n int64) error {
 // Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. A
 // body of more than limit bytes is ErrResponse, a status other than 200 a *StatusError.
 func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byte, http.Header, error) {
-	u, err := url.Parse(address)
+	u, err := parse(address)
 	if err != nil {
-		return nil, nil, fmt.Errorf("not an address: %w", withoutAddress(err))
+		return nil, nil, err
 	}
 	var body []byte
 	var head http.Header
-	err = newReader(u, opts).get(ctx, func(resp *http.Response, r io.Reader) (err error) {
+	err = newReader(u, opts).getWhole(ctx, func(resp *http.Response, r io.Reader) (err error) {
 		head = resp.Header
 		body, err = io.ReadAll(io.LimitReader(r, limit+1))
 		if int64(len(body)) > limit {
@@ -229,53 +224,53 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// get requests the whole file, and closes r at the end. answer reads the body; after a temporary failure it is called
-// again, with another response from the beginning. It fails for another status than 200, and for an encoded body.
-func (r *Reader) get(ctx context.Context, answer func(resp *http.Response, body io.Reader) error) error {
-	r.begin(ctx)
+// getWhole requests the whole file, calls use with the response, and closes r. After a temporary failure, also of use, it does so again,
+// with another response from the beginning. It fails for another status than 200, for an encoded body, or if use does.
+func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
+	r.startLife(ctx)
 	defer r.Close()
 	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error {
-		return r.exchange(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
+		return r.requestOnce(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
-				return refusal(resp)
-			case encoding(resp) != "":
-				return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(encoding(resp)))
+				return newStatusError(resp)
+			case contentEncoding(resp) != "":
+				return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(contentEncoding(resp)))
 			}
-			return answer(resp, body)
+			return use(resp, body)
 		})
 	})
 }
 
-// Download copies a file whole, from a server that answers no ranges. It calls begin with the file's size, and writes
-// the file to the result. It does both again after a response that was cut off. version is what Reader.Version
-// returns.
+// Download copies a whole file in one response, as from a server that answers no ranges. It calls begin with the file's size, and writes
+// the file to the writer that begin returns. After a response that was cut off it does both again. version is that of Reader.Version. It
+// fails if requests, begin or writing do.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
-	u, err := url.Parse(address)
+	u, err := parse(address)
 	if err != nil {
-		return "", fmt.Errorf("not an address: %w", withoutAddress(err))
+		return "", err
 	}
-	err = newReader(u, opts).get(ctx, func(resp *http.Response, body io.Reader) error {
+	err = newReader(u, opts).getWhole(ctx, func(resp *http.Response, body io.Reader) error {
 		if resp.ContentLength < 0 { // the connection's end need not be that of the file
 			return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 		}
-		version = versionOf(resp).text()
+		version = versionOf(resp).encode()
 		w, err := begin(resp.ContentLength)
 		if err != nil {
 			return &writeError{err}
 		}
-		_, err = io.Copy(writing{w}, body)
+		_, err = io.Copy(markingWriter{w}, body)
 		return err
 	})
 	return version, err
 }
 
-// writing is a writer whose errors are not retried: they are not the server's.
-type writing struct{ io.Writer }
+// markingWriter is a writer whose errors are *writeError, and so are told from the server's, after which a request is repeated.
+type markingWriter struct{ io.Writer }
 
-// Write implements io.Writer.
-func (w writing) Write(b []byte) (int, error) {
+// Write writes b. It fails with *writeError if the writer does.
+func (w markingWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
 	if err != nil {
 		err = &writeError{err}
@@ -283,7 +278,7 @@ func (w writing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// writeError is an error of the caller's writer.
+// writeError is an error of the caller's function or writer: another request would not help.
 type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }

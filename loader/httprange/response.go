@@ -12,6 +12,15 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
+// rangeIn returns the range of the file that resp has. isWhole says that it is a whole file of at most limit bytes, sent as such. It
+// fails as partialRange does for other responses.
+func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err error) {
+	if rng, isWhole = wholeFileRange(resp, limit); !isWhole {
+		rng, err = partialRange(resp)
+	}
+	return rng, isWhole, err
+}
+
 // partialRange returns the range of the file that resp has. It fails with ErrNoRanges for the whole file, with
 // ErrResponse for a range that is encoded or makes no sense, and else with a *StatusError.
 func partialRange(resp *http.Response) (byteRange, error) {
@@ -22,9 +31,9 @@ func partialRange(resp *http.Response) (byteRange, error) {
 			return byteRange{}, ErrNoRanges
 		}
 	default:
-		return byteRange{}, refusal(resp)
+		return byteRange{}, newStatusError(resp)
 	}
-	if e := encoding(resp); e != "" {
+	if e := contentEncoding(resp); e != "" {
 		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
 	}
 	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(strings.ToLower(kind), "multipart/byteranges") {
@@ -47,13 +56,13 @@ func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
-// refusal returns the error of a response whose status refuses the request, without the server's text: addText adds it.
-func refusal(resp *http.Response) *StatusError {
-	return &StatusError{Code: resp.StatusCode, Header: resp.Header, after: afterHeader(resp)}
+// newStatusError returns the error of a response whose status refuses the request. Its Text is empty: addText fills it in.
+func newStatusError(resp *http.Response) *StatusError {
+	return &StatusError{Code: resp.StatusCode, Header: resp.Header, retryAfter: retryAfter(resp)}
 }
 
-// parseContentRange parses "bytes FIRST-LAST/TOTAL". ok is false if text is something else, or LAST is not within
-// TOTAL.
+// parseContentRange parses "bytes FIRST-LAST/TOTAL". ok is false if text is something else, if FIRST is more than LAST, or if LAST is
+// not less than TOTAL.
 func parseContentRange(text string) (_ byteRange, ok bool) {
 	unit, rest, ok1 := strings.Cut(text, " ")
 	bounds, totalText, ok2 := strings.Cut(rest, "/")
@@ -70,29 +79,29 @@ func parseContentRange(text string) (_ byteRange, ok bool) {
 	return byteRange{int64(first), int64(last - first + 1), int64(total)}, true
 }
 
-// check returns an error unless the range begins at off and has at most n bytes.
-func (b byteRange) check(off, n int64) error {
+// checkWithin returns an error unless the range begins at off and has at most n bytes.
+func (b byteRange) checkWithin(off, n int64) error {
 	if b.first != off || b.n > n {
 		return fmt.Errorf("%w: bytes %d to %d where %d to %d were asked for", ErrResponse, b.first, b.first+b.n, off, off+n)
 	}
 	return nil
 }
 
-// wholeFile returns the range of a response that is all of a file of at most limit bytes. ok is false for other
-// responses. Servers without ranges answer so, and others for an empty file, which has no range.
-func wholeFile(resp *http.Response, limit int64) (_ byteRange, ok bool) {
+// wholeFileRange returns the range of a response that has a whole file of at most limit bytes. ok is false for other responses. Servers
+// without ranges send whole files, and others do for an empty file, which has no range.
+func wholeFileRange(resp *http.Response, limit int64) (_ byteRange, ok bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:
-		return byteRange{0, n, n}, 0 <= n && n <= limit && encoding(resp) == "" && !hasRange(resp)
+		return byteRange{0, n, n}, 0 <= n && n <= limit && contentEncoding(resp) == "" && !hasRange(resp)
 	case http.StatusRequestedRangeNotSatisfiable:
 		return byteRange{}, resp.Header.Get("Content-Range") == "bytes */0"
 	}
 	return byteRange{}, false
 }
 
-// encoding returns the Content-Encoding of resp, "" if it has none. Servers that speak S3's protocol may repeat
-// aws-chunked, which describes the request that stored the object (S3's API, PutObject).
-func encoding(resp *http.Response) string {
+// contentEncoding returns the Content-Encoding of resp, or "" if the body is the file as it is. It ignores aws-chunked, which servers
+// that speak S3's protocol may repeat from the request that stored the object (S3's API, PutObject).
+func contentEncoding(resp *http.Response) string {
 	var all []string
 	for e := range strings.SplitSeq(strings.Join(resp.Header["Content-Encoding"], ","), ",") {
 		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") && !strings.EqualFold(e, "aws-chunked") {
@@ -102,8 +111,9 @@ func encoding(resp *http.Response) string {
 	return strings.Join(all, ", ")
 }
 
-// afterHeader returns the time from now that Retry-After names, in seconds or as a date, or 0.
-func afterHeader(resp *http.Response) time.Duration {
+// retryAfter returns how long to wait by the header Retry-After of resp, which has seconds or a date. It returns 0 without one, or for a
+// malformed one.
+func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

@@ -15,15 +15,16 @@ import (
 // attempts counts as silent.
 const minProgress = 4 << 10
 
-// fetch fills v with the file's bytes from off on, by as many requests as it takes.
-func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
-	end := off + v.n // v.n falls as bytes come
-	wrap := func(err error) error { return r.wrap(end-v.n, err) }
-	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.complete(ctx, p, v, end) })
+// fetchRange fills rest with the file's bytes from off on, by as many requests as it takes. It fails as retry does.
+func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
+	end := off + int64(len(rest)) // complete cuts off what has come
+	wrap := func(err error) error { return r.wrap(end-int64(len(rest)), err) }
+	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
 }
 
-// retry waits for its turn in the queue, and calls try until it succeeds. It gives up if the error is not temporary, or
-// if there is no progress within Options.Timeout and Attempts. wrap adds to the error what has failed.
+// retry waits for a turn in the queue, and calls try, with pauses, until it succeeds. It fails when try fails with an error that is not
+// temporary, or after Options.Timeout or Attempts without progress: with try's last error, as wrap returns it. It fails with the cause
+// of ctx when that ends.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
@@ -39,7 +40,7 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 	for {
 		err := try(ctx, p)
 		if err == nil {
-			r.queue.progress()
+			r.queue.noteProgress()
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -57,27 +58,27 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 	}
 }
 
-// progress is what one read has received, and when. It tells how long the read may go on.
+// progress records what one read has received, and when: the read fails after some time without progress.
 type progress struct {
-	reader   *Reader
-	since    time.Time // of the last progress
-	requests int       // sent since then
-	bytes    int       // received since then
-	reached  int64     // the largest offset in the file that was received, of all requests
+	reader    *Reader
+	since     time.Time // of the last progress
+	requests  int       // sent since then
+	bytes     int       // received since then
+	maxOffset int64     // the largest offset in the file that was received, of all requests
 
-	silence *time.Timer // until Options.Silent is called, nil without one
+	silenceTimer *time.Timer // until Options.Silent is called, nil without one
 }
 
 // watchSilence calls Options.Silent from another goroutine when there was no progress for a while: see silence. If
 // Silent panics, the context ends, and end panics.
 func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	p.silence = time.NewTimer(p.reader.silence())
+	p.silenceTimer = time.NewTimer(p.reader.silenceLimit())
 	calls := parallel.Group{Stop: cancel}
 	calls.Go(func() error {
 		for {
 			select {
-			case <-p.silence.C:
+			case <-p.silenceTimer.C:
 				p.reader.opts.Silent(p.reader.url.Host)
 			case <-ctx.Done():
 				return nil
@@ -90,8 +91,8 @@ func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end fun
 	}
 }
 
-// silence returns how long a read may go without progress before Options.Silent is called.
-func (r *Reader) silence() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
+// silenceLimit returns how long a read may go without progress before Options.Silent is called.
+func (r *Reader) silenceLimit() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
 // remaining returns how long the read may still go without progress.
 func (p *progress) remaining() time.Duration {
@@ -104,16 +105,16 @@ func (p *progress) requestLimit() time.Duration { return min(p.reader.opts.Stall
 // received counts n bytes of the file that end at offset end, and reports whether they are progress. Bytes that were
 // received before do not count: a response that begins anew repeats them.
 func (p *progress) received(end int64, n int) bool {
-	added := min(int64(n), max(end-p.reached, 0))
-	p.reached = max(p.reached, end)
+	added := min(int64(n), max(end-p.maxOffset, 0))
+	p.maxOffset = max(p.maxOffset, end)
 	if p.bytes += int(added); p.bytes < minProgress {
 		return false
 	}
 	p.since, p.requests, p.bytes = time.Now(), 0, 0
-	if p.silence != nil {
-		p.silence.Reset(p.reader.silence())
+	if p.silenceTimer != nil {
+		p.silenceTimer.Reset(p.reader.silenceLimit())
 	}
-	p.reader.queue.progress()
+	p.reader.queue.noteProgress()
 	return true
 }
 
@@ -123,34 +124,35 @@ func (r *Reader) backoff(requests int, err error) time.Duration {
 	pause := r.opts.Pause << min(max(requests-1, 0), 6)
 	pause = pause/2 + rand.N(pause/2+1) // so that readers do not all try again at once
 	if status := new(StatusError); errors.As(err, &status) {
-		pause = max(pause, status.after)
+		pause = max(pause, status.retryAfter)
 	}
 	return pause
 }
 
 // queue bounds the requests that a reader and its siblings send at once.
 type queue struct {
-	turns chan struct{}
-	born  time.Time
-	last  atomic.Int64 // the last progress of any read, in nanoseconds after born
+	turns      chan struct{}
+	born       time.Time
+	progressAt atomic.Int64 // the last progress of any read, in nanoseconds after born
 }
 
-// progress notes that a read has made progress now.
-func (q *queue) progress() { q.last.Store(int64(time.Since(q.born))) }
+// noteProgress records that a read has made progress now.
+func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter waits for one of the turns, for as long as reads that have one make progress. It fails with ErrStalled if none
-// does for timeout, or if ctx ends. since is the time of the last progress, or of the call. leave ends the turn.
+// enter waits until fewer reads than cap(q.turns) have a turn, and takes one, until leave. It fails with ErrStalled if no
+// read that has a turn makes progress for timeout, or with the cause of ctx when that ends. since is the time of the last progress, or
+// of the call if that is later.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {
 		select {
 		case q.turns <- struct{}{}:
-			return q.later(since), nil
+			return q.lastProgress(since), nil
 		case <-ctx.Done():
 			return since, context.Cause(ctx)
 		case <-time.After(time.Until(since.Add(timeout))):
 		}
-		last := q.later(since)
+		last := q.lastProgress(since)
 		if last.Equal(since) {
 			return since, fmt.Errorf("%w for %v", ErrStalled, timeout)
 		}
@@ -158,9 +160,9 @@ func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Ti
 	}
 }
 
-// later returns the time of the last progress if that is after since, else since.
-func (q *queue) later(since time.Time) time.Time {
-	if last := q.born.Add(time.Duration(q.last.Load())); last.After(since) {
+// lastProgress returns the time of the last progress of any read, or since if that is later.
+func (q *queue) lastProgress(since time.Time) time.Time {
+	if last := q.born.Add(time.Duration(q.progressAt.Load())); last.After(since) {
 		return last
 	}
 	return since

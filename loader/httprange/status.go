@@ -27,7 +27,7 @@ type StatusError struct {
 	// not sent to it.
 	Elsewhere string
 
-	after time.Duration // that the server asks to wait
+	retryAfter time.Duration // that the server asks to wait
 }
 
 // Error returns the status, who refused, how long to wait, and the server's text, as far as they are known.
@@ -37,8 +37,8 @@ func (e *StatusError) Error() string {
 	if e.Elsewhere != "" {
 		fmt.Fprintf(&b, " by %s, where a redirect has led and no header was sent", e.Elsewhere)
 	}
-	if e.after > 0 {
-		fmt.Fprintf(&b, ", to come back in %v", e.after.Round(time.Second))
+	if e.retryAfter > 0 {
+		fmt.Fprintf(&b, ", to come back in %v", e.retryAfter.Round(time.Second))
 	}
 	if e.Text != "" {
 		fmt.Fprintf(&b, ": %s", e.Text)
@@ -46,7 +46,7 @@ func (e *StatusError) Error() string {
 	return b.String()
 }
 
-// status returns code and its meaning.
+// status returns the code and its text, such as "404 Not Found".
 func (e *StatusError) status() string {
 	return strings.TrimSpace(fmt.Sprint(e.Code, " ", http.StatusText(e.Code)))
 }
@@ -74,7 +74,7 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
-	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
+	if contentEncoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
 		watch.Reset(maxTextWait)
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxTextBytes))
 		status.Text = excerpt(r.redact(string(text), resp.Request))

@@ -41,7 +41,8 @@ type version struct {
 	strength Validator
 }
 
-// versionOf returns what the headers of resp tell of the file's version.
+// versionOf returns the version of the file by the headers ETag and Last-Modified of resp. It is strong if the ETag is, or if the
+// file was modified a second or more before the response's Date. It is weak with other headers, and the zero value with none.
 func versionOf(resp *http.Response) version {
 	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.modified)
@@ -59,8 +60,9 @@ func versionOf(resp *http.Response) version {
 // as a weak one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
-// text returns what Reader.Version does: a text that parseVersion reads.
-func (v version) text() string {
+// encode returns the text for Reader.Version: the strong ETag, else date and weak ETag in two lines, or "" if v is not strong.
+// parseVersion reads it.
+func (v version) encode() string {
 	switch {
 	case v.strongETag():
 		return v.etag
@@ -83,8 +85,8 @@ func parseVersion(text string) version {
 	return v
 }
 
-// condition adds to req that the server must refuse it if the file is not of this version. A weak ETag must not be a
-// condition (RFC 9110, section 13.1.1); it is only compared.
+// condition sets the header of req by which the server refuses it if the file has another version: If-Match or If-Unmodified-Since. A
+// weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame compares it.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():
@@ -94,8 +96,8 @@ func (v version) condition(req *http.Request) {
 	}
 }
 
-// check returns ErrChanged if now, which a later response tells, is another version than v, or lacks what v has.
-func (v version) check(now version) error {
+// checkSame returns ErrChanged if now, the version in a later response, differs from v, or lacks a header that v has.
+func (v version) checkSame(now version) error {
 	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -40,19 +41,37 @@ type Pair struct {
 	// MaxRel is the largest |a−b| / max(|a|, |b|), and MaxRelAt the first element that has it.
 	MaxRel   float64
 	MaxRelAt uint64
-	// RMSE is the root of the mean of (a−b)².
-	RMSE float64
-	// Cosine is the cosine of the angle between the tensors as vectors. It is 1 if no value differs,
-	// and NaN if one tensor is all zeros, or has squares that are no float64s.
-	Cosine float64
+	// Errors has the sums over all pairs of finite values. If SameElements is true, the values were not read: Errors.Values
+	// counts them all, and the sums are 0.
+	Errors
 
 	// isRounded means that the values were rounded to float64: equal results do not prove equal elements.
 	isRounded bool
 }
 
+// Cosine returns the cosine of the angle between A and B as vectors: 1 if no value differs, and as [Errors.Cosine] else.
+func (p *Pair) Cosine() float64 {
+	if p.Differing == 0 {
+		return 1
+	}
+	return p.Errors.Cosine()
+}
+
 // Identical reports whether nothing differs: type, scale, shape, and every bit.
 func (p *Pair) Identical() bool {
 	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
+}
+
+// Shown returns p as page and command show it: sums over integers that no scale or scheme makes real numbers say nothing, and are
+// NaN.
+func (p *Pair) Shown() *Pair {
+	if !p.Compared || p.Differing == 0 || isReal(*p.A) && isReal(*p.B) {
+		return p
+	}
+	nan := math.NaN()
+	shown := *p
+	shown.Errors = Errors{p.Values, nan, nan, nan, nan}
+	return &shown
 }
 
 // Within reports whether no value differs by more than tolerance, whatever types they are
@@ -69,13 +88,11 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	if opts == nil {
 		opts = &Options{}
 	}
-	return run(ctx, opts, each, func(yield func(uint64, task[Pair]) bool) {
-		number := uint64(0)
+	return run(ctx, opts, each, func(yield func(task[Pair]) bool) {
 		for p := range pairs(a, b, opts) {
-			if !yield(number, &compareTask{models: [2]*loader.Model{a, b}, pair: p}) {
+			if !yield(&compareTask{models: [2]*loader.Model{a, b}, pair: p}) {
 				return
 			}
-			number++
 		}
 	}, a, b)
 }
@@ -105,7 +122,7 @@ func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
 type compareTask struct {
 	models [2]*loader.Model
 	pair   *Pair
-	a, b   subject
+	a, b   leasedTensor
 	phase  int
 	differ atomic.Bool // some bytes differ
 
@@ -113,8 +130,8 @@ type compareTask struct {
 	distance distance
 }
 
-// weight returns the stored bytes of both tensors, or 0 if their shapes differ: they are not compared then.
-func (t *compareTask) weight() uint64 {
+// progressBytes returns the stored bytes of both tensors, or 0 if their shapes differ: they are not compared then.
+func (t *compareTask) progressBytes() uint64 {
 	if !t.pair.SameShape {
 		return 0
 	}
@@ -133,49 +150,49 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 			return 0
 		}
 		var errA, errB error
-		t.a, errA = newSubject(ctx, t.models[0], *p.A)
-		t.b, errB = newSubject(ctx, t.models[1], *p.B)
+		t.a, errA = leaseTensor(ctx, t.models[0], *p.A)
+		t.b, errB = leaseTensor(ctx, t.models[1], *p.B)
 		if p.Err = cmp.Or(errA, errB); p.Err != nil {
 			return 0
 		}
-		if !t.alike() { // bytes prove nothing: compare values
+		if !t.areBytesComparable() { // bytes prove nothing: compare values
 			t.differ.Store(true)
 			return t.begin(ctx)
 		}
-		if n := parts(t.a.RawBytes()); n > 0 {
+		if n := partCount(t.a.RawBytes()); n > 0 {
 			return n
 		}
 		return t.begin(ctx) // there are no bytes
 	case 2:
 		if !t.differ.Load() {
-			p.SameElements, p.Compared, p.Cosine = true, true, 1
+			p.SameElements, p.Compared, p.Values = true, true, p.A.Elements()
 			return 0
 		}
 		if p.Compared = checkValues(*p.A) == nil && checkValues(*p.B) == nil; p.Compared {
-			return parts(t.a.Elements())
+			return partCount(t.a.Elements())
 		}
 	}
 	return 0
 }
 
-// alike reports whether the two tensors have the same type, scale and parts, so that equal bytes mean equal elements.
-func (t *compareTask) alike() bool {
+// areBytesComparable reports whether the two tensors have the same type, scale and parts, so that equal bytes mean equal elements.
+func (t *compareTask) areBytesComparable() bool {
 	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
 }
 
 // sameParts reports whether two logical tensors have the same scheme, and stored tensors of the same names, types and
 // shapes. It reports true if neither is logical, and false if one is.
-func sameParts(a, b *subject) bool {
+func sameParts(a, b *leasedTensor) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts) // neither is logical
 	}
 	return *a.Scheme() == *b.Scheme() && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
-		return a.Name() == b.Name() && inBytes(a.DType()) == inBytes(b.DType()) && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
+		return a.Name() == b.Name() && storedType(a.DType()) == storedType(b.DType()) && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
 	})
 }
 
-// inBytes returns U8 for F8_E8M0, which formats without that type store as U8, and every other type as it is.
-func inBytes(d layout.DType) layout.DType {
+// storedType returns d, but U8 for F8_E8M0: formats without that type store its bytes as U8.
+func storedType(d layout.DType) layout.DType {
 	if d == layout.F8_E8M0 {
 		return layout.U8
 	}
@@ -199,11 +216,11 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	end := min((p+1)*partElements, t.a.RawBytes())
 	for off := p * partElements; off < end && !t.differ.Load(); off += hashStep {
 		n := min(hashStep, end-off)
-		a, err := w.a.elements(&t.a, off, n)
+		a, err := w.a.storedBytes(&t.a, off, n)
 		if err != nil {
 			return err
 		}
-		b, err := w.b.elements(&t.b, off, n)
+		b, err := w.b.storedBytes(&t.b, off, n)
 		if err != nil {
 			return err
 		}
@@ -223,9 +240,9 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
 		if t.a.isWide || t.b.isWide {
-			err = comparison(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)
+			err = compareRange(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)
 		} else {
-			err = comparison(d, first, n, &t.a, &t.b, w.a.values32, w.b.values32)
+			err = compareRange(d, first, n, &t.a, &t.b, w.a.values32, w.b.values32)
 		}
 		if err != nil {
 			return err
@@ -237,8 +254,9 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	return nil
 }
 
-// comparison reads n values of a and of b from element first on, by readA and readB, and adds their distances to d.
-func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, readB func(s *subject, first, n uint64) ([]T, error)) error {
+// compareRange reads n values of a by readA, and as many of b by readB, from element first on, and adds their distances to d. It fails
+// if a read does.
+func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, readA, readB func(s *leasedTensor, first, n uint64) ([]T, error)) error {
 	va, err := readA(a, first, n)
 	if err != nil {
 		return err
@@ -251,7 +269,8 @@ func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, rea
 	return nil
 }
 
-// end releases both tensors, and returns the result of the comparison, or err in it if a part failed.
+// end releases both tensors, and returns the pair with the result of the comparison. If a part failed with err, the pair has that as
+// its Err.
 func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()
@@ -265,8 +284,8 @@ func (t *compareTask) end(err error) (*Pair, error) {
 	d := &t.distance
 	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
 	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
-	p.RMSE, p.Cosine = d.rmse(), d.cosine()
+	p.Errors = d.Errors
 	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
-	p.isRounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide
+	p.isRounded = p.Differing == 0 && t.areBytesComparable() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide
 	return p, nil
 }

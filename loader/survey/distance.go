@@ -1,70 +1,206 @@
 package survey
 
-import "math"
+import (
+	"context"
+	"math"
+
+	"github.com/tensormap/tensormap/internal/moments"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Errors says how far values B are from values A, their reference: sums over all pairs of finite values, in float64.
+type Errors struct {
+	Values uint64  // pairs
+	AA, BB float64 // sums of a² and b²
+	AB     float64 // sum of a·b
+	DD     float64 // sum of (a−b)²
+}
+
+// Add adds the sums of other values.
+func (e *Errors) Add(o Errors) {
+	e.Values += o.Values
+	e.AA += o.AA
+	e.BB += o.BB
+	e.AB += o.AB
+	e.DD += o.DD
+}
+
+// DB returns the ratio of signal to error in decibels, 10 log₁₀(Σa² / Σ(a−b)²): infinite if no value differs, and NaN
+// without values.
+func (e *Errors) DB() float64 {
+	switch {
+	case e.Values == 0:
+		return math.NaN()
+	case e.DD == 0:
+		return math.Inf(1)
+	}
+	return 10 * math.Log10(e.AA/e.DD)
+}
+
+// RelativeRMS returns √(Σ(a−b)² / Σa²): 0 if no value differs, and NaN without values.
+func (e *Errors) RelativeRMS() float64 {
+	if e.Values > 0 && e.DD == 0 {
+		return 0
+	}
+	return math.Sqrt(e.DD / e.AA)
+}
+
+// RMSE returns the root of the mean of (a−b)²: 0 without values.
+func (e *Errors) RMSE() float64 { return math.Sqrt(e.DD / float64(max(e.Values, 1))) }
+
+// Cosine returns the cosine of the angle between A and B as vectors. It is NaN if one of the two is all zeros or has
+// squares that are no float64s.
+func (e *Errors) Cosine() float64 {
+	if e.DD == 0 && e.AA > 0 && e.AA <= math.MaxFloat64 {
+		return 1
+	}
+	return max(-1, min(1, e.AB/(math.Sqrt(e.AA)*math.Sqrt(e.BB))))
+}
+
+// Overall sums the errors of all pairs of two models whose tensors are floats, quantized or have a scale. Its figures
+// are of the sums: large tensors count for more.
+type Overall struct {
+	Errors
+	same map[string]bool // tensors whose values were not read, since their elements are the same
+}
+
+// Add adds a pair. Pairs that were not compared, and those of plain integers, do not count.
+func (o *Overall) Add(p *Pair) {
+	switch {
+	case !p.Compared || !isReal(*p.A) || !isReal(*p.B):
+	case p.SameElements:
+		if o.same == nil {
+			o.same = make(map[string]bool)
+		}
+		o.same[p.Name] = true
+	default:
+		o.Errors.Add(p.Errors)
+	}
+}
+
+// isReal reports whether the elements of t stand for real numbers, and are no plain integers.
+func isReal(t loader.Tensor) bool {
+	_, isScaled, err := t.Scale()
+	kind := t.DType().Kind()
+	return t.Scheme() != nil || isScaled && err == nil || kind == layout.KindFloat || kind == layout.KindQuantized
+}
+
+// Complete adds the tensors of a whose elements are the same in b, by reading them from a. It does nothing if no value
+// differs. Errors are as for [Stats]; a tensor that cannot be read has no part in the sums.
+func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) error {
+	if o.DD == 0 || len(o.same) == 0 {
+		return nil
+	}
+	opts.Filter = func(name string) bool { return o.same[name] }
+	return Stats(ctx, a, &StatsOptions{Options: opts}, func(s *TensorStats) error {
+		if s.Err == nil && s.Finite > 0 {
+			n := float64(s.Finite)
+			squares := n*s.Mean*s.Mean + n*s.Std*s.Std
+			o.Errors.Add(Errors{s.Finite, squares, squares, squares, 0})
+		}
+		return nil
+	})
+}
+
+// ErrorsOf returns the errors of b, as many values as a, against a. It leaves out pairs with NaN or an infinity.
+func ErrorsOf(a, b []float32) (sum Errors) {
+	for len(a) > 0 {
+		n := min(batch, len(a))
+		e, finite := errorsOf(n, moments.PairsOf(a[:n], b[:n], math.Inf(1)))
+		if !finite {
+			e = differences(a[:n], b[:n], 0).Errors
+		}
+		sum.Add(e)
+		a, b = a[n:], b[n:]
+	}
+	return sum
+}
+
+// errorsOf returns the sums p of n pairs as Errors, and reports whether all values are finite. If not, the errors mean nothing.
+func errorsOf(n int, p moments.Pairs) (e Errors, finite bool) {
+	return Errors{uint64(n), p.AA, p.BB, p.AB, p.DD}, p.DD-p.DD == 0
+}
 
 // distance has the results of one pass over the values of two tensors. A NaN equals a NaN, and an infinity equals
 // itself; neither is part of the sums.
 type distance struct {
-	differing      uint64
-	unmatched      uint64 // pairs of a NaN and another value, or of different infinities
-	unmatchedAt    uint64 // the first such pair
-	finite         uint64 // pairs of finite values
-	abs, rel       float64
-	absAt, relAt   uint64
-	dd, aa, bb, ab float64 // sums of squares and products
+	Errors
+	differing    uint64
+	unmatched    uint64 // pairs of a NaN and another value, or of different infinities
+	unmatchedAt  uint64 // the first such pair
+	abs, rel     float64
+	absAt, relAt uint64
 }
 
 // compare adds to m the distances of the values a[i] and b[i], whose elements are first+i. It merges them in batches,
-// so that sums stay exact enough.
+// so that sums stay exact enough. It looks at single pairs of a batch only if one is not finite or farther apart than all before.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
-		m.merge(differences(a[:n], b[:n], first))
+		p := moments.PairsOf(a[:n], b[:n], m.rel)
+		d := distance{differing: p.Differing}
+		errors, finite := errorsOf(n, p)
+		if !finite || p.Most > m.abs || p.Exceeding > 0 {
+			d = differences(a[:n], b[:n], first)
+		}
+		if finite {
+			d.Errors = errors
+		}
+		m.merge(d)
 		a, b, first = a[n:], b[n:], first+uint64(n)
 	}
 }
 
-// differences returns the distances of the values a[i] and b[i], whose elements are first+i.
+// differences returns the distances of the values a[i] and b[i], whose elements are first+i. Products are converted to
+// float64, so that no machine fuses them with a sum: all get the same results.
 func differences[T float](a, b []T, first uint64) (m distance) {
-	for i := range a {
-		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
-		switch {
-		case x-x == 0 && y-y == 0: // both are finite
-			m.finite++
-			m.pair(x, y, at)
-		case x == y || x != x && y != y: // the same infinity, or two NaNs
-		default:
-			if m.unmatched == 0 {
-				m.unmatchedAt = at
-			}
-			m.unmatched++
-			m.differing++
+	b = b[:len(a)]
+	var notFinite, differing uint64
+	var aa, bb, ab, dd, abs, rel float64
+	var absAt, relAt int
+	for i, v := range a {
+		x, y := float64(v), float64(b[i])
+		d := math.Abs(x - y)
+		if !(d <= math.MaxFloat64) && !(x-x == 0 && y-y == 0) {
+			m.addNotFinite(x, y, first+uint64(i))
+			notFinite++
+			continue
+		}
+		differing += oneIf(x != y)
+		aa += float64(x * x)
+		bb += float64(y * y)
+		ab += float64(x * y)
+		dd += float64(d * d)
+		if d > abs {
+			abs, absAt = d, i
+		}
+		if larger := max(math.Abs(x), math.Abs(y)); d > float64(rel*larger) { // d/larger > rel, without a division
+			rel, relAt = d/larger, i
 		}
 	}
+	m.Errors = Errors{uint64(len(a)) - notFinite, aa, bb, ab, dd}
+	m.differing += differing
+	m.abs, m.absAt, m.rel, m.relAt = abs, first+uint64(absAt), rel, first+uint64(relAt)
 	return m
 }
 
-// pair adds to m the finite values x and y of element at. Products are converted to float64, so that no machine fuses
-// them with a sum: all get the same results.
-func (m *distance) pair(x, y float64, at uint64) {
-	d := math.Abs(x - y)
-	m.differing += one(x != y)
-	m.dd += float64(d * d)
-	m.aa += float64(x * x)
-	m.bb += float64(y * y)
-	m.ab += float64(x * y)
-	if d > m.abs {
-		m.abs, m.absAt = d, at
+// addNotFinite counts the pair of x and y at element at. At least one of the two is NaN or infinite. It counts as differing and unmatched,
+// unless both are NaN or the same infinity.
+func (m *distance) addNotFinite(x, y float64, at uint64) {
+	if x == y || x != x && y != y {
+		return
 	}
-	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) { // d/larger > m.rel, without a division
-		m.rel, m.relAt = d/larger, at
+	if m.unmatched == 0 {
+		m.unmatchedAt = at
 	}
+	m.unmatched++
+	m.differing++
 }
 
 // merge adds to m the distances o of later elements. Of equal maxima the first element stays.
 func (m *distance) merge(o distance) {
 	m.differing += o.differing
-	m.finite += o.finite
 	if m.unmatched == 0 {
 		m.unmatchedAt = o.unmatchedAt
 	}
@@ -75,24 +211,5 @@ func (m *distance) merge(o distance) {
 	if o.rel > m.rel {
 		m.rel, m.relAt = o.rel, o.relAt
 	}
-	m.dd += o.dd
-	m.aa += o.aa
-	m.bb += o.bb
-	m.ab += o.ab
-}
-
-// rmse returns the root of the mean of the squared differences, of pairs of finite values.
-func (m *distance) rmse() float64 {
-	if m.finite == 0 {
-		return 0
-	}
-	return math.Sqrt(m.dd / float64(m.finite))
-}
-
-// cosine returns the cosine of the angle between the tensors as vectors: NaN if one is all zeros.
-func (m *distance) cosine() float64 {
-	if m.differing == 0 {
-		return 1
-	}
-	return max(-1, min(1, m.ab/(math.Sqrt(m.aa)*math.Sqrt(m.bb))))
+	m.Add(o.Errors)
 }

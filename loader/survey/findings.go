@@ -38,11 +38,11 @@ func (l *Findings) Add(s *TensorStats) error {
 	case errors.As(s.Err, &damage):
 		of := *damage
 		of.Reason = "tensor " + name + ", " + of.Reason
-		list.Add(&of, false)
+		list.Add(&of, findings.Failure)
 	case s.Err != nil:
 		return s.Err
 	case s.NaN+s.PosInf+s.NegInf > 0:
-		list.Add(layout.Errorf(l.format, t.Offset(), "values", layout.ErrInvalid, "tensor %s, %s among %d values", name, oddities(s), t.Elements()), false)
+		list.Add(layout.Errorf(l.format, t.Offset(), "values", layout.ErrInvalid, "tensor %s, %s among %d values", name, notFiniteText(s), t.Elements()), findings.Failure)
 	case s.Zeros > 0 && s.Zeros == t.Elements():
 		list.Warn(t.Offset(), "values", nil, "tensor %s, all %d values are zero", name, s.Zeros)
 	}
@@ -60,8 +60,8 @@ func (l *Findings) All() (all []loader.Finding) {
 	return all
 }
 
-// oddities counts the values that are not finite: "3 NaN, 1 +Inf".
-func oddities(s *TensorStats) string {
+// notFiniteText counts the values that are not finite: "3 NaN, 1 +Inf".
+func notFiniteText(s *TensorStats) string {
 	var counts []string
 	for what, n := range []uint64{s.NaN, s.PosInf, s.NegInf} {
 		if n > 0 {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -65,48 +64,20 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 		opts = &HashOptions{}
 	}
 	list := slices.SortedFunc(opts.tensors(m), loader.ByName)
-	return run(ctx, &opts.Options, each, func(yield func(uint64, task[TensorDigest]) bool) {
-		for number := range largestFirst(list) {
-			digest := &TensorDigest{Tensor: list[number]}
-			t := &hashTask{model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
-			if !yield(number, t) {
+	return run(ctx, &opts.Options, each, func(yield func(task[TensorDigest]) bool) {
+		for _, t := range list {
+			if !yield(&hashTask{model: m, digest: &TensorDigest{Tensor: t}, values: opts.Values || !opts.Stored, stored: opts.Stored}) {
 				return
 			}
 		}
 	}, m)
 }
 
-// largestFirst yields the numbers of all tensors of list. A digest takes one core, so tensors of
-// a megabyte and more go first, the largest first: none is left to wait for at the end. The
-// others keep their order, so that their results wait for few.
-func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
-	const large = 1 << 20
-	var first []int
-	for i, t := range list {
-		if t.RawBytes() >= large {
-			first = append(first, i)
-		}
-	}
-	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(list[b].RawBytes(), list[a].RawBytes()) })
-	return func(yield func(uint64) bool) {
-		for _, i := range first {
-			if !yield(uint64(i)) {
-				return
-			}
-		}
-		for i, t := range list {
-			if t.RawBytes() < large && !yield(uint64(i)) {
-				return
-			}
-		}
-	}
-}
-
 // hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there the digest of the
 // values is also that of the stored elements, unless a NaN is stored with other bits.
 type hashTask struct {
 	model          *loader.Model
-	subject        subject
+	leased         leasedTensor
 	digest         *TensorDigest
 	values, stored bool
 	phase          int
@@ -114,8 +85,8 @@ type hashTask struct {
 	hasOddNaN      bool // some NaN is not stored as it is hashed
 }
 
-// weight returns the tensor's stored bytes, twice if both digests are made.
-func (t *hashTask) weight() uint64 {
+// progressBytes returns the tensor's stored bytes, twice if both digests are made.
+func (t *hashTask) progressBytes() uint64 {
 	n := uint64(1)
 	if t.values && t.stored {
 		n = 2
@@ -132,10 +103,10 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 	f32 := d.Tensor.DType() == layout.F32
 	switch t.phase {
 	case 1:
-		if t.subject, d.Err = newSubject(ctx, t.model, d.Tensor); d.Err != nil {
+		if t.leased, d.Err = leaseTensor(ctx, t.model, d.Tensor); d.Err != nil {
 			return 0
 		}
-		d.quant, d.hasScale = t.subject.quant, t.subject.hasScale
+		d.quant, d.hasScale = t.leased.quant, t.leased.hasScale
 		hasValues := t.values && checkValues(d.Tensor) == nil
 		if hasValues {
 			t.work = append(t.work, t.hashValues)
@@ -158,11 +129,12 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 	return uint64(len(t.work))
 }
 
+// do makes one of the digests of the current phase.
 func (t *hashTask) do(w *worker, part uint64) error { return t.work[part](w) }
 
 // end releases the tensor, and returns its digests, or only the error if one failed.
 func (t *hashTask) end(err error) (*TensorDigest, error) {
-	t.subject.release()
+	t.leased.release()
 	d := t.digest
 	if d.Err = cmp.Or(d.Err, err); d.Err != nil {
 		*d = TensorDigest{Tensor: d.Tensor, Err: d.Err}
@@ -173,18 +145,18 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 // hashValues sets the digest of the values, and t.hasOddNaN if it has replaced a NaN. If a value is no float32 it sets
 // none, and returns nil.
 func (t *hashTask) hashValues(w *worker) error {
-	s := &t.subject
+	s := &t.leased
 	h := sha256.New()
 	for first := uint64(0); first < s.Elements(); first += chunk {
 		n := min(chunk, s.Elements()-first)
-		v, exact, err := w.a.exactly(s, first, n)
+		v, exact, err := w.a.exactFloats(s, first, n)
 		if err != nil {
 			return err
 		}
 		if !exact {
 			return nil
 		}
-		if canonical(v) {
+		if canonicalizeNaNs(v) {
 			t.hasOddNaN = true
 		}
 		h.Write(mmapio.Bytes(v))
@@ -196,15 +168,15 @@ func (t *hashTask) hashValues(w *worker) error {
 	return nil
 }
 
-// exactly returns n values of s from element first on, at most chunk, rounded to float32. exact reports whether none
-// had to be rounded. The values are valid until the next call.
-func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, err error) {
+// exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if one of them had to be
+// rounded. The values are valid until the next call.
+func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
 		v, err = r.values32(s, first, n)
 		return v, true, err
 	}
 	size := uint64(s.DType().BlockBytes())
-	b, err := r.elements(s, first*size, n*size)
+	b, err := r.storedBytes(s, first*size, n*size)
 	if err != nil {
 		return nil, false, err
 	}
@@ -214,8 +186,8 @@ func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, 
 
 const canonicalNaN = 0x7fc00000
 
-// canonical makes all NaNs of v the same, and reports whether it changed any.
-func canonical(v []float32) (changed bool) {
+// canonicalizeNaNs replaces every NaN of v by one with the bits canonicalNaN, and reports whether any had other bits.
+func canonicalizeNaNs(v []float32) (changed bool) {
 	nan := math.Float32frombits(canonicalNaN)
 	for i, x := range v {
 		if x != x {
@@ -231,10 +203,10 @@ const hashStep = 1 << 18
 
 // hashStored sets the digest of the stored elements, decompressed.
 func (t *hashTask) hashStored(w *worker) error {
-	s := &t.subject
+	s := &t.leased
 	h := sha256.New()
 	for off := uint64(0); off < s.RawBytes(); off += hashStep {
-		b, err := w.b.elements(s, off, min(hashStep, s.RawBytes()-off))
+		b, err := w.b.storedBytes(s, off, min(hashStep, s.RawBytes()-off))
 		if err != nil {
 			return err
 		}
@@ -247,9 +219,8 @@ func (t *hashTask) hashStored(w *worker) error {
 	return nil
 }
 
-func digestOf(h hash.Hash) *Digest {
-	return (*Digest)(h.Sum(nil))
-}
+// digestOf returns the digest of what h, a SHA-256, has hashed.
+func digestOf(h hash.Hash) *Digest { return (*Digest)(h.Sum(nil)) }
 
 // ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
 // ascending name, as [Hash] hands them out. The zero value is that of a model without tensors.
@@ -299,7 +270,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 }
 
-// digest returns the digest of all lines. ok is false if a tensor had none.
+// digest returns the digest of all lines. ok is false if one is missing, because its tensor has no digest.
 func (l *lines) digest() (total Digest, ok bool) {
 	switch {
 	case l.missing:
@@ -349,9 +320,9 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	if opts == nil {
 		opts = &Options{}
 	}
-	return run(ctx, opts, each, func(yield func(uint64, task[FileDigest]) bool) {
+	return run(ctx, opts, each, func(yield func(task[FileDigest]) bool) {
 		for i, f := range m.Files() {
-			if !yield(uint64(i), &fileTask{model: m, file: i, digest: &FileDigest{File: f}}) {
+			if !yield(&fileTask{model: m, file: i, digest: &FileDigest{File: f}}) {
 				return
 			}
 		}
@@ -366,7 +337,7 @@ type fileTask struct {
 	hasBegun bool
 }
 
-func (t *fileTask) weight() uint64 { return t.digest.File.Size }
+func (t *fileTask) progressBytes() uint64 { return t.digest.File.Size }
 
 // begin returns 1 at its first call, for the whole file, and then 0.
 func (t *fileTask) begin(context.Context) (parts uint64) {

@@ -16,13 +16,15 @@ func BenchmarkKernels(b *testing.B) {
 	}
 	m := newSummary()
 	h := newHistogram(-6, 6, 16)
-	counts := new(counters)
+	counts := make([]uint64, 16)
 	var d distance
+	c := new(counter)
 	for _, k := range []struct {
 		name string
 		run  func()
 	}{
-		{"measure", func() { measure(&m, x) }},
+		{"measure", func() { measure(&m, x, 0) }},
+		{"count", func() { c.countFloats(x) }},
 		{"tally", func() { tally(h, counts, x) }},
 		{"compare", func() { compare(&d, x, y, 0) }},
 	} {

@@ -22,12 +22,12 @@ const (
 	partElements = 1 << 20
 )
 
-// parts returns the number of parts that n elements, or bytes, make.
-func parts(n uint64) uint64 { return (n + partElements - 1) / partElements }
+// partCount returns the number of parts that n elements, or bytes, make.
+func partCount(n uint64) uint64 { return (n + partElements - 1) / partElements }
 
-// subject is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
-// in the model's cache until the subject is released.
-type subject struct {
+// leasedTensor is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
+// in the model's cache until the lease is released.
+type leasedTensor struct {
 	loader.Tensor
 	lease    *loader.Lease
 	quant    layout.Quant // if hasScale
@@ -55,9 +55,9 @@ type noValues struct{ dtype layout.DType }
 func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
-// newSubject returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
-// tensors. The caller releases the subject, also after an error.
-func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subject, err error) {
+// leaseTensor returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
+// tensors. The caller releases the tensor, also after an error.
+func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s leasedTensor, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
 	}
@@ -72,7 +72,7 @@ func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subjec
 }
 
 // release releases the lease, if there is one.
-func (s *subject) release() {
+func (s *leasedTensor) release() {
 	if s.lease != nil {
 		s.lease.Release()
 	}
@@ -80,7 +80,7 @@ func (s *subject) release() {
 
 // bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor it is their
 // share of all stored bytes.
-func (s *subject) bytesOf(n uint64) uint64 {
+func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
 	}
@@ -105,7 +105,7 @@ type reader struct {
 }
 
 // values32 returns n values of s from element first on, at most chunk. They are valid until the next call.
-func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
+func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
 	v := r.floatBuffer(n)
 	return v, s.DequantizeRange(v, first)
 }
@@ -120,7 +120,7 @@ func (r *reader) floatBuffer(n uint64) []float32 {
 
 // values64 does what values32 does, in float64: values that float32 would round are exact, or 64-bit integers rounded
 // once.
-func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
+func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
 		r.doubles = mmapio.Aligned[float64](chunk)
 	}
@@ -133,16 +133,16 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 		return v, err
 	}
 	size := uint64(s.DType().BlockBytes())
-	b, err := r.elements(s, first*size, n*size)
+	b, err := r.storedBytes(s, first*size, n*size)
 	if err == nil {
 		widen(s.DType(), v, b)
 	}
 	return v, err
 }
 
-// elements returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. Those of a logical tensor
+// storedBytes returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. Those of a logical tensor
 // are the bytes of its stored tensors, one after the other. They are valid until the next call.
-func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
+func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
 	b := r.byteBuffer(n)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -212,6 +213,9 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
+		if testmode.ChecksPointers() && name == "stats" {
+			continue // checkptr moves every float32 whose bits are asked for to the heap
+		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > 6<<20 {
 			t.Errorf("%s: %d bytes of heap for a tensor of %d", name, took, 4*elements)
 		}

@@ -43,12 +43,11 @@ type task[R any] interface {
 	// all work.
 	end(err error) (*R, error)
 	// weight returns the bytes that the task counts for in Progress.
-	weight() uint64
+	progressBytes() uint64
 }
 
 // scheduler does tasks in their order: while workers do the last parts of one task, the next task begins. So files
-// are read about in order, and all workers share a large tensor. Results go to the caller's function in the order of
-// their numbers.
+// are read about in order, and all workers share a large tensor. Results go to the caller's function in that order.
 type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -58,11 +57,11 @@ type scheduler[R any] struct {
 	workers  chan *worker // idle ones
 }
 
-// run does all tasks, which read models, and hands their results to each in the order of their numbers. It goes
-// through the sequence twice: the first time for the weights alone. It fails if ctx ends, if each or a task's end
-// fails, or if a model was closed or one of its files changed.
-func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq2[uint64, task[R]], models ...*loader.Model) error {
-	if err := unchanged(models...); err != nil {
+// run does all tasks, which read models, and hands their results to each in the order of tasks. It goes through tasks
+// twice: the first time for the weights alone. It fails if ctx ends, if each or a task's end fails, or if a model was
+// closed or one of its files changed.
+func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq[task[R]], models ...*loader.Model) error {
+	if err := checkModels(models...); err != nil {
 		return err
 	}
 	workers := opts.Workers
@@ -75,31 +74,37 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 	for range workers {
 		s.workers <- &worker{ctx: s.ctx}
 	}
-	for _, t := range tasks {
-		s.progress.Total += t.weight()
+	for t := range tasks {
+		s.progress.Total += t.progressBytes()
 	}
-	// A goroutine that is locked to its thread, as the caller may be, cannot share what Pull2 returns with others.
+	// A goroutine that is locked to its thread, as the caller may be, cannot share what Pull returns with others.
 	var all parallel.Group
 	all.Go(func() error { s.doAll(workers, tasks); return nil })
 	all.Wait()
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	return unchanged(models...)
+	return checkModels(models...)
 }
 
 // doAll does all tasks by this number of workers, and returns when they have ended. A goroutine takes the next task
-// once all parts of the previous one's phase are handed out, so that large tasks get all workers.
-func (s *scheduler[R]) doAll(workers int, tasks iter.Seq2[uint64, task[R]]) {
-	following, stop := iter.Pull2(tasks)
+// once all parts of the previous one's phase are handed out, so that large tasks get all workers. Nobody waits
+// for a task of at most partElements bytes: it has one part, or few.
+func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
+	following, stop := iter.Pull(tasks)
 	defer stop()
-	before := func() {} // waits until all parts of the previous task's phase are handed out
+	number := uint64(0)
+	waitForPrevious := func() {} // waits until all parts of the previous task's phase are handed out
 	parallel.Each(workers, func() (r running[R], ok bool) {
-		before()
-		last := make(chan struct{})
-		before = func() { <-last }
-		r.number, r.task, ok = following()
-		r.handedOut = sync.OnceFunc(func() { close(last) })
+		waitForPrevious()
+		waitForPrevious, r.handedOut = func() {}, func() {}
+		r.task, ok = following()
+		r.number, number = number, number+1
+		if ok && r.task.progressBytes() > partElements {
+			last := make(chan struct{})
+			waitForPrevious = func() { <-last }
+			r.handedOut = sync.OnceFunc(func() { close(last) })
+		}
 		return r, ok && s.ctx.Err() == nil
 	}, func(tasks iter.Seq[running[R]]) error {
 		for r := range tasks {
@@ -109,8 +114,8 @@ func (s *scheduler[R]) doAll(workers int, tasks iter.Seq2[uint64, task[R]]) {
 	})
 }
 
-// unchanged returns an error if a model is closed, or if one of its files has changed.
-func unchanged(models ...*loader.Model) error {
+// checkModels returns an error if one of models is closed, or one of its files has changed since it was opened.
+func checkModels(models ...*loader.Model) error {
 	for _, m := range models {
 		if err := m.Changed(); err != nil {
 			return err
@@ -131,7 +136,7 @@ type running[R any] struct {
 func (s *scheduler[R]) do(r running[R]) {
 	defer r.handedOut() // if it has no parts, or one has failed
 	var mu sync.Mutex
-	left := r.task.weight()
+	left := r.task.progressBytes()
 	count := func(n uint64) {
 		mu.Lock()
 		n = min(n, left)
@@ -150,7 +155,7 @@ func (s *scheduler[R]) do(r running[R]) {
 		return
 	}
 	s.results.add(r.number, result, s.deliver)
-	count(r.task.weight())
+	count(r.task.progressBytes())
 }
 
 // phases does one phase of a task after the other, and returns what the task's end returns. The first part that fails
@@ -192,7 +197,7 @@ func (s *scheduler[R]) part(t task[R], part uint64, count func(n uint64)) error 
 	return t.do(w, part)
 }
 
-// deliver hands a result to the caller's function, whose error ends the work.
+// deliver hands a result to the caller's function, unless the work has ended. An error of the function ends it.
 func (s *scheduler[R]) deliver(result *R) {
 	if s.ctx.Err() != nil {
 		return
@@ -204,10 +209,18 @@ func (s *scheduler[R]) deliver(result *R) {
 
 // worker is the buffers with which one goroutine at a time does a part.
 type worker struct {
-	ctx    context.Context
-	add    func(n uint64) // adds to the task's progress, in bytes
-	a, b   reader
-	counts counters
+	ctx   context.Context
+	add   func(n uint64) // adds to the task's progress, in bytes
+	a, b  reader
+	codes *counter // made when it is first used
+}
+
+// counter returns the worker's counter, which is empty.
+func (w *worker) counter() *counter {
+	if w.codes == nil {
+		w.codes = new(counter)
+	}
+	return w.codes
 }
 
 // progress adds n bytes to the task's progress. It returns the context's cause if that has ended.

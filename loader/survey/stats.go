@@ -3,11 +3,13 @@ package survey
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"math"
 	"sync"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -15,9 +17,11 @@ import (
 // StatsOptions tune Stats. Nil and zero fields mean the defaults.
 type StatsOptions struct {
 	Options
-	// Bins is the number of bins of every histogram: at most 255. 0 makes none, which saves the
+	// Bins is the number of bins of every histogram of equal bins: at most 255. 0 makes none, which saves the
 	// second pass over the values.
 	Bins int
+	// BySigma asks for histograms by σ, which need no second pass.
+	BySigma bool
 }
 
 // TensorStats describes the values of one tensor. NaNs and infinities are counted, and left out
@@ -32,11 +36,28 @@ type TensorStats struct {
 	Finite              uint64 // number of finite values
 	Zeros               uint64 // among them, of either sign
 	NaN, PosInf, NegInf uint64
-	Min, Max            float64 // these and the next are NaN if no value is finite
-	Mean                float64
+	// ZeroRows counts the rows whose norm is 0: those whose finite values are all 0. The first dimension counts rows. It is 0 for
+	// tensors of one row.
+	ZeroRows uint64
+	Min, Max float64 // these and the next are NaN if no value is finite
+	Mean     float64
 	// Std is the standard deviation of the population: the divisor is Finite, not one less. It
 	// is infinite if float64s lie beyond 1e150.
 	Std float64
+	// Percentiles are those of Percents, between two values interpolated as NumPy does. They are exact for BF16. Each of
+	// other dtypes is off by at most 1/128 of its distance from zero. If the mean is more than 4 Std from zero, it is
+	// 1/128 of the distance from the mean. Subnormal float32s count as one range.
+	Percentiles [len(Percents)]float64
+	// MaxSigma is the largest distance from the mean, in units of Std, and MaxSigmaAt the first element that has it, as a
+	// row-major number: see Coordinates. MaxSigma is NaN if Std is 0 or no number.
+	MaxSigma   float64
+	MaxSigmaAt uint64
+	// Kurtosis is the fourth central moment divided by Std to the fourth, less 3: 0 for Gaussian values. It is NaN if
+	// MaxSigma is, or if float64s lie beyond 1e77.
+	Kurtosis float64
+	// BySigma counts the finite values in SigmaBins bins whose edges SigmaEdge has, around the mean. Values that
+	// Percentiles do not know exactly may be counted in the next bin. It is nil if MaxSigma is NaN.
+	BySigma []uint64
 	// Histogram counts the finite values in bins of equal width from Min to Max. Each bin has
 	// its lower edge, the last one Max too. There is one bin if Min is Max, and none if no
 	// value is finite.
@@ -52,42 +73,61 @@ type TensorStats struct {
 // Memory does not grow with the number of tensors or their sizes. Results do not depend on the
 // number of workers: sums are made of fixed parts and merged in a fixed order.
 //
-// Histograms take a second pass, since their bins depend on the range. It follows the first
-// tensor by tensor, and so finds small tensors in the page cache.
+// One pass finds everything but Histogram, whose bins depend on the range. A second one follows the first tensor by
+// tensor, and so finds small tensors in the page cache. Tensors whose mean is far from zero have one more, for
+// Percentiles and BySigma.
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	return run(ctx, &opts.Options, each, func(yield func(uint64, task[TensorStats]) bool) {
-		number := uint64(0)
+	return run(ctx, &opts.Options, each, func(yield func(task[TensorStats]) bool) {
 		for x := range opts.tensors(m) {
-			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
+			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), bySigma: opts.BySigma, sum: newSummary(), zeroRows: newZeroRows(x.Shape())}
 			t.stats = &TensorStats{Tensor: x, Err: checkValues(x)}
-			if !yield(number, t) {
+			if !yield(t) {
 				return
 			}
-			number++
 		}
 	}, m)
 }
 
-// statsTask summarizes one tensor in a first phase, and makes its histogram in a second.
+// statsTask finds the figures of one tensor. Its first phase sums values up and counts them by code. Others follow
+// where they are needed.
 type statsTask struct {
 	model   *loader.Model
-	subject subject
+	leased  leasedTensor
 	stats   *TensorStats
 	bins    int
-	phase   int
+	bySigma bool
+	phase   phase
 
 	inOrder sequence[summary] // of the parts, which are merged into sum in their order
 	sum     summary
 
+	zeroRows *zeroRows
+
+	mu      sync.Mutex     // of counts and stats.Histogram
+	counts  *table[uint64] // of several parts
+	counted []codeCount    // of the last phase that counted
+	center  float64        // counted has distances from it
+
 	histogram *histogram
-	mu        sync.Mutex // of stats.Histogram
 }
 
-// weight returns the tensor's stored bytes, twice if histograms need a second pass, or 0 if it has no values.
-func (t *statsTask) weight() uint64 {
+// phase says what the parts of a statsTask do.
+type phase int
+
+const (
+	unread    phase = iota
+	summing         // values, and counts by code
+	centering       // counts by code of distances from the mean
+	placing         // the first elements that are min and max, of BF16s
+	binning         // values in equal bins
+	finished
+)
+
+// progressBytes returns the tensor's stored bytes, twice if histograms need a second pass, or 0 if it has no values.
+func (t *statsTask) progressBytes() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	switch {
 	case checkValues(t.stats.Tensor) != nil:
@@ -98,69 +138,192 @@ func (t *statsTask) weight() uint64 {
 	return n
 }
 
-// begin begins the next of two phases, and returns the number of its parts, or 0 after the last: first the summary,
-// then the histogram, if one is wanted and some values are finite.
+// begin begins the next phase that is needed, and returns the number of its parts, or 0 if none is.
 func (t *statsTask) begin(ctx context.Context) uint64 {
-	t.phase++
-	switch t.phase {
-	case 1:
-		if t.stats.Err != nil {
-			return 0
-		}
-		t.subject, t.stats.Err = newSubject(ctx, t.model, t.stats.Tensor)
-		if t.stats.Err == nil {
-			return parts(t.subject.Elements())
-		}
-	case 2:
-		if t.bins > 0 && t.sum.n > 0 {
-			t.histogram = newHistogram(t.sum.min, t.sum.max, t.bins)
-			t.stats.Histogram = make([]uint64, t.histogram.bins)
-			return parts(t.subject.Elements())
+	t.endCounting()
+	for t.phase++; t.phase < finished; t.phase++ {
+		if t.prepare(ctx) {
+			return partCount(t.leased.Elements())
 		}
 	}
 	return 0
 }
 
-// do summarizes the values of one part, the part-th partElements elements, or counts them in the histogram if the
-// second phase has begun. Summaries of parts are merged in the order of parts: float64 sums depend on it.
-func (t *statsTask) do(w *worker, part uint64) error {
-	if t.histogram != nil {
-		return t.tally(w, part)
+// prepare reports whether the current phase is needed. If it is, prepare has allocated what its parts count into.
+func (t *statsTask) prepare(ctx context.Context) bool {
+	switch std := t.sum.std(); {
+	case t.stats.Err != nil:
+		return false
+	case t.phase == summing:
+		t.leased, t.stats.Err = leaseTensor(ctx, t.model, t.stats.Tensor)
+		if t.stats.Err != nil || t.leased.Elements() == 0 {
+			return false
+		}
+	case t.phase == centering:
+		if !(std > 0 && math.Abs(t.sum.mean) > 4*std) || math.IsInf(std, 0) || t.isExact() {
+			return false
+		}
+		t.center = t.sum.mean
+	case t.phase == placing:
+		return t.isExact() && t.sum.n > 0 && t.leased.Elements() > 0
+	default:
+		if t.bins == 0 || t.sum.n == 0 {
+			return false
+		}
+		t.histogram = newHistogram(t.sum.min, t.sum.max, t.bins)
+		t.stats.Histogram = make([]uint64, len(t.histogram.edges)-1)
+		return true
 	}
-	sum := newSummary()
-	err := t.eachChunk(w, part, func(v []float32) { measure(&sum, v) }, func(v []float64) { measure(&sum, v) })
-	t.inOrder.add(part, sum, t.sum.merge)
+	if partCount(t.leased.Elements()) > 1 {
+		t.counts = tables.Get().(*table[uint64])
+	}
+	return true
+}
+
+// isExact reports whether the values are BF16s. A code has all bits of a BF16, and so stands for one value.
+func (t *statsTask) isExact() bool {
+	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
+}
+
+// addCounts adds the counts c of a part to those of the tensor, and sets all of c to 0.
+func (t *statsTask) addCounts(c *counter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counted = c.counts.takeCounts()
+	} else {
+		c.moveTo(t.counts)
+	}
+}
+
+// endCounting moves what the last phase has counted, if it has, to t.counted. For BF16s it sets the summary, too, which follows from
+// the counts but for the places of min and max.
+func (t *statsTask) endCounting() {
+	if t.counts != nil {
+		t.counted = t.counts.takeCounts()
+		tables.Put(t.counts)
+		t.counts = nil
+	}
+	if t.phase == summing && t.isExact() {
+		t.sum = summarizeBF16s(t.counted)
+		t.sum.minAt, t.sum.maxAt = math.MaxUint64, math.MaxUint64
+	}
+}
+
+// do does one part of the current phase: the part-th partElements elements. Summaries of parts are merged in the order
+// of parts: float64 sums depend on it.
+func (t *statsTask) do(w *worker, part uint64) error {
+	switch {
+	case t.phase == binning:
+		return t.tally(w, part)
+	case t.phase == placing:
+		return t.findFarthest(w, part)
+	case t.isExact():
+		return t.countBF16s(w, part)
+	}
+	sum, c := newSummary(), w.counter()
+	isSumming := t.phase == summing
+	err := t.eachChunk(w, part, func(v []float32, first uint64) {
+		if isSumming {
+			measure(&sum, v, first)
+			c.countFloats(v)
+			addFloats(t.zeroRows, v, first)
+		} else {
+			countCentered(c, v, t.center)
+		}
+	}, func(v []float64, first uint64) {
+		if isSumming {
+			measure(&sum, v, first)
+			addFloats(t.zeroRows, v, first)
+		}
+		countCentered(c, v, t.center)
+	})
+	t.addCounts(c)
+	if isSumming {
+		t.inOrder.add(part, sum, t.sum.merge)
+	}
 	return err
+}
+
+// countBF16s counts the BF16s of a part by their bits, which say all but places.
+func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
+	c := w.counter()
+	for first, n := range chunks(part, t.leased.Elements()) {
+		var b []byte
+		if b, err = w.a.storedBytes(&t.leased, 2*first, 2*n); err != nil {
+			break
+		}
+		c.countBF16s(b)
+		t.zeroRows.addBF16s(b, first)
+		if err = w.progress(2 * n); err != nil {
+			break
+		}
+	}
+	t.addCounts(c)
+	return err
+}
+
+// findFarthest finds the value that is farthest from the mean of the tensor, its least or its greatest, in a part of BF16s. It lowers
+// minAt or maxAt to the first place. It reads no further once an earlier part has such a value.
+func (t *statsTask) findFarthest(w *worker, part uint64) error {
+	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
+	for first, n := range chunks(part, t.leased.Elements()) {
+		t.mu.Lock()
+		isFound := min(t.sum.minAt, t.sum.maxAt) < first
+		t.mu.Unlock()
+		if isFound {
+			return nil
+		}
+		b, err := w.a.storedBytes(&t.leased, 2*first, 2*n)
+		if err != nil {
+			return err
+		}
+		for i := uint64(0); i < n; i++ {
+			x := valueOfBF16(binary.LittleEndian.Uint16(b[2*i:]))
+			if isMax := x == t.sum.max && above >= below; isMax || x == t.sum.min && below >= above {
+				t.mu.Lock()
+				if isMax {
+					t.sum.maxAt = min(t.sum.maxAt, first+i)
+				} else {
+					t.sum.minAt = min(t.sum.minAt, first+i)
+				}
+				t.mu.Unlock()
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // tally counts the finite values of a part, and adds the counts to the tensor's histogram.
 func (t *statsTask) tally(w *worker, part uint64) error {
-	counts := &w.counts
-	*counts = counters{}
+	counts := make([]uint64, len(t.stats.Histogram))
 	err := t.eachChunk(w, part,
-		func(v []float32) { tally(t.histogram, counts, finite(&t.sum, v)) },
-		func(v []float64) { tally(t.histogram, counts, finite(&t.sum, v)) })
+		func(v []float32, _ uint64) { tally(t.histogram, counts, finiteOnly(&t.sum, v)) },
+		func(v []float64, _ uint64) { tally(t.histogram, counts, finiteOnly(&t.sum, v)) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.histogram.addTo(t.stats.Histogram, counts)
+	for bin, n := range counts {
+		t.stats.Histogram[bin] += n
+	}
 	return err
 }
 
-// eachChunk passes the values of part p, chunk by chunk, to narrow as float32s, or to wide as float64s if float32 would
-// round them. It fails if a read fails, or if the work is canceled.
-func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide func([]float64)) error {
-	s := &t.subject
+// eachChunk passes the values of part p, chunk by chunk, with the number of their first element. narrow takes float32s,
+// and wide float64s if float32 would round the values. It fails if a read fails, or if the work is canceled.
+func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
+	s := &t.leased
 	for first, n := range chunks(p, s.Elements()) {
 		var err error
 		if s.isWide {
 			var v []float64
 			if v, err = w.a.values64(s, first, n); err == nil {
-				wide(v)
+				wide(v, first)
 			}
 		} else {
 			var v []float32
 			if v, err = w.a.values32(s, first, n); err == nil {
-				narrow(v)
+				narrow(v, first)
 			}
 		}
 		if err != nil {
@@ -173,7 +336,7 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 	return nil
 }
 
-// chunks yields first element and length of every chunk of part p, in a tensor of that many elements.
+// chunks yields the first element and the length of every chunk of part p of a tensor that has this number of elements.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
 		end := min((p+1)*partElements, elements)
@@ -185,34 +348,96 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// checkUnchanged returns an error if the histogram has another number of values than the first pass counted.
+// checkUnchanged returns an error if a later pass has counted another number of values than the first.
 func (t *statsTask) checkUnchanged() error {
-	n := uint64(0)
-	for _, count := range t.stats.Histogram {
-		n += count
+	binned, counted := uint64(0), uint64(0)
+	for _, n := range t.stats.Histogram {
+		binned += n
 	}
-	if n == t.sum.n {
+	for _, l := range t.levels() {
+		counted += l.n
+	}
+	isPlaced := !t.isExact() || t.sum.n == 0 || min(t.sum.minAt, t.sum.maxAt) < t.leased.Elements()
+	if (t.histogram == nil || binned == t.sum.n) && counted == t.sum.n && isPlaced {
 		return nil
 	}
 	x := t.stats.Tensor
 	return fmt.Errorf("%s: tensor %q: %w: its values were others a moment ago", t.model.Files()[x.File()].Path, x.Name(), mmapio.ErrChanged)
 }
 
+// levels returns the tensor's finite values, as the last phase has counted them, in ascending order.
+func (t *statsTask) levels() []level {
+	return levels(t.counted, t.isExact(), t.center, &t.sum)
+}
+
 // end releases the tensor, and returns its statistics, or only the error if a part failed.
 func (t *statsTask) end(err error) (*TensorStats, error) {
-	t.subject.release()
-	if t.histogram != nil {
-		histograms.Put(t.histogram)
-	}
+	t.endCounting()
+	t.leased.release()
 	s := t.stats
-	if s.Err = cmp.Or(s.Err, err); s.Err == nil && t.histogram != nil {
+	if s.Err = cmp.Or(s.Err, err); s.Err == nil {
 		s.Err = t.checkUnchanged()
 	}
 	if s.Err != nil {
 		return &TensorStats{Tensor: s.Tensor, Err: s.Err}, nil
 	}
 	t.sum.copyTo(s)
+	s.ZeroRows = t.zeroRows.count
+	t.addFigures(s)
 	return s, nil
+}
+
+// addFigures adds to s what follows from the counted values: percentiles, the largest distance from the mean, kurtosis
+// and the histogram by σ.
+func (t *statsTask) addFigures(s *TensorStats) {
+	s.MaxSigma, s.Kurtosis = math.NaN(), math.NaN()
+	for i := range s.Percentiles {
+		s.Percentiles[i] = math.NaN()
+	}
+	if s.Finite == 0 {
+		return
+	}
+	all := t.levels()
+	for i, percent := range Percents {
+		s.Percentiles[i] = quantile(all, s.Finite, percent/100)
+	}
+	if !(s.Std > 0) || math.IsInf(s.Std, 0) {
+		return
+	}
+	above, below := (s.Max-s.Mean)/s.Std, (s.Mean-s.Min)/s.Std
+	s.MaxSigma, s.MaxSigmaAt = above, t.sum.maxAt
+	if below > above || below == above && t.sum.minAt < t.sum.maxAt {
+		s.MaxSigma, s.MaxSigmaAt = below, t.sum.minAt
+	}
+	s.Kurtosis = t.sum.kurtosis()
+	if t.bySigma {
+		s.BySigma = sigmaHistogram(all, s.Mean, s.Std)
+	}
+}
+
+// Shown returns s as page and command show it. Integers that no scale or scheme makes real numbers have counts, Min and Max alone, and a
+// Histogram that was asked for: other figures of ids or positions say nothing, and are NaN.
+func (s *TensorStats) Shown() *TensorStats {
+	if s.Err != nil || isReal(s.Tensor) {
+		return s
+	}
+	nan := math.NaN()
+	shown := *s
+	shown.Mean, shown.Std, shown.MaxSigma, shown.Kurtosis, shown.BySigma, shown.ZeroRows = nan, nan, nan, nan, nil, 0
+	for i := range shown.Percentiles {
+		shown.Percentiles[i] = nan
+	}
+	return &shown
+}
+
+// Coordinates returns the index in each dimension of the element with a row-major number, in a tensor of this shape.
+func Coordinates(number uint64, shape []int) []uint64 {
+	at := make([]uint64, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = number % uint64(shape[d])
+		number /= uint64(shape[d])
+	}
+	return at
 }
 
 // copyTo writes the summary to s. A minimum or maximum of -0 becomes +0: its sign would depend on the order of the
@@ -221,6 +446,6 @@ func (m *summary) copyTo(s *TensorStats) {
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	if m.n > 0 {
-		s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, math.Sqrt(m.m2/float64(m.n))
+		s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, m.std()
 	}
 }

@@ -1,6 +1,11 @@
 package survey
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/tensormap/tensormap/internal/moments"
+)
 
 // float is a type of values.
 type float interface{ float32 | float64 }
@@ -12,8 +17,9 @@ type summary struct {
 	zeros               uint64 // of either sign
 	nan, posInf, negInf uint64
 	min, max            float64
+	minAt, maxAt        uint64 // the first elements that are min and max
 	mean                float64
-	m2                  float64 // sum of the squares of the distances from mean
+	m2, m3, m4          float64 // sums of the distances from mean to the power of 2, 3, and 4
 }
 
 // newSummary returns the summary of no values.
@@ -23,77 +29,68 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v to m, in batches. It may reorder v.
-func measure[T float](m *summary, v []T) {
+// measure adds the values of v, whose elements are first and those after it, to m, in batches.
+func measure[T float](m *summary, v []T, first uint64) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
-		m.merge(summarize(v[:n]))
-		v = v[n:]
+		part := summarize(v[:n])
+		if part.min < m.min {
+			part.minAt = first + uint64(slices.Index(v, T(part.min)))
+		}
+		if part.max > m.max {
+			part.maxAt = first + uint64(slices.Index(v, T(part.max)))
+		}
+		m.merge(part)
+		v, first = v[n:], first+uint64(n)
 	}
 }
 
-// summarize returns the summary of v, and may reorder v. It looks for values that are not finite only if the sum is
-// not.
+// summarize returns the summary of v, at most batch values, without the places of min and max. It looks for values that
+// are not finite only if the sum is not.
 func summarize[T float](v []T) summary {
 	if m, finite := sums(v); finite {
 		return m
 	}
-	v, odd := sift(v)
-	m, _ := sums(v)
+	var space [batch]T
+	finite, odd := sift(space[:0], v)
+	m, _ := sums(finite)
 	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
 	return m
 }
 
-// sums returns the summary of v, and reports whether all of v is finite.
-//
-// It sums distances from one of the values, so a large mean with a small deviation loses no digits. Products are
-// converted to float64, which keeps machines from fusing them with a sum: all get the same results.
+// sums returns the summary of v, and reports whether all of v is finite. It sums distances from one of the values, so that a
+// large mean with a small deviation loses no digits.
 func sums[T float](v []T) (m summary, finite bool) {
-	m = newSummary()
 	if len(v) == 0 {
-		return m, true
+		return newSummary(), true
 	}
-	n := float64(len(v))
-	lo, hi := v[0], v[0]
 	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // hardly an outlier
-	var sum, squares float64
-	var zeros uint64
-	for _, x := range v {
-		if x < lo { // a branch that is rarely taken costs less than min
-			lo = x
-		}
-		if x > hi {
-			hi = x
-		}
-		zeros += one(x == 0)
-		d := float64(x) - pivot
-		sum += d
-		squares += float64(d * d)
-	}
-	m.n, m.zeros = uint64(n), zeros
-	m.min, m.max = float64(lo), float64(hi)
-	m.mean = pivot + sum/n
-	m.m2 = max(0, squares-sum*(sum/n))
+	p := moments.PowersOf(v, pivot)
+	e := p.Sum / float64(len(v))
+	m = summary{n: uint64(len(v)), zeros: p.Zeros, min: p.Least, max: p.Most, mean: pivot + e}
+	m.m2 = max(0, p.Squares-float64(p.Sum*e))
+	m.m3 = float64(p.Cubes-float64(3*e*p.Squares)) + float64(2*e*e*p.Sum)
+	m.m4 = max(0, float64(float64(p.Fourths-float64(4*e*p.Cubes))+float64(6*e*e*p.Squares))-float64(3*e*e*e*p.Sum))
 	if m.m2 != m.m2 {
 		m.m2 = math.Inf(1) // of float64s whose squares are none
 	}
-	return m, sum-sum == 0 // false for an infinity and for NaN
+	return m, p.Sum-p.Sum == 0 // false for an infinity and for NaN
 }
 
 // median returns the middle one of three values.
 func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// one returns 1 for true and 0 for false.
-func one(b bool) uint64 {
+// oneIf returns 1 if b is true, and 0 if not.
+func oneIf(b bool) uint64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// sift moves the finite values of v to its front, and returns them. odd counts the others.
-func sift[T float](v []T) (finite []T, odd summary) {
-	finite = v[:0]
+// sift appends the finite values of v to dst, which may be v[:0], and returns them. odd counts the others.
+func sift[T float](dst, v []T) (finite []T, odd summary) {
+	finite = dst
 	for _, x := range v {
 		switch f := float64(x); {
 		case f != f:
@@ -109,32 +106,54 @@ func sift[T float](v []T) (finite []T, odd summary) {
 	return finite, odd
 }
 
-// finite returns the finite values of v, which it may reorder. m is a summary of at least the values of v: if it counts
-// only finite ones, finite returns v as it is.
-func finite[T float](m *summary, v []T) []T {
+// finiteOnly returns the finite values of v, which it may reorder. m is a summary of at least the values of v: if it counts
+// only finite ones, finiteOnly returns v as it is.
+func finiteOnly[T float](m *summary, v []T) []T {
 	if m.nan+m.posInf+m.negInf > 0 {
-		v, _ = sift(v)
+		v, _ = sift(v[:0], v)
 	}
 	return v
 }
 
-// merge adds the summary of further values (Chan, Golub and LeVeque, 1979).
+// merge adds the summary of later values (Chan, Golub and LeVeque, 1979; for higher moments Pébay, 2008).
 func (m *summary) merge(o summary) {
 	m.zeros += o.zeros
 	m.nan += o.nan
 	m.posInf += o.posInf
 	m.negInf += o.negInf
-	m.min, m.max = min(m.min, o.min), max(m.max, o.max)
+	if o.min < m.min {
+		m.min, m.minAt = o.min, o.minAt
+	}
+	if o.max > m.max {
+		m.max, m.maxAt = o.max, o.maxAt
+	}
 	switch {
 	case o.n == 0:
 	case m.n == 0:
-		m.n, m.mean, m.m2 = o.n, o.mean, o.m2
+		m.n, m.mean, m.m2, m.m3, m.m4 = o.n, o.mean, o.m2, o.m3, o.m4
 	default:
 		n := m.n + o.n
 		d := o.mean - m.mean
-		share := float64(o.n) / float64(n)
+		share := float64(o.n) / float64(n) // of o
+		rest := 1 - share
+		between := float64(d*d) * float64(float64(m.n)*share)
+		m.m4 += o.m4 + float64(float64(d*d)*between*float64(1-float64(3*share*rest))) +
+			float64(6*float64(d*d)*float64(float64(rest*rest*o.m2)+float64(share*share*m.m2))) +
+			float64(4*d*float64(float64(rest*o.m3)-float64(share*m.m3)))
+		m.m3 += o.m3 + float64(d*between*float64(rest-share)) + float64(3*d*float64(float64(rest*o.m2)-float64(share*m.m2)))
 		m.mean += float64(d * share)
-		m.m2 += o.m2 + float64(float64(d*d)*float64(float64(m.n)*share))
+		m.m2 += o.m2 + between
 		m.n = n
 	}
+}
+
+// std returns the standard deviation of the population: 0 of no values.
+func (m *summary) std() float64 { return math.Sqrt(m.m2 / float64(max(m.n, 1))) }
+
+// kurtosis returns the fourth central moment in units of std to the fourth, less 3: NaN if std is 0 or no number.
+func (m *summary) kurtosis() float64 {
+	if k := m.m4/m.m2*(float64(m.n)/m.m2) - 3; k-k == 0 {
+		return k
+	}
+	return math.NaN()
 }

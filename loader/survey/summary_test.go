@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -14,7 +15,7 @@ func TestSummaryExact(t *testing.T) {
 	for name, value := range map[string]func(i int) float32{
 		"normal":  func(int) float32 { return float32(rng.NormFloat64()) },
 		"far":     func(int) float32 { return 1e7 + float32(rng.IntN(3)) },
-		"outlier": func(i int) float32 { return float32(rng.NormFloat64()) + float32(one(i == 0))*1e30 },
+		"outlier": func(i int) float32 { return float32(rng.NormFloat64()) + float32(oneIf(i == 0))*1e30 },
 		"cancel":  func(i int) float32 { return float32(1-2*(i%2)) * 3e38 },
 		"tiny":    func(int) float32 { return math.Float32frombits(uint32(rng.IntN(1000))) },
 		"drift":   func(i int) float32 { return float32(i) },
@@ -27,7 +28,7 @@ func TestSummaryExact(t *testing.T) {
 		mean, m2 := exactSums(v)
 		m := newSummary()
 		for first := 0; first < n; first += 5000 {
-			measure(&m, v[first:min(first+5000, n)])
+			measure(&m, v[first:min(first+5000, n)], uint64(first))
 		}
 		// No mean is known better than float64 can hold it, nor are distances from it.
 		const eps = 0x1p-52
@@ -65,17 +66,49 @@ func TestHistogramEdges(t *testing.T) {
 			for i := range 1000 {
 				share := float64(i) / 999
 				x := min(max(r.lo*(1-share)+r.hi*share, r.lo), r.hi)
-				b := int(h.slot(x)) - 1
-				if x < h.edges[b+1] || x >= h.edges[b+2] || b < 0 || b > h.bins || (b == h.bins) != (x == r.hi) {
+				counts := make([]uint64, len(h.edges)-1)
+				tally(h, counts, []float64{x})
+				b := slices.Index(counts, 1)
+				if b < 0 || x < h.edges[b] || x > h.edges[b+1] || x == h.edges[b+1] && b != len(counts)-1 {
 					t.Fatalf("%v, %d bins: %v is in %d", r, bins, x, b)
 				}
 			}
-			for _, x := range []float64{math.Inf(-1), math.Nextafter(r.lo, math.Inf(-1)), math.Nextafter(r.hi, math.Inf(1)), math.Inf(1)} {
-				if i := int(h.slot(x)); i > 0 && i < h.bins+2 {
-					t.Errorf("%v, %d bins: %v is in slot %d", r, bins, x, i)
+			for _, x := range []float64{math.Inf(-1), math.Nextafter(r.lo, math.Inf(-1)), math.Nextafter(r.hi, math.Inf(1)), math.Inf(1), math.NaN()} {
+				counts := make([]uint64, len(h.edges)-1)
+				if tally(h, counts, []float64{x}); slices.Max(counts) > 0 {
+					t.Errorf("%v, %d bins: %v is in one", r, bins, x)
 				}
 			}
-			h.slot(math.NaN())
+		}
+	}
+}
+
+// TestCompareBatches: largest distances, wherever they are, and counts are those of one pass over all pairs.
+func TestCompareBatches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		a, b := make([]float32, 20*batch+rng.IntN(batch)), make([]float32, 21*batch)
+		b = b[:len(a)]
+		for i := range a {
+			a[i] = float32(rng.NormFloat64())
+			b[i] = a[i]
+			if rng.IntN(3) == 0 {
+				b[i] += float32(rng.NormFloat64() * rng.Float64() / 100)
+			}
+		}
+		for range 5 {
+			a[rng.IntN(len(a))] = float32([]float64{0, math.NaN(), math.Inf(1), 1e-30, 100}[rng.IntN(5)])
+		}
+		got, want := distance{}, differences(a, b, 10)
+		compare(&got, a, b, 10)
+		for _, sums := range [][2]*float64{{&got.AA, &want.AA}, {&got.BB, &want.BB}, {&got.AB, &want.AB}, {&got.DD, &want.DD}} {
+			if math.Abs(*sums[0]-*sums[1]) > 1e-9*math.Abs(*sums[1]) {
+				t.Errorf("the sum is %v, want %v", *sums[0], *sums[1])
+			}
+			*sums[0] = *sums[1]
+		}
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
 }

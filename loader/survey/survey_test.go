@@ -243,7 +243,7 @@ func checkPair(t *testing.T, p survey.Pair, want *expectedPair) {
 	}
 	if want.Differing == nil {
 		compared := want.Same != nil && *want.Same
-		if p.Compared != compared || p.Differing != 0 || compared && (p.Cosine != 1 || p.Identical() != slices.Equal(p.A.Shape(), p.B.Shape())) {
+		if p.Compared != compared || p.Differing != 0 || compared && (p.Cosine() != 1 || p.Identical() != slices.Equal(p.A.Shape(), p.B.Shape())) {
 			t.Errorf("%+v, want %+v", p, want)
 		}
 		return
@@ -252,8 +252,8 @@ func checkPair(t *testing.T, p survey.Pair, want *expectedPair) {
 		p.MaxAbs != float64(want.MaxAbs) || p.MaxAbsAt != want.MaxAbsAt || p.MaxRel != float64(want.MaxRel) || p.MaxRelAt != want.MaxRelAt {
 		t.Errorf("%s: %+v, want %+v with %d", p.Name, p, want, *want.Differing)
 	}
-	if !near(p.RMSE, float64(want.RMSE), 0) || !near(p.Cosine, float64(want.Cosine), 0) {
-		t.Errorf("%s: RMSE %v, cosine %v; want %v, %v", p.Name, p.RMSE, p.Cosine, want.RMSE, want.Cosine)
+	if !near(p.RMSE(), float64(want.RMSE), 0) || !near(p.Cosine(), float64(want.Cosine), 0) {
+		t.Errorf("%s: RMSE %v, cosine %v; want %v, %v", p.Name, p.RMSE(), p.Cosine(), want.RMSE, want.Cosine)
 	}
 	if p.Identical() || p.Within(float64(want.MaxAbs)) != (want.Unmatched == 0) || want.MaxAbs > 0 && p.Within(float64(want.MaxAbs)*0.999) {
 		t.Errorf("%s: identical %v", p.Name, p.Identical())

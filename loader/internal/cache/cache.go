@@ -18,28 +18,29 @@ type Cache struct {
 	opts  Options
 	fills flight.Group[Key, Buffer]
 
-	mu      sync.Mutex
-	entries map[Key]*entry
-	recent  list.List // of *entry, most recently used first
-	count   Counters
+	mu       sync.Mutex
+	entries  map[Key]*entry
+	byUse    list.List // of *entry, most recently used first
+	counters Counters
 }
 
 // Options belong to the model whose cache it is.
 type Options struct {
 	Budget int64 // in bytes
-	// Intact returns why the bytes read for an entry cannot be trusted, or nil.
-	Intact func(Key) error
-	// Filled hears of each entry that was filled, or could not be. It may be nil.
-	Filled func(key Key, bytes uint64, took time.Duration, err error)
+	// CheckSource returns why the bytes read for an entry cannot be trusted, or nil.
+	CheckSource func(Key) error
+	// OnFilled hears of each entry that was filled, or could not be. It may be nil.
+	OnFilled func(key Key, bytes uint64, took time.Duration, err error)
 }
 
 // Counters tell what the cache holds and has done.
 type Counters struct {
-	Used      int64  // bytes of the entries
-	Hits      uint64 // requests for an entry that was there or being filled
-	Fills     uint64 // entries filled
-	Filled    uint64 // their bytes
-	Evictions uint64 // entries forgotten to keep the budget
+	Used      int64         // bytes of the entries
+	Hits      uint64        // requests for an entry that was there or being filled
+	Fills     uint64        // entries filled
+	Filled    uint64        // their bytes
+	Took      time.Duration // to fill them
+	Evictions uint64        // entries forgotten to keep the budget
 }
 
 // Key names an entry.
@@ -78,10 +79,10 @@ type Pins struct {
 }
 
 type entry struct {
-	key  Key
-	buf  Buffer
-	pins int
-	at   *list.Element // in recent
+	key      Key
+	buf      Buffer
+	pinCount int
+	element  *list.Element // in Cache.byUse
 }
 
 // Init makes the cache ready for use.
@@ -92,34 +93,36 @@ func (c *Cache) Init(opts Options) {
 
 // Get returns the buffer of key's entry and pins the entry. If it is absent, Get calls fill under ctx, or waits for
 // another caller that is filling it: see [flight.Group]. fill pins entries that it needs itself by the Pins that it
-// gets; they are unpinned when it returns. Errors are those of fill, Options.Intact and ctx.
+// gets; they are unpinned when it returns. Errors are those of fill, Options.CheckSource and ctx.
 func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
-	mine := false // whether this caller's function ran, rather than another's
+	filledHere := false // by this call's fill, rather than another caller's
 	b, err := c.fills.Do(ctx, key, func(ctx context.Context) (Buffer, error) {
-		mine = true
+		filledHere = true
 		if b, ok := c.Peek(key, pins); ok { // another caller has filled it since the look above
 			return b, nil
 		}
+		begun := time.Now()
 		b, err := c.fill(ctx, key, fill)
 		if err != nil {
 			return Buffer{}, err
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.count.Fills++
-		c.count.Filled += b.Size()
+		c.counters.Fills++
+		c.counters.Filled += b.Size()
+		c.counters.Took += time.Since(begun)
 		c.insert(key, b, pins)
 		return b, nil
 	})
-	if err != nil || mine {
+	if err != nil || filledHere {
 		return b, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count.Hits++
+	c.counters.Hits++
 	if e, ok := c.entries[key]; ok {
 		return c.use(e, pins), nil
 	}
@@ -129,18 +132,18 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	return b, nil
 }
 
-// fill calls fill with Pins that last as long as the call, and checks by Options.Intact that what it has read can be
-// trusted. It tells Options.Filled of the outcome.
+// fill calls fill with Pins that last as long as the call, and checks by Options.CheckSource that what it has read can be
+// trusted. It tells Options.Filled of the outcome. It fails if fill does, or if what was read cannot be trusted.
 func (c *Cache) fill(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	var own Pins
 	defer c.Unpin(&own)
 	begun := time.Now()
 	b, err := fill(ctx, &own)
 	if err == nil {
-		err = c.opts.Intact(key)
+		err = c.opts.CheckSource(key)
 	}
-	if c.opts.Filled != nil {
-		c.opts.Filled(key, b.Size(), time.Since(begun), err)
+	if c.opts.OnFilled != nil {
+		c.opts.OnFilled(key, b.Size(), time.Since(begun), err)
 	}
 	return b, err
 }
@@ -153,13 +156,13 @@ func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
 	if !ok {
 		return Buffer{}, false
 	}
-	c.count.Hits++
+	c.counters.Hits++
 	return c.use(e, pins), true
 }
 
 // use marks e as the most recently used entry, pins it and returns its buffer. The caller holds mu.
 func (c *Cache) use(e *entry, pins *Pins) Buffer {
-	c.recent.MoveToFront(e.at)
+	c.byUse.MoveToFront(e.element)
 	c.pin(e, pins)
 	return e.buf
 }
@@ -168,11 +171,11 @@ func (c *Cache) use(e *entry, pins *Pins) Buffer {
 // larger than the budget that is not pinned is forgotten at once. The caller holds mu.
 func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 	e := &entry{key: key, buf: b}
-	e.at = c.recent.PushFront(e)
+	e.element = c.byUse.PushFront(e)
 	c.entries[key] = e
-	c.count.Used += int64(b.Size())
+	c.counters.Used += int64(b.Size())
 	c.pin(e, pins)
-	if e.pins == 0 && int64(b.Size()) > c.opts.Budget {
+	if e.pinCount == 0 && int64(b.Size()) > c.opts.Budget {
 		c.forget(e) // otherwise evict would forget all others first
 	}
 	c.evict()
@@ -181,10 +184,10 @@ func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 // evict forgets entries, the least recently used first, until the budget is met or only pinned ones are left. The
 // caller holds mu.
 func (c *Cache) evict() {
-	for at := c.recent.Back(); at != nil && c.count.Used > c.opts.Budget; {
+	for at := c.byUse.Back(); at != nil && c.counters.Used > c.opts.Budget; {
 		e := at.Value.(*entry)
 		at = at.Prev()
-		if e.pins > 0 {
+		if e.pinCount > 0 {
 			continue
 		}
 		c.forget(e)
@@ -193,10 +196,10 @@ func (c *Cache) evict() {
 
 // forget removes e from the cache, and counts it as evicted. The caller holds mu.
 func (c *Cache) forget(e *entry) {
-	c.recent.Remove(e.at)
+	c.byUse.Remove(e.element)
 	delete(c.entries, e.key)
-	c.count.Used -= int64(e.buf.Size())
-	c.count.Evictions++
+	c.counters.Used -= int64(e.buf.Size())
+	c.counters.Evictions++
 }
 
 // Drop forgets the entries of a tensor in the forms of kinds, except pinned ones.
@@ -204,7 +207,7 @@ func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range kinds {
-		if e, ok := c.entries[Key{tensor, kind}]; ok && e.pins == 0 {
+		if e, ok := c.entries[Key{tensor, kind}]; ok && e.pinCount == 0 {
 			c.forget(e)
 		}
 	}
@@ -223,7 +226,7 @@ func (c *Cache) pin(e *entry, pins *Pins) {
 		pins.entries = make(map[*entry]struct{})
 	}
 	pins.entries[e] = struct{}{}
-	e.pins++
+	e.pinCount++
 }
 
 // Unpin unpins all entries of pins, and then evicts entries until the budget is met.
@@ -231,7 +234,7 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := range pins.entries {
-		e.pins--
+		e.pinCount--
 	}
 	pins.entries = nil
 	c.evict()
@@ -247,30 +250,30 @@ func (c *Cache) Forget(key Key, pins *Pins) {
 		return
 	}
 	delete(pins.entries, e)
-	if e.pins--; e.pins == 0 {
+	if e.pinCount--; e.pinCount == 0 {
 		c.forget(e)
 	}
 }
 
-// Pinned returns the number of entries that pins holds.
+// Pinned returns the number of entries that pins keeps in the cache.
 func (c *Cache) Pinned(pins *Pins) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(pins.entries)
 }
 
-// Clear removes all entries, pinned or not. Callers make sure that no Get is running or follows.
+// Clear removes all entries, pinned or not. The caller makes sure that no Get is running or follows.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.entries)
-	c.recent.Init()
-	c.count.Used = 0
+	c.byUse.Init()
+	c.counters.Used = 0
 }
 
 // Counters returns the counts of entries, bytes and requests so far.
 func (c *Cache) Counters() Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count
+	return c.counters
 }

@@ -13,7 +13,7 @@ import (
 // cacheOf makes a cache and the keys of n tensors.
 func cacheOf(budget int64, n int) (*Cache, []Key) {
 	c := &Cache{}
-	c.Init(Options{Budget: budget, Intact: func(Key) error { return nil }})
+	c.Init(Options{Budget: budget, CheckSource: func(Key) error { return nil }})
 	keys := make([]Key, n)
 	for i := range keys {
 		keys[i] = Key{Tensor: uint32(i)}
@@ -57,8 +57,8 @@ func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
 		if got := c.holds(keys); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: holds %v, want %v", tt.name, got, tt.want)
 		}
-		if want := int64(10 * len(tt.want)); c.count.Used != want || c.recent.Len() != len(tt.want) {
-			t.Errorf("%s: %d bytes used, want %d", tt.name, c.count.Used, want)
+		if want := int64(10 * len(tt.want)); c.counters.Used != want || c.byUse.Len() != len(tt.want) {
+			t.Errorf("%s: %d bytes used, want %d", tt.name, c.counters.Used, want)
 		}
 	}
 }
@@ -68,8 +68,8 @@ func TestCacheEvictsUntilItFits(t *testing.T) {
 	for i, n := range []int{10, 10, 10, 25} {
 		c.Get(context.Background(), keys[i], nil, fillBytes(n))
 	}
-	if got := c.holds(keys); !slices.Equal(got, []int{3}) || c.count.Used != 25 || c.count.Evictions != 3 {
-		t.Errorf("holds %v, %d bytes, %d evictions", got, c.count.Used, c.count.Evictions)
+	if got := c.holds(keys); !slices.Equal(got, []int{3}) || c.counters.Used != 25 || c.counters.Evictions != 3 {
+		t.Errorf("holds %v, %d bytes, %d evictions", got, c.counters.Used, c.counters.Evictions)
 	}
 }
 
@@ -80,12 +80,12 @@ func TestCacheOfTooLargeEntry(t *testing.T) {
 	for i, n := range []int{10, 10, 31} {
 		c.Get(context.Background(), keys[i], nil, fillBytes(n))
 	}
-	if got := c.holds(keys); !slices.Equal(got, []int{0, 1}) || c.count.Used != 20 || c.count.Evictions != 1 {
-		t.Errorf("holds %v, %d bytes, %d evictions", got, c.count.Used, c.count.Evictions)
+	if got := c.holds(keys); !slices.Equal(got, []int{0, 1}) || c.counters.Used != 20 || c.counters.Evictions != 1 {
+		t.Errorf("holds %v, %d bytes, %d evictions", got, c.counters.Used, c.counters.Evictions)
 	}
 	c.Get(context.Background(), keys[2], l, fillBytes(31)) // pinned, it uses up the budget
-	if got := c.holds(keys); !slices.Equal(got, []int{2}) || c.count.Used != 31 {
-		t.Errorf("holds %v, %d bytes", got, c.count.Used)
+	if got := c.holds(keys); !slices.Equal(got, []int{2}) || c.counters.Used != 31 {
+		t.Errorf("holds %v, %d bytes", got, c.counters.Used)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestCacheWithoutBudgetKeepsNothing(t *testing.T) {
 			t.Error(b, err)
 		}
 	}
-	if len(c.entries) != 0 || c.count.Used != 0 || c.count.Fills != 3 || c.count.Hits != 0 || c.count.Evictions != 3 {
+	if len(c.entries) != 0 || c.counters.Used != 0 || c.counters.Fills != 3 || c.counters.Hits != 0 || c.counters.Evictions != 3 {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -130,8 +130,8 @@ func TestCachePins(t *testing.T) {
 		}
 	}
 	for i, k := range keys {
-		if e := c.entries[k]; e != nil && e.pins != 0 {
-			t.Errorf("entry %d still has %d pins", i, e.pins)
+		if e := c.entries[k]; e != nil && e.pinCount != 0 {
+			t.Errorf("entry %d still has %d pins", i, e.pinCount)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestCacheFillsOnce(t *testing.T) {
 	together(t, c, keys[0], 50, func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: want}, nil }, twice, func(b Buffer, err error) bool {
 		return err == nil && &b.Bytes[0] == &want[0]
 	})
-	if c.count.Fills != 1 || c.count.Hits != 50 || c.count.Filled != 10 {
+	if c.counters.Fills != 1 || c.counters.Hits != 50 || c.counters.Filled != 10 {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -183,7 +183,7 @@ func TestCacheFailureReachesWaiters(t *testing.T) {
 	together(t, c, keys[0], 20, func(context.Context, *Pins) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, twice, func(b Buffer, err error) bool {
 		return err == sorry && b.Bytes == nil
 	})
-	if len(c.entries) != 0 || c.count != (Counters{}) {
+	if len(c.entries) != 0 || c.counters != (Counters{}) {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -194,7 +194,7 @@ func TestCachePanicOfOne(t *testing.T) {
 	together(t, c, keys[0], 20, func(context.Context, *Pins) (Buffer, error) { panic("sorry") }, fillBytes(10), func(b Buffer, err error) bool {
 		return err == nil && len(b.Bytes) == 10
 	})
-	if c.count.Fills != 1 || c.count.Hits != 19 || c.count.Used != 10 {
+	if c.counters.Fills != 1 || c.counters.Hits != 19 || c.counters.Used != 10 {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -215,13 +215,13 @@ func TestCachePinsWhatWasForgotten(t *testing.T) {
 		close(filling)
 		synctest.Wait()
 	})
-	if e := c.entries[keys[0]]; e == nil || e.pins != 3 || c.count.Used != 10 || c.count.Fills != 1 {
+	if e := c.entries[keys[0]]; e == nil || e.pinCount != 3 || c.counters.Used != 10 || c.counters.Fills != 1 {
 		t.Errorf("%+v", c.Counters())
 	}
 	for i := range pins {
 		c.Unpin(&pins[i])
 	}
-	if c.count.Used != 0 {
+	if c.counters.Used != 0 {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -242,8 +242,8 @@ func TestCacheFailureIsNotKept(t *testing.T) {
 		t.Errorf("after failures: %v", err)
 	}
 	c.Unpin(l)
-	if c.count.Used != 10 || c.entries[keys[0]].pins != 0 {
-		t.Errorf("%d bytes, %d pins", c.count.Used, c.entries[keys[0]].pins)
+	if c.counters.Used != 10 || c.entries[keys[0]].pinCount != 0 {
+		t.Errorf("%d bytes, %d pins", c.counters.Used, c.entries[keys[0]].pinCount)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestCacheFormsAreApart(t *testing.T) {
 	floats := Key{keys[0].Tensor, Float32}
 	c.Get(context.Background(), keys[0], nil, fillBytes(10))
 	b, err := c.Get(context.Background(), floats, nil, func(context.Context, *Pins) (Buffer, error) { return Buffer{Floats: make([]float32, 5)}, nil })
-	if err != nil || len(b.Floats) != 5 || c.count.Used != 30 || c.count.Fills != 2 {
+	if err != nil || len(b.Floats) != 5 || c.counters.Used != 30 || c.counters.Fills != 2 {
 		t.Errorf("%v, %+v", err, c.Counters())
 	}
 }
@@ -263,7 +263,7 @@ func TestCacheClear(t *testing.T) {
 		c.Get(context.Background(), k, nil, fillBytes(10))
 	}
 	c.Clear()
-	if len(c.entries) != 0 || c.count.Used != 0 || c.recent.Len() != 0 {
+	if len(c.entries) != 0 || c.counters.Used != 0 || c.byUse.Len() != 0 {
 		t.Errorf("%+v", c.Counters())
 	}
 }
@@ -292,11 +292,11 @@ func TestCacheUnderLoad(t *testing.T) {
 	used := int64(0)
 	for _, e := range c.entries {
 		used += int64(e.buf.Size())
-		if e.pins != 0 {
-			t.Errorf("%d pins left", e.pins)
+		if e.pinCount != 0 {
+			t.Errorf("%d pins left", e.pinCount)
 		}
 	}
-	if used != c.count.Used || used > c.opts.Budget || c.recent.Len() != len(c.entries) || c.count.Hits+c.count.Fills != 8*500 {
-		t.Errorf("%d bytes used, %d counted, %+v", used, c.count.Used, c.Counters())
+	if used != c.counters.Used || used > c.opts.Budget || c.byUse.Len() != len(c.entries) || c.counters.Hits+c.counters.Fills != 8*500 {
+		t.Errorf("%d bytes used, %d counted, %+v", used, c.counters.Used, c.Counters())
 	}
 }

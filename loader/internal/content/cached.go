@@ -18,18 +18,18 @@ type Cached struct {
 type Store struct {
 	Cache *cache.Cache
 	Limit Limit // of each
-	// Made is called when values are about to be put into the cache, which then stand for what they were made of.
-	Made func(values cache.Key)
+	// DropSources is called when values are about to be put into the cache, which then stand for what they were made of.
+	DropSources func(values cache.Key)
 }
 
 // View returns the n bytes at off: of Content if that has them in place, else of the cached copy. It makes that copy
-// only if a part costs as much as the whole. Otherwise it returns nil without one.
+// only if a part costs as much as the whole. Otherwise it returns nil without one. It fails if reading does.
 func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
 	b, err := c.Content.View(ctx, env, off, n)
 	if b != nil || err != nil {
 		return b, err
 	}
-	if c.Cost().Whole {
+	if c.Cost().OnlyWhole {
 		if b, err = c.All(ctx, env); err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 	return b[off:][:n:n], nil
 }
 
-// ReadAt fills p as View says: from memory or, if View has nothing, by reading Content.
+// ReadAt fills p with the bytes from off on: from the cache or from memory, or else by reading Content. It fails if reading does.
 func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
 	b, err := c.View(ctx, env, off, uint64(len(p)))
 	if b == nil && err == nil {
@@ -70,7 +70,7 @@ func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error
 		case Memory:
 			b.Bytes = from
 		case *Packed:
-			b.Bytes, err = from.all(ctx, c.Limit)
+			b.Bytes, err = from.unpackAll(ctx, c.Limit)
 		default:
 			b.Bytes, err = copyOf(ctx, Env{pins}, from, c.Limit)
 		}

@@ -28,29 +28,40 @@ type Content interface {
 	View(ctx context.Context, env Env, off, n uint64) ([]byte, error)
 	// ReadAt fills p with the bytes from off on, or fails.
 	ReadAt(ctx context.Context, env Env, p []byte, off uint64) error
-	// Probe reads the last byte of what is stored. It reports whether memory for all of the bytes may then be
-	// taken at once, since the system, not the file, vouches for them.
+	// Probe reads the last byte of what is stored. sure is true if the system, and not only the file, says how large the
+	// content is: memory for all of it may then be taken at once. Otherwise it is taken as bytes arrive.
 	Probe(ctx context.Context) (sure bool, err error)
 	Cost() Cost
 }
 
 // Env is what one call carries down beside its context. It is passed by value.
 type Env struct {
-	Pins *cache.Pins // of the call's lease, or of the call alone; nil pins nothing
+	// Pins keep in the cache what the call puts there: for the call's lease, or for the call alone. With nil the cache may
+	// evict between two reads what both need, so that it is made twice.
+	Pins *cache.Pins
 }
 
 // Cost tells how a Content is best read.
 type Cost struct {
-	Piece    uint64 // how many bytes one read of many should have; 0 if View has them all
-	Parallel bool   // several cores should read a piece each
-	Whole    bool   // a part costs as much as the whole
-	Waits    bool   // reading may wait for a network
+	ReadBytes uint64 // how many bytes one read of many should have; 0 if View has them all
+	Parallel  bool   // several cores should read ReadBytes each
+	OnlyWhole bool   // a part costs as much as the whole
+	MayWait   bool   // reading may wait for a network
 }
 
-// Sizes of pieces of a file that is read: by this system, or by requests and from encrypted blocks.
+// InPlace reports whether the bytes are in memory, mapped or not: View has them.
+func (c Cost) InPlace() bool { return c.ReadBytes == 0 }
+
+// ShortReads reports whether a short read costs no more than its bytes: they are in memory and present.
+func (c Cost) ShortReads() bool { return c.InPlace() && !c.MayWait }
+
+// LargeReads reports whether few large reads cost less than many short ones: each is a request, or decrypts blocks.
+func (c Cost) LargeReads() bool { return c.MayWait || c.ReadBytes >= RemoteRead }
+
+// How many bytes of a file one read should have: by a system call; and by a request, or from encrypted blocks.
 const (
-	Near = 1 << 20
-	Far  = 16 << 20
+	LocalRead  = 1 << 20
+	RemoteRead = 16 << 20
 )
 
 // Stored is N bytes at Off of a file.
@@ -77,15 +88,16 @@ func (s *Stored) Probe(ctx context.Context) (sure bool, err error) {
 	return s.File.Probe(ctx, s.Off, s.N)
 }
 
-// Cost wants no reads in place, large ones of remote files and of Large, and small ones of other files.
+// Cost returns how callers should read: in place, without calls of ReadAt, if the bytes are in memory; else by large
+// reads of remote files and of compressed tensors (Large), and by small reads of other files.
 func (s *Stored) Cost() Cost {
 	switch {
 	case s.InPlace() && !s.Large:
-		return Cost{Waits: s.Fetches()}
+		return Cost{MayWait: s.Fetches()}
 	case s.Large || s.Remote():
-		return Cost{Piece: Far, Waits: true}
+		return Cost{ReadBytes: RemoteRead, MayWait: true}
 	}
-	return Cost{Piece: Near}
+	return Cost{ReadBytes: LocalRead}
 }
 
 // Memory is bytes at hand.
@@ -143,7 +155,7 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 }
 
 // Write writes all bytes of c to w: a view at once, others through buffers. All cores fill these, unless c is small or
-// wants large reads, as from a server.
+// wants large reads, as from a server. It fails if reading or w does.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()
 	b, err := c.View(ctx, env, 0, size)
@@ -157,8 +169,8 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	if size == 0 {
 		return c.ReadAt(ctx, env, nil, 0) // for its checks alone
 	}
-	if cost.Piece >= Far || size <= parallel.PieceBytes || parallel.Cores() == 1 {
-		buf := make([]byte, min(max(cost.Piece, Near), size))
+	if cost.LargeReads() || size <= parallel.PieceBytes || parallel.Cores() == 1 {
+		buf := make([]byte, min(max(cost.ReadBytes, LocalRead), size))
 		for off := uint64(0); off < size; {
 			b := buf[:min(uint64(len(buf)), size-off)]
 			if err := c.ReadAt(ctx, env, b, off); err != nil {

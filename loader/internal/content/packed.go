@@ -27,12 +27,12 @@ func (p *Packed) Probe(ctx context.Context) (sure bool, err error) { return p.St
 
 func (p *Packed) Cost() Cost {
 	c := p.Stored.Cost()
-	return Cost{Piece: max(c.Piece, Near), Whole: true, Waits: c.Waits}
+	return Cost{ReadBytes: max(c.ReadBytes, LocalRead), OnlyWhole: true, MayWait: c.MayWait}
 }
 
-// all returns the unpacked elements, for which it reads all stored bytes. More bytes than limit are ErrTooLarge. It
+// unpackAll returns the unpacked elements, for which it reads all stored bytes. More bytes than limit are ErrTooLarge. It
 // allocates memory once Probe has found the last stored byte.
-func (p *Packed) all(ctx context.Context, limit Limit) ([]byte, error) {
+func (p *Packed) unpackAll(ctx context.Context, limit Limit) ([]byte, error) {
 	if err := limit.Allow(p.N, 1); err != nil {
 		return nil, err
 	}

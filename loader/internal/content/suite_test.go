@@ -38,7 +38,7 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return file.New("file", m)
 	},
 	"memory": func(_ *testing.T, b []byte) *file.File { return file.New("file", mmapio.FromBytes(b)) },
-	"source": func(_ *testing.T, b []byte) *file.File { return file.NewRemote("file", source(b), true, nil, nil) },
+	"source": func(_ *testing.T, b []byte) *file.File { return file.FromSource("file", source(b), true) },
 	"verified": func(t *testing.T, b []byte) *file.File {
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), false)
 	},
@@ -46,7 +46,7 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), true)
 	},
 	"source, verified": func(t *testing.T, b []byte) *file.File {
-		return trusted(t, b, file.NewRemote("file", source(b), true, nil, nil), false)
+		return trusted(t, b, file.FromSource("file", source(b), true), false)
 	},
 }
 
@@ -85,8 +85,8 @@ func stored(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte)
 
 // cached returns c with a cache of its own.
 func cached(c content.Content) *content.Cached {
-	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, Made: func(cache.Key) {}}
-	store.Cache.Init(cache.Options{Budget: 1 << 30, Intact: func(cache.Key) error { return nil }})
+	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key) {}}
+	store.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
 	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
 }
 

@@ -13,40 +13,42 @@ import (
 // Table holds the offsets of one tensor's blocks. It is safe for concurrent use. Offsets that
 // are known already are read without a lock.
 type Table struct {
-	format layout.Format
-	offset uint64 // of the tensor in its file, for errors
-	stored uint64
-	raw    uint64
+	format      layout.Format
+	offset      uint64 // of the tensor in its file, for errors
+	storedBytes uint64
+	rawBytes    uint64
 
 	// starts[i] is where block i begins, from the tensor's first byte; the last one is
 	// where the walk goes on. They take 8 bytes for a block of 64 KiB.
-	starts atomic.Pointer[[]uint64]
-	mu     parallel.Mutex // held while walking on
-	walked []uint64       // guarded by mu; starts, once published
+	blockStarts atomic.Pointer[[]uint64]
+	mu          parallel.Mutex // held while walking on
+	foundStarts []uint64       // guarded by mu; starts, once published
 }
 
 // NewTable returns the table of a tensor stored in stored bytes at offset of a file, which
 // yield raw bytes. It reads nothing.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
-	t := &Table{format: f, offset: offset, stored: stored, raw: raw, mu: parallel.NewMutex()}
-	t.walked = []uint64{0}
+	t := &Table{format: f, offset: offset, storedBytes: stored, rawBytes: raw, mu: parallel.NewMutex()}
+	t.foundStarts = []uint64{0}
 	t.publish()
 	return t
 }
 
 // Count returns the number of blocks.
-func (t *Table) Count() uint64 { return lz4block.Count(t.raw) }
+func (t *Table) Count() uint64 { return lz4block.Count(t.rawBytes) }
 
-// Known returns the number of blocks that have been walked.
-func (t *Table) Known() uint64 { return uint64(len(*t.starts.Load()) - 1) }
+// KnownBlocks returns the number of blocks that have been walked.
+func (t *Table) KnownBlocks() uint64 { return uint64(len(*t.blockStarts.Load()) - 1) }
 
-// Yield returns the number of bytes that block i yields.
-func (t *Table) Yield(i uint64) int { return int(min(lz4block.Size, t.raw-i*lz4block.Size)) }
+// ExpandedSize returns the number of bytes that block i yields.
+func (t *Table) ExpandedSize(i uint64) int {
+	return int(min(lz4block.Size, t.rawBytes-i*lz4block.Size))
+}
 
 // Span returns offset and size, from the tensor's first byte, of the blocks lo to hi-1 with
 // their lengths. All of them are known.
 func (t *Table) Span(lo, hi uint64) (off, size uint64) {
-	starts := *t.starts.Load()
+	starts := *t.blockStarts.Load()
 	return starts[lo], starts[hi] - starts[lo]
 }
 
@@ -54,11 +56,11 @@ func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 // are valid until the next call.
 type Reader func(off, n uint64) ([]byte, error)
 
-// Reach makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is
+// FindBlocks makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is
 // not known yet. Errors of read come back as they are. A length that cannot be right is a *[layout.FormatError] that
-// names block and offset. While another goroutine walks, Reach waits for it until ctx ends.
-func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
-	if t.Known() >= n {
+// names block and offset. While another goroutine reads lengths, FindBlocks waits for it until ctx ends.
+func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
+	if t.KnownBlocks() >= n {
 		return nil
 	}
 	if err := t.mu.Lock(ctx); err != nil {
@@ -66,18 +68,18 @@ func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 	}
 	defer t.mu.Unlock()
 	defer t.publish()
-	for uint64(len(t.walked)) <= n { // n blocks have n+1 offsets
-		if err := t.step(read); err != nil {
+	for uint64(len(t.foundStarts)) <= n { // n blocks have n+1 offsets
+		if err := t.findNext(read); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Scan adds the offsets of the blocks whose lengths lie in b, the stored bytes from the start of block i on. The blocks
+// FindBlocksIn adds the offsets of the blocks whose lengths lie in b, the stored bytes from the start of block i on. The blocks
 // before i must be known. It returns the number of the first block that b does not hold whole. A length that cannot be
 // right is a *[layout.FormatError].
-func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
+func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
 	if err := t.mu.Lock(ctx); err != nil {
@@ -86,35 +88,35 @@ func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	defer t.mu.Unlock()
 	defer t.publish()
 	in := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
-	for uint64(len(t.walked)) <= t.Count() {
+	for uint64(len(t.foundStarts)) <= t.Count() {
 		// Another goroutine may have come further than b.
-		if at := t.walked[len(t.walked)-1]; at+lz4block.LengthBytes > end && end < t.stored {
+		if at := t.foundStarts[len(t.foundStarts)-1]; at+lz4block.LengthBytes > end && end < t.storedBytes {
 			break
 		}
-		if err := t.step(in); err != nil {
+		if err := t.findNext(in); err != nil {
 			return 0, err
 		}
 	}
-	for i < uint64(len(t.walked)-1) && t.walked[i+1] <= end {
+	for i < uint64(len(t.foundStarts)-1) && t.foundStarts[i+1] <= end {
 		i++
 	}
 	return i, nil
 }
 
-// publish makes the offsets in t.walked visible to readers that take no lock. The caller holds mu.
+// publish makes the offsets in t.foundStarts visible to readers that take no lock. The caller holds mu.
 func (t *Table) publish() {
-	starts := t.walked
-	t.starts.Store(&starts)
+	starts := t.foundStarts
+	t.blockStarts.Store(&starts)
 }
 
-// step reads the length of the first unknown block by read, and adds the offset behind that block. The error is that of
+// findNext reads the length of the first unknown block by read, and adds the offset behind that block. The error is that of
 // read, or a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
-func (t *Table) step(read Reader) error {
-	i := uint64(len(t.walked) - 1)
-	at := t.walked[i]
-	left := t.stored - at
+func (t *Table) findNext(read Reader) error {
+	i := uint64(len(t.foundStarts) - 1)
+	at := t.foundStarts[i]
+	left := t.storedBytes - at
 	if left < lz4block.LengthBytes {
-		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.stored)
+		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.storedBytes)
 	}
 	b, err := read(at, lz4block.LengthBytes)
 	if err != nil {
@@ -122,7 +124,7 @@ func (t *Table) step(read Reader) error {
 	}
 	n := lz4block.Length(b)
 	left -= lz4block.LengthBytes
-	switch yield := t.Yield(i); {
+	switch yield := t.ExpandedSize(i); {
 	case n > left:
 		return t.Errorf(i, at, layout.ErrTruncated, "a length of %d where %d bytes are left", n, left)
 	case n > lz4block.MaxStored:
@@ -133,14 +135,14 @@ func (t *Table) step(read Reader) error {
 		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
 	}
 	// Append writes only behind what other goroutines may be reading.
-	t.walked = append(t.walked, at+lz4block.LengthBytes+n)
+	t.foundStarts = append(t.foundStarts, at+lz4block.LengthBytes+n)
 	return nil
 }
 
-// Empty checks that a tensor without elements has no blocks.
-func (t *Table) Empty() error {
-	if t.raw == 0 && t.stored > 0 {
-		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.stored)
+// CheckEmpty checks that a tensor without elements has no blocks.
+func (t *Table) CheckEmpty() error {
+	if t.rawBytes == 0 && t.storedBytes > 0 {
+		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.storedBytes)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestCount(t *testing.T) {
 		}
 	}
 	for i, want := range []int{Size, Size, 5} {
-		if n := NewTable(layout.APR2, 0, 0, 2*Size+5).Yield(uint64(i)); n != want {
+		if n := NewTable(layout.APR2, 0, 0, 2*Size+5).ExpandedSize(uint64(i)); n != want {
 			t.Errorf("block %d yields %d, want %d", i, n, want)
 		}
 	}
@@ -74,11 +74,11 @@ func TestTable(t *testing.T) {
 	var read uint64
 	counting := func(off, n uint64) ([]byte, error) { read += n; return reader(stored)(off, n) }
 	for n := range uint64(4) {
-		if err := table.Reach(t.Context(), n, counting); err != nil || table.Known() != n || read != 4*n {
-			t.Errorf("%d blocks: %d known, %d bytes read, %v", n, table.Known(), read, err)
+		if err := table.FindBlocks(t.Context(), n, counting); err != nil || table.KnownBlocks() != n || read != 4*n {
+			t.Errorf("%d blocks: %d known, %d bytes read, %v", n, table.KnownBlocks(), read, err)
 		}
 	}
-	if err := table.Reach(t.Context(), 2, nil); err != nil || read != 12 {
+	if err := table.FindBlocks(t.Context(), 2, nil); err != nil || read != 12 {
 		t.Errorf("walked again: %d bytes read, %v", read, err)
 	}
 	if off, n := table.Span(0, 3); off != 0 || n != uint64(len(stored)) {
@@ -87,8 +87,8 @@ func TestTable(t *testing.T) {
 	for lo := range uint64(3) {
 		off, n := table.Span(lo, 3)
 		for i := lo; i < 3; i++ {
-			dst := make([]byte, table.Yield(i))
-			if err := (&piece{table: table, lo: lo, stored: stored[off : off+n]}).decode(new(scratch), dst, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
+			dst := make([]byte, table.ExpandedSize(i))
+			if _, err := (&storedBlocks{table: table, lo: lo, stored: stored[off : off+n]}).expand(new(scratch), dst, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
 				t.Errorf("block %d of those from %d on: %v", i, lo, err)
 			}
 		}
@@ -99,14 +99,14 @@ func TestTable(t *testing.T) {
 func TestTableScan(t *testing.T) {
 	stored, raw := three()
 	whole := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
-	if err := whole.Reach(t.Context(), 3, reader(stored)); err != nil {
+	if err := whole.FindBlocks(t.Context(), 3, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
 	for from := range uint64(3) {
 		base, _ := whole.Span(from, from)
 		for _, size := range sizesAround(whole, from) {
 			table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
-			if err := table.Reach(t.Context(), from, reader(stored)); err != nil {
+			if err := table.FindBlocks(t.Context(), from, reader(stored)); err != nil {
 				t.Fatal(err)
 			}
 			want := from
@@ -116,11 +116,11 @@ func TestTableScan(t *testing.T) {
 				}
 				want++
 			}
-			got, err := table.Scan(t.Context(), from, stored[base:base+size])
+			got, err := table.FindBlocksIn(t.Context(), from, stored[base:base+size])
 			if err != nil || got != want {
 				t.Fatalf("%d bytes from block %d on: up to block %d, want %d, %v", size, from, got, want, err)
 			}
-			if again, err := whole.Scan(t.Context(), from, stored[base:base+size]); err != nil || again != want {
+			if again, err := whole.FindBlocksIn(t.Context(), from, stored[base:base+size]); err != nil || again != want {
 				t.Fatalf("%d bytes from block %d on, all known: up to block %d, want %d, %v", size, from, again, want, err)
 			}
 		}
@@ -166,8 +166,8 @@ func TestTableRefuses(t *testing.T) {
 	} {
 		table := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw)
 		n := table.Count()
-		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).Scan(t.Context(), 0, tt.stored)
-		for _, err := range []error{table.Reach(t.Context(), n, reader(tt.stored)), table.Reach(t.Context(), n, reader(tt.stored)), scanned} {
+		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).FindBlocksIn(t.Context(), 0, tt.stored)
+		for _, err := range []error{table.FindBlocks(t.Context(), n, reader(tt.stored)), table.FindBlocks(t.Context(), n, reader(tt.stored)), scanned} {
 			var fe *layout.FormatError
 			if !errors.As(err, &fe) || !errors.Is(err, tt.want) || fe.Format != layout.APR1 || fe.Offset != uint64(offset+tt.at) ||
 				fe.Field != "lz4" || !strings.HasPrefix(fe.Reason, tt.block+": ") || !strings.Contains(fe.Reason, tt.reason) {
@@ -176,10 +176,10 @@ func TestTableRefuses(t *testing.T) {
 		}
 	}
 	empty := NewTable(layout.APR2, offset, 3, 0)
-	if err := empty.Empty(); !errors.Is(err, layout.ErrInvalid) {
+	if err := empty.CheckEmpty(); !errors.Is(err, layout.ErrInvalid) {
 		t.Errorf("3 bytes for no elements: %v", err)
 	}
-	if err := NewTable(layout.APR2, offset, 0, 0).Empty(); err != nil {
+	if err := NewTable(layout.APR2, offset, 0, 0).CheckEmpty(); err != nil {
 		t.Error(err)
 	}
 }
@@ -187,10 +187,10 @@ func TestTableRefuses(t *testing.T) {
 func TestTableDecodeRefuses(t *testing.T) {
 	stored := framed(literals(make([]byte, 50)), nil)[:4+52]
 	table := NewTable(layout.APR2, offset, uint64(len(stored)), 49)
-	if err := table.Reach(t.Context(), 1, reader(stored)); err != nil {
+	if err := table.FindBlocks(t.Context(), 1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
-	err := (&piece{table: table, stored: stored}).decode(new(scratch), make([]byte, 49), 0)
+	_, err := (&storedBlocks{table: table, stored: stored}).expand(new(scratch), make([]byte, 49), 0)
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || fe.Offset != offset || !strings.Contains(fe.Reason, "block 0 of 1: no LZ4 block of 52 bytes that yields 49") {
 		t.Error(err)
@@ -203,16 +203,16 @@ func TestTableReadFails(t *testing.T) {
 	stored, raw := three()
 	table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
 	calls := 0
-	err := table.Reach(t.Context(), 3, func(off, n uint64) ([]byte, error) {
+	err := table.FindBlocks(t.Context(), 3, func(off, n uint64) ([]byte, error) {
 		if calls++; calls > 2 {
 			return nil, errDisk
 		}
 		return reader(stored)(off, n)
 	})
-	if err != errDisk || table.Known() != 2 {
-		t.Errorf("%v, %d blocks known", err, table.Known())
+	if err != errDisk || table.KnownBlocks() != 2 {
+		t.Errorf("%v, %d blocks known", err, table.KnownBlocks())
 	}
-	if err := table.Reach(t.Context(), 3, reader(stored)); err != nil { // goes on where it was
+	if err := table.FindBlocks(t.Context(), 3, reader(stored)); err != nil { // goes on where it was
 		t.Error(err)
 	}
 }
@@ -230,7 +230,7 @@ func TestTableConcurrently(t *testing.T) {
 	for g := range uint64(8) {
 		wg.Go(func() {
 			for n := g + 1; n <= blocks; n += g + 1 {
-				if err := table.Reach(t.Context(), n, reader(stored)); err != nil {
+				if err := table.FindBlocks(t.Context(), n, reader(stored)); err != nil {
 					t.Error(err)
 				}
 				if off, size := table.Span(n-1, n); off != (n-1)*size || size != uint64(4+len(block)) {

@@ -20,50 +20,50 @@ import (
 
 // File decrypts the blocks of one file. It is safe for concurrent use.
 type File struct {
-	path    string
-	cipher  *encrypted.Cipher
-	block   uint64 // bytes of content
-	tensors []layout.Tensor
-	order   []uint32  // of the tensors that have bytes, by their offsets
-	scratch sync.Pool // *scratch
+	path        string
+	cipher      *encrypted.Cipher
+	blockBytes  uint64 // bytes of content
+	tensors     []layout.Tensor
+	tensorOrder []uint32  // of the tensors that have bytes, by their offsets
+	scratch     sync.Pool // *scratch
 }
 
 // scratch is memory of one goroutine. It remembers the block that it holds: rows that are read one after the other
 // decrypt a block once.
 type scratch struct {
-	nonce       encrypted.Nonce
-	encrypted   []byte // a block as it is stored
-	plain       []byte // the content of a block
-	entry       []byte // index entry of the tensor at tensorIndex
-	tensorIndex int    // in File.tensors, or -1
-	blockNumber uint64 // of the block in plain, if known
-	known       bool
+	nonce        encrypted.Nonce
+	encrypted    []byte // a block as it is stored
+	plain        []byte // the content of a block
+	entry        []byte // index entry of the tensor at tensorIndex
+	tensorIndex  int    // in File.tensors, or -1
+	blockNumber  uint64 // of the block in plain, if known
+	plainIsKnown bool
 }
 
 // New returns the File at path, whose index is ix. Its blocks of content have block bytes.
 func New(path string, cipher *encrypted.Cipher, block uint64, ix *layout.Index) *File {
-	f := &File{path: path, cipher: cipher, block: block, tensors: ix.Tensors}
+	f := &File{path: path, cipher: cipher, blockBytes: block, tensors: ix.Tensors}
 	for i := range ix.Tensors {
 		if ix.Tensors[i].Stored > 0 {
-			f.order = append(f.order, uint32(i))
+			f.tensorOrder = append(f.tensorOrder, uint32(i))
 		}
 	}
-	slices.SortFunc(f.order, func(a, b uint32) int { return cmp.Compare(ix.Tensors[a].Offset, ix.Tensors[b].Offset) })
+	slices.SortFunc(f.tensorOrder, func(a, b uint32) int { return cmp.Compare(ix.Tensors[a].Offset, ix.Tensors[b].Offset) })
 	f.scratch.New = func() any {
 		return &scratch{encrypted: make([]byte, block+encrypted.TagSize), plain: make([]byte, 0, block), tensorIndex: -1}
 	}
 	return f
 }
 
-// Content returns t, a tensor of the file, as it would be stored without encryption.
-func (f *File) Content(t layout.Tensor) layout.Tensor {
-	t.Stored, _ = encrypted.ContentBytes(t.Stored, f.block) // checked by the decoder
+// Decrypted returns t, a tensor of the file, as it would be stored without encryption.
+func (f *File) Decrypted(t layout.Tensor) layout.Tensor {
+	t.Stored, _ = encrypted.ContentBytes(t.Stored, f.blockBytes) // checked by the decoder
 	t.Encoding = t.Encoding.Decrypted()
 	return t
 }
 
-// Stored returns how many bytes n bytes of content take in the file.
-func (f *File) Stored(n uint64) uint64 { return encrypted.StoredBytes(n, f.block) }
+// StoredSize returns how many bytes n bytes of content take in the file.
+func (f *File) StoredSize(n uint64) uint64 { return encrypted.StoredBytes(n, f.blockBytes) }
 
 // Error says that a block is not the one that was encrypted, or was encrypted with another key. Its text leaves the
 // tensor's name to the caller.
@@ -74,40 +74,40 @@ type Error struct {
 
 func (e *Error) Unwrap() error { return e.FormatError }
 
-// wrong returns an Error about a block of tensor f.tensors[tensorIndex]. number counts the tensor's blocks from 0 on.
-func (f *File) wrong(tensorIndex int, number uint64) error {
-	t, each := &f.tensors[tensorIndex], f.block+encrypted.TagSize // each: bytes of a stored block
+// blockError returns an Error about a block of tensor f.tensors[tensorIndex]. number counts the tensor's blocks from 0 on.
+func (f *File) blockError(tensorIndex int, number uint64) error {
+	t, each := &f.tensors[tensorIndex], f.blockBytes+encrypted.TagSize // each: bytes of a stored block
 	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
 		number, (t.Stored+each-1)/each), string(t.Name)}
 }
 
-// find returns the index in f.tensors of the tensor with content at off. It also returns how many bytes of its content
+// tensorAt returns the index in f.tensors of the tensor with content at off. It also returns how many bytes of its content
 // lie before off, and how many from off on. An offset in no tensor is layout.ErrInvalid.
-func (f *File) find(off uint64) (tensorIndex int, before, left uint64, err error) {
-	i, found := slices.BinarySearchFunc(f.order, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
+func (f *File) tensorAt(off uint64) (tensorIndex int, before, left uint64, err error) {
+	i, found := slices.BinarySearchFunc(f.tensorOrder, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
 		i-- // the last tensor that begins before off
 	}
 	if i >= 0 {
-		t := &f.tensors[f.order[i]]
-		content, _ := encrypted.ContentBytes(t.Stored, f.block)
+		t := &f.tensors[f.tensorOrder[i]]
+		content, _ := encrypted.ContentBytes(t.Stored, f.blockBytes)
 		if before = off - t.Offset; before < content {
-			return int(f.order[i]), before, content - before, nil
+			return int(f.tensorOrder[i]), before, content - before, nil
 		}
 	}
 	return 0, 0, 0, fmt.Errorf("%w: offset %d is in no tensor", layout.ErrInvalid, off)
 }
 
-// Stored reads the bytes of a file.
-type Stored interface {
+// FileReader reads the bytes of a file.
+type FileReader interface {
 	ReadAt(ctx context.Context, p []byte, off uint64) error
 }
 
-// Reader reads the content of tensors. R reads the file, and Whole wants that to be few large requests.
+// Reader reads the content of tensors. Source reads the file: by few large requests if LargeReads is set.
 type Reader struct {
 	*File
-	R     Stored
-	Whole bool
+	Source     FileReader
+	LargeReads bool
 }
 
 // maxFetched is how many bytes one request brings.
@@ -133,16 +133,18 @@ func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint6
 	return c.Reader.ReadAt(ctx, p, c.Off+off)
 }
 
-// Probe reads the last block. It is sure only of a file of this system.
+// Probe reads the last block. It is sure only of a file of this system. It fails if that block is missing.
 func (c *Content) Probe(ctx context.Context) (sure bool, err error) {
 	if c.N > 0 {
 		err = c.Reader.ReadAt(ctx, make([]byte, 1), c.Off+c.N-1)
 	}
-	return err == nil && !c.Whole, err
+	return err == nil && !c.LargeReads, err
 }
 
 // Cost wants large reads, which all cores decrypt.
-func (c *Content) Cost() content.Cost { return content.Cost{Piece: content.Far, Waits: c.Whole} }
+func (c *Content) Cost() content.Cost {
+	return content.Cost{ReadBytes: content.RemoteRead, MayWait: c.LargeReads}
+}
 
 // ReadAt fills p with the decrypted content at off, which must lie in one tensor. Otherwise the error is
 // layout.ErrInvalid; a wrong block is an *Error. After an error p is all zeros.
@@ -150,7 +152,7 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	tensorIndex, before, left, err := r.find(off)
+	tensorIndex, before, left, err := r.tensorAt(off)
 	if err == nil && uint64(len(p)) > left {
 		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
 	}
@@ -163,13 +165,13 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], from byte at of it on. With r.Whole it requests at
+// read fills p with content of the tensor r.tensors[tensorIndex], from byte at of it on. With r.LargeReads it requests at
 // most maxFetched bytes at once. A single block is decrypted into scratch memory, which may have it from an earlier
-// call.
+// call. It fails if reading does, or for bytes that are not authentic.
 func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) error {
-	if r.Whole && uint64(len(p)) > maxFetched {
+	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
-			n := min(maxFetched-at%r.block, uint64(len(p)))
+			n := min(maxFetched-at%r.blockBytes, uint64(len(p)))
 			if err := r.read(ctx, p[:n], tensorIndex, at); err != nil {
 				return err
 			}
@@ -177,19 +179,19 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 		}
 		return nil
 	}
-	lo, hi := at/r.block, (at+uint64(len(p))+r.block-1)/r.block
+	lo, hi := at/r.blockBytes, (at+uint64(len(p))+r.blockBytes-1)/r.blockBytes
 	if hi-lo == 1 {
-		sc := r.take()
+		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
-		if !sc.known || sc.tensorIndex != tensorIndex || sc.blockNumber != lo {
-			if err := r.open(ctx, sc, tensorIndex, lo); err != nil {
+		if !sc.plainIsKnown || sc.tensorIndex != tensorIndex || sc.blockNumber != lo {
+			if err := r.decryptBlock(ctx, sc, tensorIndex, lo); err != nil {
 				return err
 			}
 		}
-		copy(p, sc.plain[at%r.block:])
+		copy(p, sc.plain[at%r.blockBytes:])
 		return nil
 	}
-	if r.Whole {
+	if r.LargeReads {
 		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+at, uint64(len(p)))
 		if err != nil {
 			return err
@@ -201,10 +203,10 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 		workers = parallel.Workers(hi - lo)
 	}
 	return parallel.Each(workers, parallel.Range(hi-lo), func(items iter.Seq[uint64]) error {
-		sc := r.take()
+		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
 		for i := range items {
-			if err := r.part(ctx, sc, p, tensorIndex, at, lo+i); err != nil {
+			if err := r.decryptInto(ctx, sc, p, tensorIndex, at, lo+i); err != nil {
 				return err
 			}
 		}
@@ -212,24 +214,26 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 	})
 }
 
-func (r Reader) take() *scratch { return r.scratch.Get().(*scratch) }
+// takeScratch returns memory of one goroutine from the pool, which the caller gives back by r.scratch.Put.
+func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
 
-// part decrypts the block with the given number of the tensor r.tensors[tensorIndex] and copies its share of p. p is
-// the tensor's content from byte at on. A block that lies in p whole is decrypted there, without a copy.
-func (r Reader) part(ctx context.Context, sc *scratch, p []byte, tensorIndex int, at, number uint64) error {
-	begin := number * r.block
-	if begin >= at && begin+r.block <= at+uint64(len(p)) { // all of it, and not the tensor's last
-		b, err := r.stored(ctx, sc, tensorIndex, number)
+// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex] and copies its share of p. p is
+// the tensor's content from byte at on. A block that lies in p whole is decrypted there, without a copy. It fails if
+// reading does, or for bytes that are not authentic.
+func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, at, number uint64) error {
+	begin := number * r.blockBytes
+	if begin >= at && begin+r.blockBytes <= at+uint64(len(p)) { // all of it, and not the tensor's last
+		b, err := r.readBlock(ctx, sc, tensorIndex, number)
 		if err != nil {
 			return err
 		}
-		dst := p[begin-at:][:r.block]
-		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.block], b, sc.entry, uint32(tensorIndex), number); !ok {
-			return r.wrong(tensorIndex, number)
+		dst := p[begin-at:][:r.blockBytes]
+		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.blockBytes], b, sc.entry, uint32(tensorIndex), number); !ok {
+			return r.blockError(tensorIndex, number)
 		}
 		return nil
 	}
-	if err := r.open(ctx, sc, tensorIndex, number); err != nil {
+	if err := r.decryptBlock(ctx, sc, tensorIndex, number); err != nil {
 		return err
 	}
 	if begin < at {
@@ -240,34 +244,34 @@ func (r Reader) part(ctx context.Context, sc *scratch, p []byte, tensorIndex int
 	return nil
 }
 
-// open decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain. A block that was
-// not encrypted as this one is an *Error.
-func (r Reader) open(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
-	sc.known = false
-	b, err := r.stored(ctx, sc, tensorIndex, number)
+// decryptBlock decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain. It fails with
+// *Error for a block that was not encrypted as this one, or if reading does.
+func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
+	sc.plainIsKnown = false
+	b, err := r.readBlock(ctx, sc, tensorIndex, number)
 	if err != nil {
 		return err
 	}
 	plain, ok := r.cipher.Open(&sc.nonce, sc.plain[:0], b, sc.entry, uint32(tensorIndex), number)
 	if !ok {
-		return r.wrong(tensorIndex, number)
+		return r.blockError(tensorIndex, number)
 	}
-	sc.plain, sc.blockNumber, sc.known = plain, number, true
+	sc.plain, sc.blockNumber, sc.plainIsKnown = plain, number, true
 	return nil
 }
 
-// stored reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted. This
+// readBlock reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted. This
 // is private memory: nobody can change the block between the check of its tag and its decryption. It sets sc.entry
-// too.
-func (r Reader) stored(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
+// too. It fails if reading does.
+func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
 	t := &r.tensors[tensorIndex]
 	if sc.tensorIndex != tensorIndex {
-		sc.tensorIndex, sc.known = tensorIndex, false
+		sc.tensorIndex, sc.plainIsKnown = tensorIndex, false
 		sc.entry = apr2.AppendIdentity(sc.entry[:0], t)
 	}
-	begin := number * (r.block + encrypted.TagSize)
+	begin := number * (r.blockBytes + encrypted.TagSize)
 	b := sc.encrypted[:min(uint64(len(sc.encrypted)), t.Stored-begin)]
-	return b, r.R.ReadAt(ctx, b, t.Offset+begin)
+	return b, r.Source.ReadAt(ctx, b, t.Offset+begin)
 }
 
 // Fetch reads the encrypted blocks with the content from off to off+n, of one tensor or several, by one request. It
@@ -276,43 +280,41 @@ func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {
 		return r, nil
 	}
-	begin, err := r.edge(off, false) // where the first block begins
+	begin, _, err := r.blockRange(off)
 	if err != nil {
 		return r, err
 	}
-	end, err := r.edge(off+n-1, true) // where the last one ends
+	_, end, err := r.blockRange(off + n - 1)
 	if err != nil {
 		return r, err
 	}
 	b := make([]byte, end-begin)
-	if err := r.R.ReadAt(ctx, b, begin); err != nil {
+	if err := r.Source.ReadAt(ctx, b, begin); err != nil {
 		return r, err
 	}
-	return Reader{File: r.File, R: window{b, begin}}, nil
+	return Reader{File: r.File, Source: bytesAt{b, begin}}, nil
 }
 
-// edge returns the offset in the file at which the encrypted block with the content at off begins or, if end is true,
-// ends. An offset in no tensor is layout.ErrInvalid.
-func (r Reader) edge(off uint64, end bool) (uint64, error) {
-	tensorIndex, before, _, err := r.find(off)
+// blockRange returns the offsets in the file at which the encrypted block with the content at off begins and ends. An
+// offset in no tensor is layout.ErrInvalid.
+func (r Reader) blockRange(off uint64) (begin, end uint64, err error) {
+	tensorIndex, before, _, err := r.tensorAt(off)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	t, number := &r.tensors[tensorIndex], before/r.block
-	if end {
-		number++
-	}
-	return t.Offset + min(t.Stored, number*(r.block+encrypted.TagSize)), nil
+	t, stored := &r.tensors[tensorIndex], r.blockBytes+encrypted.TagSize
+	number := before / r.blockBytes
+	return t.Offset + number*stored, t.Offset + min(t.Stored, (number+1)*stored), nil
 }
 
-// window is a part of a file in memory.
-type window struct {
+// bytesAt is a part of a file in memory.
+type bytesAt struct {
 	b   []byte
 	off uint64
 }
 
-// ReadAt copies bytes of the window to p; off is an offset in the file. It fails if some lie outside the window.
-func (w window) ReadAt(_ context.Context, p []byte, off uint64) error {
+// ReadAt copies bytes of w to p; off is an offset in the file. It fails if some lie outside w.
+func (w bytesAt) ReadAt(_ context.Context, p []byte, off uint64) error {
 	b, err := layout.Bytes(w.b).Slice(off-w.off, uint64(len(p)))
 	copy(p, b)
 	return err

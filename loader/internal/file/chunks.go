@@ -26,14 +26,14 @@ type chunks struct {
 	bytes   uint64   // that they take
 }
 
-// heap returns how many bytes the chunks in memory take.
-func (c *chunks) heap() uint64 {
+// heapBytes returns how many bytes the chunks in memory take.
+func (c *chunks) heapBytes() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// read fills p with the bytes of the file from off on. Bytes before Off are those of Head, which is verified. Chunks
+// read fills p with the bytes of the file from off on. Bytes before Off are copied from Head, which is verified. Chunks
 // are checked by their digests. Bytes from End on come as the source sends them. If read fails, it clears p.
 func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	for rest := p; len(rest) > 0 && err == nil; {
@@ -54,8 +54,8 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads bytes from off on, which lies in a chunk, into p. It returns how many: those of all whole chunks
-// that fit in p, or else those that p needs of the first chunk. The error is that of fetching, or of a wrong chunk.
+// readChunks reads verified bytes from off on, which lies in a chunk, into p. It returns how many: all whole chunks
+// that fit in p, or else what p needs of the first chunk. It fails if fetching does, or for a wrong chunk.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
@@ -76,7 +76,7 @@ func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, e
 }
 
 // fetchInto fetches n chunks from chunk i on into p, which has their length, and compares their digests. It fetches
-// nothing if one of the chunks is known to be wrong.
+// nothing if one of the chunks is known to be wrong. It fails if fetching does, or for a wrong chunk.
 func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	for k := i; k < i+n; k++ {
 		if err := c.knownError(k); err != nil {
@@ -90,7 +90,7 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		for k := range items {
 			off, size := c.Span(i + k)
-			if err := c.sumBytes(i+k, p[off-begin:][:size]); err != nil {
+			if err := c.compareBytes(i+k, p[off-begin:][:size]); err != nil {
 				return err
 			}
 		}
@@ -101,11 +101,11 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 // chunk returns the verified bytes of chunk i, from memory or else from the source. Of several calls for the same chunk
 // one fetches, and the others wait. The error is that of fetching, of a wrong chunk, or of one that is too large.
 func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
-	if b := c.find(i); b != nil {
+	if b := c.recentChunk(i); b != nil {
 		return b, nil
 	}
 	return c.flights.Do(ctx, i, func(ctx context.Context) ([]byte, error) {
-		if b := c.find(i); b != nil { // another call has just fetched it
+		if b := c.recentChunk(i); b != nil { // another call has just fetched it
 			return b, nil
 		}
 		off, n := c.Span(i)
@@ -119,16 +119,16 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := c.sumBytes(i, b); err != nil {
+		if err := c.compareBytes(i, b); err != nil {
 			return nil, err
 		}
-		c.add(i, b)
+		c.remember(i, b)
 		return b, nil
 	})
 }
 
-// find returns chunk i if it is in memory, else nil. It makes the chunk the last to be forgotten.
-func (c *chunks) find(i uint64) []byte {
+// recentChunk returns chunk i if it is in memory, else nil. It makes the chunk the last to be forgotten.
+func (c *chunks) recentChunk(i uint64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at := slices.Index(c.order, i); at >= 0 {
@@ -137,8 +137,9 @@ func (c *chunks) find(i uint64) []byte {
 	return c.recent[i]
 }
 
-// add puts a chunk into memory, and forgets those that nobody has wanted for the longest time.
-func (c *chunks) add(i uint64, b []byte) {
+// remember keeps chunk i, whose bytes are b, in memory. If the chunks there then take more than recentBytes, it forgets
+// the chunks that were not used for the longest time.
+func (c *chunks) remember(i uint64, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.recent == nil {

@@ -14,12 +14,12 @@ import (
 // panicked, and nowhere else.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
-	turns map[K]*turn[V]
+	calls map[K]*sharedCall[V]
 }
 
-// turn is a fill and those who wait for it. Its result is written by the caller that has taken the token, and
-// read by those that take it afterwards.
-type turn[V any] struct {
+// sharedCall is a fill and the callers that wait for it. The caller that has taken the token writes the result. Callers
+// that take the token afterwards read it.
+type sharedCall[V any] struct {
 	callers int           // guarded by Group.mu
 	token   chan struct{} // taken by the caller that fills, or that reads the result
 	done    bool
@@ -30,60 +30,59 @@ type turn[V any] struct {
 // Do calls fill and returns its result. If another caller is filling key, Do waits and shares that result. If that
 // fill was ended by its context or a panic, Do calls its own fill. If ctx ends while Do waits, it returns the cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Context) (V, error)) (value V, err error) {
-	t := g.join(key)
-	defer g.leave(key, t)
+	call := g.joinCall(key)
+	defer g.leaveCall(key, call)
 	select {
-	case <-t.token:
+	case <-call.token:
 	case <-ctx.Done():
 		return value, context.Cause(ctx)
 	}
-	defer func() { t.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
-	if t.done {
-		return t.value, t.err
+	defer func() { call.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
+	if call.done {
+		return call.value, call.err
 	}
 	if ctx.Err() != nil {
 		return value, context.Cause(ctx)
 	}
 	value, err = fill(ctx)
 	if err == nil || ctx.Err() == nil { // a result, or an error that ctx is not to blame for
-		t.done, t.value, t.err = true, value, err
-		g.end(key, t)
+		call.done, call.value, call.err = true, value, err
+		g.finishCall(key, call)
 	}
 	return value, err
 }
 
-// join returns the turn of key, with this caller counted. If there is none, it makes one whose token is free.
-func (g *Group[K, V]) join(key K) *turn[V] {
+// joinCall returns the call of key that is under way, with this caller counted. If there is none, it makes one whose token is free.
+func (g *Group[K, V]) joinCall(key K) *sharedCall[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := g.turns[key]
-	if t == nil {
-		t = &turn[V]{token: make(chan struct{}, 1)}
-		t.token <- struct{}{} // there for the first caller to take
-		if g.turns == nil {
-			g.turns = make(map[K]*turn[V])
+	call := g.calls[key]
+	if call == nil {
+		call = &sharedCall[V]{token: make(chan struct{}, 1)}
+		call.token <- struct{}{} // there for the first caller to take
+		if g.calls == nil {
+			g.calls = make(map[K]*sharedCall[V])
 		}
-		g.turns[key] = t
+		g.calls[key] = call
 	}
-	t.callers++
-	return t
+	call.callers++
+	return call
 }
 
-// leave counts one caller of t less, and removes t from the map of turns after the last one.
-func (g *Group[K, V]) leave(key K, t *turn[V]) {
+// leaveCall counts one caller of call less, and removes call from the map of calls after the last one.
+func (g *Group[K, V]) leaveCall(key K, call *sharedCall[V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.callers--; t.callers == 0 && g.turns[key] == t {
-		delete(g.turns, key)
+	if call.callers--; call.callers == 0 && g.calls[key] == call {
+		delete(g.calls, key)
 	}
 }
 
-// end removes t, the turn of key, from the map of turns: later callers begin another, while those in t share its
-// result.
-func (g *Group[K, V]) end(key K, t *turn[V]) {
+// finishCall removes call from the map of calls. Callers that have joined it share its result; later ones begin another.
+func (g *Group[K, V]) finishCall(key K, call *sharedCall[V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.turns[key] == t {
-		delete(g.turns, key)
+	if g.calls[key] == call {
+		delete(g.calls, key)
 	}
 }

@@ -78,8 +78,8 @@ func TestDo(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if fills.Load() != test.fills || len(g.turns) != 0 {
-					t.Errorf("%d fills, %d turns left", fills.Load(), len(g.turns))
+				if fills.Load() != test.fills || len(g.calls) != 0 {
+					t.Errorf("%d fills, %d turns left", fills.Load(), len(g.calls))
 				}
 				if got := <-ask(&g, t.Context(), func(context.Context) (int, error) { return 9, nil }); got != (answer{9, nil}) {
 					t.Errorf("a caller that came later has %v", got)
@@ -137,8 +137,8 @@ func TestDoPanics(t *testing.T) {
 				t.Errorf("%s: the caller that waited has %v", name, got)
 			}
 			synctest.Wait()
-			if len(g.turns) != 0 {
-				t.Errorf("%s: %d turns left", name, len(g.turns))
+			if len(g.calls) != 0 {
+				t.Errorf("%s: %d turns left", name, len(g.calls))
 			}
 		})
 	}

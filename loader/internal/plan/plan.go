@@ -33,11 +33,11 @@ type Padded struct {
 
 // Target is memory for a range of bytes. Its parts may arrive in any order.
 type Target interface {
-	// Room returns memory for n bytes, at bytes after the range begins: nil if they are not
+	// Memory returns memory for n bytes, at bytes after the range begins: nil if they are not
 	// needed.
-	Room(at, n uint64) ([]byte, error)
-	// Arrived hears that b has been filled. It waits for nothing once ctx has ended.
-	Arrived(ctx context.Context, at uint64, b []byte) error
+	Memory(at, n uint64) ([]byte, error)
+	// Filled is told that b, memory that Memory returned, has its bytes. It waits for nothing once ctx has ended.
+	Filled(ctx context.Context, at uint64, b []byte) error
 }
 
 // Piece is bytes of one file that are read at once.
@@ -45,17 +45,17 @@ type Piece struct {
 	File   File
 	Off, N uint64
 
-	resident uint64 // bytes of a mapped file that are in memory before anything is read
-	parts    []part // the shares of targets; none if the file is mapped
+	resident uint64        // bytes of a mapped file that are in memory before anything is read
+	shares   []targetShare // the shares of targets; none if the file is mapped
 }
 
-// part is the share of a piece that belongs to one target.
-type part struct {
-	target Target
-	gap    uint64 // bytes of padding before it
-	at     uint64 // where it begins in the target
-	n      uint64
-	b      []byte // memory for it; nil if it is not needed
+// targetShare is the share of a piece that belongs to one target.
+type targetShare struct {
+	target        Target
+	paddingBefore uint64 // bytes of padding before it
+	targetAt      uint64 // where it begins in the target
+	size          uint64
+	memory        []byte // memory for it; nil if it is not needed
 }
 
 // Plan lists pieces in the order of Add. A range that follows its predecessor in the file, but
@@ -64,9 +64,9 @@ type Plan struct {
 	Pieces []Piece
 	Total  uint64 // bytes of all pieces
 
-	maxPiece uint64          // bytes of a piece
-	limiter  *rate.Limiter   // of reading, or nil
-	covered  map[File]*spans // of mapped files
+	maxPiece uint64            // bytes of a piece
+	limiter  *rate.Limiter     // of reading, or nil
+	covered  map[File]*byteSet // of mapped files
 }
 
 const (
@@ -84,8 +84,8 @@ func New(bytesPerSecond uint64) *Plan {
 	return p
 }
 
-// Whole returns a Plan that nobody reads by, whose pieces are as large as can be.
-func Whole() *Plan { return &Plan{maxPiece: 1 << 62} }
+// NewUnlimited returns a Plan that nobody reads by, whose pieces are as large as can be.
+func NewUnlimited() *Plan { return &Plan{maxPiece: 1 << 62} }
 
 // Add appends n bytes at off of a mapped file, without the bytes that ranges before them have
 // covered: formats may have one tensor inside another.
@@ -93,28 +93,28 @@ func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
 	if covered == nil {
 		if p.covered == nil {
-			p.covered = make(map[File]*spans)
+			p.covered = make(map[File]*byteSet)
 		}
-		covered = new(spans)
+		covered = new(byteSet)
 		p.covered[f] = covered
 	}
-	for _, fresh := range covered.add(span{off, off + n}) {
+	for _, fresh := range covered.insert(byteRange{off, off + n}) {
 		p.add(f, fresh, nil)
 	}
 }
 
 // AddTarget appends n bytes at off of a file that is not mapped, for t.
-func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, span{off, off + n}, t) }
+func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, byteRange{off, off + n}, t) }
 
 // add appends the bytes s of f to the last piece, or to new ones where it is full or ends too far before s. t is nil
 // for a mapped file; else each piece notes which bytes are t's.
-func (p *Plan) add(f File, s span, t Target) {
+func (p *Plan) add(f File, s byteRange, t Target) {
 	for off := s.off; off < s.end; {
-		last := p.pieceFor(f, off, t != nil)
+		last := p.pieceToExtend(f, off, t != nil)
 		gap := off - (last.Off + last.N) // bytes of padding between
 		n := min(s.end, last.Off+p.maxPiece) - off
 		if t != nil {
-			last.parts = append(last.parts, part{target: t, at: off - s.off, gap: gap, n: n})
+			last.shares = append(last.shares, targetShare{target: t, targetAt: off - s.off, paddingBefore: gap, size: n})
 		}
 		last.N += gap + n
 		p.Total += gap + n
@@ -122,15 +122,12 @@ func (p *Plan) add(f File, s span, t Target) {
 	}
 }
 
-// pieceFor returns the piece to which bytes of f from off on are added: the last one if it ends there or a little
+// pieceToExtend returns the piece to which bytes of f from off on are added: the last one if it ends there or a little
 // before, is not full, and has targets as given. Otherwise it appends a new, empty piece.
-func (p *Plan) pieceFor(f File, off uint64, targets bool) *Piece {
+func (p *Plan) pieceToExtend(f File, off uint64, targets bool) *Piece {
 	if n := len(p.Pieces); n > 0 {
 		last := &p.Pieces[n-1]
-		end := last.Off + last.N
-		// Neighbours may be apart as far as files without a promise of alignment pad, or as promised, up to a page.
-		isNear := off >= end && off-end < min(max(64, f.Align()), 4096)
-		if last.File == f && (len(last.parts) > 0) == targets && isNear && off-last.Off < p.maxPiece {
+		if last.File == f && (len(last.shares) > 0) == targets && Adjacent(f, last.Off+last.N, off) && off-last.Off < p.maxPiece {
 			return last
 		}
 	}
@@ -138,31 +135,37 @@ func (p *Plan) pieceFor(f File, off uint64, targets bool) *Piece {
 	return &p.Pieces[len(p.Pieces)-1]
 }
 
-// span is the bytes of a file from off up to end.
-type span struct{ off, end uint64 }
+// Adjacent reports whether nothing but padding can lie between offsets end and off of f. Padding is shorter than the
+// alignment that f promises, or than 64 bytes if that is more, and at most a page.
+func Adjacent(f interface{ Align() uint64 }, end, off uint64) bool {
+	return off >= end && off-end < min(max(64, f.Align()), 4096)
+}
 
-// spans is a set of bytes: ascending spans that neither overlap nor touch.
-type spans []span
+// byteRange is the bytes of a file from off up to end.
+type byteRange struct{ off, end uint64 }
 
-// add puts the bytes of s into the set, and returns those that were not in it, as ascending spans.
-func (l *spans) add(s span) (fresh []span) {
+// byteSet is a set of bytes of a file: ascending ranges that neither overlap nor touch.
+type byteSet []byteRange
+
+// insert puts the bytes of s into the set. It returns the ranges of s that were not in it, ascending.
+func (l *byteSet) insert(s byteRange) (fresh []byteRange) {
 	if s.off >= s.end {
 		return nil
 	}
-	// The spans from i to j-1 overlap or touch s. They and s become one, whole; at is where s is not yet compared.
-	i, _ := slices.BinarySearchFunc(*l, s.off, func(x span, off uint64) int { return cmp.Compare(x.end, off) })
+	// The ranges from i to j-1 overlap or touch s. They and s become one, whole; at is where s is not yet compared.
+	i, _ := slices.BinarySearchFunc(*l, s.off, func(x byteRange, off uint64) int { return cmp.Compare(x.end, off) })
 	j := i
 	whole, at := s, s.off
 	for ; j < len(*l) && (*l)[j].off <= s.end; j++ {
 		x := (*l)[j]
 		if at < x.off {
-			fresh = append(fresh, span{at, x.off})
+			fresh = append(fresh, byteRange{at, x.off})
 		}
 		at = max(at, x.end)
-		whole = span{min(whole.off, x.off), max(whole.end, x.end)}
+		whole = byteRange{min(whole.off, x.off), max(whole.end, x.end)}
 	}
 	if at < s.end {
-		fresh = append(fresh, span{at, s.end})
+		fresh = append(fresh, byteRange{at, s.end})
 	}
 	*l = slices.Replace(*l, i, j, whole)
 	return fresh
@@ -177,7 +180,7 @@ func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	return l
 }
 
-// wait returns when the limiter lets n bytes through, at most those of a piece, or with the cause of ctx once that
+// wait returns nil once the limiter lets n bytes through, which are no more than p.maxPiece, or the cause of ctx once that
 // ends. Limiter.WaitN would fail at once if ctx had a deadline before that time.
 func (p *Plan) wait(ctx context.Context, n uint64) error {
 	if p.limiter == nil || n == 0 {

@@ -14,22 +14,22 @@ import (
 func TestSpans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		var set spans
+		var set byteSet
 		var bytes [64]bool
 		for range 20 {
 			off := uint64(rng.IntN(len(bytes)))
-			s := span{off, off + uint64(rng.IntN(len(bytes)+1-int(off)))}
-			var fresh []span
+			s := byteRange{off, off + uint64(rng.IntN(len(bytes)+1-int(off)))}
+			var fresh []byteRange
 			for at := s.off; at < s.end; at++ {
 				if !bytes[at] {
 					fresh = joined(fresh, at)
 				}
 				bytes[at] = true
 			}
-			if got := set.add(s); !slices.Equal(got, fresh) {
+			if got := set.insert(s); !slices.Equal(got, fresh) {
 				t.Fatalf("%v adds %v, want %v", s, got, fresh)
 			}
-			var want spans
+			var want byteSet
 			for at, there := range bytes {
 				if there {
 					want = joined(want, uint64(at))
@@ -43,12 +43,12 @@ func TestSpans(t *testing.T) {
 }
 
 // joined is l with the byte at, which comes behind all others.
-func joined(l []span, at uint64) []span {
+func joined(l []byteRange, at uint64) []byteRange {
 	if n := len(l); n > 0 && l[n-1].end == at {
 		l[n-1].end++
 		return l
 	}
-	return append(l, span{at, at + 1})
+	return append(l, byteRange{at, at + 1})
 }
 
 // TestLimiter: what waits is let through one after the other, never before its time; a little of the

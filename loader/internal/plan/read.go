@@ -11,12 +11,12 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece.
-// Call it before Read, which makes the kernel read ahead. Files that cannot tell count as 0.
+// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before
+// Read, which makes the kernel read ahead. Files that cannot tell count as 0. It fails if the system does, or when ctx ends.
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
-		if len(piece.parts) > 0 { // not of a mapped file
+		if len(piece.shares) > 0 { // not of a mapped file
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -32,7 +32,8 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says, and tells progress of their bytes.
+// Read brings all pieces into memory, by as many goroutines as readers says, and tells progress of their bytes. It
+// fails if reading does, or when ctx ends.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress) error {
 	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
 	defer stop(nil)
@@ -58,9 +59,9 @@ func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progres
 func (p *Plan) readPieces(ctx context.Context, items iter.Seq[uint64], progress *parallel.Progress) error {
 	for i := range items {
 		piece := &p.Pieces[i]
-		read := p.fill
-		if len(piece.parts) == 0 { // of a mapped file
-			read = p.populate
+		read := p.readToTargets
+		if len(piece.shares) == 0 { // of a mapped file
+			read = p.warmPiece
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -73,9 +74,10 @@ func (p *Plan) readPieces(ctx context.Context, items iter.Seq[uint64], progress 
 	return nil
 }
 
-// populate brings a piece of a mapped file into memory, once the plan's rate allows it. Warm announces the piece to the
-// kernel, which then reads it in large requests and nothing else. Page faults alone would read small pieces, and ahead.
-func (p *Plan) populate(ctx context.Context, piece *Piece) error {
+// warmPiece brings a piece of a mapped file into memory. It first waits until the plan's rate allows the bytes of it that
+// Resident has not found there, or fails with the cause of ctx. Other errors are those of File.Warm, which tells the
+// kernel what will be read: the kernel then reads that in large requests, and nothing beyond.
+func (p *Plan) warmPiece(ctx context.Context, piece *Piece) error {
 	if err := p.wait(ctx, piece.N-piece.resident); err != nil {
 		return err
 	}
@@ -88,50 +90,50 @@ type request struct {
 	buffers []Padded
 }
 
-// fill reads a piece of a file that is not mapped into the memory of its targets, and tells each target. Bytes that a
-// target does not need divide the piece into several requests.
-func (p *Plan) fill(ctx context.Context, piece *Piece) error {
+// readToTargets reads a piece of a file that is not mapped into the memory of its targets, and tells each target. Bytes that a
+// target does not need divide the piece into several requests. It fails if reading does, or when ctx ends.
+func (p *Plan) readToTargets(ctx context.Context, piece *Piece) error {
 	r := request{off: piece.Off}
-	for i := range piece.parts {
-		part := &piece.parts[i]
+	for i := range piece.shares {
+		part := &piece.shares[i]
 		var err error
-		if part.b, err = part.target.Room(part.at, part.n); err != nil {
+		if part.memory, err = part.target.Memory(part.targetAt, part.size); err != nil {
 			return err
 		}
-		if part.b == nil {
-			if err := p.read(ctx, piece.File, &r); err != nil {
+		if part.memory == nil {
+			if err := p.readRequest(ctx, piece.File, &r); err != nil {
 				return err
 			}
-			r = request{off: r.off + r.n + part.gap + part.n} // the next begins behind part
+			r = request{off: r.off + r.n + part.paddingBefore + part.size} // the next begins behind part
 			continue
 		}
-		gap := part.gap
+		gap := part.paddingBefore
 		if r.n == 0 { // padding is read only between two tensors
 			r.off += gap
 			gap = 0
 		}
-		r.buffers = append(r.buffers, Padded{gap, part.b})
-		r.n += gap + part.n
+		r.buffers = append(r.buffers, Padded{gap, part.memory})
+		r.n += gap + part.size
 	}
-	if err := p.read(ctx, piece.File, &r); err != nil {
+	if err := p.readRequest(ctx, piece.File, &r); err != nil {
 		return err
 	}
-	for i := range piece.parts {
-		part := &piece.parts[i]
-		if part.b == nil {
+	for i := range piece.shares {
+		part := &piece.shares[i]
+		if part.memory == nil {
 			continue
 		}
-		b := part.b
-		part.b = nil // for the memory to be free before the whole plan is read
-		if err := part.target.Arrived(ctx, part.at, b); err != nil {
+		b := part.memory
+		part.memory = nil // for the memory to be free before the whole plan is read
+		if err := part.target.Filled(ctx, part.targetAt, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read makes request r of f, unless it is empty, once the plan's rate allows it. Errors name the file.
-func (p *Plan) read(ctx context.Context, f File, r *request) error {
+// readRequest makes request r of f, unless it is empty, once the plan's rate allows it. Errors name the file.
+func (p *Plan) readRequest(ctx context.Context, f File, r *request) error {
 	if r.n == 0 {
 		return nil
 	}
@@ -141,9 +143,9 @@ func (p *Plan) read(ctx context.Context, f File, r *request) error {
 	return f.Wrap(f.Fill(ctx, r.buffers, r.off))
 }
 
-// FillEach fills buffers with the bytes of a file from off on, by one call of read for each. It skips the padding
+// ReadEach fills buffers with the bytes of a file from off on, by one call of read for each. It skips the padding
 // before each, and stops at the first error.
-func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
+func ReadEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	for _, b := range buffers {
 		off += b.Gap
 		if ctx.Err() != nil {
@@ -160,9 +162,9 @@ func FillEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx c
 // pieces are memory for what one read brings of several targets.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// FillAtOnce fills buffers with the bytes of a file from off on, padding between them left out. It calls read once, for
-// all bytes together, and copies.
-func FillAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
+// ReadAtOnce fills buffers with the bytes of a file from off on, padding between them left out. It calls read once,
+// for all bytes together, and copies. It fails if read does.
+func ReadAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	size := 0
 	for _, b := range buffers {
 		size += int(b.Gap) + len(b.B)

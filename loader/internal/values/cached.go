@@ -16,9 +16,9 @@ type Cached struct {
 }
 
 // Read fills dst with the values from element first on: from the cache, if that has them and the content is not in
-// place, else from Values.
+// place, else from Values. It fails if reading does.
 func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
-	if c.Source().Cost().Piece != 0 { // values in memory are cheaper than reading
+	if !c.Source().Cost().InPlace() { // values in memory are cheaper than reading
 		if b, ok := c.Cache.Peek(c.Key, nil); ok {
 			copy(dst, b.Floats[first:])
 			return nil
@@ -42,7 +42,7 @@ func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 			return c.Values.Read(ctx, content.Env{Pins: pins}, dst, at)
 		})
 		if err == nil {
-			c.Made(c.Key)
+			c.DropSources(c.Key)
 		}
 		return b, err
 	})

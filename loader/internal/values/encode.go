@@ -17,10 +17,11 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// How many values are expanded before they are encoded: by a worker, few enough for its cache; by all cores together; and from
-// a source whose reads may wait for a network, in one request.
+// How many values are expanded before they are encoded: by a worker, few enough for its cache, and from memory for the smallest
+// cache; by all cores together; and from a source whose reads may wait for a network, in one request.
 const (
 	stepOfWorker = 32 << 10
+	stepInMemory = 4 << 10
 	stepOfAll    = 1 << 20
 	stepOfSource = 4 << 20
 )
@@ -34,8 +35,11 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d, which must be Encodable.
+// Write writes all values of v to w as elements of type d. The error is that of Encodable, of reading or of w.
 func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
+	if err := Encodable(d); err != nil {
+		return err
+	}
 	if c, err := asStored(ctx, env, v, d); err != nil {
 		return err
 	} else if c != nil {
@@ -43,8 +47,8 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	}
 	width, n := uint64(d.BlockBytes()), v.Elements()
 	size := n * width
-	if !forWorkers(v) { // large reads one after the other, each encoded on all cores
-		step := min(stepOf(v), n)
+	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
+		step := min(sharedStep(v), n)
 		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
 		for first := uint64(0); first < n; first += step {
 			step := min(step, n-first)
@@ -69,8 +73,8 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	})
 }
 
-// ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable, and
-// dst hold whole elements.
+// ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable,
+// and the length of dst a multiple of the element's size. It fails if reading does.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	width := uint64(d.BlockBytes())
 	if c, err := asStored(ctx, env, v, d); err != nil {
@@ -79,9 +83,12 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 		return c.ReadAt(ctx, env, dst, first*width)
 	}
 	n := uint64(len(dst)) / width
-	if !forWorkers(v) { // large reads one after the other, each encoded on all cores
-		step := min(stepOf(v), n)
-		floats := mmapio.Aligned[float32](int(step))
+	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
+		step := min(sharedStep(v), n)
+		mem := takeScratch()
+		defer mem.release()
+		mem.Floats = content.Grown(mem.Floats, step)
+		floats := mem.Floats
 		for ; n > 0; n = uint64(len(dst)) / width {
 			step := min(step, n)
 			if err := v.Read(ctx, env, floats[:step], first); err != nil {
@@ -122,37 +129,41 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 	return b.Content, nil
 }
 
-// forWorkers reports whether several workers should read and encode a few values each. If not, v wants large reads: it
+// suitsWorkers reports whether several workers should read and encode a few values each. If not, v wants large reads: it
 // waits for a network, decompresses on all cores itself, or is unpacked as a whole.
-func forWorkers(v Values) bool {
+func suitsWorkers(v Values) bool {
 	c := v.Source().Cost()
-	return !c.Waits && !c.Parallel && !c.Whole && c.Piece < content.Far
+	return !c.LargeReads() && !c.Parallel && !c.OnlyWhole
 }
 
-// stepOf returns how many values of v to read at a time if forWorkers reports false for v.
-func stepOf(v Values) uint64 {
-	if c := v.Source().Cost(); c.Waits || c.Piece >= content.Far {
+// sharedStep returns how many values of v to read at a time, if all workers share each step: more if v is read from a
+// source that wants large reads.
+func sharedStep(v Values) uint64 {
+	if v.Source().Cost().LargeReads() {
 		return stepOfSource
 	}
 	return stepOfAll
 }
 
-// readEncoded fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. dst
-// must hold whole elements: it would not end with a part of one. It fails as v.Read does, or once ctx ends.
+// readEncoded fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The
+// length of dst must be a multiple of the element's size: otherwise it would not end. It fails as v.Read does, or once ctx ends.
 func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	mem := takeScratch()
-	defer mem.give()
-	width := d.BlockBytes()
+	defer mem.release()
+	width, step := d.BlockBytes(), stepOfWorker
+	if v.Source().Cost().ShortReads() {
+		step = stepInMemory
+	}
 	for len(dst) > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		n := min(stepOfWorker, len(dst)/width)
+		n := min(step, len(dst)/width)
 		// F32 values are read into dst itself if it is aligned. For other types the view of dst means nothing.
 		floats, err := mmapio.View[float32](dst[:4*min(n, len(dst)/4)])
 		inPlace := d == layout.F32 && err == nil
 		if !inPlace {
-			mem.Floats = grown(mem.Floats, uint64(n))
+			mem.Floats = content.Grown(mem.Floats, uint64(n))
 			floats = mem.Floats
 		}
 		if err := v.Read(ctx, env, floats, first); err != nil {
@@ -166,7 +177,7 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	return nil
 }
 
-// encodeOnAllCores does what encode does, on all cores if there are many values. It always returns nil.
+// encodeOnAllCores encodes values as elements of type d into dst, on all cores if there are many. It always returns nil.
 func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
 	width := d.BlockBytes()
 	return simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error {

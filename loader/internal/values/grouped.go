@@ -11,13 +11,13 @@ import (
 // Grouped is the values of codes whose scales lie apart, a scale for a group of codes.
 type Grouped struct {
 	Geometry dequant.Grouped
-	N        uint64
+	Count    uint64
 	Codes    *content.Cached
 	Scales   Scales
 	// Check checks the parts that say how codes are read, until it has found nothing wrong.
 	Check func(ctx context.Context, env content.Env) error
-	// Named adds the name of the codes to an error about them.
-	Named func(error) error
+	// NameError adds the name of the codes to an error about them.
+	NameError func(error) error
 
 	checked atomic.Bool
 }
@@ -40,15 +40,15 @@ type Scaling struct {
 }
 
 func (v *Grouped) Err() error              { return nil }
-func (v *Grouped) Elements() uint64        { return v.N }
+func (v *Grouped) Elements() uint64        { return v.Count }
 func (v *Grouped) Source() content.Content { return v.Codes }
 
 func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on. It runs Check until that has succeeded once. Codes that are not
-// in memory and scales come a step at a time.
+// Read fills dst with the values from element first on. It runs Check until that has succeeded once. Codes that are
+// not in memory and scales come a step at a time. It fails if Check or reading does.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -62,21 +62,21 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	g, n := v.Geometry, uint64(len(dst))
 	codes, at, err := v.codes(ctx, env, &g, first, n)
 	if err != nil {
-		return v.Named(err)
+		return v.NameError(err)
 	}
 	s, all, err := v.Scales.All(ctx, env, first, n)
 	if err != nil {
 		return err
 	}
-	step := uint64(content.Far / 4) // values at a time
+	step := uint64(content.RemoteRead / 4) // values at a time
 	if codes != nil && all {
 		step = n
-	} else if piece := v.Codes.Cost().Piece; codes == nil && piece < content.Far {
-		step = content.Near / 4
+	} else if codes == nil && !v.Codes.Cost().LargeReads() {
+		step = content.LocalRead / 4
 	}
 	g.Permuted = s.GroupOf != nil
 	mem := takeScratch()
-	defer mem.give()
+	defer mem.release()
 	for len(dst) > 0 {
 		n := min(step, uint64(len(dst)))
 		off, size := g.Codes(first, n)
@@ -84,15 +84,15 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 		if codes != nil {
 			src = codes[off-at:][:size]
 		} else {
-			mem.codes = grown(mem.codes, size)
+			mem.codes = content.Grown(mem.codes, size)
 			src = mem.codes
 			if err := v.Codes.ReadAt(ctx, env, src, off); err != nil {
-				return v.Named(err)
+				return v.NameError(err)
 			}
 		}
 		from, count := g.Scales(first, n)
 		if !all {
-			mem.Floats = grown(mem.Floats, 2*count+1)
+			mem.Floats = content.Grown(mem.Floats, 2*count+1)
 			if s, err = v.Scales.Read(ctx, env, mem, from, count); err != nil {
 				return err
 			}
@@ -109,8 +109,8 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	return nil
 }
 
-// codes returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins
-// at byte at of all codes. Codes of the n values that lie scattered are returned with all others, from the cache.
+// codes returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins at byte at
+// of all codes. Codes of the n values that lie scattered are returned with all others, from the cache. It fails if reading does.
 func (v *Grouped) codes(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, at uint64, err error) {
 	off, size := g.Codes(first, n)
 	b, err = v.Codes.View(ctx, env, off, size)

@@ -9,10 +9,10 @@ import (
 // Scaled is other values times a factor for each matrix.
 type Scaled struct {
 	Values
-	Matrix  uint64 // elements that share a factor
-	Factors func(ctx context.Context, env content.Env) ([]float32, error)
-	// Named adds the name of the other values to an error about them.
-	Named func(error) error
+	MatrixSize uint64 // elements that share a factor
+	Factors    func(ctx context.Context, env content.Env) ([]float32, error)
+	// NameError adds the name of the other values to an error about them.
+	NameError func(error) error
 }
 
 func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
@@ -20,7 +20,7 @@ func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err er
 }
 
 // Read fills dst with the values from element first on, each times the factor of its matrix. Factors returns one for
-// each matrix.
+// each matrix. It fails if reading does.
 func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -30,10 +30,10 @@ func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first
 		return err
 	}
 	if err := s.Values.Read(ctx, env, dst, first); err != nil {
-		return s.Named(err)
+		return s.NameError(err)
 	}
 	for len(dst) > 0 {
-		n, factor := min(uint64(len(dst)), s.Matrix-first%s.Matrix), factors[first/s.Matrix]
+		n, factor := min(uint64(len(dst)), s.MatrixSize-first%s.MatrixSize), factors[first/s.MatrixSize]
 		for i := range dst[:n] {
 			dst[i] *= factor
 		}

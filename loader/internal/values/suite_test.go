@@ -43,8 +43,8 @@ func cached(c content.Content) *content.Cached {
 }
 
 func newStore() *content.Store {
-	s := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, Made: func(cache.Key) {}}
-	s.Cache.Init(cache.Options{Budget: 1 << 30, Intact: func(cache.Key) error { return nil }})
+	s := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key) {}}
+	s.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
 	return s
 }
 
@@ -68,7 +68,9 @@ func typed(t *testing.T, d layout.DType) (stored []byte, want []float32, open fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stored, want, func(in *content.Cached) *values.Typed { return &values.Typed{In: in, N: rows * cols, Codec: &c} }
+	return stored, want, func(in *content.Cached) *values.Typed {
+		return &values.Typed{Content: in, Count: rows * cols, Codec: &c}
+	}
 }
 
 // TestTyped: elements of every kind of dtype.
@@ -93,7 +95,7 @@ func TestTypedFinds(t *testing.T) {
 	}
 	run(t, want, stored, func(in *content.Cached) values.Values {
 		failed := false
-		v := &values.Typed{In: in, N: rows * cols, Find: func(context.Context, content.Env) (dequant.Codec, error) {
+		v := &values.Typed{Content: in, Count: rows * cols, FindCodec: func(context.Context, content.Env) (dequant.Codec, error) {
 			if !failed {
 				failed = true
 				return dequant.Codec{}, errNone
@@ -117,7 +119,7 @@ func TestScaled(t *testing.T) {
 		want[i] *= factors[i/(rows*cols/3)]
 	}
 	run(t, want, stored, func(in *content.Cached) values.Values {
-		return &values.Scaled{Values: open(in), Matrix: rows * cols / 3, Named: func(err error) error { return err },
+		return &values.Scaled{Values: open(in), MatrixSize: rows * cols / 3, NameError: func(err error) error { return err },
 			Factors: func(context.Context, content.Env) ([]float32, error) { return factors, nil }}
 	})
 }
@@ -159,8 +161,8 @@ func TestGrouped(t *testing.T) {
 	for name, all := range map[string]bool{"all scales": true, "ranges of scales": false} {
 		t.Run(name, func(t *testing.T) {
 			run(t, want, stored, func(in *content.Cached) values.Values {
-				return &values.Grouped{Geometry: g, N: rows * cols, Codes: in, Scales: memoryScales{scales, offsets, all},
-					Check: func(context.Context, content.Env) error { return nil }, Named: func(err error) error { return err }}
+				return &values.Grouped{Geometry: g, Count: rows * cols, Codes: in, Scales: memoryScales{scales, offsets, all},
+					Check: func(context.Context, content.Env) error { return nil }, NameError: func(err error) error { return err }}
 			})
 		})
 	}
@@ -204,7 +206,7 @@ func TestCached(t *testing.T) {
 
 // TestRefused has no values, and says why in each method.
 func TestRefused(t *testing.T) {
-	v := values.Refused{Reason: errNone, In: content.Memory{1, 2, 3}}
+	v := values.Refused{Reason: errNone, Content: content.Memory{1, 2, 3}}
 	_, _, blocks := v.Blocks(t.Context(), content.Env{})
 	c := values.Cached{Values: v, Store: newStore()}
 	_, all := c.All(t.Context(), content.Env{})

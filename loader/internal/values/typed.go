@@ -12,26 +12,25 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Typed is the values of elements of one dtype.
 type Typed struct {
-	In content.Content
-	N  uint64 // elements
-	// Find finds out how elements become values, which a head or metadata may tell. It is asked until it
+	Content content.Content
+	Count   uint64 // elements
+	// FindCodec finds out how elements become values, which a head or metadata may tell. It is asked until it
 	// has answered, unless Codec says so already.
-	Find  func(ctx context.Context, env content.Env) (dequant.Codec, error)
-	Codec *dequant.Codec
+	FindCodec func(ctx context.Context, env content.Env) (dequant.Codec, error)
+	Codec     *dequant.Codec
 
 	found atomic.Pointer[dequant.Codec]
 }
 
 func (t *Typed) Err() error              { return nil }
-func (t *Typed) Elements() uint64        { return t.N }
-func (t *Typed) Source() content.Content { return t.In }
+func (t *Typed) Elements() uint64        { return t.Count }
+func (t *Typed) Source() content.Content { return t.Content }
 
-// codec returns t.Codec or, if that is nil, what Find returns. It calls Find until that succeeds once.
+// codec returns t.Codec or, if that is nil, what FindCodec returns. It calls FindCodec until that succeeds once. It fails if that does.
 func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, error) {
 	if t.Codec != nil {
 		return t.Codec, nil
@@ -39,7 +38,7 @@ func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, err
 	if c := t.found.Load(); c != nil {
 		return c, nil
 	}
-	c, err := t.Find(ctx, env)
+	c, err := t.FindCodec(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +46,17 @@ func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, err
 	return &c, nil
 }
 
+// Read fills dst with the values from element first on. The error is that of FindCodec or of reading.
 func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	c, err := t.codec(ctx, env)
 	if err != nil {
 		return err
 	}
-	return Expand(ctx, env, *c, t.In, dst, first)
+	return Expand(ctx, env, *c, t.Content, dst, first)
 }
 
 // Blocks returns the elements as they are stored if package dot multiplies their dtype: with a scale only int8 whose
-// zero point is 0. Otherwise ok is false.
+// zero point is 0. Otherwise ok is false. It fails if the type cannot be read.
 func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	c, err := t.codec(ctx, env)
 	if err != nil {
@@ -67,15 +67,16 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 		return b, false, nil
 	}
 	from, _ := c.Span(0, 0) // behind the head, if there is one
-	b = Blocks{Content: t.In, DType: d, From: from, Scale: 1}
+	b = Blocks{Content: t.Content, DType: d, From: from, Scale: 1}
 	if scaled {
 		b.Scale = q.Scale
 	}
 	return b, true, nil
 }
 
-// Expand fills dst with the values of the elements of in that c decodes, from element first on. Bytes in memory
-// expand in place. Others are read a step at a time, on all cores if in is Parallel.
+// Expand decodes len(dst) elements of in to dst, from element first on. c says how their bytes become float32s. Bytes in
+// memory are decoded where they are. Others are read into scratch memory, valuesPerRead at a time: on all cores if in
+// is Parallel and there are several steps. It fails as reading does.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -88,24 +89,54 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	if b != nil {
 		return c.Expand(dst, b, first, dequant.AllCores)
 	}
-	cost := in.Cost()
-	if !cost.Parallel {
-		return expandSerial(ctx, env, c, in, dst, first, dequant.AllCores)
+	cost, cores := in.Cost(), dequant.AllCores
+	step := valuesPerRead(c, cost)
+	if cost.Parallel {
+		if cores = 1; uint64(len(dst)) > step && parallel.Cores() > 1 {
+			return expandParallel(ctx, env, c, in, dst, first, step)
+		}
 	}
-	if step := stepFor(c, cost); uint64(len(dst)) > step && parallel.Cores() > 1 {
-		return expandParallel(ctx, env, c, in, dst, first, step)
+	mem := takeScratch()
+	defer mem.release()
+	for len(dst) > 0 {
+		n := min(uint64(len(dst)), step-first%step) // steps after the first begin at a block
+		off, size := c.Span(first, n)
+		mem.codes = content.Grown(mem.codes, size)
+		if err := in.ReadAt(ctx, env, mem.codes, off); err != nil {
+			return err
+		}
+		if err := c.Expand(dst[:n], mem.codes, first, cores); err != nil {
+			return err
+		}
+		dst, first = dst[n:], first+n
 	}
-	return expandSerial(ctx, env, c, in, dst, first, 1)
+	return nil
 }
 
-// stepFor returns how many elements to read at a time, a multiple of the dtype's block: Cost.Piece bytes or, of
+// expandParallel fills dst with values on all cores. Each core reads and expands a step at a time; steps begin at
+// multiples of step, where blocks do. It fails if reading does.
+func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
+	base, end := first/step*step, first+uint64(len(dst))
+	n := (end - base + step - 1) / step
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
+		for i := range parts {
+			from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
+			if err := Expand(ctx, env, c, in, dst[from-first:upto-first], from); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// valuesPerRead returns how many elements to read at a time, a multiple of the dtype's block: Cost.Piece bytes or, of
 // elements that are decompressed, 8 to 24 blocks of LZ4. Blocks of LZ4 and of the dtype end together after such a
 // step, if the size of the dtype's block allows that.
-func stepFor(c dequant.Codec, cost content.Cost) uint64 {
+func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
 	d, _, _ := c.Elements()
 	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
 	if !cost.Parallel {
-		return max(1, cost.Piece/block) * elems
+		return max(1, cost.ReadBytes/block) * elems
 	}
 	const minBlocks, maxBlocks = 8, 24 // of LZ4
 	// A block of LZ4 yields a power of 2 bytes, so the odd factor of block decides where both end together.
@@ -118,43 +149,6 @@ func stepFor(c dequant.Codec, cost content.Cost) uint64 {
 		blocks = (minBlocks + odd - 1) / odd * odd
 	}
 	return blocks * lz4block.Size / block * elems
-}
-
-// expandSerial fills dst with the values from element first on. It reads the elements of in a step at a time, in this
-// goroutine. cores is how many cores expand each step; dequant.AllCores means all.
-func expandSerial(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64, cores int) error {
-	mem := takeScratch()
-	defer mem.give()
-	step := stepFor(c, in.Cost())
-	for len(dst) > 0 {
-		n := min(uint64(len(dst)), step-first%step) // steps after the first begin at a block
-		off, size := c.Span(first, n)
-		mem.codes = grown(mem.codes, size)
-		if err := in.ReadAt(ctx, env, mem.codes, off); err != nil {
-			return err
-		}
-		if err := c.Expand(dst[:n], mem.codes, first, cores); err != nil {
-			return err
-		}
-		dst, first = dst[n:], first+n
-	}
-	return nil
-}
-
-// expandParallel fills dst as expandSerial does, on all cores. Each reads and expands a step at a time; steps begin at
-// multiples of step, where blocks do.
-func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
-	base, end := first/step*step, first+uint64(len(dst))
-	n := (end - base + step - 1) / step
-	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
-		for i := range parts {
-			from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
-			if err := expandSerial(ctx, env, c, in, dst[from-first:upto-first], from, 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // Scratch is memory of one goroutine for a run of elements.
@@ -171,17 +165,9 @@ const maxScratch = 2 << 20
 
 func takeScratch() *Scratch { return scratches.Get().(*Scratch) }
 
-// give puts s back for the next caller of takeScratch, unless its memory exceeds maxScratch bytes.
-func (s *Scratch) give() {
+// release puts s back for the next caller of takeScratch, unless its memory exceeds maxScratch bytes.
+func (s *Scratch) release() {
 	if cap(s.codes)+4*cap(s.Floats) <= maxScratch {
 		scratches.Put(s)
 	}
-}
-
-// grown returns s cut to length n or, if its capacity is less, new aligned memory. The contents are undefined.
-func grown[T mmapio.Number](s []T, n uint64) []T {
-	if n <= uint64(cap(s)) {
-		return s[:n]
-	}
-	return mmapio.Aligned[T](int(n))
 }

@@ -37,8 +37,8 @@ type Blocks struct {
 
 // Refused is a tensor without values.
 type Refused struct {
-	Reason error
-	In     content.Content
+	Reason  error
+	Content content.Content
 }
 
 func (r Refused) Err() error       { return r.Reason }
@@ -50,4 +50,4 @@ func (r Refused) Blocks(context.Context, content.Env) (b Blocks, ok bool, err er
 	return b, false, r.Reason
 }
 
-func (r Refused) Source() content.Content { return r.In }
+func (r Refused) Source() content.Content { return r.Content }

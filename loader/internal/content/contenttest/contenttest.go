@@ -59,7 +59,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 		c := open(t)
 		b, err := c.View(t.Context(), content.Env{}, 0, min(size, 1))
 		// Cost.Piece is 0 exactly if View has bytes. A Content that costs as much as the Whole may do either.
-		if cost := c.Cost(); err != nil || size > 0 && !cost.Whole && (cost.Piece == 0) != (b != nil) {
+		if cost := c.Cost(); err != nil || size > 0 && !cost.OnlyWhole && (cost.ReadBytes == 0) != (b != nil) {
 			t.Errorf("%+v, and a view of %d bytes, %v", cost, len(b), err)
 		}
 	})
@@ -89,7 +89,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	})
 	t.Run("Allocations", func(t *testing.T) {
 		c := open(t)
-		if size == 0 || c.Cost().Piece != 0 || testmode.Races() {
+		if size == 0 || c.Cost().ReadBytes != 0 || testmode.Races() {
 			t.Skip("not in place")
 		}
 		ctx, p := t.Context(), make([]byte, min(size, 1000))

@@ -53,7 +53,7 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 	})
 	t.Run("Allocations", func(t *testing.T) {
 		v := open(t)
-		if v.Source().Cost().Piece != 0 || testmode.Races() || testmode.ChecksPointers() {
+		if v.Source().Cost().ReadBytes != 0 || testmode.Races() || testmode.ChecksPointers() {
 			t.Skip("not in place")
 		}
 		ctx, dst := t.Context(), make([]float32, min(len(want), cols))

@@ -1,0 +1,290 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/kvcache"
+)
+
+// FootprintOptions say for what use of a model memory is estimated. A nil *FootprintOptions and every zero field mean the defaults.
+type FootprintOptions struct {
+	// Context is the number of tokens of each sequence. 0 means as many as the model is made for (max_position_embeddings). If the
+	// configuration does not say how many those are, it means none: KVBytes is 0, and Unknown says so.
+	Context int
+	// Sequences is the number of sequences that run at once. 0 means 1.
+	Sequences int
+	// KV is the type of the elements of the key-value cache. Invalid, the zero value, means F16. In a block type such as Q8_0, 34 bytes
+	// for 32 values, each row has whole blocks.
+	KV layout.DType
+}
+
+// Footprint estimates the memory that a model takes while it runs. All sizes are in bytes. In JSON it is the object fit of
+// "tensormap inspect --fit --json".
+//
+// Unknown lists what could not be told, which is not guessed. Not counted is what only a program knows: activations, its own
+// buffers, and blocks that it takes whole. llama.cpp, for one, keeps as many tokens beyond a window as it computes at once.
+type Footprint struct {
+	Context    int          `json:"context"` // tokens of each sequence
+	MaxContext int          `json:"max_context,omitempty"`
+	Sequences  int          `json:"sequences"`
+	KV         layout.DType `json:"kv_dtype"`
+
+	WeightsBytes    uint64 `json:"weights_bytes"`      // of all tensors, decompressed. Bytes of a file that tensors share count once
+	SharedBytes     uint64 `json:"shared_bytes"`       // of WeightsBytes, those of no layer
+	KVBytesPerToken uint64 `json:"kv_bytes_per_token"` // of one sequence that is shorter than every window
+	KVBytes         uint64 `json:"kv_bytes"`           // of Sequences sequences of Context tokens
+	StateBytes      uint64 `json:"state_bytes"`        // of the recurrent layers of Sequences sequences, which grows with no token
+	TotalBytes      uint64 `json:"total_bytes"`        // WeightsBytes + KVBytes + StateBytes
+
+	DTypes []NamedBytes `json:"dtypes"` // of WeightsBytes by dtype or scheme, the largest first
+	Shared []NamedBytes `json:"shared"` // of SharedBytes by the names of tensors up to their last part or their number, the largest first
+
+	Layers  []LayerFootprint `json:"layers"`
+	Unknown []Unknown        `json:"unknown"` // what could not be told
+}
+
+// NamedBytes is a number of bytes and what takes them.
+type NamedBytes struct {
+	Name  string `json:"name"`
+	Bytes uint64 `json:"bytes"`
+}
+
+// LayerFootprint is the part of a [Footprint] that one layer has.
+type LayerFootprint struct {
+	Layer int `json:"layer"` // its number in the names of tensors
+	// Kind says what the layer keeps of the tokens before:
+	//
+	//	"attention" "sliding attention" "recurrent" "attention and recurrent" "none" "unknown"
+	//	"cross-attention"  of another input, such as an image, which is not counted
+	//	"shared"           the cache of a layer before
+	//	"draft"            it predicts further tokens, and its cache is not counted
+	Kind            string `json:"kind"`
+	WeightsBytes    uint64 `json:"weights_bytes"`
+	KVBytesPerToken uint64 `json:"kv_bytes_per_token"`
+	Window          int    `json:"window,omitempty"` // how many tokens are cached at most; 0 means all
+	KVBytes         uint64 `json:"kv_bytes"`
+	StateBytes      uint64 `json:"state_bytes,omitempty"`
+}
+
+// Unknown is something that a [Footprint] lacks.
+type Unknown struct {
+	What string `json:"what"` // the figure, by its name in JSON
+	Why  string `json:"why"`
+}
+
+// stateBytes is the size of a value of a recurrent state, which programs hold as float32.
+const stateBytes = 4
+
+// Footprint estimates the memory that the model takes while it runs, from its index and its [Config]. It reads no tensor.
+//
+//	total = weights + sequences × Σ layers (min(context, window) × row bytes + 4 × state values)
+//
+// The row bytes of a layer with attention are those of its keys and of its values, each heads × head_dim elements of type KV. MLA has one
+// row instead: kv_lora_rank + qk_rope_head_dim. A layer without a window keeps all of the context. Only layers with attention have
+// rows, and only recurrent ones a state: of a convolution the conv−1 last inputs, and with it
+//
+//	Mamba and Mamba-2      (conv−1) × (inner + 2 × groups × state) + inner × state
+//	gated delta networks   (conv−1) × (2 × key heads × key dim + value heads × value dim) + value heads × key dim × value dim
+//
+// Heads that the configuration lacks are taken from the shapes of the layer's matrices. The error is of reading metadata or config.json,
+// or layout.ErrInvalid if a number of opts is negative or KV holds no numbers.
+func (m *Model) Footprint(opts *FootprintOptions) (*Footprint, error) {
+	return readWhileOpen(context.Background(), m, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
+}
+
+// Footprint does what Model.Footprint does, through the lease.
+func (l *Lease) Footprint(opts *FootprintOptions) (*Footprint, error) {
+	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
+}
+
+// withDefaults returns a copy of o in which Sequences and KV have defaults in place of zeros. o may be nil. The error
+// is layout.ErrInvalid for negative numbers and types without numbers.
+func (o *FootprintOptions) withDefaults() (FootprintOptions, error) {
+	if o == nil {
+		o = &FootprintOptions{}
+	}
+	out := *o
+	if out.Sequences == 0 {
+		out.Sequences = 1
+	}
+	if out.KV == layout.Invalid {
+		out.KV = layout.F16
+	}
+	return out, out.check()
+}
+
+// check returns layout.ErrInvalid if a number is negative or KV is no type of numbers.
+func (o *FootprintOptions) check() error {
+	kind := o.KV.Kind()
+	switch {
+	case o.Context < 0:
+		return fmt.Errorf("footprint: %w: a context of %d tokens", layout.ErrInvalid, o.Context)
+	case o.Sequences < 0:
+		return fmt.Errorf("footprint: %w: %d sequences", layout.ErrInvalid, o.Sequences)
+	case kind != layout.KindFloat && kind != layout.KindQuantized:
+		return fmt.Errorf("footprint: %w: a cache of type %v", layout.ErrInvalid, o.KV)
+	}
+	return nil
+}
+
+// footprint estimates the memory that the model takes while it runs. The caller holds the model open. It fails if opts
+// are invalid, or if metadata or config.json cannot be read.
+func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footprint, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	config, err := m.configuration(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Footprint{Context: o.Context, Sequences: o.Sequences, KV: o.KV, Unknown: []Unknown{}}
+	if n, err := config.Int("max_position_embeddings"); err == nil && n > 0 {
+		f.MaxContext = n
+	}
+	if f.Context == 0 {
+		f.Context = f.MaxContext
+	}
+	layers, _ := config.Int("num_hidden_layers")
+	w := sumByLayer(m.eachListed(neverClosed, nil), layers)
+	f.addWeights(w)
+	plan := kvcache.New(config, w.shapesOfLayer)
+	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {
+		for i := range plan.Unknown {
+			plan.Unknown[i].Why = "no config.json beside the file, which would say num_hidden_layers"
+		}
+	}
+	f.addCache(plan)
+	return f, nil
+}
+
+// addWeights sets the sizes of the weights: in total, by dtype, by layer, and outside of layers.
+func (f *Footprint) addWeights(w *layerSums) {
+	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
+	rest := w.bytesOutside
+	for name, s := range w.stackByPrefix {
+		if s != w.mainStack {
+			rest[name] += s.bytes
+		}
+	}
+	f.Shared = largestFirst(rest)
+	for _, s := range f.Shared {
+		f.SharedBytes += s.Bytes
+	}
+	f.Layers = []LayerFootprint{}
+	for _, i := range slices.Sorted(maps.Keys(w.mainStack.layers)) {
+		f.Layers = append(f.Layers, LayerFootprint{Layer: i, Kind: string(kvcache.Unclear), WeightsBytes: w.mainStack.layers[i].bytes})
+	}
+}
+
+// addCache sets what sequences keep in each layer, and the sums over all layers. Layers beyond those of the
+// configuration count as draft layers.
+func (f *Footprint) addCache(plan *kvcache.Plan) {
+	for _, u := range plan.Unknown {
+		f.Unknown = append(f.Unknown, Unknown(u))
+	}
+	planned := make([]LayerFootprint, len(plan.Layers))
+	for i := range plan.Layers {
+		l := &plan.Layers[i]
+		planned[i] = LayerFootprint{
+			Layer: i, Kind: string(l.Kind), Window: l.Window,
+			KVBytesPerToken: l.BytesPerToken(f.KV),
+			StateBytes:      kvcache.Mul(l.State, stateBytes, uint64(f.Sequences)),
+		}
+		planned[i].KVBytes = planned[i].kvBytes(f.Context, f.Sequences)
+	}
+	for _, l := range f.Layers {
+		if l.Layer < len(planned) {
+			planned[l.Layer].WeightsBytes = l.WeightsBytes
+			continue
+		}
+		if len(plan.Layers) > 0 { // beyond those that the configuration counts
+			l.Kind = string(kvcache.Draft)
+		}
+		planned = append(planned, l)
+	}
+	f.Layers = planned
+	f.noteMissingWeights()
+	for i := range f.Layers {
+		l := &f.Layers[i]
+		f.KVBytesPerToken = kvcache.Add(f.KVBytesPerToken, l.KVBytesPerToken)
+		f.KVBytes = kvcache.Add(f.KVBytes, l.KVBytes)
+		f.StateBytes = kvcache.Add(f.StateBytes, l.StateBytes)
+	}
+	if f.Context == 0 && f.KVBytesPerToken > 0 {
+		f.Unknown = append(f.Unknown, Unknown{What: "context", Why: "the configuration does not say how many tokens the model is made for, and no context is asked for"})
+	}
+	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
+}
+
+// noteMissingWeights notes layers that keep something of the tokens and have no tensors, where others have some: one shard of several was
+// opened by itself.
+func (f *Footprint) noteMissingWeights() {
+	lack, found := 0, false
+	for i := range f.Layers {
+		l := &f.Layers[i]
+		found = found || l.WeightsBytes > 0
+		if l.WeightsBytes == 0 && l.KVBytesPerToken+l.StateBytes > 0 {
+			lack++
+		}
+	}
+	if found && lack > 0 {
+		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("%d layers of %d have no tensors in these files", lack, len(f.Layers))})
+	}
+}
+
+// kvBytes returns the size of the layer's keys and values for that many sequences of context tokens each.
+func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
+	if l.Window > 0 {
+		context = min(context, l.Window)
+	}
+	return kvcache.Mul(l.KVBytesPerToken, uint64(context), uint64(sequences))
+}
+
+// At returns the total with context tokens in each sequence.
+func (f *Footprint) At(context int) uint64 {
+	total := kvcache.Add(f.WeightsBytes, f.StateBytes)
+	for i := range f.Layers {
+		total = kvcache.Add(total, f.Layers[i].kvBytes(context, f.Sequences))
+	}
+	return total
+}
+
+// CacheKnown reports whether Unknown has nothing of the cache of keys and values: neither kv_bytes nor kv_bytes_per_token.
+func (f *Footprint) CacheKnown() bool {
+	return !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.What == "kv_bytes" || u.What == "kv_bytes_per_token" })
+}
+
+// LargestContext returns how many tokens each sequence may have, so that the total is at most memory bytes: math.MaxInt32 if no number is too
+// many, and -1 if the weights and states alone take more. It returns 0 if nothing is known of the cache, and goes by what is
+// counted if something is: CacheKnown says whether that is all.
+func (f *Footprint) LargestContext(memory uint64) int {
+	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
+		return 0
+	}
+	n := sort.Search(math.MaxInt32, func(n int) bool { return f.At(n) > memory })
+	if n == math.MaxInt32 {
+		return n
+	}
+	return n - 1
+}
+
+// largestFirst returns names with their bytes, the largest first, and equal ones by name.
+func largestFirst(sums map[string]uint64) []NamedBytes {
+	list := make([]NamedBytes, 0, len(sums))
+	for name, n := range sums {
+		list = append(list, NamedBytes{name, n})
+	}
+	slices.SortFunc(list, func(a, b NamedBytes) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
+	})
+	return list
+}

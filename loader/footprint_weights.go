@@ -1,0 +1,155 @@
+package loader
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/loader/internal/kvcache"
+)
+
+// layerSums are the bytes of tensors, by layer where their names have a number.
+type layerSums struct {
+	totalBytes    uint64
+	bytesByDType  map[string]uint64
+	bytesOutside  map[string]uint64      // of tensors without a number
+	stackByPrefix map[string]*layerStack // by what stands before the number: model.layers, blk
+	mainStack     *layerStack            // of the language model, or an empty one
+}
+
+// layerStack is a row of layers whose tensors' names differ in their number.
+type layerStack struct {
+	bytes  uint64
+	layers map[int]*layerWeights
+}
+
+// layerWeights are the tensors of one layer.
+type layerWeights struct {
+	bytes  uint64
+	shapes kvcache.Shapes
+}
+
+// sumByLayer adds up the bytes of tensors by layer, by dtype and in total. The main stack of layers is the largest
+// with at least the given number of layers, or the largest if none has as many.
+func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
+	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
+	type place struct {
+		file, offset, size uint64
+	}
+	seen := make(map[place]bool)
+	for t := range tensors {
+		n := t.RawBytes()
+		if at := (place{uint64(t.File()), t.Offset(), n}); n > 0 && (seen[at] || t.desc().Alias) {
+			n = 0 // another name of the same bytes, or of some of another tensor's
+		} else {
+			seen[at] = true
+		}
+		w.totalBytes += n
+		w.bytesByDType[schemeOrDType(t)] += n
+		w.addTensor(t, n)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.stackByPrefix)) {
+		s := w.stackByPrefix[name]
+		if enough, before := len(s.layers) >= layers, len(w.mainStack.layers) >= layers; enough && !before || enough == before && s.bytes > w.mainStack.bytes {
+			w.mainStack = s
+		}
+	}
+	return w
+}
+
+// schemeOrDType returns the name of t's quantization scheme, or of its dtype if it has no scheme.
+func schemeOrDType(t Tensor) string {
+	if s := t.Scheme(); s != nil {
+		return s.Scheme
+	}
+	return t.DType().String()
+}
+
+// addTensor adds the n bytes of t to the layer that its name has, or to w.bytesOutside if its name has no layer.
+func (w *layerSums) addTensor(t Tensor, n uint64) {
+	before, number, after, ok := splitLayer(t.Name())
+	if !ok {
+		w.bytesOutside[before] += n
+		return
+	}
+	s := w.stackByPrefix[before]
+	if s == nil {
+		s = &layerStack{layers: make(map[int]*layerWeights)}
+		w.stackByPrefix[before] = s
+	}
+	l := s.layers[number]
+	if l == nil {
+		l = new(layerWeights)
+		s.layers[number] = l
+	}
+	s.bytes += n
+	l.bytes += n
+	if t.Problem() == nil {
+		l.addShape(after, t.Shape())
+	}
+}
+
+// splitLayer splits a tensor's name at its first part that is a number, such as the 3 in model.layers.3.mlp.up.weight.
+// ok is false without a number. Then before is the name without its last part.
+func splitLayer(name string) (before string, number int, after string, ok bool) {
+	isSeparator := func(r rune) bool { return r == '.' || r == '/' }
+	for from := 0; from < len(name); {
+		end := strings.IndexFunc(name[from:], isSeparator)
+		if end < 0 {
+			break
+		}
+		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 {
+			return name[:from-1], int(n), name[from+end+1:], true
+		}
+		from += end + 1
+	}
+	if i := strings.LastIndexFunc(name, isSeparator); i > 0 {
+		name = name[:i]
+	}
+	return name, 0, "", false
+}
+
+// Ends of the names of matrices that make keys, values, or queries, keys and values.
+var (
+	keyNames   = []string{"k_proj.weight", "attn_k.weight", "attention.self.key.weight", "attention.wk.weight"}
+	valueNames = []string{"v_proj.weight", "attn_v.weight", "attention.self.value.weight", "attention.wv.weight"}
+	fusedNames = []string{"qkv_proj.weight", "attn_qkv.weight", "query_key_value.weight", "Wqkv.weight", "W_pack.weight", "attn.c_attn.weight"}
+)
+
+// addShape notes the rows of a matrix that makes keys, values or both, by its name behind the layer's number. It ignores any other.
+func (l *layerWeights) addShape(name string, shape []int) {
+	if len(shape) != 2 {
+		return
+	}
+	rows := shape[0]
+	switch {
+	case endsWith(name, keyNames):
+		l.shapes.Keys = rows
+	case endsWith(name, valueNames):
+		l.shapes.Values = rows
+	case strings.HasSuffix(name, "c_attn.weight"): // GPT-2 stores what it multiplies from the other side
+		l.shapes.Fused = max(shape[0], shape[1])
+	case endsWith(name, fusedNames):
+		l.shapes.Fused = rows
+	}
+}
+
+// endsWith reports whether name equals one of ends, or ends with a dot and one of them.
+func endsWith(name string, ends []string) bool {
+	for _, end := range ends {
+		if rest, ok := strings.CutSuffix(name, end); ok && (rest == "" || strings.HasSuffix(rest, ".")) {
+			return true
+		}
+	}
+	return false
+}
+
+// shapesOfLayer returns the shapes of the matrices of one layer's attention, as far as it has any.
+func (w *layerSums) shapesOfLayer(layer int) (s kvcache.Shapes) {
+	if l := w.mainStack.layers[layer]; l != nil {
+		s = l.shapes
+	}
+	return s
+}

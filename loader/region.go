@@ -1,0 +1,78 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+)
+
+// Region is the memory of a file's tensors, as the system has mapped it. It is for a device that memory is registered with, such as by
+// cudaHostRegister or Metal's buffers without a copy. It holds a lease until Release.
+type Region struct {
+	// Bytes are whole pages, read-only. The first begins on a page, and behind the end of the file are zeros. Touching them may
+	// fault: see [mmapio.Guard].
+	Bytes []byte
+	// Offset is that of the first of Bytes in the file. A tensor of it begins at Tensor.Offset - Offset.
+	Offset uint64
+
+	lease *Lease
+}
+
+// Release ends the region: Bytes must not be touched any more, by a device neither. A second Release does nothing.
+func (r *Region) Release() { r.lease.Release() }
+
+// Region returns the pages that hold all tensors of a file; file is a position in Files. They stay where they are until the
+// region is released, though the model is closed meanwhile. Bytes that have to be fetched or verified first are, before
+// Region returns. A file that is not mapped is ErrUnsupported (see [Options].NoMap, Private and [OpenBytes]), as is an encrypted one, or
+// one without tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are those of
+// reading and verifying, or the cause of ctx.
+func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
+	l, err := m.Acquire()
+	if err != nil {
+		return nil, err
+	}
+	r, err := readWhileOpen(ctx, l, func(ctx context.Context, m *Model) (*Region, error) {
+		f, err := m.fileWithRange(file, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		r, err := f.region(ctx)
+		return r, f.Wrap(err)
+	})
+	if err != nil {
+		l.Release()
+		return nil, err
+	}
+	r.lease = l
+	return r, nil
+}
+
+// region returns the pages of the file's tensors, verified. It fails for a file that is not mapped, encrypted or
+// empty, or if verifying does.
+func (f *file) region(ctx context.Context) (*Region, error) {
+	begin, end := f.data.Size(), uint64(0)
+	encrypted := false
+	for i := range f.index.Tensors {
+		t := &f.index.Tensors[i]
+		begin, end = min(begin, t.Offset), max(end, t.Offset+t.Stored)
+		encrypted = encrypted || t.Encoding.Encrypted()
+	}
+	switch {
+	case begin >= end:
+		return nil, fmt.Errorf("%w: no tensor of it has bytes that could be registered", ErrUnsupported)
+	case encrypted:
+		return nil, fmt.Errorf("%w: its tensors are encrypted, so its pages are of no use to a device", ErrUnsupported)
+	case !f.data.InPlace(), !f.data.Mapping().Mapped():
+		return nil, fmt.Errorf("%w: the file is not mapped, so it has no pages to register", ErrUnsupported)
+	}
+	b, at, err := f.data.Mapping().Pages(begin, end-begin)
+	if err != nil {
+		return nil, err
+	}
+	switch view, err := f.data.View(ctx, at, min(uint64(len(b)), f.data.Size()-at)); {
+	case err != nil:
+		return nil, err
+	case view == nil:
+		return nil, fmt.Errorf("%w: its cache takes no more, so it has no pages to register", ErrUnsupported)
+	}
+	return &Region{Bytes: b, Offset: at}, nil
+}

@@ -1,0 +1,376 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// StreamOptions tune Stream. All fields but Buffers may be zero. A nil *StreamOptions has no buffers, so that Stream fails unless there is
+// nothing to stream.
+type StreamOptions struct {
+	// Buffers are two or more slices of the caller's that do not overlap, such as pinned memory of a device. They are lent until
+	// Stream returns. Of each as many bytes are used as the shortest has. They are filled in parts of 1 MiB, or 2 with As, or 8 if a file
+	// is read over a network. At most two parts for each reader are in use, or all over a network. The rest of large buffers serves
+	// pieces that are retained. With As half of each part takes what is read, to be converted. Direct reads want buffers of 68 KiB at
+	// least. Memory in large pages takes them soonest: a disk may be slower the more places of memory a read goes to.
+	Buffers [][]byte
+	// As is the type of the elements that are handed out: F32, F16 or BF16, as [Tensor.ReadAs] makes them. Integers and booleans
+	// without a scale keep their type, which [Piece.DType] says: they are positions or token numbers, not weights. The zero
+	// value hands out the bytes of Bytes, decrypted and decompressed. Logical tensors have no such bytes.
+	As layout.DType
+	// Ordered hands out the tensors in the order of their names' list. Otherwise their order is the one in which they are
+	// stored, which takes the fewest reads.
+	Ordered bool
+	// Readers is the number of goroutines that fill buffers. 0 means one for each buffer. More find no work.
+	Readers int
+	// Backing says how bytes of local files had better reach the buffers. It is a wish: a file that cannot be read so is read
+	// otherwise, without an error. [StreamResult.Files] says what was done, and why.
+	Backing Backing
+	// Progress, if set, is called with the number of bytes that were handed out and that of all bytes: in the caller's
+	// goroutine, with done never falling.
+	Progress func(done, total uint64)
+}
+
+// Backing is a way by which bytes of a file reach a buffer, where that is possible.
+type Backing uint8
+
+const (
+	// BackingAuto is direct for bytes that are not in the page cache, where the file system allows that. Others are read.
+	BackingAuto Backing = iota
+	// BackingMap copies from the mapping, whose pages are first brought into memory by large requests and then released again.
+	BackingMap
+	// BackingRead reads by system calls, through the page cache, or by requests to a server.
+	BackingRead
+	// BackingDirect reads past the page cache (O_DIRECT on Linux).
+	BackingDirect
+)
+
+func (b Backing) String() string {
+	if names := [...]string{"auto", "map", "read", "direct"}; int(b) < len(names) {
+		return names[b]
+	}
+	return fmt.Sprintf("Backing(%d)", uint8(b))
+}
+
+// Piece is consecutive elements of one tensor in a lent buffer. They are whole blocks of DType. However large the buffers are, a piece
+// has at most 1 MiB, or 8 MiB if a file is read over a network. In memory the elements are aligned as in the file, or to 64
+// bytes if they are decompressed or converted. Buffers shorter than 68 KiB align nothing.
+type Piece struct {
+	Tensor Tensor
+	DType  layout.DType
+	Bytes  []byte // little-endian elements, row-major
+	Offset uint64 // bytes of the tensor before these, as it is handed out
+	Size   uint64 // bytes of the whole tensor, as it is handed out. The last piece ends there
+
+	buffer *lent
+	turn   uint64
+	part   int
+}
+
+// Retain makes the memory wait for Release after the function has returned, for a copy that goes on. It panics if the function
+// that got p has returned already. Stream returns once all retained pieces are released: after an error and at the end of its context too.
+//
+// While all memory is retained, Stream hands out nothing, and waits for a Release without an end. To release pieces only when a later
+// one has come is therefore safe for less than all buffers hold.
+func (p Piece) Retain() { p.buffer.retain(p.turn, p.part) }
+
+// Release ends Retain. Bytes may hold something else from then on. Any goroutine may call it. A second Release does
+// nothing, as does one without Retain, or of a zero Piece.
+func (p Piece) Release() {
+	if p.buffer != nil {
+		p.buffer.release(p.turn, p.part)
+	}
+}
+
+// StreamResult says what Stream has done.
+type StreamResult struct {
+	Bytes uint64         // that were handed out
+	Files []StreamedFile // of the tensors, in the order of Model.Files
+}
+
+// StreamedFile says how one file was read: how many of the bytes that were handed out came by which way. Those of a logical tensor
+// count for the file of its codes. After an error, bytes count too that were read and not handed out.
+type StreamedFile struct {
+	File   int // in Model.Files
+	Mapped uint64
+	Read   uint64
+	Direct uint64
+	Why    string // what decided that; "" if nothing of the file was read
+}
+
+// Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does
+// nothing, whatever opts and f are. It is for weights that go to a device: nothing stays in memory of the process, and no page of a cold mapping is
+// touched.
+//
+// Readers fill the buffers by large reads, neighbours by one, while f is called: in the caller's goroutine, with one piece after
+// the other. The pieces of a tensor come in their order. Memory is used again when f has returned for all pieces in it,
+// and [Piece.Release] was called for those that f has retained. Memory beyond the buffers stays below 32 MiB for up to four readers,
+// unless a tensor can only be unpacked as a whole (layout.Encoding.Packed). Each tensor adds half a KiB.
+//
+// All that other reads do is done here too: elements are verified, decrypted, decompressed and expanded. Buffers that overlap or
+// cannot hold one block are ErrRange. A tensor that cannot be read so is the error that reading it would be. Stream tells both
+// before it reads anything. An error of f ends Stream and is returned as it is. So do a panic
+// and runtime.Goexit. When the context ends, Stream returns its cause. No reader uses a buffer
+// after Stream has returned, and no retained piece is left but after a panic or Goexit.
+//
+// A file that has become shorter is io.ErrUnexpectedEOF, or mmapio.ErrFault if its mapping was copied. One that
+// has changed otherwise since it was opened is ErrChanged, which Stream finds out at its end.
+func (m *Model) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
+	return stream(ctx, m, m.tensorsNamed(names, nil), opts, f)
+}
+
+// StreamAll streams all tensors, as Stream does.
+func (m *Model) StreamAll(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
+	every := func() ([]Tensor, error) { return slices.Collect(m.eachListed(neverClosed, nil)), nil }
+	return stream(ctx, m, every, opts, f)
+}
+
+// Stream does what Model.Stream does, through the lease. It ends with the context of the lease too.
+func (l *Lease) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
+	return stream(ctx, l, l.model.tensorsNamed(names, l), opts, f)
+}
+
+// tensorsNamed returns a function that finds the named tensors, each once, through the lease l unless that is nil. An
+// unknown name is ErrNotFound.
+func (m *Model) tensorsNamed(names []string, l *Lease) func() ([]Tensor, error) {
+	return func() (tensors []Tensor, err error) {
+		seen := make(map[Tensor]bool)
+		for _, name := range names {
+			t, err := m.lookup(name, l)
+			if err != nil {
+				return nil, err
+			}
+			if !seen[t] {
+				seen[t] = true
+				tensors = append(tensors, t)
+			}
+		}
+		return tensors, nil
+	}
+}
+
+// stream hands the tensors that find returns to f, and holds h meanwhile.
+func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
+	if opts == nil {
+		opts = &StreamOptions{}
+	}
+	return readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (StreamResult, error) {
+		tensors, err := find()
+		if err != nil || len(tensors) == 0 {
+			return StreamResult{}, err
+		}
+		if !opts.Ordered {
+			sortStored(tensors)
+		}
+		p, err := newStreamPlan(ctx, m, tensors, opts)
+		if err != nil {
+			return StreamResult{}, err
+		}
+		defer p.close()
+		done, err := p.run(ctx, opts, f)
+		if err == nil {
+			err = p.changed()
+		}
+		if context.Cause(ctx) == ErrClosed {
+			err = m.closedError()
+		}
+		return StreamResult{Bytes: done, Files: p.result()}, err
+	})
+}
+
+// run fills buffers with all loads, of one tensor at least, and hands their parts to f. It returns how many bytes f has taken.
+func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
+	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
+	defer stop(nil)
+	var retained sync.WaitGroup // pieces
+	readers := len(opts.Buffers)
+	if opts.Readers > 0 {
+		readers = min(readers, opts.Readers)
+	}
+	q := newTurns(p.buffers, p.ahead(readers), &retained)
+	next := func(job *parallel.Job) (more bool) {
+		q.parts[job].load, more = p.next()
+		return more
+	}
+	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
+	err = parallel.InOrder(ctx, readers, q.free, next, func(jobs iter.Seq[*parallel.Job]) {
+		for job := range jobs {
+			err := mmapio.Guard(func() error { return p.read(reading, &q.parts[job].load, job.Into) })
+			if err != nil {
+				stop(err)
+				err = context.Cause(reading) // the first failure, not that of the readers it cancels
+			}
+			job.Done(len(job.Into), err)
+		}
+	}, func(job *parallel.Job) error {
+		handed := false
+		defer func() {
+			if !handed { // an error, a panic, or the goroutine's end
+				stop(nil)
+			}
+		}()
+		err := q.parts[job].hand(ctx, func(piece Piece) error {
+			err := f(piece)
+			if err == nil {
+				done += uint64(len(piece.Bytes))
+				progress.Add(uint64(len(piece.Bytes)))
+			}
+			return err
+		})
+		if handed = err == nil; handed {
+			q.open()
+		}
+		return err
+	})
+	retained.Wait()
+	return done, err
+}
+
+// turns gives parts of the caller's buffers to readers. A few parts are in turn: free, filled or handed out. They are the
+// same ones again and again, which the processor's cache holds. A part that is retained leaves, and a spare one takes its turn.
+type turns struct {
+	parts map[*parallel.Job]*lent
+	free  chan *parallel.Job
+
+	mu     sync.Mutex
+	spare  []*parallel.Job
+	opened int // turns that no part has
+}
+
+// newTurns returns the turns of all parts, whose pieces are counted while they are retained. At most ahead parts are in turn.
+func newTurns(parts [][]byte, ahead int, retained *sync.WaitGroup) *turns {
+	q := &turns{parts: make(map[*parallel.Job]*lent, len(parts)), free: make(chan *parallel.Job, ahead)}
+	for _, b := range parts {
+		job := &parallel.Job{Into: b}
+		q.parts[job] = &lent{memory: b, pieces: retained, free: func() { q.put(job) }}
+		q.spare = append(q.spare, job)
+	}
+	for range ahead {
+		q.open()
+	}
+	return q
+}
+
+// put makes a part available that nobody uses.
+func (q *turns) put(job *parallel.Job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spare = append(q.spare, job)
+	q.fill()
+}
+
+// open ends the turn of a part that was handed out, or taken out of free.
+func (q *turns) open() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opened++
+	q.fill()
+}
+
+// fill gives turns to spare parts, those first that were used last.
+func (q *turns) fill() {
+	for n := len(q.spare); n > 0 && q.opened > 0; n-- {
+		q.free <- q.spare[n-1]
+		q.spare, q.opened = q.spare[:n-1], q.opened-1
+	}
+}
+
+// lent is a part of a buffer of the caller's.
+type lent struct {
+	memory []byte
+	free   func()          // makes it available again
+	load   load            // that fills it
+	pieces *sync.WaitGroup // counts those that are retained, of all parts
+
+	mu       sync.Mutex
+	turn     uint64 // counts the loads that it has had
+	next     int    // the part that is handed out
+	retained []bool // of each part of the load
+	users    int    // parts that are retained, and hand
+}
+
+// hand calls f for each part of the load, and frees the buffer unless parts are retained. It stops with the first
+// error of f or the cause of ctx.
+func (b *lent) hand(ctx context.Context, f func(p Piece) error) error {
+	l := &b.load
+	b.mu.Lock()
+	b.turn++
+	b.next, b.users = 0, 1
+	b.retained = append(b.retained[:0], make([]bool, len(l.parts))...)
+	turn := b.turn
+	b.mu.Unlock()
+	defer b.over() // after an error, a panic, or the goroutine's end too
+	for i := range l.parts {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		b.next = i
+		b.mu.Unlock()
+		part := &l.parts[i]
+		err := f(Piece{
+			Tensor: part.of.Tensor, DType: cmp.Or(part.of.as, part.of.DType()), Bytes: b.memory[part.at:][:part.n:part.n], Offset: part.off, Size: part.of.size,
+			buffer: b, turn: turn, part: i,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	b.over()
+	b.leave()
+	return nil
+}
+
+// over ends the time of the function that gets pieces of the load: none of them can be retained any more.
+func (b *lent) over() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next = len(b.retained)
+}
+
+// retain makes a part of the load that is handed out a user of the buffer.
+func (b *lent) retain(turn uint64, part int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if turn != b.turn || part != b.next {
+		panic("loader: Piece.Retain after the function that got the piece has returned")
+	}
+	if !b.retained[part] {
+		b.retained[part] = true
+		b.pieces.Add(1)
+		b.users++
+	}
+}
+
+// release ends retain, if the part is retained.
+func (b *lent) release(turn uint64, part int) {
+	b.mu.Lock()
+	retained := turn == b.turn && b.retained[part]
+	if retained {
+		b.retained[part] = false
+	}
+	b.mu.Unlock()
+	if retained {
+		b.leave()
+		b.pieces.Done()
+	}
+}
+
+// leave ends one use of the buffer. The last one frees it.
+func (b *lent) leave() {
+	b.mu.Lock()
+	b.users--
+	last := b.users == 0
+	b.mu.Unlock()
+	if last {
+		b.free()
+	}
+}
