@@ -15,7 +15,7 @@ type hubAddress struct {
 	file     string // slash-separated, "" if the address names none
 }
 
-// String returns the address without what is implied.
+// String returns the address as hf://ORG/NAME[@REVISION][/FILE], without the revision main.
 func (a hubAddress) String() string {
 	s := "hf://" + a.repo
 	if a.revision != mainRevision {
@@ -39,20 +39,20 @@ func parseHub(rest string) (a hubAddress, err error) {
 		}
 	}
 	org, text, _ := strings.Cut(text, "/")
-	name, rest2 := text, ""
+	name, afterName := text, "" // @REVISION, /FILE, or both
 	if i := strings.IndexAny(text, "@/"); i >= 0 {
-		name, rest2 = text[:i], text[i:]
+		name, afterName = text[:i], text[i:]
 	}
 	a.repo, a.revision = org+"/"+name, mainRevision
 	if !repoPart.MatchString(org) || !repoPart.MatchString(name) || strings.Contains(a.repo, "--") || strings.Contains(a.repo, "..") {
 		return fail("not ORG/NAME[@REVISION][/FILE]")
 	}
-	if revision, ok := strings.CutPrefix(rest2, "@"); ok {
-		if a.revision, rest2, err = cutRevision(revision); err != nil {
+	if revision, ok := strings.CutPrefix(afterName, "@"); ok {
+		if a.revision, afterName, err = cutRevision(revision); err != nil {
 			return fail("%w", err)
 		}
 	}
-	if a.file = strings.Trim(rest2, "/"); a.file != "" {
+	if a.file = strings.Trim(afterName, "/"); a.file != "" {
 		if err := checkName(a.file); err != nil {
 			return fail("%w", err)
 		}
@@ -63,10 +63,10 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repoPart matches an organization and a model's name.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// cutRevision returns the revision that text begins with, unescaped, and the rest from its slash on. A revision has no
-// slash, but refs/pr/N and refs/convert/N have two. It fails if the revision cannot be the name of a file.
+// cutRevision splits text, REVISION[/FILE], into the revision without percent-encoding and the rest from its slash on. A revision
+// has no slash, but refs/pr/N and refs/convert/N have two. It fails if the revision cannot be the name of a file.
 func cutRevision(text string) (revision, rest string, err error) {
-	n := 1
+	n := 1 // parts of the revision
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
 		n = 3
 	}
@@ -91,9 +91,9 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// webAddress parses the address that a browser shows of a model, or of a file of it, at the Hub's endpoint. ok is
+// parseBrowserAddress parses the address that a browser shows of a model, or of a file of it, at the Hub's endpoint. ok is
 // false for other addresses.
-func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
+func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
 	}

@@ -25,16 +25,17 @@ const (
 	maxMembers  = 10_000
 )
 
-// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks an archive of configuration, or a
-// compressed one, in memory. Any other it leaves to addMembers, which downloads the archive and checks its digest.
+// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks an archive of configuration, or
+// a compressed one, in memory. Any other it leaves to addArchiveFiles, which downloads the archive and checks its digest.
+// It fails if the archive cannot be read, has a wrong digest, or has files that cannot be added.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
-	at, err := d.opts.ownPlace(l.hex())
+	at, err := d.opts.ownCachePaths(l.hex())
 	if err != nil {
 		return err
 	}
-	o := r.object(l, d.name("")+"@"+l.Digest, at)
+	o := r.layerObject(l, d.messageName("")+"@"+l.Digest, at)
 	if t.role != settings && t.compression == "" {
-		return d.addMembers(ctx, o, t.role)
+		return d.addArchiveFiles(ctx, o, t.role)
 	}
 	if l.Size > maxSettings {
 		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
@@ -47,19 +48,19 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	var content []byte
 	for at := int64(0); at < l.Size; at = int64(len(content)) { // doubled as bytes come: l.Size may be wrong
 		content = append(content, make([]byte, min(max(at, 1<<20), l.Size-at))...)
-		if err := f.ReadVector(ctx, [][]byte{content[at:]}, at); err != nil {
+		if err := f.readThroughCache(ctx, content[at:], at); err != nil {
 			return err
 		}
 	}
 	if digestOf(content) != l.Digest {
 		return layout.ErrChecksum
 	}
-	return d.unpack(content, t.compression)
+	return d.unpackInMemory(content, t.compression)
 }
 
-// unpack adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
+// unpackInMemory adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
 // fails once the content of all archives of d exceeds maxSettings bytes.
-func (d *folder) unpack(content []byte, compression string) error {
+func (d *folder) unpackInMemory(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
 	case "":
@@ -71,34 +72,34 @@ func (d *folder) unpack(content []byte, compression string) error {
 	default:
 		return fmt.Errorf("%w: an archive compressed by %.80q", loader.ErrUnsupported, compression)
 	}
-	limited := &io.LimitedReader{R: archive, N: maxSettings - d.unpacked}
-	err := eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
+	limited := &io.LimitedReader{R: archive, N: maxSettings - d.unpackedBytes}
+	err := eachRegularFile(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
 		body, err := io.ReadAll(r)
 		if err != nil {
 			return err
 		}
-		return d.add(name, textObject(body))
+		return d.addFile(name, textObject(body))
 	})
 	if limited.N <= 0 { // the limit has cut the archive off
 		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, maxSettings)
 	}
 	if err == nil {
-		d.unpacked = maxSettings - limited.N
+		d.unpackedBytes = maxSettings - limited.N
 	}
 	return err
 }
 
-// addMembers adds the files in an archive that is not compressed. It first downloads the archive to the cache, and
-// checks its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from
-// the server as a range of the archive, and none is cached.
-func (d *folder) addMembers(ctx context.Context, layer object, role role) error {
-	f, verified, err := d.downloaded(ctx, layer)
+// addArchiveFiles adds the files in an archive that is not compressed. It first downloads the archive to the cache, and checks
+// its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server
+// as a range of the archive, and none is cached. It fails if the download does, or for names or sizes that cannot be.
+func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) error {
+	f, verified, err := d.openDownloaded(ctx, layer)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	section := io.NewSectionReader(bound{ctx, f}, 0, f.Size())
-	return eachMember(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
+	section := io.NewSectionReader(contextReader{ctx, f}, 0, f.Size())
+	return eachRegularFile(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
 		off, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -107,42 +108,39 @@ func (d *folder) addMembers(ctx context.Context, layer object, role role) error 
 			return fmt.Errorf("%s leaves its archive: %w", name, layout.ErrTruncated)
 		}
 		if role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
-			d.choice = append(d.choice, name)
+			d.modelCandidates = append(d.modelCandidates, name)
 		}
 		o := object{size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
-			f, again, err := d.downloaded(ctx, layer)
+			f, again, err := d.openDownloaded(ctx, layer)
 			if err == nil && verified && !again { // o.id promises checked bytes
 				err = errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
 			}
-			return part{f, off, h.Size}, err
+			return sourceRange{cachedSource{f}, off, h.Size}, err
 		}}
 		if verified {
-			o.id = identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
+			o.id = derivedID("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
 		}
-		return d.add(name, o)
+		return d.addFile(name, o)
 	})
 }
 
-// downloaded opens the content o after it has downloaded what the cache lacks of it, and checked the digest. verified is
-// false if the cache is not used, or cannot be written to: the content then comes from the server as it is read.
-func (d *folder) downloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
-	if f, err = d.openObject(ctx, o, ""); err != nil || f.part == nil { // f.whole is set, or there is no cache
-		return f, f != nil && f.whole != nil, err
+// openDownloaded downloads what the cache lacks of the content o, checks the digest, and opens the file. verified is false if the
+// cache is not used, or cannot be written to: the file is then read from the server, and nothing was checked. It fails if the
+// download does, or for a wrong digest.
+func (d *folder) openDownloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
+	if f, err = d.openObject(ctx, o, ""); err != nil || f.partial == nil { // f.complete is set, or there is no cache
+		return f, f != nil && f.complete != nil, err
 	}
-	err = f.fill(ctx, func(have, size int64) {
-		if d.opts.Progress != nil {
-			d.opts.Progress(have, size)
-		}
-	})
+	err = f.fetchRest(ctx, d.opts.Progress)
 	if verified = err == nil; err != nil && !sparse.Unwritable(err) {
 		return nil, false, errors.Join(err, f.Close())
 	}
 	return f, verified, nil
 }
 
-// eachMember calls add with name, header and content of each regular file in an archive. It skips folders, and fails for
+// eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders, and fails for
 // links, devices, sparse files, names that leave the folder, and more than maxMembers files.
-func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
+func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
 		switch {

@@ -32,14 +32,14 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &awsEnvironment{region: env("AWS_REGION", env("AWS_DEFAULT_REGION", profile["region"]))}
+	e := &awsEnvironment{region: envOr("AWS_REGION", envOr("AWS_DEFAULT_REGION", profile["region"]))}
 	if e.region == "" {
 		e.region = "us-east-1"
 	}
 	if !regionName.MatchString(e.region) {
 		return nil, fmt.Errorf("AWS_REGION: %q is no region", e.region)
 	}
-	if at := env("AWS_ENDPOINT_URL_S3", env("AWS_ENDPOINT_URL", profile["endpoint_url"])); at != "" {
+	if at := envOr("AWS_ENDPOINT_URL_S3", envOr("AWS_ENDPOINT_URL", profile["endpoint_url"])); at != "" {
 		e.endpoint, err = url.Parse(strings.TrimSuffix(at, "/"))
 		if err != nil || e.endpoint.Host == "" || e.endpoint.Scheme != "https" && e.endpoint.Scheme != "http" || e.endpoint.User != nil || e.endpoint.RawQuery != "" {
 			return nil, errors.New("AWS_ENDPOINT_URL is no http or https address")
@@ -63,7 +63,7 @@ func awsProfile() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	name := env("AWS_PROFILE", "default")
+	name := envOr("AWS_PROFILE", "default")
 	for _, section := range []string{"profile " + name, name} {
 		if s, err := file.GetSection(section); err == nil {
 			return s.KeysHash(), nil
@@ -75,15 +75,15 @@ func awsProfile() (map[string]string, error) {
 // awsSigner signs requests by version 4 of Amazon's scheme, if there are credentials. It implements
 // httprange.Authorizer.
 type awsSigner struct {
-	env   *awsEnvironment
-	chain *credentials.Credentials
-	signs atomic.Bool // there are credentials: requests are signed
+	env            *awsEnvironment
+	chain          *credentials.Credentials
+	hasCredentials atomic.Bool // there are credentials: requests are signed
 }
 
 // newSigner returns a signer by credentials of the environment, the profile or the machine's role.
 func newSigner(env *awsEnvironment) *awsSigner {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
-	if onAmazon(env) {
+	if mayHaveRole(env) {
 		providers = append(providers, newRole())
 	}
 	return &awsSigner{env: env, chain: credentials.NewChainCredentials(providers)}
@@ -92,13 +92,13 @@ func newSigner(env *awsEnvironment) *awsSigner {
 // machineRole is the machine's own credentials, or a container's.
 type machineRole struct {
 	credentials.IAM
-	metadata string // address of the machine's metadata, "" in a container
+	metadataURL string // address of the machine's metadata, "" in a container
 }
 
 // containerRole are the variables that give a container its role.
 var containerRole = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
-// inContainer reports whether a container has a role.
+// inContainer reports whether the environment gives a container a role.
 func inContainer() bool {
 	return slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" })
 }
@@ -108,21 +108,22 @@ func newRole() *machineRole {
 	if inContainer() {
 		return &machineRole{}
 	}
-	at := env("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
+	at := envOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
 	return &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}, at}
 }
 
-// silent has the addresses of metadata that did not answer, with the time of the last attempt.
-var silent sync.Map
+// unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
+var unansweredSince sync.Map
 
-// RetrieveWithCredContext implements credentials.Provider. It waits metadataTimeout for the machine's metadata. If they
-// did not answer less than silence ago, it fails at once. A container's role is asked without such limits.
+// RetrieveWithCredContext returns the credentials of the role of this machine or container. It waits metadataTimeout
+// for the machine's metadata, and fails at once if a request for them has gone unanswered in the last minutes
+// (retryMetadataAfter). A container's role has no such limit.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if r.metadata == "" {
+	if r.metadataURL == "" {
 		return r.IAM.RetrieveWithCredContext(cc)
 	}
-	if since, ok := silent.Load(r.metadata); ok && time.Since(since.(time.Time)) < silence {
-		return credentials.Value{}, errSilent
+	if since, ok := unansweredSince.Load(r.metadataURL); ok && time.Since(since.(time.Time)) < retryMetadataAfter {
+		return credentials.Value{}, errNoMetadata
 	}
 	asked := *cc
 	ctx, cancel := context.WithTimeout(cc.Context, metadataTimeout)
@@ -130,22 +131,23 @@ func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	asked.Context = ctx
 	v, err := r.IAM.RetrieveWithCredContext(&asked)
 	if unanswered := errors.As(err, new(*url.Error)) || ctx.Err() != nil; unanswered && err != nil && cc.Context.Err() == nil {
-		silent.Store(r.metadata, time.Now())
+		unansweredSince.Store(r.metadataURL, time.Now())
 	}
 	return v, err
 }
 
-// silence is the time after which metadata that did not answer are asked again, and metadataTimeout the time to answer.
+// retryMetadataAfter is how long after a request that was not answered the metadata are requested again. metadataTimeout is
+// the time to answer.
 const (
-	silence         = 10 * time.Minute
-	metadataTimeout = 3 * time.Second
+	retryMetadataAfter = 10 * time.Minute
+	metadataTimeout    = 3 * time.Second
 )
 
-var errSilent = errors.New("the machine has no metadata")
+var errNoMetadata = errors.New("the machine has no metadata")
 
-// onAmazon reports whether the machine's role, or a container's, may have credentials. It has none if the endpoint is
-// not Amazon's, or if the environment disables metadata.
-func onAmazon(e *awsEnvironment) bool {
+// mayHaveRole reports whether to look for credentials of a role: always in a container that has one, else if the endpoint is
+// Amazon's and the environment does not disable the machine's metadata.
+func mayHaveRole(e *awsEnvironment) bool {
 	return inContainer() || e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 }
 
@@ -169,13 +171,13 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 	case v.AccessKeyID == "" || v.SecretAccessKey == "":
 		return nil // anonymous
 	}
-	s.signs.Store(true)
+	s.hasCredentials.Store(true)
 	req.Header.Set("X-Amz-Content-Sha256", emptyDigest)
 	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, s.env.region) // into req.Header
 	return nil
 }
 
-// Refused implements httprange.Authorizer. Every request has a signature of its own.
+// Refused implements httprange.Authorizer. It reports false: a second signature by the same credentials would be refused too.
 func (s *awsSigner) Refused(*http.Response) (again bool, err error) { return false, nil }
 
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)

@@ -25,13 +25,13 @@ type bearer struct {
 	// credentials then. It adds to the query.
 	sign func(realm *url.URL, query url.Values) (string, error)
 
-	mu     sync.Mutex
-	header string // "" until a challenge has come
+	mu            sync.Mutex
+	authorization string // "" until a challenge has come
 
-	renewing sync.Mutex
+	renewMu sync.Mutex
 }
 
-// dockerCredential returns what ~/.docker/config.json and its helpers have for a registry.
+// dockerCredential returns what ~/.docker/config.json and its helpers have for a registry. It fails if they cannot be read.
 func dockerCredential(ctx context.Context, host string) (auth.Credential, error) {
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
@@ -40,47 +40,48 @@ func dockerCredential(ctx context.Context, host string) (auth.Credential, error)
 	return credentials.Credential(store)(ctx, host)
 }
 
-// current returns the Authorization of requests, or "".
-func (b *bearer) current() string {
+// currentAuthorization returns the header Authorization for requests, or "" before a challenge was answered.
+func (b *bearer) currentAuthorization() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.header
+	return b.authorization
 }
 
-// Authorize implements httprange.Authorizer.
+// Authorize sets the request's Authorization header, once a token or a password is known. It always returns nil.
 func (b *bearer) Authorize(req *http.Request) error {
-	if header := b.current(); header != "" {
+	if header := b.currentAuthorization(); header != "" {
 		req.Header.Set("Authorization", header)
 	}
 	return nil
 }
 
-// Refused implements httprange.Authorizer: it gets a token, or a new one, as the response resp asks. One request renews
-// it for all reads that were refused. again is false if there are no credentials, or they were refused again.
+// Refused gets the token or password that the response resp, of status 401, asks for. One request renews it for all reads that
+// were refused. again is false if there are no credentials, or if they were refused again. It fails if the token cannot be had.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
-	b.renewing.Lock()
-	defer b.renewing.Unlock()
-	if resp.Request.Header.Get("Authorization") != b.current() {
+	b.renewMu.Lock()
+	defer b.renewMu.Unlock()
+	if resp.Request.Header.Get("Authorization") != b.currentAuthorization() {
 		return true, nil // another read has renewed it meanwhile
 	}
-	header, err := b.answer(resp.Request.Context(), resp)
-	if err != nil || header == "" || header == b.current() {
+	header, err := b.answerChallenge(resp.Request.Context(), resp)
+	if err != nil || header == "" || header == b.currentAuthorization() {
 		return false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.header = header
+	b.authorization = header
 	return true, nil
 }
 
-// answer returns the Authorization that the challenge in resp asks for, or "" if there are no credentials for it.
-// oras-go's client requests the token: it repeats the request by the transport t, which gives it the challenge.
-func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error) {
+// answerChallenge returns the Authorization that the challenge in resp asks for, or "" if there are no credentials for
+// it. oras-go's client requests the token: it repeats the request by the transport t, which gives it the challenge. It
+// fails if the server of tokens refuses or does not answer.
+func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
 		return "", fmt.Errorf("credentials for %s: %w", b.host, err)
 	}
-	t := &tokens{bearer: b, registry: resp.Request.URL.String()}
+	t := &tokenTransport{bearer: b, registry: resp.Request.URL.String()}
 	for _, challenge := range resp.Header.Values("WWW-Authenticate") {
 		scheme, _, _ := strings.Cut(challenge, " ")
 		if strings.EqualFold(scheme, "bearer") || strings.EqualFold(scheme, "basic") {
@@ -99,41 +100,41 @@ func (b *bearer) answer(ctx context.Context, resp *http.Response) (string, error
 	if err != nil {
 		return "", err
 	}
-	_, err = client.Do(req) // t answers, without bodies, and stores what the client sends in t.header
+	_, err = client.Do(req) // t answers, without bodies, and stores what the client sends in t.authorization
 	switch refusal := new(errcode.ErrorResponse); {
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return "", nil
 	case errors.As(err, &refusal):
 		err = &httprange.StatusError{Code: refusal.StatusCode}
-	case t.failed != nil:
-		err = t.failed
+	case t.networkErr != nil:
+		err = t.networkErr
 	case err != nil:
 		err = fmt.Errorf("%w: %w", httprange.ErrResponse, err)
-	case strings.ContainsFunc(t.header, func(c rune) bool { return c < ' ' || c > '~' }):
+	case strings.ContainsFunc(t.authorization, func(c rune) bool { return c < ' ' || c > '~' }):
 		err = fmt.Errorf("%w: no token", httprange.ErrResponse)
 	default:
-		return t.header, nil
+		return t.authorization, nil
 	}
 	return "", fmt.Errorf("token for %s: %w", b.host, err)
 }
 
-// tokens is the transport of oras-go's client when it answers a challenge. It plays the registry: it repeats the
-// challenge, and stores the Authorization that the client answers with. Other requests go to the server of tokens.
-type tokens struct {
+// tokenTransport is the transport of oras-go's client when it answers a challenge. It answers requests to the registry itself, with
+// the challenge, and stores the Authorization that the client then sends. Other requests it sends to the server of tokens.
+type tokenTransport struct {
 	*bearer
 	registry, challenge string
 
-	header string // the client's Authorization
-	failed error  // of the network, or of sign
+	authorization string // the client's Authorization
+	networkErr    error  // of the network, or of sign
 }
 
-// RoundTrip implements http.RoundTripper. The registry's address it answers itself. A request for a token it sends, signed
-// if there is a function sign; it fails if a secret would go to another machine without TLS.
-func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip answers requests to the registry's address itself. It sends requests for a token, signed if t.sign is set.
+// It fails if a secret would go to another machine without TLS, or if sending does.
+func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
-		t.header = req.Header.Get("Authorization")
+		t.authorization = req.Header.Get("Authorization")
 		resp := &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), Body: http.NoBody, Request: req}
-		if t.header == "" {
+		if t.authorization == "" {
 			resp.StatusCode = http.StatusUnauthorized
 			resp.Header.Set("WWW-Authenticate", t.challenge)
 		}
@@ -147,7 +148,7 @@ func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
 		query := req.URL.Query()
 		signature, err := t.sign(req.URL, query)
 		if err != nil {
-			t.failed = err
+			t.networkErr = err
 			return nil, err
 		}
 		if req.URL.RawQuery = query.Encode(); signature != "" {
@@ -159,6 +160,6 @@ func (t *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
 		transport = t.bearer.http.Client.Transport
 	}
 	resp, err := transport.RoundTrip(req)
-	t.failed = err
+	t.networkErr = err
 	return resp, err
 }

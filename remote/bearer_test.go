@@ -36,7 +36,7 @@ func challenged(t *testing.T, host string, credential auth.Credential, challenge
 		scheme = "http"
 	}
 	req, _ := http.NewRequest(http.MethodGet, scheme+"://"+host+"/v2/a/b/manifests/latest", nil)
-	header, err = b.answer(t.Context(), &http.Response{Header: http.Header{"Www-Authenticate": challenges}, Request: req})
+	header, err = b.answerChallenge(t.Context(), &http.Response{Header: http.Header{"Www-Authenticate": challenges}, Request: req})
 	return header, v.at, err
 }
 

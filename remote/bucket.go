@@ -16,20 +16,29 @@ import (
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
-// s3Address is an object in a bucket, or what begins with a prefix.
-type s3Address struct{ bucket, key string }
-
-func (a s3Address) String() string { return "s3://" + a.bucket + "/" + a.key }
-
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 
-// parseS3 parses an address after s3://.
-func parseS3(rest string) (a s3Address, err error) {
-	a.bucket, a.key, _ = strings.Cut(rest, "/")
-	if !bucketName.MatchString(a.bucket) || strings.Contains(a.bucket, "..") || strings.ContainsFunc(a.key, func(c rune) bool { return c < ' ' }) {
-		return a, fmt.Errorf("s3://%s: not BUCKET/KEY", withoutUser(rest))
+// bucketFolder returns the files at rest, an address after s3://. It fails for a malformed address, if a setting of AWS is
+// malformed, or if the server does.
+func bucketFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
+	name, key, err := parseS3(rest)
+	if err != nil {
+		return nil, err
 	}
-	return a, nil
+	b, err := newBucket(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return folderInStore(ctx, b, key, o)
+}
+
+// parseS3 parses rest, an address after s3://. It fails unless rest is BUCKET/KEY.
+func parseS3(rest string) (bucket, key string, err error) {
+	bucket, key, _ = strings.Cut(rest, "/")
+	if !bucketName.MatchString(bucket) || strings.Contains(bucket, "..") || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' }) {
+		return "", "", fmt.Errorf("s3://%s: not BUCKET/KEY", withoutUser(rest))
+	}
+	return bucket, key, nil
 }
 
 // bucket is a bucket of a server that speaks S3's protocol. It implements Store.
@@ -56,7 +65,7 @@ func newBucket(name string, o *Options) (*bucket, error) {
 }
 
 // Address returns what messages call a key.
-func (b *bucket) Address(key string) string { return s3Address{b.name, key}.String() }
+func (b *bucket) Address(key string) string { return "s3://" + b.name + "/" + key }
 
 // Identity returns the key's address on the server.
 func (b *bucket) Identity(key string) string { return b.url(key) }
@@ -76,15 +85,15 @@ func (b *bucket) url(key string) string {
 	return u.String()
 }
 
-// listed is a page of a listing (ListObjectsV2 of S3's API).
-type listed struct {
+// listPage is a page of a listing (ListObjectsV2 of S3's API).
+type listPage struct {
 	IsTruncated              bool
 	NextContinuationToken    string
-	Contents, CommonPrefixes eachListed
+	Contents, CommonPrefixes forEachListed
 }
 
-// eachListed is called with the elements of a page, one by one: many empty ones take no memory.
-type eachListed func(listedElement) error
+// forEachListed is a function that the decoder of a page calls with each element of a list: many empty ones take no memory.
+type forEachListed func(listedElement) error
 
 type listedElement struct {
 	Key, ETag string
@@ -92,8 +101,8 @@ type listedElement struct {
 	Prefix    string // of a folder
 }
 
-// UnmarshalXML decodes one element of a list, and calls use with it. An error of use ends the decoding.
-func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+// UnmarshalXML decodes one element of a list, and calls use with it. It fails for malformed XML, or if use does.
+func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	var e listedElement
 	if err := d.DecodeElement(&e, &start); err != nil {
 		return err
@@ -101,22 +110,22 @@ func (use eachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error
 	return use(e)
 }
 
-// errEnough ends the decoding of a page when the caller of List stops.
-var errEnough = errors.New("enough")
+// errStopList ends the decoding of a page when the caller of List stops.
+var errStopList = errors.New("enough")
 
-// List yields the objects under a prefix, without those in folders, and these. An object without a strong ETag has no
-// version.
+// List yields the objects and folders directly under a prefix. An object without a strong ETag has no version. It ends
+// with its first error: of a request, or for a listing of too many pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
 		found := func(o StoredObject) error {
 			if !yield(o, nil) {
-				return errEnough
+				return errStopList
 			}
 			return nil
 		}
 		for range maxPages {
-			page := &listed{Contents: func(c listedElement) error {
+			page := &listPage{Contents: func(c listedElement) error {
 				name, ok := strings.CutPrefix(c.Key, prefix)
 				switch {
 				case !ok || c.Size < 0:
@@ -131,7 +140,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 				return found(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
 			}}
 			err := b.page(ctx, query, page)
-			if errors.Is(err, errEnough) {
+			if errors.Is(err, errStopList) {
 				return
 			}
 			if err != nil {
@@ -147,20 +156,16 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page requests one page of a listing, and decodes it into page, whose functions it calls. If the bucket is in another
-// region, it stores that in b.env, and asks there.
-func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error {
-	ask := func() ([]byte, error) {
-		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxAnswer, &b.http)
-		return body, err
-	}
-	body, err := ask()
-	if region := b.otherRegion(err); region != "" {
-		b.env.region = region
-		body, err = ask()
-	}
+// page requests one page of a listing, and decodes it into page, whose functions it calls. It fails if the request
+// does, or for malformed XML.
+func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) error {
+	var body []byte
+	err := b.retryInRegion(func() (err error) {
+		body, _, err = httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxResponseBytes, &b.http)
+		return err
+	})
 	if err != nil {
-		return b.explain(err)
+		return err
 	}
 	if err := xml.Unmarshal(body, page); err != nil {
 		return fmt.Errorf("%w: a listing: %w", httprange.ErrResponse, err)
@@ -168,16 +173,17 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listed) error
 	return nil
 }
 
-// otherRegion returns the region that a refusal of Amazon's names, or "" if it names none or the one that was asked.
-func (b *bucket) otherRegion(err error) string {
-	status, ok := errors.AsType[*httprange.StatusError](err)
-	if b.env.endpoint != nil || !ok {
-		return ""
+// retryInRegion calls request. If Amazon refuses that and names another region, it stores the region in b.env, and calls request
+// once more. It returns the error of the last call, as explain does.
+func (b *bucket) retryInRegion(request func() error) error {
+	err := request()
+	if status, ok := errors.AsType[*httprange.StatusError](err); ok && b.env.endpoint == nil {
+		if region := status.Header.Get("X-Amz-Bucket-Region"); region != b.env.region && regionName.MatchString(region) {
+			b.env.region = region
+			err = request()
+		}
 	}
-	if region := status.Header.Get("X-Amz-Bucket-Region"); region != b.env.region && regionName.MatchString(region) {
-		return region
-	}
-	return ""
+	return b.explain(err)
 }
 
 var (
@@ -201,7 +207,7 @@ func (b *bucket) explain(err error) error {
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		means := "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-		if b.signer != nil && b.signer.signs.Load() {
+		if b.signer != nil && b.signer.hasCredentials.Load() {
 			means = "the credentials of AWS_ACCESS_KEY_ID or AWS_PROFILE do not open it"
 		}
 		return fmt.Errorf("%w (%s)", err, means)
@@ -210,20 +216,17 @@ func (b *bucket) explain(err error) error {
 }
 
 // Stat returns size and version of the object at one key, for which credentials need no right to list the bucket. An
-// object without a strong ETag has no version.
+// object without a strong ETag has no version. It fails if the request does.
 func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
-	ask := func() (*httprange.Reader, error) {
-		o := b.http
-		o.Peek = true
-		return httprange.Open(ctx, b.url(key), &o)
-	}
-	r, err := ask()
-	if region := b.otherRegion(err); region != "" {
-		b.env.region = region
-		r, err = ask()
-	}
+	o := b.http
+	o.Peek = true
+	var r *httprange.Reader
+	err := b.retryInRegion(func() (err error) {
+		r, err = httprange.Open(ctx, b.url(key), &o)
+		return err
+	})
 	if err != nil {
-		return StoredObject{}, b.explain(err)
+		return StoredObject{}, err
 	}
 	defer r.Close()
 	found := StoredObject{Name: path.Base(key), Size: r.Size(), Version: r.Version()}
@@ -233,7 +236,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	return found, nil
 }
 
-// Connect returns the source of an object. It asks for nothing yet.
-func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
-	return openSource(ctx, b.url(key), b.http, of.Size, of.Version, b.explain)
+// Connect returns the source of one version of an object. It sends no request. Offline it fails.
+func (b *bucket) Connect(ctx context.Context, key string, object StoredObject) (Source, error) {
+	return openSource(ctx, b.url(key), b.http, object.Size, object.Version, b.explain)
 }

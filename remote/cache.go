@@ -37,14 +37,14 @@ type CacheEntry struct {
 func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
 // Cache lists the files of this module's cache, complete or not, and of huggingface_hub's, most recently used first.
-// Of opts it uses CacheDir.
+// Of opts it uses CacheDir. It fails if a folder cannot be read.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
 	dir, err := o.cache()
 	if err != nil {
 		return nil, err
 	}
-	list, err := blobsIn(dir.Join("blobs"), linksIn(dir.Join("snapshots").String()), func(e *CacheEntry) {
+	list, err := listBlobs(dir.Join("blobs"), linkNames(dir.Join("snapshots").String()), func(e *CacheEntry) {
 		e.lock = dir.Join("locks", filepath.Base(e.Path)+".lock")
 		if info, err := os.Stat(e.lock.String()); err == nil {
 			e.Used = info.ModTime()
@@ -53,15 +53,15 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []rooted.Path{dir, dir.Join("blobs", besideName)} // the folders of incomplete files
+	parts := []rooted.Path{dir, dir.Join("blobs", partialDirName)} // the folders of incomplete files
 	if store, err := ollamaStore(); err == nil {
-		parts = append(parts, store.Join("blobs", besideName))
+		parts = append(parts, store.Join("blobs", partialDirName))
 	}
-	if h, err := newHub(o.HTTP); err == nil {
+	if h, err := newHub(o); err == nil {
 		for _, repository := range h.repositories() {
-			parts = append(parts, repository.Join("blobs", besideName))
+			parts = append(parts, repository.Join("blobs", partialDirName))
 		}
-		shared, err := h.entries()
+		shared, err := h.cacheEntries()
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +81,10 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	return list, nil
 }
 
-// entries lists the complete files in the Hub's cache.
-func (h *hub) entries() (list []CacheEntry, err error) {
+// cacheEntries lists the complete files in the Hub's cache. It fails if a folder cannot be read.
+func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	for _, dir := range h.repositories() {
-		names := linksIn(dir.Join("snapshots").String())
+		names := linkNames(dir.Join("snapshots").String())
 		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(dir.Name, "models--"), "--", "/")
 		for blob, of := range names {
 			for i, name := range of {
@@ -93,7 +93,7 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 			}
 			names[blob] = slices.Compact(slices.Sorted(slices.Values(of)))
 		}
-		blobs, err := blobsIn(dir.Join("blobs"), names, func(e *CacheEntry) { e.Shared = true })
+		blobs, err := listBlobs(dir.Join("blobs"), names, func(e *CacheEntry) { e.Shared = true })
 		if err != nil {
 			return nil, err
 		}
@@ -102,9 +102,9 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// linksIn returns the slash-separated paths from dir of the symbolic links below it, by the base name of their targets.
+// linkNames returns the slash-separated paths from dir of the symbolic links below it, by the base name of their targets.
 // It leaves out folders and links that cannot be read.
-func linksIn(dir string) map[string][]string {
+func linkNames(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type() != fs.ModeSymlink {
@@ -120,9 +120,9 @@ func linksIn(dir string) map[string][]string {
 	return names
 }
 
-// blobsIn lists the regular files in dir whose names are ids of content: others are left out. An entry gets the names
-// that names has for its id, and complete may change it. A dir that does not exist has no files.
-func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
+// listBlobs lists the regular files in dir whose names are ids of content: others are left out. names has the names of an entry, by
+// its id. listBlobs calls finish with each entry, to change it. If dir does not exist it returns nothing. It fails if dir cannot be read.
+func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheEntry)) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -134,7 +134,7 @@ func blobsIn(dir rooted.Path, names map[string][]string, complete func(e *CacheE
 			continue
 		}
 		e := CacheEntry{Names: names[b.Name()], at: at, Path: at.String(), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
-		complete(&e)
+		finish(&e)
 		list = append(list, e)
 	}
 	return list, nil
@@ -147,7 +147,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 	if e.isPartial || !digestID.MatchString(id) {
 		return fmt.Errorf("%s: %w: no digest of it is known", e.Path, errors.ErrUnsupported)
 	}
-	f, err := rooted.Regular(e.Path)
+	f, err := rooted.OpenRegular(e.Path)
 	if err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ type Pruned struct {
 	Left    int64        // bytes that remain, without those of other programs' caches
 }
 
-// PruneCache removes the least recently used files of this module's cache until they take at most limit bytes. Files
-// that a process has open stay. Caches of other programs are neither counted nor pruned.
+// PruneCache removes the least recently used files of this module's cache until they take at most limit bytes. Files that
+// a process has open stay. Caches of other programs are neither counted nor pruned. It fails if a file cannot be removed.
 func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	list, err := Cache(opts)
 	if err != nil {
@@ -210,7 +210,7 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 // processes have ended. It ignores errors.
 func removeUnfinished(dir rooted.Path) {
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !rooted.IsNew(e.Name()) {
+		if err != nil || !rooted.IsTemporary(e.Name()) {
 			return nil
 		}
 		if info, err := e.Info(); err == nil && !info.IsDir() && time.Since(info.ModTime()) > time.Hour {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// newFolder returns a folder without files. Its complete files get their names in the folder revision of this module's
-// snapshots. It fails if there is no home directory.
+// newFolder returns a folder to which files will be added. Those that are complete get links in the folder snapshots/REVISION of
+// this module's cache. It fails if there is no home directory.
 func newFolder(o *Options, address, revision string) (*folder, error) {
 	cache, err := o.cache()
 	return &folder{
 		opts: o, address: address, objects: make(map[string]object),
-		dir: cache.Join("snapshots", revision),
-		name: func(file string) string {
+		snapshotDir: cache.Join("snapshots", revision),
+		messageName: func(file string) string {
 			if file == "" {
 				return address
 			}
@@ -22,12 +22,12 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// add adds o as the file called name, with a path in this module's cache unless o has one. It fails if another file has
-// the name, and for a name that leaves the folder.
-func (d *folder) add(name string, o object) error {
-	o, err := d.placed(name, o)
+// addFile adds content o as the file called name, with a path in this module's cache unless o has one. It fails if other content
+// has the name, for a name that leaves the folder, and once the listing takes more than maxListingBytes.
+func (d *folder) addFile(name string, o object) error {
+	o, err := d.withCachePaths(name, o)
 	if err == nil {
-		err = d.taken.take(name)
+		err = d.listingBytes.addFile(name)
 	}
 	if err != nil {
 		return err
@@ -39,22 +39,26 @@ func (d *folder) add(name string, o object) error {
 	return nil
 }
 
-// placed returns o as the file called name: with its name for messages, its path in the cache, and the link that leads
-// from its name in the snapshot to it. It fails for a name that leaves the folder.
-func (d *folder) placed(name string, o object) (object, error) {
+// withCachePaths returns content o as the file called name: with its name for messages, its path in the cache, and the function
+// that makes the link in the snapshot. It fails for a name that leaves the folder, or if there is no home directory.
+func (d *folder) withCachePaths(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err
 	}
-	o.name = d.name(name)
+	o.name = d.messageName(name)
 	if o.id == "" { // it is not cached
 		return o, nil
 	}
-	at, err := d.opts.ownPlace(o.id)
+	at, err := d.opts.ownCachePaths(o.id)
 	if err != nil {
 		return o, err
 	}
-	at.path = cmp.Or(o.place.path, at.path)
-	at.link = func() error { return point(d.below(name), at.path) }
-	o.place = at
+	at.path = cmp.Or(o.paths.path, at.path)
+	link := linkUnlessExists
+	if d.followsServer {
+		link = replaceLink
+	}
+	at.link = func() error { return link(d.snapshotPath(name), at.path) }
+	o.paths = at
 	return o, nil
 }

@@ -29,25 +29,21 @@
 //
 // # Cache
 //
-// A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else
-// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. Files that huggingface_hub downloaded
-// are found, and it finds the files that this package caches. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or
-// in .tensormap beside the complete files if they are on another file system: see package sparse. When it has
-// all bytes and its digest is right, it moves to its final place.
+// A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in $XDG_CACHE_HOME or ~/.cache.
+// Each of the two finds what the other has. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in .tensormap beside
+// the complete files if they are on another file system. When it has all bytes and its digest is right, it moves to its
+// final place.
 //
 // # Credentials
 //
-// The token is the one of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
-// HF_TOKEN_PATH, by default $HF_HOME/token. It goes to HF_ENDPOINT only, and into no message.
-//
-// A registry gets the credentials that docker login has stored, or a token that its server of tokens gives for
-// them. Targets of redirects get neither.
-//
-// A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role provide.
-// AWS_ENDPOINT_URL, AWS_REGION and AWS_EC2_METADATA_DISABLED are read as Amazon's programs do.
+// The Hub gets the token of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file HF_TOKEN_PATH. A registry
+// gets what docker login has stored. A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role
+// provide. Targets of redirects get none of them, and no message has them.
 //
 // # Offline
 //
-// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. Files read
-// before, in part or whole, go on working. Reading others fails with an error that says so.
+// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. Files read before, in part or whole, go
+// on working. Reading others fails with an error that says so.
+//
+// docs/addresses.md tells all of it, with every variable.
 package remote

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// ollamaStore returns the folder of Ollama's models.
+// ollamaStore returns the folder in which Ollama has its models: $OLLAMA_MODELS, else ~/.ollama/models. It fails if there is no home
+// directory.
 func ollamaStore() (rooted.Path, error) {
 	if dir := os.Getenv("OLLAMA_MODELS"); dir != "" {
 		return rooted.Path{Dir: dir}, nil
@@ -22,63 +22,67 @@ func ollamaStore() (rooted.Path, error) {
 	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
 }
 
-// elsewhere opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks
-// the digest of another program's file, once, and links that file to the object's path in the cache. The error is
-// fs.ErrNotExist if no cache has the content, or if its id is no SHA-256.
-func (o *object) elsewhere(ctx context.Context, opts *Options) (*os.File, error) {
+// otherCaches returns the paths that the content with a SHA-256 has in the caches of Ollama and the Hub. There need not be files.
+// It leaves out a cache whose folder is unknown.
+func (o *Options) otherCaches(sha256 string) (paths []rooted.Path) {
+	if store, err := ollamaStore(); err == nil {
+		paths = append(paths, store.Join("blobs", "sha256-"+sha256))
+	}
+	if h, err := newHub(o); err == nil {
+		for _, dir := range h.repositories() {
+			paths = append(paths, dir.Join("blobs", sha256))
+		}
+	}
+	return paths
+}
+
+// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It
+// compares the digest of another program's file, once, and links that file to the object's path in the cache. The error
+// is fs.ErrNotExist if no cache has the content, or if its id is no SHA-256.
+func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
 	}
-	var paths []rooted.Path
-	own, err := opts.ownPlace(o.id)
-	if err == nil {
-		paths = append(paths, own.path)
-	}
-	if store, err := ollamaStore(); err == nil {
-		paths = append(paths, store.Join("blobs", "sha256-"+o.id))
-	}
-	if h, err := newHub(new(httprange.Options)); err == nil {
-		for _, dir := range h.repositories() {
-			paths = append(paths, dir.Join("blobs", o.id))
+	if own, err := opts.ownCachePaths(o.id); err == nil {
+		if f, err := o.openSized(own.path.String()); err == nil {
+			return f, nil
 		}
 	}
-	for _, path := range paths {
-		f, err := rooted.Regular(path.String())
+	for _, path := range opts.otherCaches(o.id) {
+		f, err := o.openSized(path.String())
 		if err != nil {
 			continue
 		}
-		info, err := f.Stat()
-		if err == nil && info.Size() == o.size {
-			if path == own.path {
-				return f, nil
+		if err = o.checkForeignDigest(ctx, f); err == nil {
+			if !opts.NoCache { // so that no other process compares it again
+				o.createUnderLock(ctx, tryLock, discardNothing, func() error { return o.hardLink(f) })
 			}
-			if err = o.compare(ctx, f, info); err == nil {
-				if !opts.NoCache { // so that no other process compares it again; it does not wait for the lock
-					o.put(ctx, false, func() error { return nil }, func() error { return o.link(f) })
-				}
-				return f, nil
-			}
+			return f, nil
 		}
 		f.Close()
-		if err != nil && ctx.Err() == nil {
+		if ctx.Err() == nil {
 			opts.logger().Warn("file of another cache is not used", "file", path.String(), "reason", err)
 		}
 	}
 	return nil, fs.ErrNotExist
 }
 
-// compared has the files of other caches whose digests are right, by digest.
-var compared sync.Map
+// checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
+var checkedForeign sync.Map
 
-// compare checks the digest of f, a file in another cache. It does nothing if this process has checked that file before,
-// and the file's time is still the same.
-func (o *object) compare(ctx context.Context, f *os.File, info fs.FileInfo) error {
-	if seen, ok := compared.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
+// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has checked that file
+// before, and the file's time is still the same. It fails with layout.ErrChecksum, or if f cannot be read.
+func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if seen, ok := checkedForeign.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
 		return nil
 	}
-	err := o.check(ctx, io.NewSectionReader(f, 0, o.size))
+	err = o.checkDigest(ctx, io.NewSectionReader(f, 0, o.size))
 	if err == nil {
-		compared.Store(o.id, info)
+		checkedForeign.Store(o.id, info)
 	}
 	return err
 }

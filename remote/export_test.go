@@ -1,7 +1,7 @@
 package remote
 
-// MostAtClose is maxAtClose, for tests to lower.
-var MostAtClose = &maxAtClose
+// MostAtClose is maxMovedAtClose, for tests to lower.
+var MostAtClose = &maxMovedAtClose
 
-// MaxNames is maxNames, for tests to lower.
-var MaxNames = &maxNames
+// MaxNames is maxListingBytes, for tests to lower.
+var MaxNames = &maxListingBytes

@@ -8,20 +8,20 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// filling fetches the rest of a model's files in the background, one after the other, while the model is open. A nil
-// filling does nothing.
-type filling struct {
-	asked atomic.Int64 // reads of all files that wait for bytes: they go first
+// backgroundFill fetches the rest of a model's files in the background, one after the other, while the model is open. A nil
+// backgroundFill does nothing.
+type backgroundFill struct {
+	waitingReads atomic.Int64 // reads of all files that wait for bytes: they go first
 
-	mu      sync.Mutex
-	files   []*file
-	stop    context.CancelFunc // nil before start
-	running parallel.Group
-	ended   sync.Once
+	mu       sync.Mutex
+	files    []*file
+	stop     context.CancelFunc // nil before start
+	running  parallel.Group
+	waitOnce sync.Once
 }
 
-// add enters a file that the model reads.
-func (l *filling) add(f *file) {
+// addFile adds f, a file of the model, to the files that start fetches.
+func (l *backgroundFill) addFile(f *file) {
 	if l == nil {
 		return
 	}
@@ -30,8 +30,8 @@ func (l *filling) add(f *file) {
 	l.files = append(l.files, f)
 }
 
-// start begins to fetch the files that were added. Files that are added later are fetched only as they are read.
-func (l *filling) start(o *Options) {
+// start begins to fetch the files that were added so far, in the background. It logs the first failure and stops there.
+func (l *backgroundFill) start(o *Options) {
 	if l == nil {
 		return
 	}
@@ -42,10 +42,10 @@ func (l *filling) start(o *Options) {
 	files := l.files
 	l.running.Go(func() error {
 		for _, f := range files {
-			if f.whole != nil || f.part != nil && f.cancelFinalizing != nil { // complete, or about to be
+			if f.complete != nil || f.partial != nil && f.cancelFinalizing != nil { // complete, or about to be
 				continue
 			}
-			if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {
+			if err := f.fetchRest(ctx, func(int64, int64) { l.report(files) }); err != nil {
 				if ctx.Err() == nil {
 					o.logger().Warn("the model's files are not completed", "file", f.Name(), "reason", err)
 				}
@@ -58,13 +58,13 @@ func (l *filling) start(o *Options) {
 }
 
 // report calls Options.Progress, if set, with the number of bytes of files that are present, and of all.
-func (l *filling) report(files []*file) {
+func (l *backgroundFill) report(files []*file) {
 	var have, total int64
 	for _, f := range files {
 		total += f.size
-		if f.part != nil {
-			have += f.part.Have()
-		} else if f.whole != nil {
+		if f.partial != nil {
+			have += f.partial.Have()
+		} else if f.complete != nil {
 			have += f.size
 		}
 	}
@@ -75,7 +75,7 @@ func (l *filling) report(files []*file) {
 
 // end stops filling, and waits until it has stopped. If the caller's Progress or transport has panicked meanwhile, the
 // first call of end panics too.
-func (l *filling) end() {
+func (l *backgroundFill) end() {
 	if l == nil {
 		return
 	}
@@ -84,6 +84,6 @@ func (l *filling) end() {
 	l.mu.Unlock()
 	if stop != nil {
 		stop()
-		l.ended.Do(func() { l.running.Wait() })
+		l.waitOnce.Do(func() { l.running.Wait() })
 	}
 }

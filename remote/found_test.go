@@ -109,15 +109,26 @@ func TestWithoutHome(t *testing.T) {
 	want(t, open(t, "hf://org/model"), h, "w1")
 }
 
+// linksBelow lists the links in a snapshot and its folders.
+func linksBelow(t *testing.T, snapshot string) (links []string) {
+	t.Helper()
+	err := filepath.WalkDir(snapshot, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			links = append(links, path)
+		}
+		return err
+	})
+	if err != nil || len(links) == 0 {
+		t.Fatal(err)
+	}
+	return links
+}
+
 // unlink puts the files of a snapshot in place of the links to them, as huggingface_hub 2.4.0 does without symbolic links
 // (file_download.py, _create_symlink).
 func unlink(t *testing.T, snapshot string) {
 	t.Helper()
-	links, err := filepath.Glob(filepath.Join(snapshot, "*"))
-	if err != nil || len(links) == 0 {
-		t.Fatal(err)
-	}
-	for _, link := range links {
+	for _, link := range linksBelow(t, snapshot) {
 		blob, err := filepath.EvalSymlinks(link)
 		if err == nil {
 			err = os.Rename(blob, link)
@@ -134,8 +145,7 @@ func TestWithoutLinksOffline(t *testing.T) {
 		h, repository := pulledRepo(t)
 		snapshot := filepath.Join(repository, "snapshots", h.Commit)
 		if copied {
-			links, _ := filepath.Glob(filepath.Join(snapshot, "*"))
-			for _, link := range links {
+			for _, link := range linksBelow(t, snapshot) {
 				b, err := os.ReadFile(link)
 				if err := errors.Join(err, os.Remove(link), os.WriteFile(link, b, 0o666)); err != nil {
 					t.Fatal(err)

@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,6 +88,152 @@ func refused(t *testing.T, address string) error {
 		t.Errorf("%s opens", address)
 	}
 	return err
+}
+
+// withoutRanges makes r answer a range of a blob with the beginning of all of content, and a request for a whole blob by whole.
+func (r *registry) withoutRanges(content []byte, whole http.HandlerFunc) {
+	registered := r.Config.Handler
+	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case !strings.Contains(req.URL.Path, "/blobs/"):
+			registered.ServeHTTP(w, req)
+		case req.Header.Get("Range") != "":
+			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+			w.Write(content[:1000])
+		default:
+			whole(w, req)
+		}
+	})
+}
+
+// TestPullFromMirror: a registry that answers no ranges sends whole blobs. Options.Progress is called while one comes. If the registry
+// refuses, the error says what may be missing.
+func TestPullFromMirror(t *testing.T) {
+	content := modeltest.SafeTensors(modeltest.Random("x", layout.F32, 1<<18))
+	r := newRegistry(t, layer{weightLayer, "model.safetensors", content})
+	came := make(chan struct{}, 1)
+	refuses := true
+	r.withoutRanges(content, func(w http.ResponseWriter, req *http.Request) {
+		if refuses {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		w.Write(content[:len(content)/2])
+		w.(http.Flusher).Flush()
+		select {
+		case <-came:
+		case <-req.Context().Done():
+			t.Error("no progress")
+		}
+		w.Write(content[len(content)/2:])
+	})
+	last := int64(-1)
+	opts := &remote.Options{Progress: func(have, total int64) {
+		if total != int64(len(content)) {
+			t.Errorf("%d of %d bytes", have, total)
+		}
+		if last = have; have > 0 {
+			select {
+			case came <- struct{}{}:
+			default:
+			}
+		}
+	}}
+	if _, err := remote.Pull(t.Context(), r.address("oci"), opts); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "docker login") {
+		t.Errorf("refused: %v", err)
+	}
+	refuses, last = false, -1
+	pulled, err := remote.Pull(t.Context(), r.address("oci"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(pulled.Files[0]); err != nil || !bytes.Equal(got, content) || last != int64(len(content)) {
+		t.Errorf("%d bytes, progress %d, %v", len(got), last, err)
+	}
+}
+
+// TestPullOfAnotherLength: a registry without ranges that announces another length than the manifest is not read.
+func TestPullOfAnotherLength(t *testing.T) {
+	content := modeltest.SafeTensors(modeltest.Random("x", layout.F32, 1<<18))
+	for _, length := range []int{1000, 100 * len(content)} {
+		r := newRegistry(t, layer{weightLayer, "model.safetensors", content})
+		r.withoutRanges(content, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(length))
+			for range length / 1000 {
+				if _, err := w.Write(content[:1000]); err != nil {
+					return
+				}
+			}
+		})
+		opts := &remote.Options{Progress: func(have, total int64) {
+			if total != int64(len(content)) {
+				t.Errorf("%d of %d bytes", have, total)
+			}
+		}}
+		_, err := remote.Pull(t.Context(), r.address("oci"), opts)
+		if !errors.Is(err, httprange.ErrResponse) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes are announced, the manifest says %d", length, len(content))) {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
+// TestPullFromRegistryWithoutRanges: a registry that never answers ranges sends each blob once, though opening the model reads the heads of its
+// shards before. Only what answers a range with everything is cut off. Nothing but the model stays in the cache.
+func TestPullFromRegistryWithoutRanges(t *testing.T) {
+	const shard = 24 << 20 // far more than what is on its way when a connection is closed
+	var layers []layer
+	for i := range 2 {
+		x := modeltest.Tensor{Name: fmt.Sprint("x", i), DType: layout.U8, Shape: []int{shard}, Data: modeltest.Noise(shard, uint64(i))}
+		layers = append(layers, layer{weightLayer, fmt.Sprintf("model-%05d-of-00002.safetensors", i+1), modeltest.SafeTensors(x)})
+	}
+	index := `{"weight_map":{"x0":"model-00001-of-00002.safetensors","x1":"model-00002-of-00002.safetensors"}}`
+	r := newRegistry(t, append(layers, layer{weightLayer, "model.safetensors.index.json", []byte(index)})...)
+	registered := r.Config.Handler
+	var sent atomic.Int64
+	var whole sync.Map // times that a blob was asked for without a range, by path
+	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		content, ok := r.blobs[path.Base(req.URL.Path)]
+		if !ok {
+			registered.ServeHTTP(w, req)
+			return
+		}
+		if req.Header.Get("Range") == "" {
+			n, _ := whole.LoadOrStore(req.URL.Path, new(atomic.Int64))
+			n.(*atomic.Int64).Add(1)
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		n, _ := w.Write(content)
+		sent.Add(int64(n))
+	})
+	pulled, err := remote.Pull(t.Context(), r.address("oci"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range layers {
+		if got, err := os.ReadFile(pulled.Files[i]); err != nil || !bytes.Equal(got, l.content) {
+			t.Errorf("%s: %d bytes, %v", pulled.Files[i], len(got), err)
+		}
+	}
+	whole.Range(func(path, n any) bool {
+		if n := n.(*atomic.Int64).Load(); n != 1 {
+			t.Errorf("%v: asked for %d times", path, n)
+		}
+		return true
+	})
+	if n := sent.Load(); n > 3*shard {
+		t.Errorf("%d bytes sent of a model of %d", n, 2*shard)
+	}
+	large := 0
+	filepath.WalkDir(os.Getenv("XDG_CACHE_HOME"), func(path string, e fs.DirEntry, err error) error {
+		if info, _ := e.Info(); err == nil && e.Type().IsRegular() && info.Size() >= shard {
+			large++
+		}
+		return err
+	})
+	if large != 2 {
+		t.Errorf("%d large files in the cache", large)
+	}
 }
 
 // tarOf returns an archive of one file.

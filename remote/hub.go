@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,22 +22,18 @@ type hub struct {
 	endpoint *url.URL
 	cache    rooted.Path // the folder of the repositories
 	token    string
-	offline  bool
-	noCache  bool              // write does nothing
-	logger   *slog.Logger      // of a snapshot
-	http     httprange.Options // without the token
+	opts     *Options // whose HTTP has no token yet: see options
 }
 
 // newHub returns the Hub that the environment describes, as huggingface_hub reads it. It fails if a variable is
 // wrong, or if the file of the token cannot be read.
-func newHub(o *httprange.Options) (*hub, error) {
-	h := &hub{http: *o}
-	endpoint := env("HF_ENDPOINT", "https://huggingface.co")
+func newHub(o *Options) (*hub, error) {
+	h := &hub{opts: o}
+	endpoint := envOr("HF_ENDPOINT", "https://huggingface.co")
 	var err error
 	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
 		return nil, errors.New("HF_ENDPOINT is no address")
 	}
-	h.offline = isOffline()
 	home := os.Getenv("HF_HOME")
 	if home == "" {
 		dir, err := cacheHome()
@@ -47,9 +42,9 @@ func newHub(o *httprange.Options) (*hub, error) {
 		}
 		home = filepath.Join(dir, "huggingface")
 	}
-	h.cache.Dir = env("HF_HUB_CACHE", env("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
-	if h.token = env("HF_TOKEN", os.Getenv("HUGGING_FACE_HUB_TOKEN")); h.token == "" {
-		text, err := os.ReadFile(env("HF_TOKEN_PATH", filepath.Join(home, "token")))
+	h.cache.Dir = envOr("HF_HUB_CACHE", envOr("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
+	if h.token = envOr("HF_TOKEN", os.Getenv("HUGGING_FACE_HUB_TOKEN")); h.token == "" {
+		text, err := os.ReadFile(envOr("HF_TOKEN_PATH", filepath.Join(home, "token")))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -59,21 +54,21 @@ func newHub(o *httprange.Options) (*hub, error) {
 	return h, nil
 }
 
-// options returns the options of requests to the Hub: with the token, unless the caller's have an Authorization.
+// options returns the options of requests to the Hub: the caller's, with the token unless they have an Authorization.
 func (h *hub) options() *httprange.Options {
-	if h.token != "" && h.http.Header.Get("Authorization") == "" {
-		return withHeader(h.http, "Authorization", "Bearer "+h.token)
+	if h.token != "" && h.opts.HTTP.Header.Get("Authorization") == "" {
+		return withHeader(*h.opts.HTTP, "Authorization", "Bearer "+h.token)
 	}
-	return &h.http
+	return h.opts.HTTP
 }
 
-// ask decodes the JSON that the Hub's API has at address into a value. It returns the address of the next page, or "".
+// getJSON decodes the JSON that the Hub's API has at address into a value. It returns the address of the next page, or "".
 // Offline it fails with errOffline.
-func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
-	if h.offline {
+func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
+	if isOffline() {
 		return "", errOffline
 	}
-	body, head, err := httprange.Get(ctx, address, maxAnswer, h.options())
+	body, head, err := httprange.Get(ctx, address, maxResponseBytes, h.options())
 	if err != nil {
 		return "", h.explain(err)
 	}
@@ -135,14 +130,14 @@ func (h *hub) explain(err error) error {
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// commit returns the id of the commit that the revision of a stands for, and caches it. A revision that is an id it
-// returns without a request. Offline it returns the id that the cache has, or errOffline.
-func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
+// resolveCommit returns the id of the commit that the revision of a stands for, and caches it. A revision that is an id it returns
+// without a request. Offline it returns the id that the cache has, or errOffline. It fails if the Hub does, or lacks the revision.
+func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if commitID.MatchString(a.revision) {
 		return a.revision, nil
 	}
 	ref := h.repository(a.repo).Join("refs", filepath.FromSlash(a.revision))
-	if h.offline {
+	if isOffline() {
 		text, err := ref.Read()
 		if id := strings.TrimSpace(string(text)); err == nil && commitID.MatchString(id) {
 			return id, nil
@@ -153,24 +148,24 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 		SHA string `json:"sha"`
 	}
 	address := h.endpoint.String() + "/api/models/" + a.repo + "/revision/" + url.PathEscape(a.revision)
-	if _, err := h.ask(ctx, address, &answer); err != nil {
+	if _, err := h.getJSON(ctx, address, &answer); err != nil {
 		return "", err
 	}
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	if err := h.write(ref, []byte(answer.SHA)); err != nil { // as of revision v1/x, where a file is called v1
-		h.logger.Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
+	if err := h.writeUnlessNoCache(ref, []byte(answer.SHA)); err != nil { // as of revision v1/x, where a file is called v1
+		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
 }
 
-// write writes a small file to the Hub's cache. It does nothing with Options.NoCache.
-func (h *hub) write(path rooted.Path, text []byte) error {
-	if h.noCache {
+// writeUnlessNoCache writes a small file to the Hub's cache. It does nothing with Options.NoCache.
+func (h *hub) writeUnlessNoCache(path rooted.Path, text []byte) error {
+	if h.opts.NoCache {
 		return nil
 	}
-	return writeWhole(path, text)
+	return writeCacheFile(path, text)
 }
 
 // entry is a file of a repository at a commit.
@@ -196,10 +191,11 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// tree returns the files of a commit by name, from the cache or the Hub's API. It caches the listing in the folder own,
-// and not in trees: with one there, huggingface_hub would refuse offline a snapshot that lacks one of its files.
-func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (map[string]entry, error) {
-	listing := own.Join("listings", identity("hf://"+repo, commit)+".json")
+// listFiles returns the files of a commit by name, from the cache or the Hub's API. It caches the listing in the folder ownCache, not
+// in the Hub's trees: with a listing there, huggingface_hub would refuse offline a snapshot that lacks one of its files. It fails
+// if the API does, or for a listing with names or digests that cannot be.
+func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
+	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
 	cached := tree{}
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
 		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == 1 && checkTree(cached.Files) == nil {
@@ -207,14 +203,14 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 		}
 	}
 	listed := tree{1, make(map[string]entry)}
-	var taken names
+	var taken listingSize
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
 		if pages == maxPages {
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages)
 		}
 		var err error
-		if address, err = h.ask(ctx, address, &page{listed.Files, &taken}); err != nil {
+		if address, err = h.getJSON(ctx, address, &treePage{listed.Files, &taken}); err != nil {
 			return nil, err
 		}
 	}
@@ -222,17 +218,17 @@ func (h *hub) tree(ctx context.Context, repo, commit string, own rooted.Path) (m
 	if err != nil {
 		return nil, err
 	}
-	return listed.Files, h.write(listing, text)
+	return listed.Files, h.writeUnlessNoCache(listing, text)
 }
 
-// page adds the files of one page of a listing, as the API sends it, to files.
-type page struct {
-	files map[string]entry
-	taken *names
+// treePage decodes one page of a listing, as the API sends it, and adds its files to files.
+type treePage struct {
+	files        map[string]entry
+	listingBytes *listingSize
 }
 
 // UnmarshalJSON adds the files of a page, and skips folders. It fails if a name or a digest cannot be the name of a file.
-func (p *page) UnmarshalJSON(text []byte) error {
+func (p *treePage) UnmarshalJSON(text []byte) error {
 	type element struct {
 		Type string `json:"type"`
 		Path string `json:"path"`
@@ -244,7 +240,7 @@ func (p *page) UnmarshalJSON(text []byte) error {
 		} `json:"lfs"`
 		XetHash string `json:"xetHash"`
 	}
-	return eachElement(text, func(f element) error {
+	return eachJSONElement(text, func(f element) error {
 		if f.Type != "file" {
 			return nil
 		}
@@ -252,7 +248,7 @@ func (p *page) UnmarshalJSON(text []byte) error {
 		if f.LFS != nil {
 			e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
 		}
-		if err := p.taken.take(f.Path, e.BlobID, e.LFSSHA256, e.XetHash); err != nil {
+		if err := p.listingBytes.addFile(f.Path, e.BlobID, e.LFSSHA256, e.XetHash); err != nil {
 			return err
 		}
 		p.files[f.Path] = e
@@ -271,7 +267,7 @@ func (e entry) check(name string) error {
 	return nil
 }
 
-// checkTree checks every file of a cached listing.
+// checkTree returns an error if a file of a cached listing has an impossible name, digest or size.
 func checkTree(files map[string]entry) error {
 	for name, e := range files {
 		if err := e.check(name); err != nil {

@@ -44,6 +44,7 @@ func sharded() map[string][]byte {
 var shardedOnce = sync.OnceValue(func() map[string][]byte {
 	files := map[string][]byte{
 		"config.json":            []byte(`{"model_type": "bert", "hidden_size": 64}`),
+		"1_Pooling/config.json":  []byte(`{"pooling_mode_mean_tokens": true}`),
 		"tokenizer.json":         []byte(`{"version": "1.0"}`),
 		"README.md":              []byte("# model\n"),
 		"onnx/model.onnx":        bytes.Repeat([]byte("no"), 2000),
@@ -199,18 +200,23 @@ func TestPull(t *testing.T) {
 		t.Errorf("pulled to %s", path)
 	}
 	var names []string
-	entries, err := os.ReadDir(path)
-	for _, e := range entries {
-		names = append(names, e.Name())
-		got, err := os.ReadFile(filepath.Join(path, e.Name()))
-		if err != nil || !bytes.Equal(got, h.Files[e.Name()]) {
-			t.Errorf("%s has other bytes than the Hub: %v", e.Name(), err)
+	err = filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
 		}
-		if target, err := os.Readlink(filepath.Join(path, e.Name())); err != nil || !strings.HasPrefix(target, "../../blobs/") {
-			t.Errorf("%s leads to %q: %v", e.Name(), target, err)
+		name, _ := filepath.Rel(path, at)
+		names = append(names, name)
+		got, err := os.ReadFile(at)
+		if err != nil || !bytes.Equal(got, h.Files[name]) {
+			t.Errorf("%s has other bytes than the Hub: %v", name, err)
 		}
-	}
-	wanted := []string{"config.json", "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors",
+		up := strings.Repeat("../", strings.Count(name, "/")+2)
+		if target, err := os.Readlink(at); err != nil || !strings.HasPrefix(target, up+"blobs/") {
+			t.Errorf("%s leads to %q: %v", name, target, err)
+		}
+		return nil
+	})
+	wanted := []string{"1_Pooling/config.json", "config.json", "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors",
 		"model-00004-of-00004.safetensors", "model.safetensors.index.json", "tokenizer.json"}
 	if err != nil || !slices.Equal(names, wanted) {
 		t.Errorf("pulled %q, want %q: %v", names, wanted, err)

@@ -120,8 +120,8 @@ func TestKilledFill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range pulled.Files {
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, h.Files[filepath.Base(path)]) {
+	for i, path := range pulled.Files {
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, h.Files[pulled.Names[i]]) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout/formats"
 )
 
-// role is what a layer is to a model.
+// role says how a model uses a layer.
 type role int
 
 const (
@@ -37,8 +37,8 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns the meaning of a layer's media type, and that of an unknown type: another file. A type that ends in .tar
-// is an archive; what follows "+" is its compression.
+// typeOf returns what a layer's media type says. An unknown type means otherFile. A type that ends in .tar is an archive; what
+// follows "+" is its compression.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t

@@ -18,7 +18,7 @@ import (
 
 // checkName returns an error unless name is a relative path within its folder, with slashes, that is safe to print.
 func checkName(name string) error {
-	if strings.ContainsFunc(name, controls) {
+	if strings.ContainsFunc(name, isControl) {
 		return fmt.Errorf("%.80q, the name of a file, has control characters", name)
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") || !filepath.IsLocal(filepath.FromSlash(name)) {
@@ -27,42 +27,42 @@ func checkName(name string) error {
 	return nil
 }
 
-// controls reports whether a terminal may not show c as a character: controls of the terminal, of the direction of
+// isControl reports whether a terminal may not show c as a character: controls of the terminal, of the direction of
 // text, or of lines.
-func controls(c rune) bool {
+func isControl(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-// maxAnswer is the maximum size of a server's response that is a manifest or a page of a listing, in bytes.
-const maxAnswer = 16 << 20
+// maxResponseBytes is the maximum size of a server's response that is a manifest or a page of a listing, in bytes.
+const maxResponseBytes = 16 << 20
 
 // maxPages is the maximum number of pages of a listing.
 const maxPages = 1000
 
-// maxNames is the maximum of bytes that the names in all pages of a listing take.
-var maxNames = 64 << 20
+// maxListingBytes is the maximum of bytes that the names in all pages of a listing take.
+var maxListingBytes = 64 << 20
 
-// minName is the number of bytes that a file of a listing counts for, beside its texts.
-const minName = 256
+// fileOverhead is the number of bytes that a file of a listing counts for, beside its texts.
+const fileOverhead = 256
 
-// names counts the bytes of maxNames that the files of a listing have taken.
-type names int
+// listingSize counts the bytes of maxListingBytes that the files of a listing have taken.
+type listingSize int
 
-// take adds the bytes that a file's texts take, and minName, to the count. It fails once the count exceeds maxNames.
-func (n *names) take(texts ...string) error {
-	*n += minName
+// addFile counts one more file, which takes fileOverhead and the bytes of texts. It fails once the count exceeds maxListingBytes.
+func (n *listingSize) addFile(texts ...string) error {
+	*n += fileOverhead
 	for _, text := range texts {
-		*n += names(len(text))
+		*n += listingSize(len(text))
 	}
-	if int(*n) > maxNames {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, maxNames, minName)
+	if int(*n) > maxListingBytes {
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
 	}
 	return nil
 }
 
-// eachElement calls use with the elements of a JSON array, one by one. An array of empty elements takes no more
-// memory than its text. null has no elements.
-func eachElement[T any](text []byte, use func(T) error) error {
+// eachJSONElement calls use with the elements of a JSON array, one by one. An array of empty elements takes no more memory
+// than its text. null has no elements. It fails for malformed JSON, or if use does.
+func eachJSONElement[T any](text []byte, use func(T) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open == nil { // null
 		return err
@@ -81,7 +81,7 @@ func eachElement[T any](text []byte, use func(T) error) error {
 	return nil
 }
 
-// withoutUser returns rest, an address after its scheme, without user and password, which messages must not show.
+// withoutUser returns rest, an address after its scheme, without USER:PASSWORD@, which messages must not show.
 func withoutUser(rest string) string {
 	host, path, ok := strings.Cut(rest, "/")
 	host = host[strings.LastIndexByte(host, '@')+1:]
@@ -101,7 +101,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// digestID matches git's id of a blob, and SHA-256.
+// digestID matches the hexadecimal digits of a digest: git's SHA-1 of a blob, or SHA-256.
 var digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // sha256Digest matches a digest as registries write it.
@@ -113,8 +113,11 @@ func digestOf(body []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// identity returns an id of content that has no known digest: it is that of an address and a strong validator.
-func identity(address, validator string) string {
+// digestHex returns the hexadecimal digits of a digest as registries write it.
+func digestHex(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+
+// derivedID returns an id for content whose digest is unknown: "v-" and the SHA-256 of its address and a validator, such as an ETag.
+func derivedID(address, validator string) string {
 	sum := sha256.Sum256([]byte(address + "\n" + validator))
 	return "v-" + hex.EncodeToString(sum[:])
 }

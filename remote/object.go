@@ -13,7 +13,7 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// object is content that never changes, with its source and its place in a cache.
+// object is the content of a file, which never changes: how to fetch it, and its paths in a cache.
 type object struct {
 	name string // for messages
 	size int64
@@ -22,56 +22,62 @@ type object struct {
 	// origin names the server that sends the content, unless id does. Until the content is complete and its digest
 	// right, its bytes are only as true as this server.
 	origin string
-	// check reads the content, and returns an error unless its digest is right. It is nil if there is no digest.
-	check func(ctx context.Context, r io.Reader) error
+	// checkOriginal reads the content, which was made of other content, and checks the digest of that. It is nil for content
+	// whose id is its digest, or that has none.
+	checkOriginal func(ctx context.Context, r io.Reader) error
 	// connect returns the source of missing bytes. ctx bounds connect itself, not the reads of the source. version is
 	// "", or what versionOf returned for an earlier source of an object with an origin: reads of another version must
 	// fail.
 	connect func(ctx context.Context, version string) (Source, error)
-	place   place
+	paths   cachePaths
 }
 
-// place is where the cache has an object once it is complete.
-type place struct {
-	path  rooted.Path
-	named string       // the path of the file's name in a snapshot, or "": where there are no links, it has the content
-	lock  rooted.Path  // the file to lock while the content moves to path, or none
-	own   bool         // the place is in this module's cache; the time of lock tells when it was last used
-	link  func() error // makes the file's name in a snapshot lead to path, or nil
+// cachePaths are the paths that an object has in a cache once it is complete, or some of them.
+type cachePaths struct {
+	path         rooted.Path
+	snapshotName string       // the path of the file's name in a snapshot, or "": where there are no links, it has the content
+	lock         rooted.Path  // the file to lock while the content moves to path, or none
+	isInOwnCache bool         // the place is in this module's cache; the time of lock tells when it was last used
+	link         func() error // makes the file's name in a snapshot lead to path, or nil
 }
 
-// partial returns the name of the incomplete file. Each origin has its own: bytes that one server sends under a
-// digest are not mixed with another server's.
-func (o *object) partial() string {
+// checkDigest reads the content from r, and returns layout.ErrChecksum unless its digest is right. It does nothing if the digest is
+// unknown.
+func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
+	switch {
+	case o.checkOriginal != nil:
+		return o.checkOriginal(ctx, r)
+	case digestID.MatchString(o.id):
+		return checkContent(ctx, r, o.id, o.size)
+	}
+	return nil
+}
+
+// partialName returns the name of the incomplete file in the cache. It differs between origins: bytes that one server sends under
+// a digest are not mixed with another server's.
+func (o *object) partialName() string {
 	if o.origin == "" {
 		return o.id
 	}
-	return identity(o.origin, o.id)
+	return derivedID(o.origin, o.id)
 }
 
-// find opens the object's complete file: at its path in the cache, or else under its name in a snapshot. It makes the
-// link of that name if it is missing. The error is fs.ErrNotExist if there is no file, and another one if the file has
-// another size.
-func (o *object) find() (*os.File, error) {
-	f, err := rooted.Regular(o.place.path.String())
-	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
-		f, err = rooted.Regular(o.place.named)
+// openComplete opens the object's complete file: at its path in the cache, or else under its name in a snapshot. It makes the link
+// of that name if it is missing. The error is fs.ErrNotExist if there is no file, and another one if the file has another size.
+func (o *object) openComplete() (*os.File, error) {
+	f, err := o.openSized(o.paths.path.String())
+	if errors.Is(err, fs.ErrNotExist) && o.paths.snapshotName != "" {
+		f, err = o.openSized(o.paths.snapshotName)
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() != o.size {
-		err = fmt.Errorf("%s has %d bytes, not %d: remove it", f.Name(), info.Size(), o.size)
-	}
-	if err == nil {
-		err = o.linkName()
-	}
-	if err == nil && o.place.own {
-		if !sparse.Hold(f, f.Name()) { // PruneCache has removed it meanwhile
+	err = o.linkName()
+	if err == nil && o.paths.isInOwnCache {
+		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it meanwhile
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
-		o.place.lock.Touch() // its time tells when the object was last used
+		o.paths.lock.Touch() // its time tells when the object was last used
 	}
 	if err != nil {
 		f.Close()
@@ -80,35 +86,62 @@ func (o *object) find() (*os.File, error) {
 	return f, nil
 }
 
-// linkName makes the object's name in a snapshot lead to the complete file. It does nothing if the object has no such
-// name, or if the cache cannot be written to.
-func (o *object) linkName() error {
-	if o.place.link == nil {
-		return nil
+// openSized opens the regular file at path for reading. It fails if the file has another size than the object.
+func (o *object) openSized(path string) (*os.File, error) {
+	f, err := rooted.OpenRegular(path)
+	if err != nil {
+		return nil, err
 	}
-	return unlessUnwritable(o.place.link())
+	info, err := f.Stat()
+	if err == nil && info.Size() != o.size {
+		err = fmt.Errorf("%s has %d bytes, not %d: remove it", path, info.Size(), o.size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
-// move checks the digest of f, whose bytes are all present, and renames its incomplete file to the object's path in the
-// cache. If another process has the lock of that path, move waits, or returns errBusy if waits is false.
-func (o *object) move(ctx context.Context, f *file, waits bool) error {
-	return o.put(ctx, waits, f.part.Remove, func() error {
-		return f.part.Finish(o.place.path, func(r io.Reader) error {
-			if o.check == nil {
-				return nil
-			}
-			return o.check(ctx, r)
+// linkName calls o.paths.link, which makes a link in a snapshot. It does nothing if that is nil, or if the cache cannot be written
+// to. It fails if the link cannot be made for another reason.
+func (o *object) linkName() error {
+	if o.paths.link == nil {
+		return nil
+	}
+	return ignoreUnwritable(o.paths.link())
+}
+
+// moveToFinalPath checks the digest of f, whose bytes are all present, and renames its incomplete file to the object's path in
+// the cache. lock says whether to wait for another process that has locked that path. It fails for a wrong digest, or
+// if the cache cannot be written to.
+func (o *object) moveToFinalPath(ctx context.Context, f *file, lock locking) error {
+	return o.createUnderLock(ctx, lock, f.partial.Remove, func() error {
+		return f.partial.Finish(o.paths.path, func(r io.Reader) error {
+			return o.checkDigest(ctx, r)
 		})
 	})
 }
 
+// locking says what to do if another process has the lock of an object's path in the cache.
+type locking int
+
+const (
+	waitForLock locking = iota // until the context ends
+	tryLock                    // fail with errBusy
+)
+
+// discardNothing returns nil: callers of createUnderLock that have begun no file have nothing to discard.
+func discardNothing() error { return nil }
+
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
-// put locks the object's path in the cache, calls create to make the file there, and links its name in the snapshot. If
-// another process has made the file meanwhile, put calls discard instead of create. See move for waits.
-func (o *object) put(ctx context.Context, waits bool, discard, create func() error) error {
-	for _, path := range []rooted.Path{o.place.path, o.place.lock} {
+// createUnderLock locks the object's path in the cache, calls create, which makes the file there, and makes the link in the
+// snapshot. If the file exists, because another process has made it meanwhile, it calls discard instead of create. lock says
+// whether to wait for a process that has the lock. It fails if create, discard or the system does.
+func (o *object) createUnderLock(ctx context.Context, lock locking, discard, create func() error) error {
+	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if path.Name == "" {
 			continue
 		}
@@ -116,19 +149,19 @@ func (o *object) put(ctx context.Context, waits bool, discard, create func() err
 			return err
 		}
 	}
-	if o.place.lock.Name != "" {
-		locking, cancel := context.WithCancelCause(ctx)
+	if o.paths.lock.Name != "" {
+		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		if !waits {
+		if lock == tryLock {
 			cancel(errBusy) // lockFile then tries once, and fails with errBusy if another process has the lock
 		}
-		unlock, err := lockFile(locking, o.place.lock)
+		unlock, err := lockFile(ctx, o.paths.lock)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
-	if _, err := os.Stat(o.place.path.String()); err == nil { // another process was first
+	if _, err := os.Stat(o.paths.path.String()); err == nil { // another process was first
 		return errors.Join(discard(), o.linkName())
 	}
 	if err := create(); err != nil {
@@ -137,31 +170,31 @@ func (o *object) put(ctx context.Context, waits bool, discard, create func() err
 	return o.linkName()
 }
 
-// link makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads
+// hardLink makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads
 // to another file by now, or to another file system.
-func (o *object) link(f *os.File) error {
+func (o *object) hardLink(f *os.File) error {
 	path, err := filepath.EvalSymlinks(f.Name())
 	if err != nil {
 		return err
 	}
-	return o.place.path.Link(path, f)
+	return o.paths.path.Link(path, f)
 }
 
-// adopt makes f.whole, a complete file that was found in another cache, the file at f's own path in the cache too: by a
-// hard link, or else as a copy, whose digest it checks.
-func (f *file) adopt(ctx context.Context) error {
-	if name := f.whole.Name(); name == f.place.path.String() || name == f.place.named {
+// linkOrCopyToOwnPath makes f.complete, which may be a file of another cache, a file at f's own path too: by a hard link, or else by
+// a copy, whose digest it checks. It does nothing if it is there already. It fails if neither can be made, or for a wrong digest.
+func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
+	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.snapshotName {
 		return nil
 	}
-	return f.put(ctx, true /* wait for the lock */, func() error { return nil }, func() error {
-		if f.link(f.whole) == nil {
+	return f.createUnderLock(ctx, waitForLock, discardNothing, func() error {
+		if f.hardLink(f.complete) == nil {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.
 		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {
-			_, err := f.whole.ReadAt(p, off)
+			_, err := f.complete.ReadAt(p, off)
 			return err
-		}, func() string { return wholeVersion })
+		}, func() string { return completeVersion })
 		if err != nil {
 			return err
 		}
@@ -169,21 +202,20 @@ func (f *file) adopt(ctx context.Context) error {
 		if err := part.Fill(ctx, nil); err != nil {
 			return err
 		}
-		return part.Finish(f.place.path, func(r io.Reader) error { return f.check(ctx, r) })
+		return part.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
 	})
 }
 
-// ownPlace returns the paths of the content called id in this module's cache. It fails if there is no home directory.
-func (o *Options) ownPlace(id string) (place, error) {
+// ownCachePaths returns the paths of the content called id in this module's cache. It fails if there is no home directory.
+func (o *Options) ownCachePaths(id string) (cachePaths, error) {
 	cache, err := o.cache()
-	return place{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), own: true}, err
+	return cachePaths{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), isInOwnCache: true}, err
 }
 
-// textObject returns an object whose content is in memory: its source sends no request.
+// textObject returns the object of content in memory. Its id is the SHA-256.
 func textObject(content []byte) object {
-	hex := digestOf(content)[len("sha256:"):]
 	return object{
-		size: int64(len(content)), id: hex, check: sha256Check(hex),
-		connect: func(context.Context, string) (Source, error) { return text(content), nil },
+		size: int64(len(content)), id: digestHex(digestOf(content)),
+		connect: func(context.Context, string) (Source, error) { return memorySource(content), nil },
 	}
 }

@@ -62,9 +62,10 @@ func parseOCI(rest string) (a ociAddress, err error) {
 	return ociAddress{host, name, cmp.Or(digest, tag, "latest")}, nil
 }
 
-// artifact returns the files of an artifact: its layers that are files, and the files in layers that are archives. It
-// requests the manifest, and downloads archives. It fails for an index that leads to another index.
-func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
+// openFolder returns the files of an artifact: its layers that are files, and the files in layers that are archives. It
+// requests the manifest, and downloads archives. It fails if requests do, for layers that cannot be added, and for an index that
+// leads to another index.
+func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)
 	if err == nil && len(m.Manifests) > 0 {
@@ -79,7 +80,7 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	d, err := newFolder(o, a.String(), identity(a.host, m.digest))
+	d, err := newFolder(o, a.String(), derivedID(a.host, m.digest))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 		err = r.addLayers(ctx, d, m.Layers)
 	}
 	if err == nil {
-		err = d.addIndex(ctx)
+		err = d.addMergedIndex(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
@@ -101,7 +102,7 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 // attestations and other manifests about manifests. It fails if several are left, none of them for this system.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
-		return d.Platform != nil && d.Platform.OS == "unknown" || d.notes().Reference != ""
+		return d.Platform != nil && d.Platform.OS == "unknown" || d.annotationsOrNone().Reference != ""
 	})
 	forThis := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform == nil || d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
@@ -122,7 +123,7 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 
 // fileName returns the name that a layer's annotations give it, or "".
 func (d descriptor) fileName() string {
-	return strings.TrimPrefix(cmp.Or(d.notes().Path, d.notes().Title), "./")
+	return strings.TrimPrefix(cmp.Or(d.annotationsOrNone().Path, d.annotationsOrNone().Title), "./")
 }
 
 // addLayers adds to d the files that layers are, or that archives among them have. Weights without names are shards in
@@ -134,7 +135,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			nameless[t.suffix]++
 		}
 	}
-	numbers := make(map[string]int) // of those named so far
+	numbers := make(map[string]int) // weights named so far, by suffix
 	for _, l := range layers {
 		t, name := typeOf(l.MediaType), l.fileName()
 		var err error
@@ -144,7 +145,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 		case t.isTar && t.compression != "" && t.role == weights:
 			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.isTar:
-			err = d.twice(ctx, func() error { return r.addArchive(ctx, d, l, t) })
+			err = d.retryChanged(ctx, func() error { return r.addArchive(ctx, d, l, t) })
 		case name == "" && t.role == weights:
 			name = "model" + t.suffix
 			if n := nameless[t.suffix]; n > 1 {
@@ -152,11 +153,11 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 				name = fmt.Sprintf("model-%05d-of-%05d%s", numbers[t.suffix], n, t.suffix)
 			}
 			fallthrough
-		case name != "" && l.notes().Unpack == "": // a file, and not a folder that a client unpacks
+		case name != "" && l.annotationsOrNone().Unpack == "": // a file, and not a folder that a client unpacks
 			if t.role == weights {
-				d.choice = append(d.choice, name)
+				d.modelCandidates = append(d.modelCandidates, name)
 			}
-			err = d.add(name, r.object(l, "", place{}))
+			err = d.addFile(name, r.layerObject(l, "", cachePaths{}))
 		}
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)

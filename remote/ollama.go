@@ -22,8 +22,6 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/formats"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"golang.org/x/crypto/ssh"
 )
@@ -36,7 +34,7 @@ const (
 	ollamaNamespace = "library"
 )
 
-// String returns the address without what is implied.
+// String returns the address as ollama://[[HOST/]NAMESPACE/]NAME:TAG, without Ollama's own host and namespace.
 func (a ollamaAddress) String() string {
 	s := "ollama://"
 	if a.host != ollamaHost {
@@ -74,22 +72,23 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// model returns the files of the model: its layers. It takes the manifest from Ollama's store on this machine, else from
-// the registry. Pull asks the registry even if the store has one, unless it is offline, and then writes it to the store.
-func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
+// openFolder returns the files of the model: its layers. It takes the manifest from Ollama's store on this machine, else
+// from the registry. Pull asks the registry even if the store has one, unless it is offline, and then writes it to the
+// store. It fails if neither has the model, or if a layer cannot be read.
+func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
 	if err != nil {
 		return nil, err
 	}
 	r := newRegistry(a.host, a.namespace+"/"+a.name, o)
-	r.refused = "no such model, or one that the key ~/.ollama/id_ed25519 does not open"
+	r.refusalHint = "no such model, or one that the key ~/.ollama/id_ed25519 does not open"
 	if b, ok := r.http.Authorizer.(*bearer); ok {
 		b.sign = signAsOllama
 	}
 	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
 	m, err := storedManifest(inStore.String())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !isOffline() {
 		m, err = r.manifest(ctx, a.tag)
 	}
 	if err == nil && len(m.Layers) == 0 {
@@ -98,23 +97,24 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return fail(err)
 	}
-	d, err := newFolder(o, a.String(), identity(a.host, m.digest))
+	d, err := newFolder(o, a.String(), derivedID(a.host, m.digest))
 	if err != nil {
 		return nil, err
 	}
 	if err = r.addOllama(ctx, d, m, store); err == nil {
-		err = d.addIndex(ctx)
+		err = d.addMergedIndex(ctx)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	d.all = true
-	d.pulled = func() error { return writeWhole(inStore, m.ollamaText()) }
+	d.pullsAllFiles = true
+	d.afterPull = func() error { return writeCacheFile(inStore, m.ollamaJSON()) }
 	return d, nil
 }
 
 // signAsOllama returns the Authorization of a request for a token, or "" if Ollama has made no key for this user. It
 // adds time and nonce to the query, and signs it by the key. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
+// It fails if the key cannot be read or used.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -136,7 +136,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	query.Set("nonce", rand.Text())
 	u := *realm
 	u.RawQuery = query.Encode()
-	none := base64.StdEncoding.EncodeToString([]byte(digestOf(nil)[len("sha256:"):])) // the digest of an empty body
+	none := base64.StdEncoding.EncodeToString([]byte(digestHex(digestOf(nil)))) // the digest of an empty body
 	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+none))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
@@ -157,8 +157,8 @@ func storedManifest(path string) (*registryManifest, error) {
 	return m, nil
 }
 
-// ollamaText returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
-func (m *registryManifest) ollamaText() []byte {
+// ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
+func (m *registryManifest) ollamaJSON() []byte {
 	type layer struct {
 		MediaType string `json:"mediaType"`
 		Digest    string `json:"digest"`
@@ -180,13 +180,14 @@ func (m *registryManifest) ollamaText() []byte {
 	return text
 }
 
-// isOllama reports whether the layers are those of a model of Ollama.
+// isOllama reports whether a layer has a media type of Ollama.
 func (m *registryManifest) isOllama() bool {
 	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
 }
 
-// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache
-// if store is empty. The weights are GGUF files, or many SafeTensors files of a few tensors each.
+// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's
+// cache if store is empty. The weights are GGUF files, or many SafeTensors files of a few tensors each. It fails for
+// layers that cannot be added, or if reading tensors' names does.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -212,39 +213,36 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		}
 		switch {
 		case kind == "tensor":
-			d.choice = append(d.choice, name)
+			d.modelCandidates = append(d.modelCandidates, name)
 		case kind == "model" && !slices.Contains(models, name):
 			models = append(models, name)
 		}
-		if err := d.add(name, r.object(l, "", inOllama(store, l))); err != nil {
+		if err := d.addFile(name, r.layerObject(l, "", ollamaPaths(store, l))); err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
 	}
 	if m.Config.Digest != "" {
-		if err := d.add("sha256-"+m.Config.hex()+".config", r.object(m.Config, "", inOllama(store, m.Config))); err != nil {
+		if err := d.addFile("sha256-"+m.Config.hex()+".config", r.layerObject(m.Config, "", ollamaPaths(store, m.Config))); err != nil {
 			return err
 		}
 	}
-	if err := d.nameTensors(ctx, tensors); err != nil {
+	if err := d.replaceUnnamedFiles(ctx, tensors); err != nil {
 		return err
 	}
-	return d.nameModels(ctx, models)
+	return d.renameSplitParts(ctx, models)
 }
 
-// nameModels adds the GGUF files called names to d.choice, the files that may be the model. If they are the files of one
-// split, it renames them as splits are named, since Ollama does not store their names. It reads their headers.
-func (d *folder) nameModels(ctx context.Context, names []string) error {
-	d.choice = append(d.choice, names...)
+// renameSplitParts adds the GGUF files called names to d.modelCandidates, the files that may be the model. If they are the
+// files of one split, it renames them as splits are named, since Ollama does not store their names. It reads their
+// headers. It fails if reading a header does.
+func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
+	d.modelCandidates = append(d.modelCandidates, names...)
 	if len(names) < 2 {
 		return nil
 	}
 	parts := make(map[string]string)
 	for _, name := range names {
-		var part string
-		err := d.twice(ctx, func() (err error) {
-			part, err = d.partName(ctx, name)
-			return err
-		})
+		part, err := d.splitPartName(ctx, name)
 		switch {
 		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", parts[part] != "":
 			return nil // they are no split: all may be the model
@@ -253,48 +251,44 @@ func (d *folder) nameModels(ctx context.Context, names []string) error {
 		}
 		parts[part] = name
 	}
-	d.choice = d.choice[:len(d.choice)-len(names)]
+	d.modelCandidates = d.modelCandidates[:len(d.modelCandidates)-len(names)]
 	for part, name := range parts {
 		o := d.objects[name]
 		delete(d.objects, name)
-		d.choice = append(d.choice, part)
-		if err := d.add(part, o); err != nil {
+		d.modelCandidates = append(d.modelCandidates, part)
+		if err := d.addFile(part, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// partName returns the name of a GGUF file in its split, or "" if it is none. It reads the file's header.
-func (d *folder) partName(ctx context.Context, name string) (string, error) {
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	decoded, err := formats.Decode(mmapio.FromReaderAt(bound{ctx, f}, f.Size()), d.opts.Loader.Limits)
-	if err != nil {
-		return "", err
-	}
-	if s, ok := decoded.(layout.Splitter); ok {
-		if no, count, _, ok := s.Split(); ok {
-			return fmt.Sprintf("model-%05d-of-%05d.gguf", no+1, count), nil
+// splitPartName returns the name that a GGUF file has as part of a split, or "" if it is no part
+// of one. It reads the file's header. It fails if the file cannot be decoded.
+func (d *folder) splitPartName(ctx context.Context, name string) (part string, err error) {
+	err = d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
+		if s, ok := decoded.(layout.Splitter); ok {
+			if no, count, _, ok := s.Split(); ok {
+				part = fmt.Sprintf("model-%05d-of-%05d.gguf", no+1, count)
+			}
 		}
-	}
-	return "", nil
+		return nil
+	})
+	return part, err
 }
 
-// inOllama returns the path of a layer in Ollama's store, or none if store is empty.
-func inOllama(store rooted.Path, l descriptor) place {
+// ollamaPaths returns the path of layer l in Ollama's store, or no path if store is empty.
+func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
 	if store.Dir == "" {
-		return place{}
+		return cachePaths{}
 	}
-	return place{path: store.Join("blobs", "sha256-"+l.hex())}
+	return cachePaths{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
-// nameTensors replaces the files of older models, where each tensor is called data, by files with the name that the
-// manifest has for it. layers[i] is the file d.choice[i]. It stops at the first file that names its tensors itself.
-func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
+// replaceUnnamedFiles replaces the files of older models, where each tensor is called data, by files with the name that the
+// manifest has for it. layers[i] is the file d.modelCandidates[i]. It stops at the first file that names its tensors
+// itself. It fails if reading a file does, or for names that cannot be.
+func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
 		tensors, _, _, err := d.tensorsOf(ctx, name)
@@ -304,15 +298,15 @@ func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 		if !slices.Contains(tensors, "data") || l.Name == "data" {
 			return nil // a newer model, whose files name their tensors
 		}
-		o, err := d.renamed(ctx, name, l.Name)
+		o, err := d.renameTensors(ctx, name, l.Name)
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
 		named := "named-" + l.hex() + ".safetensors"
-		if err := d.add(named, o); err != nil {
+		if err := d.addFile(named, o); err != nil {
 			return err
 		}
-		d.choice[i] = named
+		d.modelCandidates[i] = named
 	}
 	return nil
 }
@@ -320,9 +314,9 @@ func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renamed returns the content of the SafeTensors file called file, but with tensor in place of data in the names of its
+// renameTensors returns the content of the SafeTensors file called file, but with tensor in place of data in the names of its
 // tensors: a new header, then the bytes of the file. It fails if two tensors would have one name.
-func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
+func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)
 	if err != nil {
@@ -330,7 +324,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	}
 	defer f.Close()
 	var length [8]byte // of the header, which follows it
-	if err := f.ReadVector(ctx, [][]byte{length[:]}, 0); err != nil {
+	if err := f.readThroughCache(ctx, length[:], 0); err != nil {
 		return object{}, err
 	}
 	n := binary.LittleEndian.Uint64(length[:])
@@ -338,7 +332,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		return object{}, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
 	}
 	head := make([]byte, n)
-	if err := f.ReadVector(ctx, [][]byte{head}, 8); err != nil {
+	if err := f.readThroughCache(ctx, head, 8); err != nil {
 		return object{}, err
 	}
 	var entries map[string]json.RawMessage
@@ -369,16 +363,16 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(fresh))), fresh...)
 	rest := o.size - 8 - int64(n)
 	return object{
-		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)), origin: o.origin,
-		check: func(ctx context.Context, r io.Reader) error { // against the digest of what it was made of
+		size: int64(len(prefix)) + rest, id: derivedID("sha256:"+o.id, string(prefix)), origin: o.origin,
+		checkOriginal: func(ctx context.Context, r io.Reader) error { // against the digest of what it was made of
 			if _, err := io.CopyN(io.Discard, r, int64(len(prefix))); err != nil {
 				return err
 			}
-			return o.check(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
+			return o.checkDigest(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
 		},
 		connect: func(ctx context.Context, _ string) (Source, error) {
 			f, err := d.openObject(ctx, o, file)
-			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err
+			return textThenRange{sourceRange{cachedSource{f}, 8 + int64(n), rest}, memorySource(prefix)}, err
 		},
 	}, nil
 }

@@ -2,10 +2,12 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/tensormap/tensormap/loader"
 )
@@ -17,22 +19,22 @@ import (
 // reads the index, and methods of tensors read what they need; all that is read is cached.
 func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
 	o := opts.withDefaults()
-	d, err := resolve(ctx, address, o)
+	d, isLocal, err := resolveFolder(ctx, address, o)
 	if err != nil {
 		return nil, err
 	}
-	if d != nil {
+	if !isLocal {
 		return d.openModel(ctx)
 	}
 	if scheme, rest, ok := strings.Cut(address, "://"); ok && strings.EqualFold(scheme, "file") {
-		address = pathOf(rest)
+		address = pathOfFileURL(rest)
 	}
 	return loader.Open(address, o.Loader)
 }
 
-// pathOf returns the path that rest, a file address after file:// (RFC 8089), names: unescaped, and without the host
-// localhost. Malformed escapes stay as they are.
-func pathOf(rest string) string {
+// pathOfFileURL returns the path in rest, a file address after file:// (RFC 8089), without the host localhost and without
+// percent-encoding. Malformed percent-encoding stays as it is.
+func pathOfFileURL(rest string) string {
 	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
 		rest = "/" + path
 	}
@@ -45,74 +47,58 @@ func pathOf(rest string) string {
 	return filepath.FromSlash(rest)
 }
 
-// resolve returns the folder of the files at an address, after it has asked the server what they are. For a path and for
-// file:// it returns nil without an error.
-func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
-	scheme, rest, _ := strings.Cut(address, "://")
-	switch strings.ToLower(scheme) {
-	case "oci":
-		at, err := parseOCI(rest)
-		if err != nil {
-			return nil, err
-		}
-		return at.artifact(ctx, o)
-	case "s3":
-		at, err := parseS3(rest)
-		if err != nil {
-			return nil, err
-		}
-		b, err := newBucket(at.bucket, o)
-		if err != nil {
-			return nil, err
-		}
-		return inStore(ctx, b, at.key, o)
-	case "ollama":
-		at, err := parseOllama(rest)
-		if err != nil {
-			return nil, err
-		}
-		return at.model(ctx, o)
-	}
-	at, ok, err := hubAddressOf(address, o)
-	switch {
-	case err != nil:
-		return nil, err
-	case !ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
-		return webFolder(ctx, address, o)
-	case !ok: // a path, or file://
-		return nil, nil
-	}
-	return at.snapshot(ctx, at.hubAddress, o)
-}
-
-// located is an address in the Hub, with the Hub's settings.
-type located struct {
-	*hub
-	hubAddress
-}
-
-// hubAddressOf parses an address of the Hub, as hf:// or as a browser shows it. ok is false for other addresses. It fails
-// only for hf://, if the address is malformed or a variable of the Hub is wrong.
-func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
+// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. isLocal is true,
+// and there is no folder, for a path and for file://. It fails for a malformed address, or if the server does.
+func resolveFolder(ctx context.Context, address string, o *Options) (d *folder, isLocal bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
 	case "hf":
-		if at.hub, err = newHub(o.HTTP); err == nil {
-			at.hubAddress, err = parseHub(rest)
-		}
-		return at, err == nil, err
+		d, err = hubFolder(ctx, rest, o)
 	case "http", "https":
-		u, err := url.Parse(address)
-		if err != nil {
-			return at, false, nil // httprange says why
+		d, err = webOrHubFolder(ctx, address, o)
+	case "oci":
+		var at ociAddress
+		if at, err = parseOCI(rest); err == nil {
+			d, err = at.openFolder(ctx, o)
 		}
-		if at.hub, err = newHub(o.HTTP); err != nil {
-			return at, false, nil // wrong variables of the Hub do not matter to another server
+	case "ollama":
+		var at ollamaAddress
+		if at, err = parseOllama(rest); err == nil {
+			d, err = at.openFolder(ctx, o)
 		}
-		at.hubAddress, ok = webAddress(u, at.hub.endpoint)
-		return at, ok, nil
+	case "s3":
+		d, err = bucketFolder(ctx, rest, o)
+	default:
+		isLocal = true
 	}
-	return at, false, nil
+	return d, isLocal, err
+}
+
+// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, if a variable of the Hub is
+// wrong, or if the Hub does.
+func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
+	a, err := parseHub(rest)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHub(o)
+	if err != nil {
+		return nil, err
+	}
+	return h.snapshot(ctx, a, o)
+}
+
+// webOrHubFolder returns the files at an http or https address: a model's, if it is the address that a browser shows of one at
+// the Hub, else those beside a file of a web server. It fails if the server does.
+func webOrHubFolder(ctx context.Context, address string, o *Options) (*folder, error) {
+	if u, err := url.Parse(address); err == nil { // or else webFolder says why
+		if h, err := newHub(o); err == nil { // wrong variables of the Hub do not matter to another server
+			if a, ok := parseBrowserAddress(u, h.endpoint); ok {
+				return h.snapshot(ctx, a, o)
+			}
+		}
+	}
+	return webFolder(ctx, address, o)
 }
 
 // Pulled is a model that the cache has complete.
@@ -131,42 +117,66 @@ type Pulled struct {
 // on. Bytes that the cache has are not requested. With Options.Loader.Trust bytes are verified before they are
 // cached. Files that the cache had are not: see [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
-	o := opts.withDefaults()
-	o.NoCache, o.fresh = false, true
-	d, err := resolve(ctx, address, o)
+	d, isLocal, err := resolveFolder(ctx, address, opts.forPull())
 	if err != nil {
 		return nil, err
 	}
-	if d == nil {
+	if isLocal {
 		return nil, fmt.Errorf("%s: %w: not an address whose files are cached", address, loader.ErrUnsupported)
 	}
 	return d.pull(ctx)
 }
 
-// pull downloads the files of the folder's model that the cache lacks, and returns their paths there.
-func (d *folder) pull(ctx context.Context) (*Pulled, error) {
-	name, err := d.model(ctx)
+// forPull returns a copy of o, which may be nil, as withDefaults does, for Pull and PullStore.
+func (o *Options) forPull() *Options {
+	out := o.withDefaults()
+	out.NoCache, out.fresh, out.downloads = false, true, &downloads{byAddress: make(map[string]*download)}
+	out.Progress = oneAtATime(out.Progress)
+	return out
+}
+
+// oneAtATime returns a function that calls progress for one goroutine at a time. It returns nil for nil.
+func oneAtATime(progress func(have, total int64)) func(have, total int64) {
+	if progress == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(have, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress(have, total)
+	}
+}
+
+// pull downloads the files of the folder's model that the cache lacks, and returns their paths there. It fails if
+// there is no model, or if a file cannot be fetched, verified or moved.
+func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
+	downloads := d.opts.downloads
+	defer func() { err = errors.Join(err, downloads.dropUnused()) }()
+	downloads.keep(true)
+	name, err := d.chooseModel(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, single, err := d.members(ctx, name)
+	names, single, err := d.modelFiles(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fill(ctx, name, names, d.opts.Progress); err != nil {
+	downloads.keep(false)
+	if err := d.fetchFiles(ctx, name, names, d.opts.Progress); err != nil {
 		return nil, err
 	}
-	if d.pulled != nil {
-		if err := d.pulled(); err != nil {
+	if d.afterPull != nil {
+		if err := d.afterPull(); err != nil {
 			return nil, err
 		}
 	}
 	pulled := &Pulled{}
 	for _, member := range names {
-		pulled.Files = append(pulled.Files, d.path(member))
-		pulled.Names = append(pulled.Names, besideModel(name, member))
+		pulled.Files = append(pulled.Files, d.completePath(member))
+		pulled.Names = append(pulled.Names, pathFromModel(name, member))
 	}
-	if pulled.Path = d.path(name); !d.alone(name, names, single) {
+	if pulled.Path = d.completePath(name); !d.opensAsFile(name, names, single) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil
@@ -174,7 +184,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 
 // OpenStore opens the model at a key of a store: an object, or several under a prefix. See Open.
 func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
-	d, err := inStore(ctx, s, key, opts.withDefaults())
+	d, err := folderInStore(ctx, s, key, opts.withDefaults())
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +193,7 @@ func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader
 
 // PullStore downloads the model at a key of a store to the cache. See Pull.
 func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
-	o := opts.withDefaults()
-	o.NoCache, o.fresh = false, true
-	d, err := inStore(ctx, s, key, o)
+	d, err := folderInStore(ctx, s, key, opts.forPull())
 	if err != nil {
 		return nil, err
 	}

@@ -29,21 +29,23 @@ type Options struct {
 	// Fill lets Open fetch the rest of the model's files in the background, until the model is closed. Reads go
 	// first. A file that is complete is checked, and moves to its final place.
 	Fill bool
-	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all. It is
-	// called from one goroutine at a time.
+	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all. While a server
+	// that answers no ranges sends a whole file, it is called with the bytes of that file. It is called from one goroutine
+	// at a time.
 	Progress func(have, total int64)
 
-	fresh bool // set by Pull: a tag is resolved by its server, even if Ollama's store knows it
+	fresh     bool       // set by Pull: a tag is resolved by its server, even if Ollama's store knows it
+	downloads *downloads // set by Pull
 }
 
-// withDefaults returns a copy of o, which may be nil, whose pointers can be followed.
+// withDefaults returns a copy of o, with options of zeros in place of nil: of o itself, Loader and HTTP.
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
 	return &out
 }
 
-// clone returns a copy of options, of zeros for nil.
+// clone returns a copy of *o, or the zero value if o is nil.
 func clone[T any](o *T) *T {
 	if o == nil {
 		return new(T)
@@ -52,9 +54,9 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// warnFull returns a function that logs that the cache takes no more bytes of the file called name, and why. During Pull,
+// logFullCache returns a function that logs that the cache takes no more bytes of the file called name, and why. During Pull,
 // which fails then, that function does nothing.
-func (o *Options) warnFull(name string) func(error) {
+func (o *Options) logFullCache(name string) func(error) {
 	return func(err error) {
 		if !o.fresh {
 			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
@@ -70,12 +72,12 @@ func (o *Options) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// env returns the value of the environment variable name, or otherwise if it is empty or not set.
-func env(name, otherwise string) string {
+// envOr returns the value of the environment variable name, or fallback if it is empty or not set.
+func envOr(name, fallback string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
 	}
-	return otherwise
+	return fallback
 }
 
 // isOffline reports whether the environment forbids requests, as huggingface_hub reads it.
@@ -92,8 +94,8 @@ func isOffline() bool {
 // errOffline is the error of what would need a request, which the environment forbids.
 var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 
-// cacheHome returns the folder of caches that Linux programs use on every system, as
-// huggingface_hub does.
+// cacheHome returns the folder of caches that Linux programs use on every system, as huggingface_hub does. It fails if
+// there is no home directory.
 func cacheHome() (string, error) {
 	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
 		return dir, nil
@@ -102,29 +104,29 @@ func cacheHome() (string, error) {
 	return filepath.Join(home, ".cache"), err
 }
 
-// cacheDir returns the path of this module's cache. It fails if there is no home directory.
-func (o *Options) cacheDir() (string, error) {
-	if o.CacheDir != "" {
-		return o.CacheDir, nil
-	}
-	dir := os.Getenv("XDG_CACHE_HOME")
-	if dir == "" {
-		var err error
-		if dir, err = os.UserCacheDir(); err != nil {
-			return "", err
-		}
-	}
-	return filepath.Join(dir, "tensormap"), nil
+// withoutCache returns a copy of o with NoCache.
+func (o *Options) withoutCache() *Options {
+	out := clone(o)
+	out.NoCache = true
+	return out
 }
 
-// cache returns the folder of this module's cache: see cacheDir.
-func (o *Options) cache() (rooted.Path, error) {
-	dir, err := o.cacheDir()
-	return rooted.Path{Dir: dir}, err
+// cache returns the folder of this module's cache. It fails if there is no home directory.
+func (o *Options) cache() (dir rooted.Path, err error) {
+	if o.CacheDir != "" {
+		return rooted.Path{Dir: o.CacheDir}, nil
+	}
+	home := os.Getenv("XDG_CACHE_HOME")
+	if home == "" {
+		if home, err = os.UserCacheDir(); err != nil {
+			return dir, err
+		}
+	}
+	return rooted.Path{Dir: filepath.Join(home, "tensormap")}, nil
 }
 
 // partialDir makes and returns the folder of incomplete files that are later renamed into the folder final: it is on the
-// same file system. Its first call removes files there that ended processes have left.
+// same file system. Its first call removes files there that ended processes have left. It fails if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir, err := o.cache()
 	if err == nil {
@@ -134,7 +136,7 @@ func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 		err = final.MkdirAll()
 	}
 	if err == nil && !sameFileSystem(dir.String(), final.String()) {
-		dir = final.Join(besideName)
+		dir = final.Join(partialDirName)
 		err = dir.MkdirAll()
 	}
 	if _, swept := sweptDirs.LoadOrStore(dir, true); err == nil && !swept {
@@ -145,14 +147,14 @@ func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	return dir, err
 }
 
-// besideName is the folder of incomplete files beside their final place.
-const besideName = ".tensormap"
+// partialDirName is the folder of incomplete files beside their final place.
+const partialDirName = ".tensormap"
 
 // sweptDirs are the folders that partialDir has swept.
 var sweptDirs sync.Map
 
-// unlessUnwritable returns err, or nil if err says that a cache cannot be written to: no right, no space, read-only.
-func unlessUnwritable(err error) error {
+// ignoreUnwritable returns err, or nil if err says that a cache cannot be written to: no right, no space, read-only.
+func ignoreUnwritable(err error) error {
 	if sparse.Unwritable(err) {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,8 +114,8 @@ func use(t *testing.T, h *hubtest.Hub) {
 		if err != nil {
 			return
 		}
-		for _, file := range pulled.Files {
-			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, h.Files[filepath.Base(file)]) {
+		for i, file := range pulled.Files {
+			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, h.Files[pulled.Names[i]]) {
 				t.Errorf("pulled %s: %v", file, err)
 			}
 		}

@@ -2,32 +2,35 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// registry is one repository of a server that speaks the OCI distribution protocol, version 1.1.
+// registry is one repository, called repo, of a server that speaks the OCI distribution protocol, version 1.1.
 type registry struct {
-	host, repo string
-	opts       *Options
-	http       httprange.Options // with the Authorizer of the repository
-	offline    bool
-	refused    string // what explain adds to a refusal
+	host, repo  string
+	opts        *Options
+	http        httprange.Options // with the Authorizer of the repository
+	refusalHint string            // what explain adds to a refusal
 }
 
 // newRegistry returns the repository called repo of the server host, which may have a port. Requests get credentials from
 // Docker's configuration, unless the options have an Authorization.
 func newRegistry(host, repo string, o *Options) *registry {
-	r := &registry{host: host, repo: repo, opts: o, offline: isOffline(),
-		http: *o.HTTP, refused: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
+	r := &registry{host: host, repo: repo, opts: o,
+		http: *o.HTTP, refusalHint: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
 	plain := r.http
 	plain.Header = nil
 	if r.http.Authorizer == nil && r.http.Header.Get("Authorization") == "" {
@@ -36,8 +39,8 @@ func newRegistry(host, repo string, o *Options) *registry {
 	return r
 }
 
-// address returns the address of a manifest or a blob. kind is "manifests" or "blobs". A registry on loopback is
-// asked by http, as Docker and crane do.
+// address returns the address of a manifest or a blob. kind is "manifests" or "blobs"; reference is a tag or a digest. The scheme
+// is https, but http for a registry on loopback, as Docker and crane have it.
 func (r *registry) address(kind, reference string) string {
 	u := url.URL{Scheme: "https", Host: r.host, Path: "/v2/" + r.repo + "/" + kind + "/" + reference}
 	if isLoopback(r.host) {
@@ -53,7 +56,7 @@ func (r *registry) explain(err error) error {
 		return err // the target of a redirect refused, which got no credentials
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w (%s)", err, r.refused)
+		return fmt.Errorf("%w (%s)", err, r.refusalHint)
 	}
 	return err
 }
@@ -84,15 +87,15 @@ type descriptors []descriptor
 
 // UnmarshalJSON decodes the list, and checks each descriptor.
 func (l *descriptors) UnmarshalJSON(text []byte) error {
-	return eachElement(text, func(d descriptor) error {
+	return eachJSONElement(text, func(d descriptor) error {
 		err := d.check()
 		*l = append(*l, d)
 		return err
 	})
 }
 
-// check returns an error unless the digest is a SHA-256, and so may become the name of a file, and the size is not
-// negative.
+// check returns an error if the digest is not "sha256:" and 64 hexadecimal digits, since it becomes the name of a file, or if the
+// size is negative.
 func (d descriptor) check() error {
 	if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
@@ -100,16 +103,16 @@ func (d descriptor) check() error {
 	return nil
 }
 
-// notes returns the annotations, or empty ones.
-func (d descriptor) notes() annotations {
+// annotationsOrNone returns *d.Annotations, or without annotations the zero value.
+func (d descriptor) annotationsOrNone() annotations {
 	if d.Annotations == nil {
 		return annotations{}
 	}
 	return *d.Annotations
 }
 
-// hex returns the digest of a checked descriptor in hex.
-func (d descriptor) hex() string { return strings.TrimPrefix(d.Digest, "sha256:") }
+// hex returns the hexadecimal digits of the digest, without "sha256:".
+func (d descriptor) hex() string { return digestHex(d.Digest) }
 
 // registryManifest is an image manifest or an index, of OCI or Docker.
 type registryManifest struct {
@@ -121,13 +124,14 @@ type registryManifest struct {
 	digest string // of its bytes, in hex
 }
 
-// manifestTypes are asked for. Servers send what they have.
+// manifestTypes is the header Accept of a request for a manifest.
 var manifestTypes = strings.Join([]string{
 	"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json",
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")
 
-// manifest returns the manifest that a tag or a digest stands for. It sends no request for a digest that the cache has.
+// manifest returns the manifest that reference, a tag or a digest, stands for. It sends no request for a digest that the cache has.
+// It fails if the registry does, for a wrong digest, or for a malformed manifest.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
 	body, err := r.manifestBytes(ctx, reference)
 	if err != nil {
@@ -151,25 +155,25 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	// No repository has an @ in its name: the file of one never has the path of another's folder.
 	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	digest := reference
-	if !sha256Digest.MatchString(digest) && r.offline {
+	if !sha256Digest.MatchString(digest) && isOffline() {
 		text, err := ref.Read()
 		if digest = string(text); err != nil || !sha256Digest.MatchString(digest) {
 			return nil, errOffline
 		}
 	}
 	cached := func(digest string) rooted.Path {
-		return cache.Join("manifests", strings.TrimPrefix(digest, "sha256:"))
+		return cache.Join("manifests", digestHex(digest))
 	}
 	if sha256Digest.MatchString(digest) {
 		if body, err := cached(digest).Read(); err == nil && digestOf(body) == digest {
 			return body, nil
 		}
 	}
-	if r.offline {
+	if isOffline() {
 		return nil, errOffline
 	}
 	address := r.address("manifests", reference)
-	body, head, err := httprange.Get(ctx, address, maxAnswer, withHeader(r.http, "Accept", manifestTypes))
+	body, head, err := httprange.Get(ctx, address, maxResponseBytes, withHeader(r.http, "Accept", manifestTypes))
 	if err != nil {
 		return nil, r.explain(err)
 	}
@@ -182,10 +186,10 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if r.opts.NoCache {
 		return body, nil
 	}
-	if err := writeWhole(cached(got), body); err != nil || digest == got { // reference is the digest
+	if err := writeCacheFile(cached(got), body); err != nil || digest == got { // reference is the digest
 		return body, err
 	}
-	return body, writeWhole(ref, []byte(got))
+	return body, writeCacheFile(ref, []byte(got))
 }
 
 // parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for a manifest that has neither
@@ -195,7 +199,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, err
 	}
-	m.digest = strings.TrimPrefix(digestOf(body), "sha256:")
+	m.digest = digestHex(digestOf(body))
 	if m.Config.Digest != "" {
 		return m, m.Config.check()
 	}
@@ -205,12 +209,98 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// object returns the content of the layer d, to be cached at the paths of at. Messages call it name. It sends no request.
-func (r *registry) object(d descriptor, name string, at place) object {
+// layerObject returns the content of the layer d, to be cached at paths. Messages call it name. It sends no request.
+func (r *registry) layerObject(d descriptor, name string, paths cachePaths) object {
 	return object{
-		name: name, size: d.Size, id: d.hex(), origin: r.host, check: sha256Check(d.hex()), place: at,
+		name: name, size: d.Size, id: d.hex(), origin: r.host, paths: paths,
 		connect: func(ctx context.Context, version string) (Source, error) {
-			return openSource(ctx, r.address("blobs", d.Digest), r.http, d.Size, version, r.explain)
+			address := r.address("blobs", d.Digest)
+			s, err := openSource(ctx, address, r.http, d.Size, version, r.explain)
+			if err != nil {
+				return nil, err
+			}
+			return &mirrored{Source: s, address: address, opts: r.opts, http: r.http, explain: r.explain, whole: r.opts.downloads.join(address)}, nil
 		},
 	}
+}
+
+// mirrored is a blob of a registry that may be a mirror. One that lacks a blob sends all of it, whichever range was asked
+// for, and answers ranges once it has it.
+type mirrored struct {
+	Source
+	address string
+	opts    *Options
+	http    httprange.Options
+	explain func(error) error // of the registry
+	whole   *download
+}
+
+// Version returns the version of the blob: see versionOf.
+func (m *mirrored) Version() string { return versionOf(m.Source) }
+
+// ReadAt implements Source. If the registry answers no ranges, Pull downloads the whole blob in one response to a file
+// beside incomplete ones, and reads from there. Open, which wants a part, fails and says what brings all of it.
+func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if m.whole == nil {
+		err := m.Source.ReadAt(ctx, p, off)
+		if errors.Is(err, httprange.ErrNoRanges) {
+			err = fmt.Errorf("%w, as a mirror does not before it has the blob: pull brings it whole", err)
+		}
+		return err
+	}
+	m.whole.mu.Lock()
+	f := m.whole.file
+	m.whole.mu.Unlock()
+	if f == nil {
+		err := m.Source.ReadAt(ctx, p, off)
+		if !errors.Is(err, httprange.ErrNoRanges) {
+			return err
+		}
+		if f, err = m.download(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := f.ReadAt(p, off)
+	return err
+}
+
+// download returns the file with all bytes, which the first call downloads. Others wait for it.
+func (m *mirrored) download(ctx context.Context) (f *os.File, err error) {
+	whole := m.whole
+	whole.mu.Lock()
+	defer whole.mu.Unlock()
+	if whole.file != nil {
+		return whole.file, nil
+	}
+	dir, err := m.opts.cache()
+	if err == nil {
+		err = dir.MkdirAll()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f, whole.path, err = openDownload(dir.Join(rand.Text())); err != nil {
+		return nil, err
+	}
+	_, err = httprange.Download(ctx, m.address, func(size int64) (io.Writer, error) {
+		if size != m.Size() {
+			return nil, fmt.Errorf("%w: %d bytes are announced, the manifest says %d", httprange.ErrResponse, size, m.Size())
+		}
+		have := int64(0)
+		return &parallel.Writer{Ctx: ctx, W: f, Wrote: func(n int) {
+			if have += int64(n); m.opts.Progress != nil {
+				m.opts.Progress(have, size)
+			}
+		}}, empty(f)
+	}, &m.http)
+	if err != nil {
+		return nil, errors.Join(m.explain(err), f.Close(), whole.path.Remove())
+	}
+	whole.file = f
+	return f, nil
+}
+
+// Close closes the source, and removes what was downloaded unless another source uses it or will.
+func (m *mirrored) Close() error {
+	return errors.Join(m.Source.Close(), m.opts.downloads.leave(m.address))
 }

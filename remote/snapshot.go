@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -14,17 +13,16 @@ import (
 // snapshot returns the files of the model at address a, at the commit that its revision stands for. Offline, the list of
 // files may come from the snapshot's folder in the Hub's cache. It fails if the Hub's API does, or lacks the model.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
-	h.noCache, h.logger = o.NoCache, o.logger()
-	commit, err := h.commit(ctx, a)
+	commit, err := h.resolveCommit(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	own, err := o.cache()
+	ownCache, err := o.cache()
 	if err != nil { // without a home directory there is no cache to write the listing to
-		own, h.noCache = h.cache.Join(besideName), true
+		ownCache, h.opts = h.cache.Join(partialDirName), o.withoutCache()
 	}
 	repository := h.repository(a.repo)
-	files, err := h.tree(ctx, a.repo, commit, own)
+	files, err := h.listFiles(ctx, a.repo, commit, ownCache)
 	if errors.Is(err, errOffline) {
 		if files = snapshotFiles(repository.Join("snapshots", commit).String()); len(files) > 0 {
 			err = nil
@@ -34,10 +32,10 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	d := &folder{
-		opts: o, address: a.String(), file: a.file,
-		dir:     repository.Join("snapshots", commit),
-		objects: make(map[string]object, len(files)),
-		name: func(file string) string {
+		opts: o, address: a.String(), addressedFile: a.file,
+		snapshotDir: repository.Join("snapshots", commit),
+		objects:     make(map[string]object, len(files)),
+		messageName: func(file string) string {
 			a := a
 			a.file = file
 			return a.String()
@@ -45,29 +43,29 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	}
 	for name, e := range files {
 		if e.etag() == "" { // from the snapshot's folder: its content has no known id, and only the file there is read
-			d.objects[name] = object{name: d.name(name), size: e.Size, place: place{path: d.below(name)},
+			d.objects[name] = object{name: d.messageName(name), size: e.Size, paths: cachePaths{path: d.snapshotPath(name)},
 				connect: func(context.Context, string) (Source, error) { return nil, errOffline }}
 			continue
 		}
 		blob := repository.Join("blobs", e.etag())
 		d.objects[name] = object{
-			name: d.name(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(), check: e.checkContent,
+			name: d.messageName(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(),
 			connect: func(ctx context.Context, version string) (Source, error) {
 				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
 				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, version, h.explain)
 			},
-			place: place{
-				path: blob, named: d.path(name),
+			paths: cachePaths{
+				path: blob, snapshotName: d.completePath(name),
 				lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"),
-				link: func() error { return point(d.below(name), blob) },
+				link: func() error { return linkUnlessExists(d.snapshotPath(name), blob) },
 			},
 		}
 	}
 	return d, nil
 }
 
-// snapshotFiles lists the files in a snapshot's folder by their slash-separated names, for snapshots without a listing.
-// The target of a link tells the file's etag. A plain file, as on a system without links, has none.
+// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. The name of a link's target is
+// the file's etag; a plain file, as on a system without links, has none. It leaves out what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
@@ -91,9 +89,4 @@ func snapshotFiles(dir string) map[string]entry {
 		return nil
 	})
 	return files
-}
-
-// checkContent reads content, and returns an error unless its digest is the etag.
-func (e entry) checkContent(ctx context.Context, r io.Reader) error {
-	return checkContent(ctx, r, e.etag(), e.Size)
 }

@@ -1,25 +1,20 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
-	"slices"
 
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
-	"github.com/tensormap/tensormap/remote/internal/sparse"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Source reads an object. Its methods may be called concurrently.
-type Source interface {
-	// ReadVector fills one buffer after another with the consecutive bytes from off on, all of them the object's,
-	// or fails. It ends with ctx.
-	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
-	io.Closer
-}
+// Source reads an object, and is closed by who has connected to it.
+type Source = loader.Source
 
-// versionOf returns the validator of the version whose bytes s reads: see httprange.Reader.Version. It is "" if there
-// is none.
+// versionOf returns what tells the version of the bytes that s reads from others, such as an ETag, or "" if nothing does.
 func versionOf(s Source) string {
 	if v, ok := s.(interface{ Version() string }); ok {
 		return v.Version()
@@ -27,8 +22,9 @@ func versionOf(s Source) string {
 	return ""
 }
 
-// explained is a source at an http address. explain adds to an error what it means at this server.
-type explained struct {
+// explainedSource is a Source at an http address. explain adds to an error of the server what it means there, and returns nil
+// for nil.
+type explainedSource struct {
 	*httprange.Reader
 	explain func(error) error
 }
@@ -44,15 +40,18 @@ func openSource(ctx context.Context, address string, o httprange.Options, size i
 	if err != nil {
 		return nil, explain(err)
 	}
-	return explained{r, explain}, nil
+	return explainedSource{r, explain}, nil
 }
 
-// ReadVector implements Source.
-func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
+// ReadAt fills p with the file's bytes from off on. It fails if they are not all in the file, or if the server does.
+func (e explainedSource) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return e.explain(e.Reader.ReadFull(ctx, p, off))
 }
 
-// withHeader returns o with one more header.
+// explainNothing returns err: there is nothing to explain.
+func explainNothing(err error) error { return err }
+
+// withHeader returns a copy of o with the header called name set to value.
 func withHeader(o httprange.Options, name, value string) *httprange.Options {
 	if o.Header = o.Header.Clone(); o.Header == nil {
 		o.Header = make(http.Header)
@@ -61,62 +60,55 @@ func withHeader(o httprange.Options, name, value string) *httprange.Options {
 	return &o
 }
 
-// part is a range of another source.
-type part struct {
+// sourceRange is a range of another source.
+type sourceRange struct {
 	Source
 	off, size int64
 }
 
-// Version returns the version of the other source.
-func (p part) Version() string { return versionOf(p.Source) }
+// Size returns the length of the range in bytes.
+func (p sourceRange) Size() int64 { return p.size }
 
-// ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
-func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	if off < 0 || off > p.size || sparse.TotalBytes(bufs) > p.size-off {
+// Version returns the version of the whole source: see versionOf.
+func (p sourceRange) Version() string { return versionOf(p.Source) }
+
+// ReadAt fills b with the source's bytes from offset off of the range on. It fails if they leave the range, or if reading does.
+func (p sourceRange) ReadAt(ctx context.Context, b []byte, off int64) error {
+	if off < 0 || off > p.size || int64(len(b)) > p.size-off {
 		return io.ErrUnexpectedEOF
 	}
-	return p.Source.ReadVector(ctx, bufs, p.off+off)
+	return p.Source.ReadAt(ctx, b, p.off+off)
 }
 
-// text is a source in memory.
-type text []byte
+// memorySource is a source in memory.
+type memorySource []byte
 
-// ReadVector implements Source. It fails if the buffers go beyond the text.
-func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
-	for _, b := range bufs {
-		n := copy(b, t[min(off, int64(len(t))):])
-		if n < len(b) {
-			return io.ErrUnexpectedEOF
-		}
-		off += int64(n)
+// ReadAt copies bytes from off on into p. It fails with io.ErrUnexpectedEOF if there are fewer.
+func (t memorySource) ReadAt(_ context.Context, p []byte, off int64) error {
+	return mmapio.ReadFull(bytes.NewReader(t), p, uint64(off))
+}
+
+// Size returns the number of bytes.
+func (t memorySource) Size() int64 { return int64(len(t)) }
+
+// Close does nothing.
+func (t memorySource) Close() error { return nil }
+
+// textThenRange is a source of text and, behind it, a range of another source.
+type textThenRange struct {
+	sourceRange
+	head memorySource
+}
+
+// Size returns the length of text and range together.
+func (j textThenRange) Size() int64 { return j.head.Size() + j.sourceRange.size }
+
+// ReadAt fills p with bytes from off on: first those of the text, then those of the range. It fails if they leave the range, or
+// if reading the range does.
+func (j textThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
+	n := copy(p, j.head[min(off, j.head.Size()):])
+	if n == len(p) {
+		return nil
 	}
-	return nil
+	return j.sourceRange.ReadAt(ctx, p[n:], off+int64(n)-j.head.Size())
 }
-
-// Close implements io.Closer.
-func (t text) Close() error { return nil }
-
-// joined is a source of text and a range of another source, which follows it.
-type joined struct {
-	head text
-	rest part
-}
-
-// ReadVector implements Source. It copies what the text has of the buffers, and reads all that follows from the range.
-func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	bufs = slices.Clone(bufs) // whose filled beginnings are cut off
-	for i, b := range bufs {
-		n := copy(b, j.head[min(off, int64(len(j.head))):])
-		off += int64(n)
-		if bufs[i] = b[n:]; n < len(b) {
-			return j.rest.ReadVector(ctx, bufs[i:], off-int64(len(j.head)))
-		}
-	}
-	return nil
-}
-
-// Version returns the version of the range.
-func (j joined) Version() string { return versionOf(j.rest) }
-
-// Close closes the other source.
-func (j joined) Close() error { return j.rest.Close() }

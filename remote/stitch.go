@@ -13,13 +13,12 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
-	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// indexOf returns the text of model.safetensors.index.json for the SafeTensors files called names. It reads their
+// mergedIndex returns the text of model.safetensors.index.json for the SafeTensors files called names. It reads their
 // headers, eight at a time. It fails if two files have a tensor of the same name.
-func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
+func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
 	types := make([]layout.Metadata, len(names))
@@ -28,11 +27,8 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			var size uint64
-			err := d.twice(ctx, func() (err error) {
-				tensors[i], types[i], size, err = d.tensorsOf(ctx, names[i])
-				return err
-			})
-			if err != nil {
+			var err error
+			if tensors[i], types[i], size, err = d.tensorsOf(ctx, names[i]); err != nil {
 				return fmt.Errorf("%s: %w", names[i], err)
 			}
 			shards[i].Name = path.Base(names[i])
@@ -56,12 +52,12 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
 		}
 	}
-	return manifest.EncodeIndex(shards, places, quantTypes(tensors, types), total)
+	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, types), total)
 }
 
-// quantTypes returns metadata that say how the quantized tensors are stored: the i-th file has tensors[i], and metadata
-// files[i]. A type that a file gives for all its tensors becomes one entry for each tensor.
-func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
+// quantMetadata returns the metadata of a merged index that say how quantized tensors are stored. File i has the tensors tensors[i] and
+// the metadata files[i]. A type that a file has for all its tensors becomes one entry for each tensor.
+func quantMetadata(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
 	for i, md := range files {
 		for _, tensor := range tensors[i] {
 			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
@@ -82,40 +78,35 @@ func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadat
 }
 
 // tensorsOf returns the names of a file's tensors and their size in bytes. It also returns the file's metadata if some
-// tensors are U32, and may be quantized as Ollama does it.
+// tensors are U32, and may be quantized as Ollama does it. It fails if the file cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	defer f.Close()
-	in := mmapio.FromReaderAt(bound{ctx, f}, f.Size())
-	decoded, err := formats.Decode(in, d.opts.Loader.Limits)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	words := false // there are U32 tensors
-	for _, t := range decoded.Index().Tensors {
-		names = append(names, string(t.Name))
-		size += t.Stored
-		words = words || t.DType == layout.U32
-	}
-	if words {
-		md, err = decoded.Metadata(in)
-	}
+	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
+		names, size = nil, 0 // of the first attempt, if this is the second
+		isQuantized := false // there are U32 tensors
+		for _, t := range decoded.Index().Tensors {
+			names = append(names, string(t.Name))
+			size += t.Stored
+			isQuantized = isQuantized || t.DType == layout.U32
+		}
+		if isQuantized {
+			md, err = decoded.Metadata(in)
+		}
+		return err
+	})
 	return names, md, size, err
 }
 
-// addIndex adds an index of the weights, d.choice, and makes it the only file that may be the model. It does nothing
-// unless the weights are several SafeTensors files of one folder without an index: registries tell shards by layers.
-func (d *folder) addIndex(ctx context.Context) error {
+// addMergedIndex adds an index of the weights, d.modelCandidates, and makes it the only file that may be the model. It does
+// nothing unless the weights are several SafeTensors files of one folder without an index: registries tell shards by
+// layers. It fails if a header cannot be read, or if two files have a tensor of the same name.
+func (d *folder) addMergedIndex(ctx context.Context) error {
 	var shards []string
-	for _, name := range d.choice {
+	for _, name := range d.modelCandidates {
 		if path.Ext(name) == formats.Suffix(layout.SafeTensors) {
 			shards = append(shards, name)
 		}
 	}
-	if len(shards) < 2 || len(shards) < len(d.choice) {
+	if len(shards) < 2 || len(shards) < len(d.modelCandidates) {
 		return nil
 	}
 	dir := path.Dir(shards[0])
@@ -128,10 +119,10 @@ func (d *folder) addIndex(ctx context.Context) error {
 			return nil
 		}
 	}
-	text, err := d.indexOf(ctx, shards)
+	text, err := d.mergedIndex(ctx, shards)
 	if err != nil {
 		return err
 	}
-	d.choice = []string{index}
-	return d.add(index, textObject(text))
+	d.modelCandidates = []string{index}
+	return d.addFile(index, textObject(text))
 }

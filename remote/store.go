@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// Store is a bucket of objects, as another package reads it. S3 is one of this package; remote/blob,
-// a module of its own, has those of Google and Azure.
+// Store is a bucket of objects. This package has that of S3, for addresses; package remote/blob, a module of its own, has
+// those of Google and Azure.
 type Store interface {
-	// Address returns what messages call a key.
+	// Address returns the name of a key for messages.
 	Address(key string) string
 	// Identity returns a name of the key that is unique among all stores.
 	Identity(key string) string
@@ -26,7 +26,7 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error]
 	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
 	// what Connect asks, not what the source does.
-	Connect(ctx context.Context, key string, of StoredObject) (Source, error)
+	Connect(ctx context.Context, key string, object StoredObject) (Source, error)
 }
 
 // StoredObject is what a listing says of an object.
@@ -38,14 +38,14 @@ type StoredObject struct {
 	Version string
 }
 
-// inStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If
+// folderInStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If
 // the store may not be listed, the others are looked up when they are opened. It fails if there are no objects.
-func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
+func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
-	found, folders, err := list(ctx, s, dir, o)
-	if one, ok := s.(stater); ok && file != "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errOffline)) {
-		d, unlisted := inUnlisted(ctx, one, key, o)
+	found, folders, err := listPrefix(ctx, s, dir, o)
+	if one, ok := s.(storeWithStat); ok && file != "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errOffline)) {
+		d, unlisted := folderWithoutListing(ctx, one, key, o)
 		if unlisted == nil {
 			return d, nil
 		}
@@ -57,7 +57,7 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	named := func(o StoredObject) bool { return o.Name == file }
 	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) { // key is a prefix
 		dir, file = key+"/", ""
-		if found, _, err = list(ctx, s, dir, o); err != nil {
+		if found, _, err = listPrefix(ctx, s, dir, o); err != nil {
 			return fail(err)
 		}
 	}
@@ -68,7 +68,7 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	if err != nil {
 		return fail(err)
 	}
-	d.file = file
+	d.addressedFile = file
 	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
 	revision := sha256.New()
 	for _, object := range found {
@@ -76,27 +76,27 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 			continue // no file of a model
 		}
 		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
-		if err := d.add(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
+		if err := d.addFile(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
 			return fail(err)
 		}
 	}
-	d.dir = d.dir.Join("v-" + hex.EncodeToString(revision.Sum(nil))) // a snapshot for each set of versions
+	d.snapshotDir = d.snapshotDir.Join("v-" + hex.EncodeToString(revision.Sum(nil))) // a snapshot for each set of versions
 	return d, nil
 }
 
-// stater is a Store that describes one object without a listing, which credentials may not allow.
-type stater interface {
+// storeWithStat is a Store that describes one object without a listing, which credentials may not allow.
+type storeWithStat interface {
 	Store
 	Stat(ctx context.Context, key string) (StoredObject, error)
 }
 
-// inUnlisted returns a folder of the object that key names, which looks up others beside it when they are opened. It
+// folderWithoutListing returns a folder of the object that key names, which looks up others beside it when they are opened. It
 // fails if that object cannot be looked up.
-func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder, error) {
+func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
 	var d *folder
 	stat := func(ctx context.Context, name string) (object, error) {
-		l, err := recall(s.Identity(dir+name), "object", o, func(l *listing) error {
+		l, err := askOrReadCache(s.Identity(dir+name), "object", o, func(l *listing) error {
 			of, err := s.Stat(ctx, dir+name)
 			l.Objects = []StoredObject{of}
 			return err
@@ -109,25 +109,22 @@ func inUnlisted(ctx context.Context, s stater, key string, o *Options) (*folder,
 		}
 		of := l.Objects[0]
 		if d == nil { // this is the object that key names: its version tells the snapshot
-			if d, err = newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), identity(s.Identity(key), of.Version)); err != nil {
+			if d, err = newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), derivedID(s.Identity(key), of.Version)); err != nil {
 				return object{}, err
 			}
+			d.followsServer = true
 		}
-		found, err := d.placed(name, storedObject(s, dir+name, of))
-		if found.id != "" {
-			found.place.link = func() error { return relink(d.below(name), found.place.path) }
-		}
-		return found, err
+		return d.withCachePaths(name, storedObject(s, dir+name, of))
 	}
 	first, err := stat(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	d.file, d.objects[file] = file, first
+	d.addressedFile, d.objects[file] = file, first
 	d.lookup = func(ctx context.Context, name string) (object, error) {
 		found, err := stat(ctx, name)
 		if errors.Is(err, fs.ErrPermission) { // S3's answer without the right to list, for GetObject of no key too
-			err = &fs.PathError{Op: "open", Path: d.name(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
+			err = &fs.PathError{Op: "open", Path: d.messageName(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
 		}
 		return found, err
 	}
@@ -140,14 +137,14 @@ type listing struct {
 	Folders []string       `json:"folders"`
 }
 
-// list returns the objects directly under a prefix, and the names of folders there, without slashes. Offline it returns
-// what was cached of an earlier call. It fails if the names exceed maxNames bytes.
-func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
-	l, err := recall(s.Identity(prefix), "", o, func(l *listing) error {
-		var taken names
+// listPrefix returns the objects directly under a prefix, and the names of folders there, without slashes. Offline it returns
+// what was cached of an earlier call. It fails if the names exceed maxListingBytes bytes.
+func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
+	l, err := askOrReadCache(s.Identity(prefix), "", o, func(l *listing) error {
+		var taken listingSize
 		for object, err := range s.List(ctx, prefix) {
 			if err == nil {
-				err = taken.take(object.Name, object.Version)
+				err = taken.addFile(object.Name, object.Version)
 			}
 			if err != nil {
 				return err
@@ -163,14 +160,15 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 	return l.Objects, l.Folders, err
 }
 
-// recall calls ask to fill l, the listing of a place in a store, and caches it under place and kind. Offline it returns
-// the cached listing instead, or errOffline if there is none.
-func recall(place, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
+// askOrReadCache calls ask to fill l, the listing of a prefix or an object of a store, and caches it. The file's name is a digest
+// of identity and kind. Offline it returns the cached listing instead, or errOffline if there is none. It fails if ask does, or
+// if the system does in writing the cache.
+func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {
 		return l, err
 	}
-	path := cache.Join("listings", identity(place, kind)+".json")
+	path := cache.Join("listings", derivedID(identity, kind)+".json")
 	if isOffline() {
 		if text, err := path.Read(); err != nil || json.Unmarshal(text, &l) != nil {
 			return l, errOffline
@@ -182,22 +180,22 @@ func recall(place, kind string, o *Options, ask func(*listing) error) (l listing
 	}
 	text, err := json.Marshal(l)
 	if err == nil {
-		err = writeWhole(path, text)
+		err = writeCacheFile(path, text)
 	}
 	return l, err
 }
 
-// storedObject returns the content of one version of the object at a key of s. It sends no request. Without a version it
-// has no id, and so is not cached.
-func storedObject(s Store, key string, of StoredObject) object {
-	o := object{size: of.Size, connect: func(ctx context.Context, _ string) (Source, error) {
+// storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. Without a
+// version it has no id, and so is not cached.
+func storedObject(s Store, key string, listed StoredObject) object {
+	o := object{size: listed.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {
 			return nil, errOffline
 		}
-		return s.Connect(ctx, key, of)
+		return s.Connect(ctx, key, listed)
 	}}
-	if of.Version != "" {
-		o.id = identity(s.Identity(key), of.Version)
+	if listed.Version != "" {
+		o.id = derivedID(s.Identity(key), listed.Version)
 	}
 	return o
 }

@@ -32,7 +32,7 @@ func sameFileSystem(a, b string) bool {
 
 // lockFile makes and locks the file at path, as huggingface_hub does while it downloads. It waits for another process
 // until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it locks
-// nothing.
+// nothing. It fails if the file cannot be made, or with the cause of ctx.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {

@@ -290,3 +290,22 @@ func TestShardsOfTwoVersions(t *testing.T) {
 	h.Unlock()
 	want(t, open(t, "hf://org/model"), h, "w0", "w1", "w2", "w3")
 }
+
+// TestContentID: the ID of a file differs between its versions, and is none without a validator that is strong.
+func TestContentID(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	s := newStorage(t)
+	idOf := func(value byte, header map[string]string) string {
+		t.Helper()
+		s.become(twoHalves(value), header)
+		m, err := remote.Open(t.Context(), s.URL+"/model.safetensors", nil)
+		return modeltest.Opened(t, m, err).Files()[0].ContentID
+	}
+	one, two, again := idOf(1, map[string]string{"ETag": `"1"`}), idOf(2, map[string]string{"ETag": `"2"`}), idOf(1, map[string]string{"ETag": `"1"`})
+	if one == "" || one == two || one != again {
+		t.Errorf("%q, %q, %q", one, two, again)
+	}
+	if weak := idOf(3, map[string]string{"ETag": `W/"3"`}); weak != "" {
+		t.Errorf("%q of a weak ETag", weak)
+	}
+}

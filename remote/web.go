@@ -15,15 +15,16 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// web is the files in one folder of a web server.
+// web is the folder of the file at an http address: that file, and those beside it on the server.
 type web struct {
 	*folder
-	url *url.URL // of the file that the address names
+	addressedURL *url.URL // of the file that the address names
 }
 
 // webFolder returns a folder of the file at an http address, which looks up others beside it when they are opened. It
@@ -36,8 +37,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 	}
 	cache, err := o.cache()
 	if err != nil { // there is no home directory
-		uncached := *o
-		uncached.NoCache, o = true, &uncached
+		o = o.withoutCache()
 	}
 	name := path.Base(u.Path)
 	if checkName(name) != nil {
@@ -45,64 +45,68 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 	}
 	beside := *u
 	beside.Path, beside.RawPath = path.Dir(u.Path), ""
-	w := &web{url: u}
+	w := &web{addressedURL: u}
 	w.folder = &folder{
-		opts: o, address: httprange.NameOf(address), file: name, objects: make(map[string]object),
-		name:   func(file string) string { return httprange.NameOf(w.beside(file).String()) },
-		lookup: w.object,
-		dir:    cache.Join("snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), keyOf(&beside)[:16]),
+		opts: o, address: httprange.NameOf(address), addressedFile: name, objects: make(map[string]object),
+		messageName: func(file string) string { return httprange.NameOf(w.addressBeside(file).String()) },
+		lookup:      w.lookUpBeside, followsServer: true,
+		snapshotDir: cache.Join("snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), addressKey(&beside)[:16]),
 	}
-	first, err := w.ask(ctx, name, u)
+	first, err := w.askServer(ctx, name, u)
 	w.objects[name] = first
 	return w.folder, err
 }
 
-// beside returns the address of the file called name in the folder of the file w.url, with the query and user of that
+// addressBeside returns the address of the file called name in the folder of the file w.addressedURL, with the query and user of that
 // address.
-func (w *web) beside(name string) *url.URL {
-	if name == w.file {
-		return w.url
+func (w *web) addressBeside(name string) *url.URL {
+	if name == w.addressedFile {
+		return w.addressedURL
 	}
-	u := w.url.ResolveReference(&url.URL{Path: name})
-	u.RawQuery, u.User = w.url.RawQuery, w.url.User // a signature, perhaps
+	u := w.addressedURL.ResolveReference(&url.URL{Path: name})
+	u.RawQuery, u.User = w.addressedURL.RawQuery, w.addressedURL.User // a signature, perhaps
 	return u
 }
 
-// object asks the server for size and version of the file called name beside the first, and returns its content.
-func (w *web) object(ctx context.Context, name string) (object, error) {
+// lookUpBeside asks the server for size and version of the file called name beside the first, and returns its content. It
+// fails if the server does not have the file.
+func (w *web) lookUpBeside(ctx context.Context, name string) (object, error) {
 	if err := checkName(name); err != nil {
 		return object{}, err
 	}
-	return w.ask(ctx, name, w.beside(name))
+	return w.askServer(ctx, name, w.addressBeside(name))
 }
 
-// known is what a server last told of an address.
-type known struct {
+// knownVersion is what a server last told of an address.
+type knownVersion struct {
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
 	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: the file was downloaded
 }
 
-// ask returns the content that the server has at u now, and stores its size and version for the next time. Offline, the
-// content is that of last time. If the file cannot be read by ranges, ask fails, but for Pull, which downloads it at
-// once.
-func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) {
+// askServer returns the content that the server has at u now, and stores its size and version for the next time. Offline,
+// the content is that of last time. It fails for a file that cannot be read by ranges, but Pull downloads such a file whole.
+func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache()
-	record := cache.Join("addresses", keyOf(u)+".json")
-	var before known
+	record := cache.Join("addresses", addressKey(u)+".json")
+	var before knownVersion
 	text, err := record.Read()
 	seen := !w.opts.NoCache && err == nil && json.Unmarshal(text, &before) == nil && before.Version != "" && before.Size >= 0
 	if isOffline() {
 		if !seen {
 			return object{}, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), errOffline)
 		}
-		return w.at(name, u, before, nil), nil
+		return w.contentAt(name, u, before, nil), nil
 	}
 	// No bytes are requested of a version that was seen before: the cache may have them.
-	r, err := w.connect(ctx, u, seen)
+	first := withBeginning
+	if seen {
+		first = versionOnly
+	}
+	r, err := w.connect(ctx, u, first)
 	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) {
 		r.Close()
-		r, err = w.connect(ctx, u, false)
+		r, err = w.connect(ctx, u, withBeginning)
 	}
 	if errors.Is(err, httprange.ErrNoRanges) {
 		if w.opts.fresh && !w.opts.NoCache {
@@ -113,11 +117,11 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	if err != nil {
 		return object{}, err
 	}
-	now := known{r.Size(), r.Version(), before.Whole}
-	o := w.at(name, u, now, r)
+	now := knownVersion{r.Size(), r.Version(), before.Whole}
+	o := w.contentAt(name, u, now, r)
 	// Pull downloads a file without a version in one response, which is of one version, unless the cache has it.
 	if w.opts.fresh && !w.opts.NoCache && (now.Whole || now.Version == "") {
-		f, err := o.find()
+		f, err := o.openComplete()
 		if err != nil {
 			r.Close()
 			return w.download(ctx, name, u, record)
@@ -125,7 +129,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 		f.Close()
 	}
 	if !w.opts.NoCache && now != before {
-		if err := writeKnown(record, now); err != nil {
+		if err := writeKnownVersion(record, now); err != nil {
 			r.Close()
 			return object{}, err
 		}
@@ -133,8 +137,8 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 	return o, nil
 }
 
-// writeKnown writes the record of an address. It does nothing if the version is unknown.
-func writeKnown(record rooted.Path, now known) error {
+// writeKnownVersion writes now to record, the file of an address in the cache. It does nothing if the version is unknown.
+func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	if now.Version == "" {
 		return nil
 	}
@@ -142,14 +146,31 @@ func writeKnown(record rooted.Path, now known) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(record, text)
+	return writeCacheFile(record, text)
+}
+
+// openDownload makes the file that a whole response goes to, and returns its path. It has no map: Sweep removes it if this
+// process is killed, but not while it is open here.
+func openDownload(of rooted.Path) (f *os.File, path rooted.Path, err error) {
+	path = sparse.DataPath(of)
+	if f, err = path.Open(os.O_RDWR | os.O_CREATE); err == nil {
+		sparse.LockUntilClosed(f, path.String())
+	}
+	return f, path, err
+}
+
+// empty removes all bytes of a file, so that a response after one that was cut off begins anew.
+func empty(f *os.File) error {
+	_, err := f.Seek(0, io.SeekStart)
+	return errors.Join(err, f.Truncate(0))
 }
 
 // download downloads the whole file at u in one response, moves it to its path in the cache, and writes the record of
-// the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time.
+// the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time. It fails if
+// the download does, or if the cache cannot be written to.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
-	id := identity(keyOf(u), "")
-	at, err := w.opts.ownPlace(id)
+	id := derivedID(addressKey(u), "")
+	at, err := w.opts.ownCachePaths(id)
 	if err != nil {
 		return o, err
 	}
@@ -165,21 +186,23 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 		return o, err
 	}
 	defer unlock()
-	part := sparse.DataPath(dir.Join(id)) // it has no map: Sweep removes it if this process is killed
-	f, err := part.Open(os.O_RDWR | os.O_CREATE)
+	f, part, err := openDownload(dir.Join(id))
 	if err != nil {
 		return o, err
 	}
 	defer f.Close()
 	defer part.Remove() // nothing, once it is moved to its place
-	sparse.Hold(f, part.String())
 	digest := sha256.New()
-	now := known{Whole: true}
+	now := knownVersion{Whole: true}
 	now.Version, err = httprange.Download(ctx, u.String(), func(size int64) (io.Writer, error) {
 		digest.Reset() // after a response that was cut off, everything begins anew
 		now.Size = size
-		_, err := f.Seek(0, io.SeekStart)
-		return io.MultiWriter(f, digest, &progressWriter{w.opts.Progress, 0, size}), errors.Join(err, f.Truncate(0))
+		have := int64(0)
+		return &parallel.Writer{Ctx: ctx, W: io.MultiWriter(f, digest), Wrote: func(n int) {
+			if have += int64(n); w.opts.Progress != nil {
+				w.opts.Progress(have, size)
+			}
+		}}, empty(f)
 	}, w.opts.HTTP)
 	if err == nil {
 		err = f.Sync()
@@ -187,53 +210,49 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), err)
 	}
-	if o = w.at(name, u, now, nil); o.id == "" {
-		w.cacheAs(&o, hex.EncodeToString(digest.Sum(nil)), name)
+	if o = w.contentAt(name, u, now, nil); o.id == "" {
+		o.id = hex.EncodeToString(digest.Sum(nil))
+		if o, err = w.withCachePaths(name, o); err != nil {
+			return o, err
+		}
 	}
-	err = o.put(ctx, true /* wait for the lock */, part.Remove, func() error { return part.Rename(o.place.path) })
+	err = o.createUnderLock(ctx, waitForLock, part.Remove, func() error { return part.Rename(o.paths.path) })
 	if err == nil {
-		err = writeKnown(record, now)
+		err = writeKnownVersion(record, now)
 	}
 	return o, err
 }
 
-// progressWriter calls progress with the number of bytes that were written to it.
-type progressWriter struct {
-	progress   func(have, total int64)
-	have, size int64
-}
+// firstRequest says what connect asks the server for.
+type firstRequest int
 
-// Write implements io.Writer. It never fails.
-func (t *progressWriter) Write(b []byte) (int, error) {
-	if t.have += int64(len(b)); t.progress != nil {
-		t.progress(t.have, t.size)
-	}
-	return len(b), nil
-}
+const (
+	withBeginning firstRequest = iota // size, version and the first bytes
+	versionOnly                       // size and version
+)
 
-// connect asks the server for size, version and beginning of the file at u, or with peek for size and version alone.
-func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Reader, error) {
+// connect opens a reader of the file at u by one request, for what first says. It fails if the server refuses or lacks the file.
+func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*httprange.Reader, error) {
 	o := *w.opts.HTTP
-	o.Peek = peek
+	o.Peek = first == versionOnly
 	if o.PrefixBytes == 0 && !w.opts.NoCache {
 		o.PrefixBytes = sparse.HeadBytes
 	}
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// at returns the content that the server had at u in version now, as the file called name. Its first source is r, which
-// is open; later ones are connected anew. If r is nil, connecting is errOffline. Content without a version is not
-// cached.
-func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object {
+// contentAt returns the content that the server has at u in version now, as the file called name. The first source of the content is
+// r; later ones are connected anew. If r is nil, connecting fails with errOffline. Content without a version is not cached.
+func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.Reader) object {
 	var begun atomic.Bool // r is in use
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		switch {
 		case r == nil:
 			return nil, errOffline
 		case begun.CompareAndSwap(false, true):
-			return r, nil
+			return explainedSource{r, explainNothing}, nil
 		}
-		again, err := w.connect(ctx, u, true)
+		again, err := w.connect(ctx, u, versionOnly)
 		if err != nil {
 			return nil, err
 		}
@@ -241,25 +260,18 @@ func (w *web) at(name string, u *url.URL, now known, r *httprange.Reader) object
 			again.Close()
 			return nil, fmt.Errorf("%s: %w", again.Name(), httprange.ErrChanged)
 		}
-		return again, nil
+		return explainedSource{again, explainNothing}, nil
 	}}
 	if now.Version == "" {
 		return o
 	}
-	w.cacheAs(&o, identity(keyOf(u), now.Version), name)
+	o.id = derivedID(addressKey(u), now.Version)
+	o, _ = w.withCachePaths(name, o) // without a home directory it has no place, and nothing is cached
 	return o
 }
 
-// cacheAs sets the id of content o, its path in the cache, and the link that leads from name in the snapshot to it.
-func (w *web) cacheAs(o *object, id, name string) {
-	o.id = id
-	o.place, _ = w.opts.ownPlace(id)
-	at := o.place.path
-	o.place.link = func() error { return relink(w.below(name), at) }
-}
-
-// keyOf returns a digest, in hex, of what identifies the file at u: the address without user, signature and token.
-func keyOf(u *url.URL) string {
+// addressKey returns a digest, in hex, of what identifies the file at u: the address without user, signature and token.
+func addressKey(u *url.URL) string {
 	key := *u
 	key.User, key.Fragment, key.RawFragment = nil, "", ""
 	query := key.Query()
@@ -279,7 +291,7 @@ func keyOf(u *url.URL) string {
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
-// isSecret reports whether a parameter of a query is part of a signature, or a token.
+// isSecret reports whether the parameter of a query called name is a token, or part of a signature.
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

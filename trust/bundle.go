@@ -49,8 +49,8 @@ const (
 	BySigstore    Method = "sigstore"    // which package trust/keyless verifies
 )
 
-// materials are the members of verificationMaterial that stand for the methods.
-var materials = map[Method]string{ByKey: "publicKey", ByCertificate: "x509CertificateChain", BySigstore: "certificate"}
+// materialKeys are the members of verificationMaterial that stand for the methods.
+var materialKeys = map[Method]string{ByKey: "publicKey", ByCertificate: "x509CertificateChain", BySigstore: "certificate"}
 
 // Bundle is a parsed bundle. Nothing in it can be trusted before one of its Verify methods has
 // returned its Statement.
@@ -69,14 +69,14 @@ type Bundle struct {
 func ParseBundle(text []byte) (*Bundle, error) {
 	b, err := parseBundle(text)
 	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", positioned(err))
+		return nil, fmt.Errorf("bundle: %w", withOffset(err))
 	}
 	return b, nil
 }
 
-// positioned returns an error about JSON with its offset but without the name of a format, and other errors as they
-// are.
-func positioned(err error) error {
+// withOffset returns a *layout.FormatError as an error with its offset, field and reason, but without the name of a format. Other
+// errors it returns as they are.
+func withOffset(err error) error {
 	fe, ok := errors.AsType[*layout.FormatError](err)
 	if !ok {
 		return err
@@ -131,9 +131,9 @@ func member[T any](md layout.Metadata, key string) (v T, err error) {
 	return v, nil
 }
 
-// each calls f for the elements of an array of objects, the member of md called key. It returns their number, and stops
-// at the first error of f.
-func each(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
+// eachObject calls f with each element of an array of objects, the member of md called key, and returns their number. It fails if there
+// is no such array, if an element is no object, or if f does.
+func eachObject(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
 	elements, err := member[[]any](md, key)
 	if err != nil {
 		return 0, err
@@ -151,7 +151,7 @@ func each(md layout.Metadata, key string, f func(object layout.Metadata) error) 
 	return n, nil
 }
 
-// decode64 decodes base64 of the standard alphabet, padded and canonical, without line breaks.
+// decode64 decodes base64. It fails unless text is of the standard alphabet, padded, canonical and without line breaks.
 func decode64(text string) ([]byte, error) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, invalid("a line break in base64")
@@ -163,8 +163,9 @@ func decode64(text string) ([]byte, error) {
 	return b, nil
 }
 
-// bytesOf returns the decoded base64 of the member of md called key.
-func bytesOf(md layout.Metadata, key string) ([]byte, error) {
+// base64Member returns the bytes of the member of md called key, which has them in base64. It fails if there is no such string, or if
+// decode64 does.
+func base64Member(md layout.Metadata, key string) ([]byte, error) {
 	text, err := member[string](md, key)
 	if err != nil {
 		return nil, err
@@ -176,20 +177,21 @@ func bytesOf(md layout.Metadata, key string) ([]byte, error) {
 	return b, nil
 }
 
-// parseEnvelope reads the payload and the one signature of a DSSE envelope.
+// parseEnvelope sets payload and signature from a DSSE envelope. It fails for a payload that is too large or of another type, and unless
+// there is exactly one signature.
 func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 	if typ, err := member[string](md, "payloadType"); err != nil || typ != payloadType {
 		return cmp.Or(err, invalid("payloadType %s, not %s", quote(typ), payloadType))
 	}
-	if b.payload, err = bytesOf(md, "payload"); err != nil {
+	if b.payload, err = base64Member(md, "payload"); err != nil {
 		return err
 	}
 	if len(b.payload) > payloadBytes {
 		return fmt.Errorf("payload: %w: %d bytes, more than %d", layout.ErrLimit, len(b.payload), payloadBytes)
 	}
-	n, err := each(md, "signatures", func(signature layout.Metadata) (err error) {
+	n, err := eachObject(md, "signatures", func(signature layout.Metadata) (err error) {
 		if b.sig == nil {
-			b.sig, err = bytesOf(signature, "sig")
+			b.sig, err = base64Member(signature, "sig")
 		}
 		return err
 	})
@@ -199,11 +201,12 @@ func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 	return err
 }
 
-// parseMaterial reads what identifies the signer, and sets the method. A bundle by Sigstore must have log entries.
+// parseMaterial sets the method, and the key's hint or the certificates, from verificationMaterial. It fails unless that is of exactly
+// one method, and for a bundle by Sigstore without log entries.
 func (b *Bundle) parseMaterial(md layout.Metadata) error {
 	var by []Method
 	for _, m := range []Method{ByKey, ByCertificate, BySigstore} {
-		if _, ok := md.Get(materials[m]); ok {
+		if _, ok := md.Get(materialKeys[m]); ok {
 			by = append(by, m)
 		}
 	}
@@ -211,13 +214,13 @@ func (b *Bundle) parseMaterial(md layout.Metadata) error {
 		return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
 	}
 	if b.Method = by[0]; b.Method == BySigstore {
-		n, err := each(md, "tlogEntries", func(layout.Metadata) error { return nil })
+		n, err := eachObject(md, "tlogEntries", func(layout.Metadata) error { return nil })
 		if err == nil && n == 0 {
 			err = invalid("tlogEntries is empty")
 		}
 		return err
 	}
-	object, err := member[layout.Metadata](md, materials[b.Method])
+	object, err := member[layout.Metadata](md, materialKeys[b.Method])
 	switch {
 	case err != nil:
 		return err
@@ -227,13 +230,14 @@ func (b *Bundle) parseMaterial(md layout.Metadata) error {
 	return b.parseChain(object)
 }
 
-// parseKey reads the hint of a key. Writers before 1.1.0 have the PEM text of the key instead, whose hash is the hint.
+// parseKey sets the hint from publicKey. Writers before 1.1.0 have the PEM text of the key instead: then it computes the hint. It fails
+// if both or neither are there.
 func (b *Bundle) parseKey(md layout.Metadata) (err error) {
 	if _, older := md.Get("rawBytes"); older {
 		if _, both := md.Get("hint"); both {
 			return invalid("publicKey has both hint and rawBytes")
 		}
-		text, err := bytesOf(md, "rawBytes")
+		text, err := base64Member(md, "rawBytes")
 		if err != nil {
 			return err
 		}
@@ -248,13 +252,13 @@ func (b *Bundle) parseKey(md layout.Metadata) (err error) {
 	return err
 }
 
-// parseChain reads a chain of one to maxChain certificates.
+// parseChain sets the chain from x509CertificateChain. It fails for a malformed certificate, and unless there are 1 to maxChain.
 func (b *Bundle) parseChain(md layout.Metadata) error {
-	n, err := each(md, "certificates", func(object layout.Metadata) error {
+	n, err := eachObject(md, "certificates", func(object layout.Metadata) error {
 		if len(b.chain) == maxChain {
 			return fmt.Errorf("%w: a chain of more than %d certificates", layout.ErrLimit, maxChain)
 		}
-		der, err := bytesOf(object, "rawBytes")
+		der, err := base64Member(object, "rawBytes")
 		if err != nil {
 			return err
 		}
@@ -298,20 +302,20 @@ func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
 	}
 	ec, ok := key.(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key))
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, keyKind(key))
 	}
 	hint, err := Hint(ec)
 	if err != nil {
 		return nil, err
 	}
 	if b.hint != hint {
-		return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, short(b.hint), short(hint))
+		return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, quoteStart(b.hint), quoteStart(hint))
 	}
-	return b.verified(ec)
+	return b.verifiedStatement(ec)
 }
 
-// short returns the start of a hash, quoted for an error.
-func short(hint string) string {
+// quoteStart returns the first 16 characters of a hash in quotes, for an error.
+func quoteStart(hint string) string {
 	if len(hint) > 16 {
 		hint = hint[:16] + "…"
 	}
@@ -342,19 +346,20 @@ func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error)
 		opts = new(CertificateOptions)
 	}
 	leaf := b.chain[0]
-	if err := opts.check(leaf, b.chain[1:]); err != nil {
+	if err := opts.checkSigner(leaf, b.chain[1:]); err != nil {
 		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
 	}
 	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: certificate of %s: %s; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), kind(leaf.PublicKey))
+		return nil, fmt.Errorf("%w: certificate of %s: %s; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), keyKind(leaf.PublicKey))
 	}
-	return b.verified(ec)
+	return b.verifiedStatement(ec)
 }
 
-// verified checks the signature by key and returns the statement, or ErrSignature. Writers of version 0.2 signed the
-// message of paeOfRepr, and hashed it by SHA-256 for certificates of any curve.
-func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
+// verifiedStatement checks the signature by key, and returns the statement. It fails with ErrKey for an unusable key, with ErrSignature,
+// or for an invalid statement. Signatures of version 0.2 are valid too: over the message of paeOfRepr, hashed by SHA-256 for
+// certificates of any curve.
+func (b *Bundle) verifiedStatement(key *ecdsa.PublicKey) (*Statement, error) {
 	if err := checkUsable(key); err != nil {
 		return nil, err
 	}
@@ -363,25 +368,25 @@ func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 	if b.Method == ByCertificate {
 		older = crypto.SHA256
 	}
-	if !ecdsa.VerifyASN1(key, sum(h, pae, b.payload), b.sig) && !ecdsa.VerifyASN1(key, sum(older, paeOfRepr, b.payload), b.sig) {
+	if !ecdsa.VerifyASN1(key, hashOf(h, pae, b.payload), b.sig) && !ecdsa.VerifyASN1(key, hashOf(older, paeOfRepr, b.payload), b.sig) {
 		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
 	}
 	return ParseStatement(b.payload)
 }
 
-// hashes are the hashes that keys on a curve sign.
+// hashes has the hash function that is used with keys on a curve.
 var hashes = map[elliptic.Curve]crypto.Hash{elliptic.P256(): crypto.SHA256, elliptic.P384(): crypto.SHA384, elliptic.P521(): crypto.SHA512}
 
-// sum returns the hash of the message that form writes for a payload.
-func sum(h crypto.Hash, form func(w *bufio.Writer, payload []byte), payload []byte) []byte {
-	s := h.New()
-	w := bufio.NewWriter(s)
-	form(w, payload)
+// hashOf returns the hash of the message that writeMessage, pae or paeOfRepr, writes for a payload.
+func hashOf(h crypto.Hash, writeMessage func(w *bufio.Writer, payload []byte), payload []byte) []byte {
+	state := h.New()
+	w := bufio.NewWriter(state)
+	writeMessage(w, payload)
 	w.Flush()
-	return s.Sum(nil)
+	return state.Sum(nil)
 }
 
-// pae writes the message that DSSE signs for a payload.
+// pae writes the message that a signature of DSSE is over: the pre-authentication encoding (PAE) of a payload.
 func pae(w *bufio.Writer, payload []byte) {
 	fmt.Fprintf(w, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload))
 	w.Write(payload)
@@ -420,13 +425,13 @@ func paeOfRepr(w *bufio.Writer, payload []byte) {
 func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([]byte, error) {
 	public, ok := key.Public().(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key.Public()))
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, keyKind(key.Public()))
 	}
 	if err := checkUsable(public); err != nil {
 		return nil, err
 	}
 	h := hashes[public.Curve]
-	sig, err := key.Sign(rand.Reader, sum(h, pae, payload), h)
+	sig, err := key.Sign(rand.Reader, hashOf(h, pae, payload), h)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +440,7 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 		if !public.Equal(chain[0].PublicKey) {
 			return nil, fmt.Errorf("%w: the certificate is not one of this key", ErrKey)
 		}
-		if err := checkUse(chain); err != nil { // nobody could verify the bundle
+		if err := checkChainUse(chain); err != nil { // nobody could verify the bundle
 			return nil, fmt.Errorf("%w: certificate of %s: %w", ErrKey, quote(chain[0].Subject.String()), err)
 		}
 		var certificates []map[string][]byte
@@ -464,8 +469,9 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 	}})
 }
 
-// uintOf reads a whole number in JSON. It may be written as a float, as the reference client writes all numbers.
-func uintOf(n string) (uint64, bool) {
+// parseUint returns the value of n, a whole number in JSON. It may be written as a float, as the reference client writes all numbers.
+// ok is false if n is negative, has a fraction, or is a float beyond 2^53.
+func parseUint(n string) (value uint64, ok bool) {
 	if v, err := strconv.ParseUint(n, 10, 64); err == nil {
 		return v, true
 	}

@@ -1179,7 +1179,7 @@ func FuzzAnnotations(f *testing.F) {
 		if s, err := ParseStatement(payload); err == nil {
 			t.Fatalf("a statement without digests passes: %+v", s)
 		}
-		if n, ok := uintOf(size); ok && n > 1<<53 && strings.ContainsAny(size, ".eE") {
+		if n, ok := parseUint(size); ok && n > 1<<53 && strings.ContainsAny(size, ".eE") {
 			t.Fatal(n)
 		}
 	})

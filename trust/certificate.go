@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// check returns an error if a signature by leaf's key is not trusted. between are certificates that may lead to a root.
-func (o *CertificateOptions) check(leaf *x509.Certificate, between []*x509.Certificate) error {
+// checkSigner returns an error unless a chain leads from leaf, the signer's certificate, over some of intermediates to one of o.Roots.
+// The chain must be for signing, and leaf must have the name o.Identity if that is set.
+func (o *CertificateOptions) checkSigner(leaf *x509.Certificate, intermediates []*x509.Certificate) error {
 	verify := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: o.At, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	for _, c := range o.Roots {
 		verify.Roots.AddCert(c)
 	}
-	for _, c := range between {
+	for _, c := range intermediates {
 		verify.Intermediates.AddCert(c)
 	}
 	if o.At.IsZero() {
@@ -28,14 +29,14 @@ func (o *CertificateOptions) check(leaf *x509.Certificate, between []*x509.Certi
 		return err
 	}
 	for _, chain := range chains { // there may be several ways to a root
-		unfit := checkUse(chain)
+		unfit := checkChainUse(chain)
 		if unfit == nil {
 			err = nil
 			break
 		}
 		err = cmp.Or(err, unfit)
 	}
-	if names := identities(leaf); err == nil && o.Identity != "" && !slices.Contains(names, o.Identity) {
+	if names := certificateNames(leaf); err == nil && o.Identity != "" && !slices.Contains(names, o.Identity) {
 		for i, name := range names {
 			names[i] = quote(name)
 		}
@@ -50,17 +51,18 @@ var (
 	extendedKeyUsage = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 
-// checkUse returns an error if a chain, the signer's certificate first, is not for signing models.
-func checkUse(chain []*x509.Certificate) error {
+// checkChainUse returns an error if the key usages of a chain, the signer's certificate first, do not allow to sign: see
+// Bundle.VerifyCertificate.
+func checkChainUse(chain []*x509.Certificate) error {
 	switch leaf := chain[0]; {
-	case !has(leaf, keyUsage):
+	case !hasExtension(leaf, keyUsage):
 		return errors.New("it has no key usage, which must be digitalSignature")
 	case leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0:
 		return errors.New("its key usage is not digitalSignature")
 	}
 	for i, c := range chain {
 		switch {
-		case !has(c, extendedKeyUsage), slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageCodeSigning):
+		case !hasExtension(c, extendedKeyUsage), slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageCodeSigning):
 		case i == 0:
 			return errors.New("its extended key usage is not codeSigning")
 		case !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny):
@@ -70,8 +72,8 @@ func checkUse(chain []*x509.Certificate) error {
 	return nil
 }
 
-// has reports whether c has the extension called id.
-func has(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
+// hasExtension reports whether c has the extension called id.
+func hasExtension(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
 	for _, e := range c.Extensions {
 		if e.Id.Equal(id) {
 			return true
@@ -80,8 +82,8 @@ func has(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
 	return false
 }
 
-// identities lists the names of a certificate's owner, the subject first.
-func identities(c *x509.Certificate) []string {
+// certificateNames returns the names in a certificate: the subject, then email addresses, DNS names, URIs and IP addresses.
+func certificateNames(c *x509.Certificate) []string {
 	names := slices.Concat([]string{c.Subject.String()}, c.EmailAddresses, c.DNSNames)
 	for _, u := range c.URIs {
 		names = append(names, u.String())

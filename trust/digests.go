@@ -48,16 +48,17 @@ func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, er
 		return nil, fmt.Errorf("%w: no digest was given for %s", ErrUnsigned, quote(name))
 	}
 	size := in.Size()
-	return wholeFile(size, func() hash.Hash { return id.Hash(size) }, id.Sum)
+	return wholeFileDigests(size, func() hash.Hash { return id.Hash(size) }, id.Sum)
 }
 
-// wholeFile returns the digests of a file that has one over all its bytes.
-func wholeFile(size uint64, hash func() hash.Hash, sum []byte) (*layout.Digests, error) {
+// wholeFileDigests returns the digests of a file of size bytes that has one, sum, over all its bytes. It fails with layout.ErrChecksum
+// if the file is empty and sum is not that of no bytes.
+func wholeFileDigests(size uint64, newHash func() hash.Hash, sum []byte) (*layout.Digests, error) {
 	if size == 0 {
-		if !bytes.Equal(hash().Sum(nil), sum) {
+		if !bytes.Equal(newHash().Sum(nil), sum) {
 			return nil, fmt.Errorf("%w: the file is empty, which the trusted one was not", layout.ErrChecksum)
 		}
 		sum = nil // an empty file has no chunk
 	}
-	return &layout.Digests{End: size, Chunk: max(size, 1), Sums: sum, New: hash, Granularity: layout.ByFile}, nil
+	return &layout.Digests{End: size, Chunk: max(size, 1), Sums: sum, New: newHash, Granularity: layout.ByFile}, nil
 }

@@ -21,7 +21,7 @@ type Embedded struct{ key ed25519.PublicKey }
 func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
 	k, ok := key.(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: files carry Ed25519 signatures; %s needs a bundle (--signature)", ErrKey, kind(key))
+		return nil, fmt.Errorf("%w: files carry Ed25519 signatures; %s needs a bundle (--signature)", ErrKey, keyKind(key))
 	}
 	return &Embedded{k}, nil
 }
@@ -33,15 +33,16 @@ func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
 	case err != nil:
 		return nil, err
 	case f == layout.APR2:
-		return e.file(in)
+		return e.fileDigests(in)
 	case f == layout.Manifest:
-		return e.manifest(in)
+		return e.manifestDigests(in)
 	}
 	return nil, fmt.Errorf("%w: the file's format has no signatures of its own; a bundle can sign it (--signature)", ErrUnsigned)
 }
 
-// file does what Digests does for an APR2 file.
-func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
+// fileDigests verifies the head of an APR2 file, and returns the digests of the data. The error is ErrUnsigned if the head
+// cannot be read or has no signature, and ErrSignature for another key's. It is layout.ErrChecksum if the digests do not fit the data.
+func (e *Embedded) fileDigests(in layout.Input) (*layout.Digests, error) {
 	h, err := apr2.ReadEncryptedHead(in, apr2.Signed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsigned, err)
@@ -57,8 +58,9 @@ func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
 	return d, nil
 }
 
-// manifest does what Digests does for an APR2 manifest, which is signed as a whole.
-func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
+// manifestDigests verifies an APR2 manifest, which is signed as a whole: no byte is left to verify by digests. The error is ErrUnsigned
+// without a signature, and ErrSignature for another key's.
+func (e *Embedded) manifestDigests(in layout.Input) (*layout.Digests, error) {
 	b, keys, err := encrypted.ReadManifest(in, nil)
 	s, size := keys.Signature, in.Size()
 	switch {
@@ -76,7 +78,7 @@ func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
 func NewSigner(key crypto.Signer) (*apr2.Signer, error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: APR2 files are signed with Ed25519, not with %s", ErrKey, kind(key.Public()))
+		return nil, fmt.Errorf("%w: APR2 files are signed with Ed25519, not with %s", ErrKey, keyKind(key.Public()))
 	}
 	return &apr2.Signer{Public: public, Sign: func(message []byte) ([]byte, error) {
 		return key.Sign(rand.Reader, message, crypto.Hash(0))

@@ -15,34 +15,34 @@ import (
 // defaultIgnored are the names at the top of a directory that are not signed, as by the reference client.
 var defaultIgnored = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
-// linkRule returns an error if the symbolic link called name, relative to the directory root, must not be followed.
+// linkRule is a function that returns an error if the symbolic link called name, relative to the directory root, must not be followed.
 type linkRule func(root, name string) error
 
-// noLinks returns an error for every link.
+// noLinks refuses every link: it is a linkRule.
 func noLinks(_, name string) error {
 	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, quote(name))
 }
 
-// anyLinks returns no error, wherever links lead.
+// anyLinks allows every link: it is a linkRule.
 func anyLinks(string, string) error { return nil }
 
-// warnedLinks returns the rule that allows all links, and calls warn, unless that is nil, for each that leads out of
-// the directory.
+// warnedLinks returns a linkRule that allows every link that can be followed. It calls warn, unless that is nil, for each that leads out
+// of the directory.
 func warnedLinks(warn func(error)) linkRule {
 	return func(root, name string) error {
-		target, err := filepath.EvalSymlinks(pathOf(root, name))
+		target, err := filepath.EvalSymlinks(pathBelow(root, name))
 		if err != nil {
 			return err
 		}
 		if rel, err := filepath.Rel(root, target); warn != nil && (err != nil || !filepath.IsLocal(rel)) {
-			warn(fmt.Errorf("%s: the link leads out of the directory, to %s", pathOf(root, name), quote(target)))
+			warn(fmt.Errorf("%s: the link leads out of the directory, to %s", pathBelow(root, name), quote(target)))
 		}
 		return nil
 	}
 }
 
-// cacheLinks allows links of a snapshot of the Hugging Face cache to blobs of that cache: of its repository, or those
-// that repositories share. From release 1.32 on huggingface_hub stores the bytes in CACHE/blobs/XX/HASH, and links to
+// cacheLinks refuses all links but those from a snapshot of the Hugging Face cache to blobs of that cache: of its
+// repository, or those that repositories share. From release 1.32 on huggingface_hub stores the bytes in CACHE/blobs/XX/HASH, and links to
 // them in the blobs of repositories. root has no links in it.
 func cacheLinks(root, name string) error {
 	snapshots := filepath.Dir(root)
@@ -61,8 +61,8 @@ func cacheLinks(root, name string) error {
 	return nil
 }
 
-// among returns a function that reports whether a name is one of paths, or lies below one.
-func among(paths []string) func(name string) bool {
+// isAmong returns a function that reports whether a name is one of paths, or lies below one.
+func isAmong(paths []string) func(name string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 	}
@@ -91,7 +91,7 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 	} else if info.Mode().IsRegular() {
 		return []string{"."}, nil
 	}
-	absolute, err := resolved(root)
+	absolute, err := resolveLinks(root)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%w: %s is no regular file, but %v", layout.ErrUnsupported, quote(name), d.Type())
 		}
-		if err := checkName(name, false); err != nil {
+		if err := checkName(name); err != nil {
 			return err
 		}
 		names = append(names, name)
@@ -140,11 +140,11 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 
 // relativeTo returns the name of file relative to root, with slashes, or "" if it does not lie below root.
 func relativeTo(root, file string) string {
-	root, err := resolved(root)
+	root, err := resolveLinks(root)
 	if err != nil {
 		return ""
 	}
-	dir, err := resolved(filepath.Dir(file))
+	dir, err := resolveLinks(filepath.Dir(file))
 	if err != nil {
 		return ""
 	}
@@ -155,8 +155,8 @@ func relativeTo(root, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// resolved returns the absolute path without links. If path does not exist, links in it stay.
-func resolved(path string) (string, error) {
+// resolveLinks returns path as an absolute path without symbolic links. If path does not exist, links in it stay.
+func resolveLinks(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if target, missing := filepath.EvalSymlinks(abs); err == nil && missing == nil {
 		abs = target
@@ -164,8 +164,8 @@ func resolved(path string) (string, error) {
 	return abs, err
 }
 
-// pathOf returns the path of a file that listFiles has listed.
-func pathOf(root, name string) string {
+// pathBelow returns the path of the file called name by listFiles: root itself for ".", else name below root.
+func pathBelow(root, name string) string {
 	if name == "." {
 		return root
 	}

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -119,8 +120,9 @@ func Hint(key crypto.PublicKey) (string, error) {
 // keyBytes bounds a file of keys or certificates.
 const keyBytes = 1 << 20
 
-// read reads a file of at most keyBytes. private is the error of a file that others may read: see ReadPrivateKey.
-func read(path string) (text []byte, private, err error) {
+// readSmallFile returns the text of the file at path. notPrivate is the error that others may read or change the file, or nil: see
+// ReadPrivateKey. err says that the file cannot be read or has more than keyBytes.
+func readSmallFile(path string) (text []byte, notPrivate, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
@@ -131,13 +133,13 @@ func read(path string) (text []byte, private, err error) {
 		return nil, nil, err
 	}
 	if info.Mode().IsRegular() && runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
-		private = checkMode(info.Mode().Perm(), ownedByRoot(info))
+		notPrivate = checkMode(info.Mode().Perm(), ownedByRoot(info))
 	}
 	text, err = io.ReadAll(io.LimitReader(f, keyBytes+1))
 	if err == nil && len(text) > keyBytes {
 		err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrKey, keyBytes)
 	}
-	return text, private, err
+	return text, notPrivate, err
 }
 
 // checkMode returns an error if the mode of a secret's file lets others read or change it. If root owns the file, its
@@ -157,25 +159,23 @@ func checkMode(mode fs.FileMode, ownedByRoot bool) error {
 // 0640 or less if root owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that
 // have modes. Symbolic links are followed. The other errors are those of ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
-	return parseFile(path, ParsePrivateKey, true)
+	return parseSecret(path, ParsePrivateKey)
 }
 
-// parseFile reads the file at path, parses its text and clears it. The mode of a secret's file is checked last, because
-// a public key in its place is no secret. Errors name the file.
-func parseFile[T any](path string, parse func([]byte) (T, error), secret bool) (v T, err error) {
-	text, private, err := read(path)
+// parseSecret returns what parse makes of the text of the file at path, and clears the text. It fails if the file cannot be read, if
+// parse does, or if others may read the file. The file's mode is checked last: a public key in its place is no secret. Errors name the
+// file.
+func parseSecret[T any](path string, parse func(text []byte) (T, error)) (secret T, err error) {
+	text, notPrivate, err := readSmallFile(path)
 	if err != nil {
-		return v, err
+		return secret, err
 	}
 	defer clear(text)
-	found, err := parse(text)
-	if err == nil && secret {
-		err = private
+	parsed, err := parse(text)
+	if err = cmp.Or(err, notPrivate); err != nil {
+		return secret, inFile(path, err)
 	}
-	if err != nil {
-		return v, inFile(path, err)
-	}
-	return found, nil
+	return parsed, nil
 }
 
 // ParsePrivateKey reads the PEM text of a private key: PKCS#8 or SEC 1, not encrypted. Errors repeat
@@ -204,19 +204,27 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {
-			return nil, fmt.Errorf("%w: %s does not sign", ErrKey, kind(key))
+			return nil, fmt.Errorf("%w: %s does not sign", ErrKey, keyKind(key))
 		}
 		return signer, checkUsable(signer.Public())
 	}
 	return nil, fmt.Errorf("%w: no private key in PEM", ErrKey)
 }
 
-// ReadPublicKey reads a public key in PEM.
+// ReadPublicKey reads a public key in PEM from the file at path. The errors are those of ParsePublicKey, and of reading.
 func ReadPublicKey(path string) (crypto.PublicKey, error) {
-	return parseFile(path, ParsePublicKey, false)
+	text, _, err := readSmallFile(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParsePublicKey(text)
+	if err != nil {
+		return nil, inFile(path, err)
+	}
+	return key, nil
 }
 
-// ParsePublicKey reads the PEM text of a public key.
+// ParsePublicKey reads the PEM text of a public key. The error is ErrKey if there is none, or if no signature has such a key.
 func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		switch block.Type {
@@ -235,8 +243,8 @@ func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("%w: no public key in PEM", ErrKey)
 }
 
-// kind returns the name of a key's type for an error.
-func kind(key any) string {
+// keyKind returns the name of a key's type with its article, such as "an RSA key", for an error.
+func keyKind(key any) string {
 	switch key.(type) {
 	case *ecdsa.PublicKey:
 		return "an ECDSA key"
@@ -248,7 +256,7 @@ func kind(key any) string {
 	return fmt.Sprintf("a %T", key)
 }
 
-// checkUsable returns an error that wraps ErrKey if no signature has a key of this type.
+// checkUsable returns ErrKey unless key is an Ed25519 key, or an ECDSA key on P-256, P-384 or P-521.
 func checkUsable(key crypto.PublicKey) error {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
@@ -259,13 +267,13 @@ func checkUsable(key crypto.PublicKey) error {
 		}
 		return fmt.Errorf("%w: the curve %s; P-256, P-384 and P-521 are known", ErrKey, key.Params().Name)
 	}
-	return fmt.Errorf("%w: %s; ECDSA on P-256, P-384 or P-521, and Ed25519 are known", ErrKey, kind(key))
+	return fmt.Errorf("%w: %s; ECDSA on P-256, P-384 or P-521, and Ed25519 are known", ErrKey, keyKind(key))
 }
 
-// ReadCertificates reads the certificates of the files, in PEM and in order.
+// ReadCertificates returns the certificates in the files at paths, in PEM, in order. It fails if a file cannot be read or has none.
 func ReadCertificates(paths ...string) (list []*x509.Certificate, err error) {
 	for _, path := range paths {
-		text, _, err := read(path)
+		text, _, err := readSmallFile(path)
 		if err != nil {
 			return nil, err
 		}

@@ -73,10 +73,11 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 	}
 }
 
-// derivation returns the derivation for the parameters. It starts one if there is none, once fewer than four run.
+// derivation returns the derivation for the parameters a. If there is none, it starts one, for which it may have to wait: at most four
+// run in the process. It fails if the passphrase was wiped, or with the cause of ctx.
 func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
 	p.mu.Lock()
-	d, err := p.started(a)
+	d, err := p.startedDerivation(a)
 	p.mu.Unlock()
 	if err = cmp.Or(err, context.Cause(ctx)); d != nil || err != nil {
 		return d, err
@@ -88,7 +89,7 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d, err := p.started(a); d != nil || err != nil {
+	if d, err := p.startedDerivation(a); d != nil || err != nil {
 		<-deriving
 		return d, err
 	}
@@ -104,16 +105,17 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 	return d, nil
 }
 
-// started returns the derivation for the parameters, or nil if none was started. It fails if the passphrase was wiped.
-// The caller has locked p.mu.
-func (p *Passphrase) started(a encrypted.Argon2) (*derivation, error) {
+// startedDerivation returns the derivation for the parameters a, or nil if none was started. It fails if the passphrase was wiped. The
+// caller has locked p.mu.
+func (p *Passphrase) startedDerivation(a encrypted.Argon2) (*derivation, error) {
 	if p.text == nil {
 		return nil, fmt.Errorf("%w: the passphrase was wiped", ErrKey)
 	}
 	return p.derived[a], nil
 }
 
-// derive computes the key of d and closes d.done. If the passphrase was wiped meanwhile, d gets no key.
+// derive computes the key of d from text, and closes d.done. If the passphrase was wiped meanwhile, it clears the key instead. It ends
+// the turn in deriving.
 func (p *Passphrase) derive(d *derivation, a encrypted.Argon2, text []byte) {
 	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
 	clear(text)
@@ -165,13 +167,13 @@ func withoutLineEnd(text []byte) []byte {
 
 // ReadKey reads a key file, whose mode is checked as by ReadPrivateKey. The other errors are those of ParseKey.
 func ReadKey(path string) (encrypted.Key, error) {
-	return parseFile(path, ParseKey, true)
+	return parseSecret(path, ParseKey)
 }
 
 // ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The file's
 // mode is checked as by ReadPrivateKey. The other errors are those of NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
-	return parseFile(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) }, true)
+	return parseSecret(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) })
 }
 
 // The names of environment variables that hold secrets.

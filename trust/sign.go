@@ -56,7 +56,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	}
 	for i, p := range ignored {
 		ignored[i] = pathpkg.Clean(p)
-		if err := checkName(ignored[i], false); err != nil || strings.ContainsAny(p, "*?[") {
+		if err := checkName(ignored[i]); err != nil || strings.ContainsAny(p, "*?[") {
 			return inFile(root, invalid("the path to leave out %s is not plain: relative to the directory, without *, ? and [", quote(p)))
 		}
 	}
@@ -66,12 +66,12 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if opts.AllowSymlinks {
 		rule = warnedLinks(opts.Warn)
 	}
-	names, err := listFiles(root, among(ignored), rule)
+	names, err := listFiles(root, isAmong(ignored), rule)
 	if err == nil && len(names) == 0 {
 		err = errors.New("no file to sign in it")
 	}
 	if err == nil {
-		err = collisions(names)
+		err = checkCaseCollisions(names)
 	}
 	if err != nil {
 		return inFile(root, err)
@@ -99,7 +99,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 		return err
 	}
 	create := atomicfile.Create
-	if relativeTo(dirOf(root), path) != "" {
+	if relativeTo(modelDir(root), path) != "" {
 		create = atomicfile.CreateUnlinked
 	}
 	out, err := create(path)
@@ -113,21 +113,22 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	return out.Commit()
 }
 
-// dirOf returns the directory of the model at root: root itself, or that of the file.
-func dirOf(root string) string {
+// modelDir returns the directory of the model at root: root itself, or that of the file.
+func modelDir(root string) string {
 	if info, err := os.Stat(root); err == nil && !info.IsDir() {
 		return filepath.Dir(root)
 	}
 	return root
 }
 
-// digestFiles returns sizes and digests of the named files below root and of their chunks. It reads several at a time.
+// digestFiles returns the size, digest and chunk digests of each of the files called names below root. It reads several at a time. It
+// fails if a file cannot be read, changes meanwhile, or has too many chunks.
 func digestFiles(ctx context.Context, root string, names []string, opts *SignOptions) ([]signed, error) {
 	files := make([]signed, len(names))
 	var jobs []hashJob
 	p := parallel.Progress{Report: opts.Progress}
 	for i, name := range names {
-		info, err := os.Stat(pathOf(root, name))
+		info, err := os.Stat(pathBelow(root, name))
 		if err != nil {
 			return nil, err
 		}
@@ -135,10 +136,10 @@ func digestFiles(ctx context.Context, root string, names []string, opts *SignOpt
 		f.size, f.hasSize = uint64(info.Size()), true
 		f.chunks = &chunks{size: cmp.Or(opts.ChunkBytes, layout.ChunkFor(f.size))}
 		if !layout.ChunkOK(f.chunks.size, f.size) {
-			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", pathOf(root, name), layout.ErrLimit, f.size, f.chunks.size)
+			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", pathBelow(root, name), layout.ErrLimit, f.size, f.chunks.size)
 		}
 		// Two workers read one file: the digest of the whole is as much work as those of the chunks.
-		jobs = append(jobs, hashJob{pathOf(root, name), f.size, f.size, sha256.New, &f.digest}, hashJob{pathOf(root, name), f.size, f.chunks.size, sha256.New, &f.chunks.sums})
+		jobs = append(jobs, hashJob{pathBelow(root, name), f.size, f.size, sha256.New, &f.digest}, hashJob{pathBelow(root, name), f.size, f.chunks.size, sha256.New, &f.chunks.sums})
 		p.Total += 2 * f.size
 	}
 	return files, runHashes(ctx, jobs, &p)
@@ -167,7 +168,8 @@ func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error 
 	})
 }
 
-// run reads the file through buf and appends its digests to j.sums.
+// run reads the file through buf, and appends the digests of its chunks to j.sums. It fails if the file cannot be read or has another
+// size than j.size, or when ctx ends.
 func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) error {
 	f, err := os.Open(j.path)
 	if err != nil {

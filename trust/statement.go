@@ -84,7 +84,7 @@ type resource struct {
 func ParseStatement(payload []byte) (*Statement, error) {
 	s, err := parseStatement(payload)
 	if err != nil {
-		return nil, fmt.Errorf("signed statement: %w", positioned(err))
+		return nil, fmt.Errorf("signed statement: %w", withOffset(err))
 	}
 	return s, nil
 }
@@ -118,7 +118,7 @@ func parseStatement(payload []byte) (*Statement, error) {
 				seen["predicate."+string(key)] = true
 				switch string(key) {
 				case "serialization":
-					form, err = s.serialization(&js)
+					form, err = s.parseSerialization(&js)
 				case "resources":
 					resources, err = parseResources(&js)
 				}
@@ -161,7 +161,8 @@ func checkText(got []byte, name, want string) error {
 	return nil
 }
 
-// parseSubjects reads what the statement is about: one model, or the files of writers of version 0.2.
+// parseSubjects reads the array "subject": one model with its root digest, or in statements of version 0.2 all files. It fails for a
+// subject without name or digest. Malformed JSON is an error of js.
 func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 	for js.Open('[', "an array"); js.More(']'); {
 		r := resource{algorithm: "sha256"}
@@ -193,7 +194,7 @@ func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 	return list, nil
 }
 
-// parseHex reads the lower-case hexadecimal digits of n bytes.
+// parseHex decodes text. It fails unless text is 2n lower-case hexadecimal digits.
 func parseHex(text string, n int) ([]byte, error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != n || text != strings.ToLower(text) {
@@ -202,8 +203,9 @@ func parseHex(text string, n int) ([]byte, error) {
 	return b, nil
 }
 
-// serialization reads the object of that name, and sets AllowSymlinks and IgnorePaths.
-func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serialization, err error) {
+// parseSerialization reads the object "serialization". It returns method, hash and size of shards, and sets s.AllowSymlinks and
+// s.IgnorePaths. It fails for a size of shards that cannot be.
+func (s *Statement) parseSerialization(js *jsontext.Scanner[[]byte]) (form serialization, err error) {
 	for key := range js.Members("an object") {
 		switch string(key) {
 		case "method":
@@ -216,7 +218,7 @@ func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serializat
 				js.Unexpected("true or false")
 			}
 		case "shard_size":
-			n, ok := uintOf(string(js.Number()))
+			n, ok := parseUint(string(js.Number()))
 			if js.Err() == nil && (!ok || n == 0) {
 				return form, invalid("shard_size is not a positive whole number")
 			}
@@ -233,7 +235,8 @@ func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serializat
 	return form, nil
 }
 
-// parseResources reads the list of what is signed.
+// parseResources reads the array "resources". It fails for a digest that is not hexadecimal, and for invalid annotations. Malformed JSON
+// is an error of js.
 func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 	for js.Open('[', "an array"); js.More(']'); {
 		var r resource
@@ -275,7 +278,7 @@ func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 		for key := range js.Members("an object") {
 			switch string(key) {
 			case "size":
-				n, ok := uintOf(string(js.Number()))
+				n, ok := parseUint(string(js.Number()))
 				if js.Err() == nil && (!ok || !layout.ChunkOK(n, 0)) {
 					return nil, invalid("%s: size is not a power of two from %d to %d", ChunksAnnotation, layout.MinChunk, layout.MaxChunk)
 				}
@@ -294,8 +297,8 @@ func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 	return c, nil
 }
 
-// setSigned sets the files to the resources, after it has checked the subject: it has the SHA-256 over the digests of
-// all resources, whatever their hash is.
+// setSigned sets the files to the resources, after it has checked that there is one subject, with the root digest: SHA-256 over the
+// digests of all resources, whatever their hash is.
 func (s *Statement) setSigned(form serialization, resources, subjects []resource) error {
 	if len(subjects) != 1 {
 		return invalid("%d subjects, where exactly one is allowed", len(subjects))
@@ -311,7 +314,8 @@ func (s *Statement) setSigned(form serialization, resources, subjects []resource
 	return s.setResources(form, resources)
 }
 
-// setResources sets the files, their hash and granularity to the resources. It fails if one is invalid.
+// setResources sets s.files, s.names, s.newHash and s.granularity from the resources. It fails for an unknown hash or method, and if a
+// resource is invalid or listed twice.
 func (s *Statement) setResources(form serialization, resources []resource) error {
 	if len(resources) == 0 {
 		return invalid("no resources")
@@ -350,11 +354,11 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 		s.names = append(s.names, name)
 	}
 	slices.Sort(s.names)
-	return errors.Join(err, collisions(s.names))
+	return errors.Join(err, checkCaseCollisions(s.names))
 }
 
-// collisions returns an error for names that lead to one file if upper and lower case are the same.
-func collisions(names []string) error {
+// checkCaseCollisions returns an error if two names differ only in case, on systems where they are one file.
+func checkCaseCollisions(names []string) error {
 	if runtime.GOOS != "windows" && runtime.GOOS != "darwin" {
 		return nil
 	}
@@ -369,13 +373,17 @@ func collisions(names []string) error {
 	return nil
 }
 
-// setFiles sets the files to resources that are files.
+// setFiles sets s.files from resources that are files. It fails for another algorithm than form's, an invalid name, or one listed twice.
 func (s *Statement) setFiles(form serialization, resources []resource) error {
 	for _, r := range resources {
 		if r.algorithm != form.hash {
 			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
 		}
-		if err := checkName(r.name, len(resources) == 1); err != nil {
+		check := checkName
+		if len(resources) == 1 {
+			check = checkOnlyName
+		}
+		if err := check(r.name); err != nil {
 			return err
 		}
 		if s.files[r.name] != nil {
@@ -386,8 +394,8 @@ func (s *Statement) setFiles(form serialization, resources []resource) error {
 	return nil
 }
 
-// setShards sets the files to resources that are shards of files. By the specification their algorithm is that of the
-// file, but the reference client writes another word, with the size in it.
+// setShards sets s.files from resources that are shards of files. By the specification their algorithm is that of the file, but the
+// reference client writes another word, with the size in it. It fails unless the shards of each file follow each other from its start.
 func (s *Statement) setShards(form serialization, resources []resource) error {
 	if form.shardSize == 0 {
 		return invalid("method shards without shard_size")
@@ -405,14 +413,14 @@ func (s *Statement) setShards(form serialization, resources []resource) error {
 		if !ok || start >= end || end-start > form.shardSize || start%form.shardSize != 0 {
 			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("not NAME:START:END of a shard of %d bytes", form.shardSize))
 		}
-		if err := checkName(name, true); err != nil {
+		if err := checkOnlyName(name); err != nil {
 			return err
 		}
 		shards[name] = append(shards[name], shard{start, end, r.digest})
 	}
 	for name, list := range shards {
 		if name == "." && len(shards) > 1 {
-			return checkName(name, false)
+			return checkName(name)
 		}
 		slices.SortFunc(list, func(a, b shard) int { return cmp.Compare(a.start, b.start) })
 		f := &signed{hasSize: true, chunks: &chunks{size: form.shardSize}}
@@ -446,12 +454,16 @@ func cutShard(name string) (file string, start, end uint64, ok bool) {
 	return name[:i], start, end, err == nil && err2 == nil
 }
 
-// checkName returns an error for names that lead out of the directory, and for names that no writer gives. "." stands
-// for a model that is one file, and is valid only if isOnly is set.
-func checkName(name string, isOnly bool) error {
-	if name == "." && isOnly {
+// checkOnlyName does what checkName does for the only file of a model, which may also be called ".".
+func checkOnlyName(name string) error {
+	if name == "." {
 		return nil
 	}
+	return checkName(name)
+}
+
+// checkName returns an error for names of files that lead out of the directory, and for names that no writer gives.
+func checkName(name string) error {
 	if name == "" || name[0] == '/' || name != path.Clean(name) || name == "." || strings.HasPrefix(name, "../") || name == ".." ||
 		strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) || runtime.GOOS == "windows" && strings.ContainsAny(name, `\:`) {
 		return fmt.Errorf("resource %s: %w", quote(name), invalid("not a plain path below the model's directory"))
@@ -473,7 +485,7 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 		return nil, fmt.Errorf("%w: the signature does not list %s", ErrUnsigned, quote(name))
 	}
 	if f.chunks == nil {
-		return wholeFile(in.Size(), s.newHash, f.digest)
+		return wholeFileDigests(in.Size(), s.newHash, f.digest)
 	}
 	d := &layout.Digests{End: in.Size(), New: s.newHash, Granularity: s.granularity}
 	if s.granularity == layout.ByFile {

@@ -46,7 +46,7 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	if s.AllowSymlinks {
 		rule = anyLinks
 	}
-	ignores := among(ignored)
+	ignores := isAmong(ignored)
 	found, err := listFiles(root, func(name string) bool { return ignores(name) && !s.listsBelow(name) }, rule)
 	if err != nil {
 		return inFile(root, err)
@@ -60,7 +60,7 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 		if file == "" {
 			continue
 		}
-		size, err := s.sizeOf(file, f)
+		size, err := checkedSize(file, f)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -87,7 +87,7 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	for i, j := range jobs {
 		if !bytes.Equal(*j.sums, wants[i]) && j.path != wrong { // once a file
 			wrong = j.path
-			errs = append(errs, mismatch(j, wants[i]))
+			errs = append(errs, mismatchError(j, wants[i]))
 		}
 	}
 	return errors.Join(errs...)
@@ -104,7 +104,7 @@ func (s *Statement) listsBelow(name string) bool {
 func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
 	paths = make(map[string]string)
 	if len(s.names) == 1 && len(found) == 1 {
-		file := pathOf(root, found[0])
+		file := pathBelow(root, found[0])
 		if name := s.names[0]; name == "." || found[0] == "." && name == filepath.Base(file) {
 			paths[name] = file
 			return paths, nil
@@ -112,40 +112,39 @@ func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (p
 	}
 	for _, name := range s.names {
 		if _, ok := slices.BinarySearch(found, name); ok {
-			paths[name] = pathOf(root, name)
+			paths[name] = pathBelow(root, name)
 		} else {
-			errs = append(errs, fmt.Errorf("%s: %w: the signature lists it", pathOf(root, name), layout.ErrNotFound))
+			errs = append(errs, fmt.Errorf("%s: %w: the signature lists it", pathBelow(root, name), layout.ErrNotFound))
 		}
 	}
 	for _, name := range found {
-		info, err := os.Stat(pathOf(root, name))
+		info, err := os.Stat(pathBelow(root, name))
 		isEmptyInShards := s.granularity == layout.ByShard && err == nil && info.Size() == 0
 		if s.files[name] == nil && !ignoreUnsigned && !isEmptyInShards {
-			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", pathOf(root, name), ErrUnsigned))
+			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", pathBelow(root, name), ErrUnsigned))
 		}
 	}
 	return paths, errs
 }
 
-// sizeOf returns the size of the signed file at path file. It fails if the file does not exist or has another size than
-// the signed one.
-func (s *Statement) sizeOf(file string, f *signed) (uint64, error) {
-	info, err := os.Stat(file)
+// checkedSize returns the size of the file at path. It fails if the file does not exist, or has another size than f tells, if it does.
+func checkedSize(path string, f *signed) (uint64, error) {
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%s: %w: the signature lists it", file, layout.ErrNotFound)
+		return 0, fmt.Errorf("%s: %w: the signature lists it", path, layout.ErrNotFound)
 	}
 	if err != nil {
 		return 0, err
 	}
 	size := uint64(info.Size())
 	if f.hasSize && size != f.size {
-		return 0, fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", file, layout.ErrChecksum, size, f.size)
+		return 0, fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", path, layout.ErrChecksum, size, f.size)
 	}
 	return size, nil
 }
 
-// mismatch returns the error of a file whose digests differ from want. It names the first chunk that differs.
-func mismatch(j hashJob, want []byte) error {
+// mismatchError returns the error of a file whose digests differ from want. It names the first chunk that differs.
+func mismatchError(j hashJob, want []byte) error {
 	got, n := *j.sums, j.hash().Size()
 	for i := 0; (i+1)*n <= min(len(got), len(want)); i++ {
 		g, w := got[i*n:][:n], want[i*n:][:n]

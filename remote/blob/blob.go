@@ -24,7 +24,6 @@ import (
 	"io/fs"
 	"iter"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +43,8 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// Open opens the model at an address: an object, or those of a folder. See remote.Open.
+// Open opens the model at an address: an object, or the objects of a folder. The model's end closes the bucket. It
+// fails if there is no model, or if the bucket cannot be read.
 func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Model, error) {
 	b, key, err := bucketOf(ctx, address)
 	if err != nil {
@@ -62,7 +62,7 @@ func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Mo
 	return m, nil
 }
 
-// Pull downloads the model at an address to the cache. See remote.Pull.
+// Pull downloads the model at an address to the cache. It fails if there is no model, or if the bucket cannot be read.
 func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pulled, error) {
 	b, key, err := bucketOf(ctx, address)
 	if err != nil {
@@ -117,7 +117,8 @@ func (s *Store) Address(key string) string { return s.root + "/" + key }
 // Identity returns the address of a key.
 func (s *Store) Identity(key string) string { return s.Address(key) }
 
-// List yields the objects and folders directly under a prefix.
+// List yields the objects and folders directly under a prefix. It ends with its first error: a refusal, or
+// httprange.ErrStalled after Timeout without progress.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.StoredObject, error] {
 	return func(yield func(remote.StoredObject, error) bool) {
 		ctx, alive, end := s.watch(ctx)
@@ -189,31 +190,28 @@ type source struct {
 	of  remote.StoredObject
 }
 
-// ReadVector implements remote.Source. After a response that is cut off it sends another request. It fails with
-// httprange.ErrChanged if a response is of another version than the listing, and with httprange.ErrStalled after
-// Timeout.
-func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+// Size implements remote.Source.
+func (s *source) Size() int64 { return s.of.Size }
+
+// ReadAt fills p with the object's bytes from off on. After a response that is cut off it sends another request. It fails with
+// httprange.ErrChanged if a response is of another version than the listing, and with httprange.ErrStalled after Timeout.
+func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()
-	bufs = slices.DeleteFunc(slices.Clone(bufs), func(b []byte) bool { return len(b) == 0 })
-	for len(bufs) > 0 {
-		n, err := s.read(ctx, &bufs, off, alive)
+	for len(p) > 0 {
+		n, err := s.read(ctx, p, off, alive)
 		if err != nil && (n == 0 || ctx.Err() != nil) {
 			return explained(ctx, err)
 		}
-		off += n
+		p, off = p[n:], off+int64(n)
 	}
 	return nil
 }
 
-// read sends one request for bufs, which must not be empty, and fills them as far as the response goes. It takes
-// filled memory off bufs, and returns the number of bytes.
-func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func(int)) (n int64, err error) {
-	var want int64
-	for _, b := range *bufs {
-		want += int64(len(b))
-	}
-	r, err := s.bucket.NewRangeReader(ctx, s.key, off, want, &blob.ReaderOptions{BeforeRead: s.conditional})
+// read sends one request for p, which must not be empty, and fills it as far as the response goes. It returns the
+// number of bytes. It fails if the request does, or for another version of the object.
+func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
+	r, err := s.bucket.NewRangeReader(ctx, s.key, off, int64(len(p)), &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
 		return 0, err
 	}
@@ -221,9 +219,8 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 	if r.Size() != s.of.Size || !s.answers(r) {
 		return 0, httprange.ErrChanged
 	}
-	for len(*bufs) > 0 {
-		b := (*bufs)[0]
-		got, err := io.ReadAtLeast(r, b, 1)
+	for n < len(p) {
+		got, err := io.ReadAtLeast(r, p[n:], 1)
 		if err == nil { // ReadAtLeast hides the error of a read that also has bytes
 			err = ctx.Err()
 		}
@@ -231,10 +228,7 @@ func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func
 			return n, err
 		}
 		alive(got)
-		n += int64(got)
-		if (*bufs)[0] = b[got:]; got == len(b) {
-			*bufs = (*bufs)[1:]
-		}
+		n += got
 	}
 	return n, nil
 }
@@ -257,8 +251,9 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes 
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes Google's and Azure's servers refuse a request if the object is not of the version that was listed. as
-// sets its argument to the driver's request, if that has its type. Other drivers get no condition: see answers.
+// conditional makes Google's and Azure's servers refuse the request if the object's version is not the listed one. as
+// sets its argument to the driver's request, if the types match. Requests of other drivers stay unconditional. It
+// fails for a version that is no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions

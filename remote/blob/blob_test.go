@@ -151,7 +151,7 @@ func TestDrips(t *testing.T) {
 	defer cancel()
 	source, err := s.Connect(ctx, "x", remote.StoredObject{Size: 1 << 20})
 	if err == nil {
-		err = source.ReadVector(ctx, [][]byte{make([]byte, 1<<20)}, 0)
+		err = source.ReadAt(ctx, make([]byte, 1<<20), 0)
 	}
 	if !errors.Is(err, httprange.ErrStalled) {
 		t.Error(err)

@@ -25,30 +25,31 @@ type Path struct {
 	Name string // of the file from there, or "" for the folder
 }
 
-// String returns the path as the system takes it.
+// String returns the path for the system's calls: folder and name, joined.
 func (p Path) String() string { return filepath.Join(p.Dir, p.Name) }
 
-// Join returns what is called name in the folder p. The name has the system's separators.
+// Join returns the path of the file called name in the folder p. The parts of name are joined with the system's separators.
 func (p Path) Join(name ...string) Path {
 	return Path{p.Dir, filepath.Join(append([]string{p.Name}, name...)...)}
 }
 
-// Parent returns the folder that the file is in.
+// Parent returns the path of the folder that has the file.
 func (p Path) Parent() Path { return Path{p.Dir, filepath.Dir(p.Name)} }
 
-// Do calls use with the folder p.Dir. Errors name the path p.
-func (p Path) Do(use func(root *os.Root) error) error {
+// WithRoot opens the folder p.Dir and calls use with it: files that use opens there cannot be reached by a link out of the folder.
+// It fails if opening or use does. Errors of use name the path p.
+func (p Path) WithRoot(use func(root *os.Root) error) error {
 	root, err := os.OpenRoot(p.Dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return p.about(use(root))
+	return p.wrapErr(use(root))
 }
 
-// about returns err, an error of package os, as a *fs.PathError that names p, or nil for nil. If err says that a link
+// wrapErr returns err, an error of package os, as a *fs.PathError that names p, or nil for nil. If err says that a link
 // leads out of the folder, the result wraps ErrLink.
-func (p Path) about(err error) error {
+func (p Path) wrapErr(err error) error {
 	op := "write"
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		op, err = strings.TrimSuffix(e.Op, "at"), e.Err
@@ -64,43 +65,50 @@ func (p Path) about(err error) error {
 	return &fs.PathError{Op: op, Path: p.String(), Err: err}
 }
 
-// MkdirAll makes the folder p, and its parents.
+// MkdirAll makes the folder p, and its parents. It fails if the system does, or with ErrLink.
 func (p Path) MkdirAll() error {
 	if err := os.MkdirAll(p.Dir, 0o777); err != nil {
 		return err
 	}
-	return p.Do(func(root *os.Root) error { return root.MkdirAll(filepath.Clean(p.Name), 0o777) })
+	return p.WithRoot(func(root *os.Root) error { return root.MkdirAll(filepath.Clean(p.Name), 0o777) })
 }
 
-// Open opens the file, or makes it if flag says so. It fails with ErrLink if p is a link, or if flag allows to make
-// it and the file has a second name.
+// Open opens the file with flag, as os.OpenFile does. It fails with ErrLink if p is a link or no regular file. With O_CREATE it also
+// fails so if the file has a second name (a hard link).
 func (p Path) Open(flag int) (f *os.File, err error) {
-	err = p.Do(func(root *os.Root) error {
-		before, err := root.Lstat(p.Name)
-		if err == nil && !before.Mode().IsRegular() {
-			return fmt.Errorf("%w", ErrLink)
-		}
-		if f, err = root.OpenFile(p.Name, flag|nonblock, 0o666); err != nil {
-			return err
-		}
-		open, err := f.Stat()
-		if err == nil && flag&os.O_CREATE != 0 && names(open) > 1 {
-			err = ErrLink
-		}
-		if now, gone := root.Lstat(p.Name); err == nil && gone == nil && !os.SameFile(open, now) && !now.Mode().IsRegular() {
-			err = ErrLink // the file was replaced meanwhile
-		}
-		if err != nil {
-			f.Close()
-		}
+	err = p.WithRoot(func(root *os.Root) (err error) {
+		f, err = p.openIn(root, flag)
 		return err
 	})
 	return f, err
 }
 
-// Regular opens the file at path for reading, and follows links. It fails for a folder, a pipe or a device: to read a
-// pipe might wait forever.
-func Regular(path string) (*os.File, error) {
+// openIn does what Open does, in root, which is the folder p.Dir.
+func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
+	if info, err := root.Lstat(p.Name); err == nil && !info.Mode().IsRegular() {
+		return nil, ErrLink
+	}
+	f, err := root.OpenFile(p.Name, flag|nonblock, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	open, err := f.Stat()
+	if err == nil && flag&os.O_CREATE != 0 && linkCount(open) > 1 {
+		err = ErrLink
+	}
+	if now, gone := root.Lstat(p.Name); err == nil && gone == nil && !os.SameFile(open, now) && !now.Mode().IsRegular() {
+		err = ErrLink // the file was replaced by a link meanwhile
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenRegular opens the file at path for reading, and follows links. It fails for what is no regular file: to read a pipe might wait
+// forever.
+func OpenRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
@@ -121,7 +129,7 @@ func (p Path) Read() ([]byte, error) { return Read(p.String()) }
 
 // Read returns the content of the regular file at path: see Regular.
 func Read(path string) ([]byte, error) {
-	f, err := Regular(path)
+	f, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +137,10 @@ func Read(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Write replaces the file p, or makes it, at once and synced to disk. It makes the folder.
+// Write makes p a file with the given text, synced to disk, in place of any file or link of that name. It is there complete or not at
+// all. Write makes the folder. It fails if the system does, or with ErrLink.
 func (p Path) Write(text []byte) error {
-	return p.fresh(func(root *os.Root, name string) error {
+	return p.replaceByTemporary(func(root *os.Root, name string) error {
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
 			return err
@@ -141,26 +150,26 @@ func (p Path) Write(text []byte) error {
 	})
 }
 
-// Symlink replaces p by a link to target, or makes it, at once. It makes the folder.
+// Symlink makes p a symbolic link to target, in place of any file or link of that name. It makes the folder. It fails as Write does.
 func (p Path) Symlink(target string) error {
-	return p.fresh(func(root *os.Root, name string) error { return root.Symlink(target, name) })
+	return p.replaceByTemporary(func(root *os.Root, name string) error { return root.Symlink(target, name) })
 }
 
-// newName matches the end of a temporary name of Write and Symlink.
-var newName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
+// temporaryName matches a name that Write and Symlink use for a moment.
+var temporaryName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 
-// IsNew reports whether name is a temporary name of Write or Symlink.
-func IsNew(name string) bool { return newName.MatchString(name) }
+// IsTemporary reports whether name is a temporary name of Write or Symlink.
+func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
 
-// fresh makes p, or replaces it at once: it calls begin to make a file or link with a temporary name, and renames that
-// to p. It makes the folder. After an error it removes the temporary file.
-func (p Path) fresh(begin func(root *os.Root, name string) error) error {
+// replaceByTemporary calls create to make a file or link with a temporary name, and renames that to p. It makes the folder. After an
+// error it removes the temporary file.
+func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
 	}
-	return p.Do(func(root *os.Root) error {
+	return p.WithRoot(func(root *os.Root) error {
 		name := fmt.Sprintf("%s.%08x.new", p.Name, rand.Uint32()) // another process may be here too
-		err := begin(root, name)
+		err := create(root, name)
 		if err == nil {
 			err = root.Rename(name, p.Name)
 		}
@@ -171,29 +180,29 @@ func (p Path) fresh(begin func(root *os.Root, name string) error) error {
 	})
 }
 
-// Remove removes the file or link p. It does nothing if p does not exist.
+// Remove removes the file or link p. It does nothing if p does not exist. It fails if the system does, or with ErrLink.
 func (p Path) Remove() error {
-	err := p.Do(func(root *os.Root) error { return root.Remove(p.Name) })
+	err := p.WithRoot(func(root *os.Root) error { return root.Remove(p.Name) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// Touch sets the file's times to now.
+// Touch sets the file's times of access and modification to now. It fails if the system does, or with ErrLink.
 func (p Path) Touch() error {
 	now := time.Now()
-	return p.Do(func(root *os.Root) error { return root.Chtimes(p.Name, now, now) })
+	return p.WithRoot(func(root *os.Root) error { return root.Chtimes(p.Name, now, now) })
 }
 
-// Is reports whether p is the file f, and not a link to it.
-func (p Path) Is(f *os.File) bool {
+// IsFile reports whether p is the open file f itself, and not a link to it.
+func (p Path) IsFile(f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
 		return false
 	}
 	same := false
-	p.Do(func(root *os.Root) error {
+	p.WithRoot(func(root *os.Root) error {
 		now, err := root.Lstat(p.Name)
 		same = err == nil && os.SameFile(open, now)
 		return nil
@@ -201,36 +210,36 @@ func (p Path) Is(f *os.File) bool {
 	return same
 }
 
-// Rename renames the file p to a path that may be below another folder.
+// Rename renames the file p to the path to, which may be below another folder. It fails if the system does, or with ErrLink.
 func (p Path) Rename(to Path) error {
-	return p.both(to, renameAt)
+	return p.betweenFolders(to, renameAt)
 }
 
 // Link makes p a hard link to the open file f, which has the path from. It fails if another file has that path by now.
 func (p Path) Link(from string, f *os.File) error {
-	err := Path{filepath.Dir(from), filepath.Base(from)}.both(p, linkAt)
-	if err == nil && !p.Is(f) { // from was another file
-		err = errors.Join(p.about(fs.ErrNotExist), p.Remove())
+	err := Path{filepath.Dir(from), filepath.Base(from)}.betweenFolders(p, linkAt)
+	if err == nil && !p.IsFile(f) { // from was another file
+		err = errors.Join(p.wrapErr(fs.ErrNotExist), p.Remove())
 	}
 	return err
 }
 
-// both calls move with the open folder of p, its name there, the open folder of to, and its name there. Links cannot
-// lead out of the two folders. Errors name to.
-func (p Path) both(to Path, move func(a *os.File, from string, b *os.File, to string) error) error {
-	return to.Do(func(root *os.Root) error {
-		b, err := root.Open(filepath.Dir(to.Name))
+// betweenFolders opens the folder of p and that of to, and calls move with each folder and the name in it. Links cannot lead out of
+// p.Dir or to.Dir. It fails if opening or move does; errors name to.
+func (p Path) betweenFolders(to Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
+	return to.WithRoot(func(root *os.Root) error {
+		toDir, err := root.Open(filepath.Dir(to.Name))
 		if err != nil {
 			return err
 		}
-		defer b.Close()
-		return p.Do(func(root *os.Root) error {
-			a, err := root.Open(filepath.Dir(p.Name))
+		defer toDir.Close()
+		return p.WithRoot(func(root *os.Root) error {
+			fromDir, err := root.Open(filepath.Dir(p.Name))
 			if err != nil {
 				return err
 			}
-			defer a.Close()
-			return move(a, filepath.Base(p.Name), b, filepath.Base(to.Name))
+			defer fromDir.Close()
+			return move(fromDir, filepath.Base(p.Name), toDir, filepath.Base(to.Name))
 		})
 	})
 }

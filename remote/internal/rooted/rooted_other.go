@@ -10,15 +10,15 @@ import (
 // nonblock is for systems where pipes lie in folders.
 const nonblock = 0
 
-// names returns how many names a file has, as far as the system tells.
-func names(os.FileInfo) uint64 { return 1 }
+// linkCount returns 1: the system does not tell how many names a file has.
+func linkCount(os.FileInfo) uint64 { return 1 }
 
-// renameAt moves a file between folders, which were open a moment ago.
-func renameAt(a *os.File, from string, b *os.File, to string) error {
-	return os.Rename(filepath.Join(a.Name(), from), filepath.Join(b.Name(), to))
+// renameAt renames the file called from in one folder to the name to in another, by their paths.
+func renameAt(fromDir *os.File, from string, toDir *os.File, to string) error {
+	return os.Rename(filepath.Join(fromDir.Name(), from), filepath.Join(toDir.Name(), to))
 }
 
-// linkAt gives a file a second name in another folder.
-func linkAt(a *os.File, from string, b *os.File, to string) error {
-	return os.Link(filepath.Join(a.Name(), from), filepath.Join(b.Name(), to))
+// linkAt gives the file called from in one folder a second name, to in another, by their paths.
+func linkAt(fromDir *os.File, from string, toDir *os.File, to string) error {
+	return os.Link(filepath.Join(fromDir.Name(), from), filepath.Join(toDir.Name(), to))
 }

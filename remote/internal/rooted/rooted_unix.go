@@ -12,20 +12,20 @@ import (
 // nonblock keeps the opening of a pipe from waiting for another process.
 const nonblock = syscall.O_NONBLOCK
 
-// names returns how many names a file has.
-func names(info os.FileInfo) uint64 {
+// linkCount returns how many names a file has.
+func linkCount(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)
 	}
 	return 1
 }
 
-// renameAt moves a file between open folders.
-func renameAt(a *os.File, from string, b *os.File, to string) error {
-	return unix.Renameat(int(a.Fd()), from, int(b.Fd()), to)
+// renameAt renames the file called from in one open folder to the name to in another.
+func renameAt(fromDir *os.File, from string, toDir *os.File, to string) error {
+	return unix.Renameat(int(fromDir.Fd()), from, int(toDir.Fd()), to)
 }
 
-// linkAt gives a file a second name in another folder.
-func linkAt(a *os.File, from string, b *os.File, to string) error {
-	return unix.Linkat(int(a.Fd()), from, int(b.Fd()), to, 0)
+// linkAt gives the file called from in one open folder a second name, to in another.
+func linkAt(fromDir *os.File, from string, toDir *os.File, to string) error {
+	return unix.Linkat(int(fromDir.Fd()), from, int(toDir.Fd()), to, 0)
 }

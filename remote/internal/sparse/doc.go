@@ -37,9 +37,9 @@
 // source. On Linux these are locks of ranges that end with the process. Where the system has no
 // such locks, two processes may fetch the same bytes. Both may then begin a file in the same moment, with two versions.
 //
-// A fetch is shared by all reads of this process that want one of its chunks, and ends when none is left. The
-// loader's cache of expanded tensors and its verified chunks share by name, not by range: a fetch here overlaps
-// with others.
+// A fetch runs in the read that begins it, and is shared by all reads of this process that want one of its chunks. If that read
+// is canceled, one of the others fetches. The loader's cache of expanded tensors and its verified chunks share by name, not by
+// range: a fetch here overlaps with others.
 //
 // An open File holds its bytes (flock), so that nobody removes them. A folder that cannot be written to
 // is read all the same.

@@ -19,82 +19,84 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring returns once the n bytes at off are in the data file: it fetches those that are missing, and may fetch more.
-// cached is false if the disk is full and bytes are missing. It fails when ctx ends, or for bytes beyond the file's
-// end.
+// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it; it may fetch more. cached is false if
+// bytes are missing and the disk is full. It fails if fetching does, when ctx ends, or for bytes beyond the file's end.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
 	}
-	if err := f.wrong.Load(); err != nil {
+	if err := f.checksumErr.Load(); err != nil {
 		return false, *err
 	}
 	if n == 0 {
 		return true, nil
 	}
-	lo, hi := off/ChunkBytes, chunksOf(off+n)
-	from, _ := f.present.missing(lo, hi, 1)
+	lo, hi := off/ChunkBytes, chunkCount(off+n)
+	from, _ := f.presentChunks.missing(lo, hi, 1)
 	if from == hi {
 		return true, nil
 	}
-	if f.full.Load() != nil {
+	if f.fullErr.Load() != nil {
 		return false, nil
 	}
-	f.asked.Add(1)
-	defer f.asked.Add(-1)
+	f.waitingReads.Add(1)
+	defer f.waitingReads.Add(-1)
 	if lo == 0 { // the file's beginning comes at once
-		hi = max(hi, min(HeadBytes/ChunkBytes, f.present.n))
+		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.bringChunks(ctx, from, f.ahead(from, hi), func() {}, func() {})
+	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), func() {}, func() {})
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// stream is reads that follow each other: the next would begin at end. The last one was allowed to bring
-// most chunks.
-type stream struct{ end, most int64 }
+// stream is a series of reads: each has begun where the one before has ended. The next would begin at chunk nextStart. The
+// last was allowed to fetch chunkLimit chunks.
+type stream struct{ nextStart, chunkLimit int64 }
 
-// maxStreams is how many places of the file are read from one end to the other at once.
+// maxStreams is the maximum number of streams that a File remembers.
 const maxStreams = 8
 
-// firstAhead bounds the chunks that the first read of a stream counts as.
-const firstAhead = 4
+// maxFirstRead is the maximum number of chunks that count of the first read of a stream, however large it is.
+const maxFirstRead = 4
 
-// ahead returns the end of the chunks to fetch for a read that lacks chunks [from, hi): hi, or more if the read begins
-// where an earlier one has ended. It is then allowed twice as many chunks as that one, up to partChunks. So many small
-// reads in order are few fetches. ahead notes where this read ends.
-func (f *File) ahead(from, hi int64) int64 {
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi): hi, or more if the read begins
+// where an earlier one has ended. It is then allowed twice as many chunks as that one, up to partChunks: many small reads in order
+// become few fetches. endOfReadAhead remembers where this read ends.
+func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.streams, func(s stream) bool { return s.end == from })
+	i := slices.IndexFunc(f.streams, func(s stream) bool { return s.nextStart == from })
 	if i < 0 {
 		if len(f.streams) == maxStreams { // forget the oldest
 			f.streams = f.streams[1:]
 		}
-		f.streams = append(f.streams, stream{hi, min(hi-from, firstAhead)})
+		f.streams = append(f.streams, stream{hi, min(hi-from, maxFirstRead)})
 		return hi
 	}
-	most := min(2*f.streams[i].most, partChunks)
-	hi = min(max(hi, from+most), f.present.n)
-	f.streams = append(slices.Delete(f.streams, i, i+1), stream{hi, most})
+	limit := min(2*f.streams[i].chunkLimit, partChunks)
+	hi = min(max(hi, from+limit), f.presentChunks.end)
+	f.streams = append(slices.Delete(f.streams, i, i+1), stream{hi, limit})
 	return hi
 }
 
+// fetchesOfRead is the maximum number of fetches that one read runs at once.
+const fetchesOfRead = 8
+
 // bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks, several at a time. It
-// calls before and after around each range, from several goroutines.
+// calls before and after around each range, from several goroutines. It fails if a fetch does.
 func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func()) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) {
-		from, to := f.present.missing(lo, hi, partChunks)
+		from, to := f.presentChunks.missing(lo, hi, partChunks)
 		lo = to
 		return run{from, to}, from < to
 	}
-	return parallel.Each(f.opts.Parallel, next, func(runs iter.Seq[run]) error {
+	return parallel.Each(fetchesOfRead, next, func(runs iter.Seq[run]) error {
 		for r := range runs {
 			before()
-			if err := f.bringRun(ctx, r.lo, r.hi); err != nil {
+			if err := f.bringRange(ctx, r.lo, r.hi); err != nil {
 				return err
 			}
 			after()
@@ -103,134 +105,100 @@ func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func
 	})
 }
 
-// flight is a fetch under way.
-type flight struct {
-	lo, hi  int64
-	waiting int // reads; the fetch is given up when none is left
-	cancel  context.CancelCauseFunc
-	done    chan struct{}
-	err     error
-	panic   any // of the source
+// runningFetch is chunks that one read fetches. Other reads that want one of them wait for it.
+type runningFetch struct {
+	firstChunk, endChunk int64
+	done                 chan struct{} // closed when the fetch has ended
+	err                  error         // of the source, for reads that wait; nil if the context of the read that fetches has ended
 }
 
-// bringRun returns once chunks [lo, hi), at most partChunks, are present. It starts a fetch, or waits for the fetches
-// of other reads that bring some of them. It fails with the fetch's error, when ctx ends, or with fs.ErrClosed after
-// Close.
-func (f *File) bringRun(ctx context.Context, lo, hi int64) error {
+// bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches those that no other read is
+// fetching, and waits for the others. If the read that fetches them is canceled, a read that waits fetches in its place.
+// It fails with the source's error, when ctx ends, or with fs.ErrClosed after Close.
+func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		f.mu.Lock()
-		from, to := f.present.missing(lo, hi, partChunks)
-		if from == to {
-			f.mu.Unlock()
-			return nil
-		}
-		fl := f.underWay(from, &to)
-		if fl == nil {
-			if f.life.Err() != nil {
-				f.mu.Unlock()
-				return fs.ErrClosed
+		fetch, isOwn, err := f.joinFetch(lo, hi)
+		switch {
+		case fetch == nil:
+			return err
+		case isOwn:
+			err = f.runFetch(ctx, fetch)
+		default:
+			select {
+			case <-fetch.done:
+				err = fetch.err
+			case <-ctx.Done():
+				err = context.Cause(ctx)
 			}
-			fl = f.launch(from, to)
 		}
-		fl.waiting++
-		f.mu.Unlock()
-		if err := f.wait(ctx, fl); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// underWay returns the running fetch that brings chunk from. If there is none it returns nil, and lowers *to to the
-// first chunk after from that a running fetch brings. Its caller has locked f.mu.
-func (f *File) underWay(from int64, to *int64) *flight {
-	for _, fl := range f.flights {
-		if fl.lo <= from && from < fl.hi {
-			return fl
-		}
-		if from < fl.lo && fl.lo < *to {
-			*to = fl.lo
-		}
-	}
-	return nil
-}
-
-// wait returns the error of the fetch fl when it has ended, or panics as the source has. If ctx ends before, wait
-// returns its cause; it cancels the fetch if no other read waits for it.
-func (f *File) wait(ctx context.Context, fl *flight) error {
-	var err error
-	select {
-	case <-fl.done:
-		if fl.panic != nil {
-			panic(fl.panic)
-		}
-		return fl.err
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
+// joinFetch returns the running fetch of the first missing one of chunks [lo, hi). If there is none, it makes one of the
+// missing chunks that no other fetch has, which the caller must run: isOwn is true. It returns nil if all chunks are
+// present, and fs.ErrClosed after Close.
+func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl.panic != nil { // the fetch has ended with ctx
-		panic(fl.panic)
+	from, to := f.presentChunks.missing(lo, hi, partChunks)
+	if from == to {
+		return nil, false, nil
 	}
-	if fl.waiting--; fl.waiting == 0 {
-		fl.cancel(err)
-		f.forget(fl) // another read begins anew
+	for other := range f.runningFetches {
+		if other.firstChunk <= from && from < other.endChunk {
+			return other, false, nil
+		}
+		if from < other.firstChunk {
+			to = min(to, other.firstChunk)
+		}
 	}
-	return err
+	if f.fetchCtx.Err() != nil {
+		return nil, false, fs.ErrClosed
+	}
+	fetch = &runningFetch{firstChunk: from, endChunk: to, done: make(chan struct{})}
+	f.runningFetches[fetch] = true
+	f.fetching.Add(1)
+	return fetch, true, nil
 }
 
-// forget removes fl from the running fetches, unless another fetch of its first chunk has replaced it. Its caller has
-// locked f.mu.
-func (f *File) forget(fl *flight) {
-	if f.flights[fl.lo] == fl {
-		delete(f.flights, fl.lo)
-	}
-}
-
-// launch starts to fetch chunks [lo, hi) in the background, and returns the fetch. Its caller has locked f.mu.
-func (f *File) launch(lo, hi int64) *flight {
-	ctx, cancel := context.WithCancelCause(f.life)
-	fl := &flight{lo: lo, hi: hi, cancel: cancel, done: make(chan struct{})}
-	f.flights[lo] = fl
-	f.running.Go(func() error {
-		defer cancel(nil)
-		markDurable := f.runFlight(ctx, fl)
+// runFetch fetches the chunks of fetch, and wakes the reads that wait for it. In the background it then makes them durable.
+// It fails if fetching does, when ctx ends, or with fs.ErrClosed when f is closed.
+func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
+	defer f.fetching.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(f.fetchCtx, func() { cancel(fs.ErrClosed) })()
+	defer func() { // also if the source panics
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.runningFetches, fetch)
+		close(fetch.done)
+	}()
+	markDurable, err := f.fetchMissing(ctx, fetch.firstChunk, fetch.endChunk)
+	f.marking.Go(func() error {
 		markDurable() // no read waits for this
 		return nil
 	})
-	return fl
-}
-
-// runFlight fetches the chunks of fl, and wakes the reads that wait, with the error or the source's panic. If no read
-// waits, it panics itself. The caller calls markDurable: see fetch.
-func (f *File) runFlight(ctx context.Context, fl *flight) (markDurable func()) {
-	markDurable = func() {}
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if fl.panic = recover(); fl.err != nil && f.life.Err() != nil {
-			fl.err = fs.ErrClosed
-		}
-		f.forget(fl)
-		close(fl.done)
-		if fl.panic != nil && fl.waiting == 0 {
-			panic(fl.panic)
-		}
-	}()
-	markDurable, fl.err = f.fetch(ctx, fl.lo, fl.hi)
-	return markDurable
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	fetch.err = err
+	return err
 }
 
 // parts are buffers of partBytes, for one fetch each.
-var parts = sync.Pool{New: func() any { return new([partBytes]byte) }}
+var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
-// fetch reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file, under a lock
-// against other processes. The caller then calls markDurable, also after an error. It syncs the chunks to disk, notes
-// them in the map file for other processes, and unlocks.
-func (f *File) fetch(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
+// fetchMissing locks chunks [lo, hi) against other processes, reads those that are missing from the source, and writes them to the
+// data file. The caller then calls markDurable, also after an error: that syncs the chunks to disk, marks them in the map for other
+// processes, and unlocks. It fails if the source does, when ctx ends, or with errFull.
+func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
 	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
 	if err != nil {
 		return func() {}, err
@@ -241,59 +209,59 @@ func (f *File) fetch(ctx context.Context, lo, hi int64) (markDurable func(), err
 			markDurable = func() {}
 		}
 	}()
-	if err := f.reload(lo, hi); err != nil { // another process may have been here
+	if err := f.readMarks(lo, hi); err != nil { // another process may have been here
 		return nil, err
 	}
-	buf := parts.Get().(*[partBytes]byte)
-	defer parts.Put(buf)
-	for from, to := f.present.missing(lo, hi, hi-lo); from < to && err == nil; from, to = f.present.missing(from, hi, hi-lo) {
-		err = f.fetchRun(ctx, buf, from, to)
+	buf := partBuffers.Get().(*[partBytes]byte)
+	defer partBuffers.Put(buf)
+	for from, to := f.presentChunks.missing(lo, hi, hi-lo); from < to && err == nil; from, to = f.presentChunks.missing(from, hi, hi-lo) {
+		err = f.fetchRange(ctx, buf, from, to)
 	}
 	return func() {
 		defer unlock()
-		f.mark(lo, hi)
+		f.recordInMap(lo, hi)
 	}, err
 }
 
-// fetchRun reads chunks [from, to) from the source into buf, writes them to the data file, and notes that they are
-// present. If the write fails, it makes f cache nothing more, and returns errFull.
-func (f *File) fetchRun(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
+// fetchRange reads chunks [from, to) from the source into buf, writes them to the data file, and adds them to f.presentChunks. It
+// fails if the source does. If the write fails, it makes f cache nothing more, and returns errFull.
+func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes
 	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
-	if err := f.get(ctx, b, off); err != nil {
+	if err := f.fetchSameVersion(ctx, b, off); err != nil {
 		return err
 	}
 	if _, err := f.data.WriteAt(b, off); err != nil {
 		return f.stopCaching(err)
 	}
 	for i := from; i < to; i++ {
-		f.present.add(i)
+		f.presentChunks.add(i)
 	}
 	return nil
 }
 
-// stopCaching makes f cache nothing more, because of err, and tells Options.Full so at the first call. It returns
-// errFull with the first such error.
+// stopCaching makes f cache nothing more, because of err. The first call passes err to Options.OnFull. It returns errFull with the
+// err of the first call.
 func (f *File) stopCaching(err error) error {
-	if f.full.CompareAndSwap(nil, &err) && f.opts.Full != nil {
-		f.opts.Full(err)
+	if f.fullErr.CompareAndSwap(nil, &err) && f.opts.OnFull != nil {
+		f.opts.OnFull(err)
 	}
-	return fmt.Errorf("%w: %w", errFull, *f.full.Load())
+	return fmt.Errorf("%w: %w", errFull, *f.fullErr.Load())
 }
 
-// mark syncs the data file to disk, and then notes in the map file those of chunks [lo, hi) that are present. It does
-// nothing if no other File may read them: the source told no version. After an error f caches nothing more.
-func (f *File) mark(lo, hi int64) {
+// recordInMap syncs the data file to disk, and then marks in the map those of chunks [lo, hi) that are present. It does nothing if
+// the source told no version, since no other File may read them. After an error f caches nothing more.
+func (f *File) recordInMap(lo, hi int64) {
 	var present []int64
 	for i := lo; i < hi; i++ {
-		if f.present.has(i) {
+		if f.presentChunks.has(i) {
 			present = append(present, i)
 		}
 	}
 	if len(present) == 0 || !f.trustsMap() {
 		return
 	}
-	err := f.disk.commit()
+	err := f.syncer.commit()
 	for len(present) > 0 && err == nil { // one write for each range of consecutive chunks
 		n := 1
 		for n < len(present) && present[n] == present[0]+int64(n) {
@@ -307,29 +275,29 @@ func (f *File) mark(lo, hi int64) {
 	}
 }
 
-// committer makes what has been written durable: one sync serves all who wait for one.
+// committer syncs a file to disk: callers of commit that wait at once share one sync.
 type committer struct {
 	sync func() error
 
-	begun atomic.Int64 // syncs
-	run   sync.Mutex   // held by a sync, and for err
-	err   error        // of the latest
+	syncsBegun atomic.Int64 // syncs
+	run        sync.Mutex   // held by a sync, and for err
+	err        error        // of the latest
 }
 
-// commit returns the error of a sync that began after the call of commit. Callers that wait at once share one sync.
+// commit waits for a sync that begins after the call of commit, and returns its error.
 func (c *committer) commit() error {
-	before := c.begun.Load()
+	before := c.syncsBegun.Load()
 	c.run.Lock()
 	defer c.run.Unlock()
-	if c.begun.Load() == before { // else one began while this call waited for the lock
-		c.begun.Add(1)
+	if c.syncsBegun.Load() == before { // else one began while this call waited for the lock
+		c.syncsBegun.Add(1)
 		c.err = c.sync()
 	}
 	return c.err
 }
 
-// Fill fetches all missing chunks. Before each fetch it waits a while for reads that wait for bytes. progress, if set,
-// is called with the number of bytes that are present, by one goroutine at a time.
+// Fill fetches all missing chunks. Before each fetch it lets reads that wait for bytes go first, for up to maxWait. progress, if set,
+// is called with the number of bytes that are present, by one goroutine at a time. It fails if a fetch does, or if the disk is full.
 func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error {
 	var mu sync.Mutex
 	report := func() {
@@ -340,20 +308,20 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		}
 	}
 	report()
-	if why := f.full.Load(); why != nil && f.Have() < f.opts.Size {
+	if why := f.fullErr.Load(); why != nil && f.Have() < f.opts.Size {
 		return fmt.Errorf("%w: %w", errFull, *why)
 	}
-	giveWay := func() {
-		for end := time.Now().Add(giveWayMost); f.asked.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
-			time.Sleep(giveWayStep)
+	letReadsGoFirst := func() {
+		for end := time.Now().Add(maxWait); f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+			time.Sleep(waitStep)
 		}
 	}
-	return f.bringChunks(ctx, 0, f.present.n, giveWay, report)
+	return f.bringChunks(ctx, 0, f.presentChunks.end, letReadsGoFirst, report)
 }
 
-// Fill looks every giveWayStep whether reads still wait. It waits giveWayMost for them: a source
+// Fill looks every waitStep whether reads still wait, for at most maxWait: a source
 // that never rests must not keep it from ending.
 const (
-	giveWayStep = 5 * time.Millisecond
-	giveWayMost = time.Second
+	waitStep = 5 * time.Millisecond
+	maxWait  = time.Second
 )

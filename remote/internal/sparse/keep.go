@@ -25,7 +25,7 @@ type Info struct {
 // maxName bounds what is read of a name and a version.
 const maxName = 64 << 10
 
-// List describes the Files in a directory. Other files are left out.
+// List describes the Files in a directory. Other files are left out. It fails if the directory or a map cannot be read.
 func List(dir rooted.Path) (list []Info, err error) {
 	files, err := os.ReadDir(dir.String())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func List(dir rooted.Path) (list []Info, err error) {
 		if !ok {
 			continue
 		}
-		info, err := stat(dir.Join(name))
+		info, err := describe(dir.Join(name))
 		switch {
 		case err == nil:
 			list = append(list, info)
@@ -50,8 +50,9 @@ func List(dir rooted.Path) (list []Info, err error) {
 	return list, nil
 }
 
-// stat describes the File called path by its two files. It fails with io.EOF if a process has only begun to make them.
-func stat(path rooted.Path) (info Info, err error) {
+// describe returns the Info of the File called path, from its two files. It fails with io.EOF if a process has only begun to make
+// them, with fs.ErrNotExist if one is missing, or if they cannot be read.
+func describe(path rooted.Path) (info Info, err error) {
 	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
 		return info, err
@@ -60,7 +61,7 @@ func stat(path rooted.Path) (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	f := &File{opts: Options{Size: data.Size()}, present: newChunks(chunksOf(data.Size()))}
+	f := &File{opts: Options{Size: data.Size()}, presentChunks: newChunks(chunkCount(data.Size()))}
 	if f.mapFile, err = MapPath(path).Open(os.O_RDONLY); err != nil {
 		return info, err
 	}
@@ -72,7 +73,7 @@ func stat(path rooted.Path) (info Info, err error) {
 	if string(head[:8]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
 		return info, io.EOF // it has only begun
 	}
-	if err := f.reload(0, f.present.n); err != nil {
+	if err := f.readMarks(0, f.presentChunks.end); err != nil {
 		return info, err
 	}
 	name, _, err := f.nameAndVersion()
@@ -81,14 +82,14 @@ func stat(path rooted.Path) (info Info, err error) {
 }
 
 // Discard removes the file at path, and its map if it is a data file, unless a process has it open. It reports whether
-// the file is removed.
+// the file is removed. A file that does not exist counts as removed. It fails if the system does.
 func Discard(path rooted.Path) (gone bool, err error) {
 	f, err := path.Open(os.O_RDWR)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessNotExist(err)
+		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	defer f.Close()
-	if !lockExclusive(f) || !path.Is(f) {
+	if !lockExclusive(f) || !path.IsFile(f) {
 		return false, nil
 	}
 	if base, ok := strings.CutSuffix(path.Name, dataSuffix); ok {
@@ -99,12 +100,12 @@ func Discard(path rooted.Path) (gone bool, err error) {
 	return true, path.Remove()
 }
 
-// Sweep removes what processes that were killed have left in a directory: a map without bytes, and bytes
-// without a map.
+// Sweep removes what processes that were killed have left in a directory: a map without bytes, and bytes without a
+// map. It fails if the system does.
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())
 	if err != nil {
-		return unlessNotExist(err)
+		return ignoreNotExist(err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -133,17 +134,17 @@ func isMissing(path rooted.Path) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// unlessNotExist returns err, or nil if err says that a file does not exist.
-func unlessNotExist(err error) error {
+// ignoreNotExist returns err, or nil if err says that a file does not exist.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// Hold keeps Discard, of any process, from removing an open file until it is closed. It reports whether path still leads
-// to the file.
-func Hold(f *os.File, path string) bool {
+// LockUntilClosed locks the open file f until it is closed, so that no process's Discard removes it. It reports whether path still
+// leads to f: if not, Discard was first.
+func LockUntilClosed(f *os.File, path string) bool {
 	lockShared(f)
 	open, err := f.Stat()
 	if err != nil {

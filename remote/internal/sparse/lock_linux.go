@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockRange locks n bytes of file at off against other processes, and other Files of this one. It
-// waits as long as ctx lets it. The lock ends with unlock, or with the process. On a file system
-// without locks it locks nothing.
+// lockRange locks n bytes of file at off against other processes, and other Files of this one. It waits as long as ctx lets it.
+// The lock ends with unlock, or with the process. On a file system without locks it locks nothing. It fails only when ctx ends.
 func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(), err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: n}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -32,7 +32,7 @@ type origin struct {
 }
 
 func newOrigin(size int) *origin {
-	o := &origin{content: make([]byte, size), asked: make([]int, chunksOf(int64(size)))}
+	o := &origin{content: make([]byte, size), asked: make([]int, chunkCount(int64(size)))}
 	r := rand.NewChaCha8([32]byte{1})
 	r.Read(o.content)
 	return o
@@ -50,7 +50,7 @@ func (o *origin) fetch(ctx context.Context, p []byte, off int64) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := off / ChunkBytes; i < chunksOf(off+int64(len(p))); i++ {
+	for i := off / ChunkBytes; i < chunkCount(off+int64(len(p))); i++ {
 		o.asked[i]++
 	}
 	copy(p, o.content[off:])
@@ -95,7 +95,7 @@ func TestOtherSize(t *testing.T) {
 	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	read(t, f, o, 0, 20*ChunkBytes)
-	if other, err := Open(path, Options{Size: 10, Identity: "one", Fetch: o.fetch}); !errors.Is(err, ErrOther) {
+	if other, err := Open(path, Options{Size: 10, Identity: "one", Fetch: o.fetch}); !errors.Is(err, ErrOtherContent) {
 		t.Error(other, err)
 	}
 	read(t, f, o, 0, 20*ChunkBytes)
@@ -113,7 +113,7 @@ func TestOtherSize(t *testing.T) {
 func read(t *testing.T, f *File, o *origin, off, n int64) {
 	t.Helper()
 	got := make([]byte, n)
-	if _, err := f.ReadAt(got, off); err != nil {
+	if err := f.ReadAt(t.Context(), got, off); err != nil {
 		t.Fatalf("%d bytes at %d: %v", n, off, err)
 	}
 	if !bytes.Equal(got, o.content[off:off+n]) {
@@ -188,9 +188,10 @@ func TestEnds(t *testing.T) {
 		o := newOrigin(size)
 		f := open(t, at(t.TempDir(), "f"), o)
 		got := make([]byte, size+1)
-		if n, err := f.ReadAt(got, 0); n != size || err != io.EOF {
-			t.Errorf("size %d: %d bytes, %v", size, n, err)
+		if err := f.ReadAt(t.Context(), got, 0); err == nil {
+			t.Errorf("size %d: bytes beyond the end are read", size)
 		}
+		read(t, f, o, 0, int64(size))
 		if _, err := f.Bring(t.Context(), 0, int64(size)+1); err == nil {
 			t.Errorf("size %d: bytes beyond the end are there", size)
 		}
@@ -209,7 +210,7 @@ func TestOnce(t *testing.T) {
 	for i := range 64 {
 		group.Go(func() {
 			got := make([]byte, odd)
-			if _, err := files[i%len(files)].ReadAt(got, 0); err != nil || !bytes.Equal(got, o.content) {
+			if err := files[i%len(files)].ReadAt(t.Context(), got, 0); err != nil || !bytes.Equal(got, o.content) {
 				t.Error("wrong bytes", err)
 			}
 		})
@@ -220,46 +221,47 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A read that leaves does not take the bytes from one that stays.
-func TestLeaving(t *testing.T) {
+// A read that leaves does not take the bytes from one that stays, which fetches them in its place. Others share that fetch.
+func TestLeaving(t *testing.T) { synctest.Test(t, testLeaving) }
+
+func testLeaving(t *testing.T) {
 	o := newOrigin(odd)
-	begun, proceed := make(chan bool), make(chan bool)
-	var once sync.Once
-	o.before = func(int64, int64) error {
-		once.Do(func() { close(begun) })
-		<-proceed
-		return nil
-	}
 	f := open(t, at(t.TempDir(), "f"), o)
-	ctx, cancel := context.WithCancel(t.Context())
-	left, stayed := make(chan error), make(chan error)
-	go func() {
-		_, err := f.ReadAtContext(ctx, make([]byte, 9), partBytes)
-		left <- err
-	}()
-	<-begun
-	go func() {
-		_, err := f.ReadAtContext(t.Context(), make([]byte, 9), partBytes)
-		stayed <- err
-	}()
-	for waiting := 0; waiting < 2; {
-		f.mu.Lock()
-		for _, fl := range f.flights {
-			waiting = fl.waiting
+	proceed := make(chan bool)
+	f.opts.Fetch = func(ctx context.Context, p []byte, off int64) error {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+			return errors.New("whatever the source says then")
 		}
-		f.mu.Unlock()
+		return o.fetch(ctx, p, off)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	left, stayed := make(chan error, 1), make(chan error, 3)
+	go func() { left <- f.ReadAt(ctx, make([]byte, 9), partBytes) }()
+	synctest.Wait()
+	for range cap(stayed) {
+		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), partBytes) }()
+	}
+	synctest.Wait()
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	synctest.Wait()
+	if len(stayed) > 0 {
+		t.Error("a read that stayed has ended:", <-stayed)
+	}
 	close(proceed)
-	if err := <-stayed; err != nil {
-		t.Error(err)
+	for range cap(stayed) {
+		if err := <-stayed; err != nil {
+			t.Error(err)
+		}
 	}
 	if o.calls.Load() != 1 {
 		t.Errorf("%d fetches", o.calls.Load())
 	}
+	f.Close()
 }
 
 func TestSourceFails(t *testing.T) {
@@ -267,7 +269,7 @@ func TestSourceFails(t *testing.T) {
 	failure := errors.New("no")
 	o.before = func(off, _ int64) error { return failure }
 	f := open(t, at(t.TempDir(), "f"), o)
-	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, failure) {
+	if err := f.ReadAt(t.Context(), make([]byte, 1), 0); !errors.Is(err, failure) {
 		t.Error(err)
 	}
 	o.before = nil
@@ -282,7 +284,7 @@ func TestSourceFails(t *testing.T) {
 		o.before = nil
 		read(t, g, o, 0, odd)
 	}()
-	g.ReadAt(make([]byte, 1), 0)
+	g.ReadAt(t.Context(), make([]byte, 1), 0)
 }
 
 // A file of another size or identity is begun anew, as is one whose map or bytes were cut.
@@ -323,9 +325,9 @@ func TestKilled(t *testing.T) {
 	o := newOrigin(odd)
 	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
-	f.disk.sync = func() error { return errors.New("killed before") }
+	f.syncer.sync = func() error { return errors.New("killed before") }
 	read(t, f, o, 0, odd)
-	f.running.Wait()
+	f.marking.Wait()
 	again := open(t, path, o)
 	if again.Have() != 0 {
 		t.Errorf("%d bytes are claimed that may not be on disk", again.Have())
@@ -369,7 +371,7 @@ func TestFullDisk(t *testing.T) {
 	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
 	var said []error
-	f.opts.Full = func(err error) { said = append(said, err) }
+	f.opts.OnFull = func(err error) { said = append(said, err) }
 	readOnly, err := os.Open(DataPath(path).String())
 	if err != nil {
 		t.Fatal(err)
@@ -389,35 +391,48 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A panic of the source, once every read has left, is that of who closes the file.
-func TestSourcePanicsLate(t *testing.T) {
-	leave := make(chan context.CancelFunc, 1)
-	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Fetch: func(asked context.Context, _ []byte, _ int64) error {
-		(<-leave)()
-		<-asked.Done() // nobody waits any more
+// A panic of the source is that of the read that fetches, also if that is canceled meanwhile. One that waits fetches by itself.
+func TestSourcePanicsLate(t *testing.T) { synctest.Test(t, testSourcePanicsLate) }
+
+func testSourcePanicsLate(t *testing.T) {
+	o := newOrigin(odd)
+	f := open(t, at(t.TempDir(), "f"), o)
+	calls := 0
+	f.opts.Fetch = func(ctx context.Context, p []byte, off int64) error {
+		if calls++; calls > 1 {
+			return o.fetch(ctx, p, off)
+		}
+		<-ctx.Done()
 		panic("source")
-	}})
-	if err != nil {
-		t.Fatal(err)
 	}
 	reading, cancel := context.WithCancel(t.Context())
-	leave <- cancel
-	if _, err := f.ReadAtContext(reading, make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	panicked := make(chan any)
+	go func() {
+		value, _ := paralleltest.Ending(func() { f.ReadAt(reading, make([]byte, 1), 0) })
+		panicked <- value
+	}()
+	synctest.Wait()
+	waited := make(chan error)
+	go func() { waited <- f.ReadAt(t.Context(), make([]byte, 1), 0) }()
+	synctest.Wait()
+	cancel()
+	if value := <-panicked; value != "source" {
+		t.Errorf("recovered %v", value)
 	}
-	if panicked, _ := paralleltest.Ending(func() { f.Close() }); panicked != "source" {
-		t.Errorf("recovered %v", panicked)
+	if err := <-waited; err != nil || calls != 2 {
+		t.Errorf("%d fetches, %v", calls, err)
 	}
+	f.Close()
 }
 
 // A panic of Full, once the read has its bytes, is that of who closes the file.
 func TestFullPanics(t *testing.T) {
 	o := newOrigin(odd)
-	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Fetch: o.fetch, Full: func(error) { panic("full") }})
+	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Fetch: o.fetch, OnFull: func(error) { panic("full") }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.disk.sync = func() error { return errors.New("no room") }
+	f.syncer.sync = func() error { return errors.New("no room") }
 	read(t, f, o, 0, odd)
 	if panicked, _ := paralleltest.Ending(func() { f.Close() }); panicked != "full" {
 		t.Errorf("recovered %v", panicked)
@@ -442,7 +457,7 @@ func TestFill(t *testing.T) {
 	if err != nil || last != odd || o.most() != 1 {
 		t.Errorf("%v; %d bytes, a chunk %d times", err, last, o.most())
 	}
-	f.running.Wait()
+	f.marking.Wait()
 	final := at(dir, "final")
 	if err := f.Finish(final, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }); err != nil {
 		t.Fatal(err)
@@ -464,7 +479,7 @@ func TestFillGivesWay(t *testing.T) { synctest.Test(t, testFillGivesWay) }
 func testFillGivesWay(t *testing.T) {
 	o := newOrigin(odd)
 	var asked atomic.Int64
-	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, Asked: &asked})
+	f, err := Open(at(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, WaitingReads: &asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +492,7 @@ func testFillGivesWay(t *testing.T) {
 		return nil
 	}
 	go func() {
-		time.Sleep(4 * giveWayStep)
+		time.Sleep(4 * waitStep)
 		asked.Store(0)
 	}()
 	if err := f.Fill(t.Context(), nil); err != nil {
@@ -519,7 +534,7 @@ func TestClosed(t *testing.T) {
 	}
 	failed := make(chan error)
 	go func() {
-		_, err := f.ReadAtContext(context.Background(), make([]byte, 1), 0)
+		err := f.ReadAt(context.Background(), make([]byte, 1), 0)
 		failed <- err
 	}()
 	<-begun
@@ -538,7 +553,7 @@ func TestSizeIsAWord(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // a file system without files of this size
 	}
-	f.present.add(f.present.n - 1)
+	f.presentChunks.add(f.presentChunks.end - 1)
 	if f.Have() != ChunkBytes || !f.Has(4<<40-1, 1) || f.Has(4<<40-ChunkBytes-1, 1) {
 		t.Errorf("%d bytes are there", f.Have())
 	}

@@ -14,7 +14,7 @@ import (
 // maxVersion bounds what is cached of a version: a server may say anything.
 const maxVersion = 1 << 10
 
-// Version returns the version of the bytes that are there, or "" if none is known.
+// Version returns the version of the bytes that are present, or "" if it is unknown or there are none.
 func (f *File) Version() string {
 	if v := f.version.Load(); v != nil {
 		return *v
@@ -22,22 +22,24 @@ func (f *File) Version() string {
 	return ""
 }
 
-// get fills p with the source's bytes from off on, if they are of the version that is there.
-func (f *File) get(ctx context.Context, p []byte, off int64) error {
-	return f.Agree(f.opts.Fetch(ctx, p, off))
+// fetchSameVersion fills p with the source's bytes from off on. It fails if the source does, and with mmapio.ErrChanged if they are of
+// another version than the bytes that are present.
+func (f *File) fetchSameVersion(ctx context.Context, p []byte, off int64) error {
+	return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 }
 
-// Agree returns err, or mmapio.ErrChanged if bytes that the source has just sent without err are not of the version
-// that is there. The next Open then begins anew.
-func (f *File) Agree(err error) error {
+// CheckFetched returns err, with which the source has failed, or nil if it has sent bytes. If err is nil, it compares the source's
+// version with that of the bytes that are present, and returns mmapio.ErrChanged if they differ. After ErrChanged, also in err, the
+// next Open begins anew.
+func (f *File) CheckFetched(err error) error {
 	if f.opts.Version == nil {
 		return err
 	}
 	if err == nil {
-		err = f.pin(f.opts.Version())
+		err = f.checkVersion(f.opts.Version())
 	}
 	if errors.Is(err, mmapio.ErrChanged) {
-		if dropped := f.Drop(); dropped != nil {
+		if dropped := f.Invalidate(); dropped != nil {
 			return fmt.Errorf("%w; the cache has another version, which cannot be removed: %w", err, dropped)
 		}
 		return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
@@ -45,17 +47,17 @@ func (f *File) Agree(err error) error {
 	return err
 }
 
-// pin returns mmapio.ErrChanged unless now, the version that the source tells, is that of the bytes that are present.
-// If there are none yet, it becomes theirs, for all processes. Bytes without a version are for this File alone.
-func (f *File) pin(now string) error {
+// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If there are none
+// yet, it writes now into the map, for all processes. Bytes without a version are for this File alone.
+func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
 	}
-	f.header.Lock()
-	defer f.header.Unlock()
+	f.headerMu.Lock()
+	defer f.headerMu.Unlock()
 	if f.version.Load() == nil {
 		cached, err := f.versionInMap(now)
-		if f.life.Err() != nil {
+		if f.fetchCtx.Err() != nil {
 			return fs.ErrClosed
 		}
 		if err != nil {
@@ -70,9 +72,9 @@ func (f *File) pin(now string) error {
 }
 
 // versionInMap returns the version that the map has, under a lock against other processes. If the map has none, it
-// writes now into it first, unless that is "".
+// writes now into it first, unless that is "". It fails if the map cannot be read or written.
 func (f *File) versionInMap(now string) (cached string, err error) {
-	unlock, err := lockRange(f.life, f.mapFile, 0, headerBytes)
+	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
 		return now, err
 	}
@@ -81,7 +83,7 @@ func (f *File) versionInMap(now string) (cached string, err error) {
 	if err != nil || cached != "" || now == "" {
 		return cached, err
 	}
-	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.present.n+int64(len(name))); err != nil {
+	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.presentChunks.end+int64(len(name))); err != nil {
 		return now, err
 	}
 	_, cached, err = f.nameAndVersion() // where nothing is locked, another process may have been here
@@ -89,9 +91,9 @@ func (f *File) versionInMap(now string) (cached string, err error) {
 }
 
 // nameAndVersion returns the name and the version in the map, behind its bytes of chunks: NAME 0 VERSION 0. A version
-// that is not complete is "".
+// that is not complete is "". It fails if the map cannot be read.
 func (f *File) nameAndVersion() (name, version string, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, headerBytes+f.present.n, maxName))
+	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, headerBytes+f.presentChunks.end, maxName))
 	parts := strings.Split(string(text), "\x00")
 	if len(parts) == 3 && parts[2] == "" {
 		version = parts[1]
@@ -114,9 +116,9 @@ func (f *File) trustsMap() bool {
 	return f.Version() != ""
 }
 
-// Drop removes both files, and first the map's header: the next Open, in any process, begins without bytes. This File
-// goes on reading the bytes that it has.
-func (f *File) Drop() error {
+// Invalidate overwrites the map's header and removes both files: the next Open, in any process, begins without bytes. This File goes
+// on reading the bytes that it has. It fails if the map cannot be written or a file cannot be removed.
+func (f *File) Invalidate() error {
 	if _, err := f.mapFile.WriteAt(make([]byte, len(magic)), 0); err != nil { // for systems that do not remove open files
 		return err
 	}

@@ -29,7 +29,7 @@ func openVersion(t *testing.T, path rooted.Path, version *string) (*File, *origi
 
 func chunkOf(f *File, i int64) (byte, error) {
 	b := make([]byte, ChunkBytes)
-	_, err := f.ReadAt(b, i*ChunkBytes)
+	err := f.ReadAt(context.Background(), b, i*ChunkBytes)
 	return b[0], err
 }
 
