@@ -14,8 +14,8 @@ import (
 )
 
 var apr2Target = target{
-	name: "APR2", holds: apr2.Holds, hasScales: true, hasDigests: true, maxDims: apr2.MaxDims, integers: unsigned,
-	divide: (*Plan).divideAPR2, begin: beginAPR2, writeManifest: (*Plan).writeAPR2Manifest,
+	name: "APR2", hasType: apr2.Holds, hasScales: true, hasDigests: true, maxDims: apr2.MaxDims, integers: unsigned,
+	divideFiles: (*Plan).divideAPR2, newFileWriter: beginAPR2, writeManifest: (*Plan).writeAPR2Manifest,
 }
 
 // unsigned has the unsigned integers by their sizes in bytes.
@@ -73,14 +73,14 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit. A tensor that
-// exceeds the limit alone has a shard of its own, and is marked as Oversized.
+// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit. A tensor that exceeds
+// the limit alone has a shard of its own, and is marked as Oversized. It fails if a name or size cannot be written.
 func (p *Plan) divideAPR2Shards() error {
 	md, err := newShardMetadata(p.Metadata, without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format"))
 	if err != nil {
 		return err
 	}
-	size := md.size // bytes of metadata that every shard has
+	size := md.sharedBytes // bytes of metadata that every shard has
 	if s := p.opts.Signer; s != nil {
 		size += s.SignatureBytes(p.opts.ShardBytes)
 	}
@@ -96,7 +96,7 @@ func (p *Plan) divideAPR2Shards() error {
 	shard, first := empty, 0
 	endShard := func(next int) { // the shard has the tensors from first up to next
 		tensors := p.Tensors[first:next]
-		p.files = append(p.files, file{tensors: tensors, metadata: md.of(tensors), size: shard.Size()})
+		p.files = append(p.files, file{tensors: tensors, metadata: md.forTensors(tensors), size: shard.Size()})
 		shard, first = empty, next
 	}
 	i := 0
@@ -115,7 +115,7 @@ func (p *Plan) divideAPR2Shards() error {
 	return p.nameShards()
 }
 
-// writeAPR2Manifest writes the manifest, signed and encrypted as the options say.
+// writeAPR2Manifest writes the manifest, signed and encrypted as the options say. It fails if w does, or if signing does.
 func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 	plain := func(w *bufio.Writer) error {
 		return manifest.WriteAPR2(w, p.manifestShards(), p.manifestPlaces(), p.Metadata)
@@ -150,10 +150,10 @@ type shardMetadata struct {
 	common       layout.Metadata
 	quantization layout.Metadata           // with nothing under the keys of scales
 	scales       map[string]map[string]any // by key of quantization, then by tensor
-	size         uint64                    // bytes of a shard's metadata without scales, as JSON
+	sharedBytes  uint64                    // bytes of a shard's metadata without scales, as JSON
 }
 
-// newShardMetadata returns what shards have of md and of the keys of a SafeTensors file.
+// newShardMetadata returns what shards have of md and of the keys of a SafeTensors file. It fails if md cannot be written as JSON.
 func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization")), scales: make(map[string]map[string]any)}
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
@@ -168,13 +168,13 @@ func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 			s.quantization.Set(key, layout.Metadata{})
 		}
 	}
-	b, err := s.of(nil).MarshalJSON()
-	s.size = uint64(len(b))
+	b, err := s.forTensors(nil).MarshalJSON()
+	s.sharedBytes = uint64(len(b))
 	return s, err
 }
 
-// of returns the metadata of a shard that has tensors.
-func (s *shardMetadata) of(tensors []Tensor) layout.Metadata {
+// forTensors returns the metadata of a shard that has the given tensors.
+func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
 	q := slices.Clone(s.quantization)
 	for key, scales := range s.scales {
 		own := layout.Metadata{}

@@ -10,9 +10,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// targets are the formats that models are written in: see CanWrite.
-var targets = map[layout.Format]*target{layout.APR2: &apr2Target, layout.SafeTensors: &safeTensorsTarget, layout.GGUF: &ggufTarget}
-
 // NewPlan decides how m's tensors and metadata are written to path, and returns an error for
 // names, types, metadata and sizes that cannot be written. It writes nothing. Tensors that become int8 are read,
 // for their scales. A file of m that has changed since it was opened is an error: see
@@ -70,13 +67,13 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if err := p.decide(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.describePlan(); err != nil {
+	if err := p.describeChanges(); err != nil {
 		return nil, withPath(path, err)
 	}
 	p.findStale()
 	suffix := formats.Suffix(p.Format)
-	p.single = withoutExt(path, suffix) + suffix
-	if err := p.target.divide(p); err != nil {
+	p.singlePath = withoutExt(path, suffix) + suffix
+	if err := p.target.divideFiles(p); err != nil {
 		return nil, withPath(path, err)
 	}
 	p.Bytes = p.size()

@@ -28,7 +28,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	if d := p.opts.DType; d != layout.Invalid && !p.target.canEncode(d) {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, p.target.name)
 	}
-	dec := decider{Plan: p, ctx: ctx, comfy: comfyShapes(object(p.Metadata, ggufKey))}
+	dec := decider{Plan: p, ctx: ctx, comfyShapes: comfyShapes(object(p.Metadata, ggufKey))}
 	if CanWrite(p.model.Format()) { // an earlier conversion may have written the source
 		dec.originals = originalsOf(p.Metadata)
 	}
@@ -40,7 +40,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
-		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: isPart, position: len(p.Tensors)}
+		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: isPart, sourcePosition: uint32(len(p.Tensors))}
 		if err := dec.decide(&x); err != nil {
 			return err
 		}
@@ -52,10 +52,10 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 // decider decides how tensors of a plan are written, one after the other.
 type decider struct {
 	*Plan
-	ctx       context.Context
-	buf       buffers
-	originals map[string]any   // types and shapes before an earlier conversion, by name: see readOriginal
-	comfy     map[string][]int // shapes that a GGUF source says blocks have as plain numbers, by name
+	ctx         context.Context
+	buffers     buffers
+	originals   map[string]any   // types and shapes before an earlier conversion, by name: see readOriginal
+	comfyShapes map[string][]int // shapes that a GGUF source says blocks have as plain numbers, by name
 }
 
 // decide sets how t is written: its types, shape, scale, size, and the reasons for changes. The error is a *PartError
@@ -81,11 +81,11 @@ func (p *decider) decide(t *Tensor) (err error) {
 			return err
 		}
 	}
-	if shape := p.comfy[t.Name]; shape != nil && t.canReshape(p.target, shape) {
+	if shape := p.comfyShapes[t.Name]; shape != nil && t.canReshape(p.target, shape) {
 		t.Shape = slices.Clone(shape)
 	}
-	t.fit(p.Plan)
-	if t.Reencoded { // as Options.DType says, or by fit
+	t.fitTarget(p.Plan)
+	if t.Reencoded { // as Options.DType says, or by fitTarget
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
@@ -94,8 +94,9 @@ func (p *decider) decide(t *Tensor) (err error) {
 	return nil
 }
 
-// decideWeight plans to write the values of t, a quantized weight, as Options.DType says. They become F32 without
-// such a type, for tensors of Options.Keep, and wherever reencode finds a reason against it. t.Changed has the reason.
+// decideWeight plans to write the values of t, a quantized weight, as Options.DType says. They become F32 without such
+// a type, for tensors of Options.Keep, and wherever reencode finds a reason against it. t.Changed has the reason. It
+// fails if values cannot be read.
 func (p *decider) decideWeight(t *Tensor) error {
 	t.Scheme = t.source.Scheme().Scheme
 	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
@@ -128,7 +129,7 @@ func (p *decider) reencode(t *Tensor) error {
 	scale := layout.Quant{}
 	if d == layout.I8 {
 		var found quantize.Int8Scale
-		for run, err := range t.source.Values(p.buf.rows(1)) {
+		for run, err := range t.source.Values(p.buffers.rows(1)) {
 			if err := cmp.Or(err, context.Cause(p.ctx)); err != nil {
 				return err
 			}
@@ -141,9 +142,7 @@ func (p *decider) reencode(t *Tensor) error {
 		}
 	}
 	t.To, t.Reencoded, t.scale, t.hasScale, t.Fallback = d, true, scale, d == layout.I8, fallback
-	if weights := p.opts.Importance[t.Name]; weights != nil && d.Quantized() {
-		t.importance, t.Weighted = weights, true
-	}
+	t.Weighted = d.Quantized() && p.opts.Importance[t.Name] != nil
 	return nil
 }
 
@@ -180,17 +179,6 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 		return layout.F16, why
 	}
 	return d, "" // whyNotReencoded finds that d does not fit
-}
-
-// method names how the model is quantized; "" if nothing is re-encoded.
-func (p *Plan) method() string {
-	switch {
-	case p.opts.Recipe != "":
-		return strings.ToUpper(p.opts.Recipe)
-	case p.opts.DType != layout.Invalid:
-		return p.opts.DType.String()
-	}
-	return ""
 }
 
 // whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d, or "".

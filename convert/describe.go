@@ -15,9 +15,9 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// describePlan adds to Metadata what the options set and how the planned tensors are quantized. It fails if the
-// source's configuration of quantized weights, which stay, cannot be read.
-func (p *Plan) describePlan() error {
+// describeChanges brings Metadata up to date: what the options set, how the planned tensors are quantized, and which original types and
+// shapes are lost. It fails if quantized weights stay and the source's configuration of them cannot be read.
+func (p *Plan) describeChanges() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, parseSettings(p.opts.Set))
@@ -33,29 +33,19 @@ func (p *Plan) describePlan() error {
 	return nil
 }
 
-// setQuantization sets the object quantization: method, bits per weight, scales and zero points of the new file. It
-// removes the source's scales and zero points of tensors that are not copied or whose scale the plan knows.
+// setQuantization sets the object "quantization" in Metadata: method, bits per weight, and the scale and zero point of
+// each tensor of integers. Entries of the source stay for tensors that are copied and have no new scale.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
-	if method, ok := q.Get("method"); p.method() != "" {
-		q.Set("method", p.method())
-		q.Set("bits_per_weight", decimal(p.bitsPerWeight(), 64))
-	} else if ok && p.isOutdated(method) {
-		q = without(q, "method", "bits_per_weight")
-	}
-	isDecided := make(map[string]bool) // names of the tensors whose entries of the source are removed
-	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.hasScale || !t.isCopied() {
-			isDecided[t.Name] = true
-		}
-	}
-	undecided := func(m layout.Metadata) layout.Metadata {
-		return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return isDecided[e.Key] })
-	}
-	scales, zeros := undecided(object(old, "scales")), undecided(object(old, "zero_points"))
+	p.setMethod(&q)
+	isNew := make(map[string]bool) // tensors whose scale the source's entry no longer says
+	var scales, zeros layout.Metadata
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
+		if t.hasScale || !t.isCopied() {
+			isNew[t.Name] = true
+		}
 		if t.hasScale {
 			scales = append(scales, layout.Entry{Key: t.Name, Value: decimal(float64(t.scale.Scale), 32)})
 		}
@@ -63,16 +53,41 @@ func (p *Plan) setQuantization() {
 			zeros = append(zeros, layout.Entry{Key: t.Name, Value: json.Number(strconv.FormatInt(t.scale.Zero, 10))})
 		}
 	}
-	setObject(&q, "scales", scales)
-	setObject(&q, "zero_points", zeros)
+	stays := func(key string) layout.Metadata {
+		return slices.DeleteFunc(slices.Clone(object(old, key)), func(e layout.Entry) bool { return isNew[e.Key] })
+	}
+	setObject(&q, "scales", append(stays("scales"), scales...))
+	setObject(&q, "zero_points", append(stays("zero_points"), zeros...))
 	if len(q) > 0 || old != nil { // a value that is no object, for which old is nil, stays
 		setObject(&p.Metadata, "quantization", q)
 	}
 }
 
-// isOutdated reports whether method, the source's quantization, no longer holds: no new tensor has the type that it
-// names, but a changed tensor of the source had it.
-func (p *Plan) isOutdated(method any) bool {
+// setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. If they do
+// not, it removes both when no tensor has the source's method any more.
+func (p *Plan) setMethod(q *layout.Metadata) {
+	if method := p.method(); method != "" {
+		q.Set("method", method)
+		q.Set("bits_per_weight", decimal(p.bitsPerWeight(), 64))
+	} else if old, ok := q.Get("method"); ok && p.isObsoleteMethod(old) {
+		*q = without(*q, "method", "bits_per_weight")
+	}
+}
+
+// method returns the recipe or type by which the options re-encode tensors, in upper case, or "" if they do not.
+func (p *Plan) method() string {
+	switch {
+	case p.opts.Recipe != "":
+		return strings.ToUpper(p.opts.Recipe)
+	case p.opts.DType != layout.Invalid:
+		return p.opts.DType.String()
+	}
+	return ""
+}
+
+// isObsoleteMethod reports whether method, the name of a type that the source's metadata have, is true of the source but not of the new
+// model: a tensor that changes had this type, and no new tensor has it.
+func (p *Plan) isObsoleteMethod(method any) bool {
 	isChanged := false
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
@@ -152,7 +167,7 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	methods := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.Layers}
 	for _, e := range md {
 		isMethod := slices.Contains(methods, e.Key) || scheme.IsOllamas(e.Key)
-		if e.Key == "format" || isMethod && len(p.Quantized)+len(p.undecoded) > 0 {
+		if e.Key == "format" || isMethod && len(p.Quantized)+len(p.undecodedPrefixes) > 0 {
 			keys = append(keys, e)
 		}
 	}
@@ -164,7 +179,7 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 func (p *Plan) describeLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.Layers)
-	if text == "" || !p.decodes && p.opts.Only == nil {
+	if text == "" || !p.writesValues && p.opts.Only == nil {
 		return
 	}
 	stays := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
@@ -176,7 +191,7 @@ func (p *Plan) describeLayers() {
 	for _, part := range p.Quantized {
 		add(strings.TrimSuffix(part.Codes, ".weight"))
 	}
-	for _, prefix := range p.undecoded {
+	for _, prefix := range p.undecodedPrefixes {
 		add(strings.TrimSuffix(prefix, "."))
 	}
 	v, err := parseJSON(text)

@@ -28,10 +28,10 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// measure sets f.size to the size of the file with its tensors and metadata. It may reorder f.tensors, as the format
-// wants them. An error says why the file cannot be written.
-func (p *Plan) measure(f *file) error {
-	w, err := p.target.begin(p, io.Discard, f)
+// setSize sets f.size to the size in bytes that the file will have. It may reorder f.tensors, as the format wants them. It fails if
+// the format cannot hold the tensors or metadata.
+func (p *Plan) setSize(f *file) error {
+	w, err := p.target.newFileWriter(p, io.Discard, f)
 	if err == nil {
 		f.size = w.Size()
 	}
@@ -46,7 +46,7 @@ func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	}
 	p.Metadata = md // APR2's, which may be large, can be freed
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: md}}
-	err = p.measure(&p.files[0])
+	err = p.setSize(&p.files[0])
 	return p.opts.ShardBytes == 0 || p.files[0].size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
 }
 
@@ -58,7 +58,7 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 	limit := p.opts.ShardBytes
 	for left, md := p.Tensors, first; len(left) > 0; md = others {
 		f := file{metadata: md}
-		if err := p.measure(&f); err != nil { // its size without tensors
+		if err := p.setSize(&f); err != nil { // its size without tensors
 			return err
 		}
 		n, size := 0, f.size
@@ -70,7 +70,7 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 			n++
 		}
 		f.tensors, left = left[:n], left[n:]
-		if err := p.measure(&f); err != nil {
+		if err := p.setSize(&f); err != nil {
 			return err
 		}
 		f.tensors[0].Oversized = n == 1 && f.size > limit
@@ -82,8 +82,8 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 // maxShards is the highest number that fits the names of shards.
 const maxShards = 99_999
 
-// nameShards sets Shards and the paths of the files. It writes the manifest, if the format has one, to memory and reads
-// it, as a check. The manifest is as large once its digests are known. More than maxShards are layout.ErrLimit.
+// nameShards sets Shards and the paths of the files. If the format has a manifest, it writes one to memory and reads it, as a check.
+// It fails if there are more than maxShards, or if the manifest cannot be written or read back.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)
 	if p.Shards > maxShards {
@@ -91,7 +91,7 @@ func (p *Plan) nameShards() error {
 	}
 	suffix := formats.Suffix(p.Format)
 	for i := range p.files {
-		p.files[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.single, suffix), i+1, p.Shards, suffix)
+		p.files[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.singlePath, suffix), i+1, p.Shards, suffix)
 	}
 	if p.target.writeManifest == nil {
 		return nil

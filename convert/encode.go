@@ -6,7 +6,9 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/quantize"
 )
@@ -31,9 +33,11 @@ func (b *buffers) rows(n int) []float32 {
 	return b.values[:len(b.values)/n*n]
 }
 
-// writeTo writes the tensor's bytes in its new encoding to w, and counts the values that the encoding does not hold.
-// It fails if the source cannot be read, w fails, or nothing is left of a block's numbers.
-func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err error) {
+// writeTo writes the tensor's bytes in its new encoding to w, counts the values that the encoding does not hold, and sets
+// Errors.
+// importance is that of its columns, or nil. It fails if the source cannot be read, if w fails, or if a block of numbers
+// became NaN or infinite.
+func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
 	case t.isCopied():
 		_, err := t.source.WriteTo(w)
@@ -48,7 +52,10 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	if err != nil {
 		return lost, err
 	}
-	weights := newColumnWeights(t.importance, t.Shape)
+	if t.To != layout.F32 { // which holds all values
+		t.Errors = new(survey.Errors)
+	}
+	weights := newColumnWeights(importance, t.Shape)
 	values := buf.rows(max(weights.columns, 1))
 	encode := func(values []float32) error { // writes the next values of the tensor to w
 		for len(values) > 0 {
@@ -59,6 +66,9 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 				return fmt.Errorf("tensor %s as %v: %w", layout.Quote([]byte(t.Name)), t.To, err)
 			}
 			lost.Add(more)
+			if t.To != layout.F32 {
+				t.Errors.Add(errorsOf(values[:n], buf.decoded[:n]))
+			}
 			if _, err = w.Write(encoded); err != nil {
 				return err
 			}
@@ -66,8 +76,9 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 		}
 		return nil
 	}
-	// Values would read a restored type as the integers that stand for it, and would not count what F64 loses.
-	if isRestored := t.restored != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
+	// Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt would unpack a
+	// packed tensor for each call.
+	if isRestored := t.original != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
 		d, err := newDecoder(t, values, encode)
 		if err != nil {
 			return lost, err
@@ -75,7 +86,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 		if _, err = t.source.WriteTo(d); err == nil {
 			err = d.flush()
 		}
-		lost.Add(d.lost)
+		lost.Add(d.loss)
 		return lost, err
 	}
 	for run, err := range t.source.Values(values) {
@@ -89,16 +100,36 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost quantize.Loss, err err
 	return lost, nil
 }
 
+// errorsChunk is the number of values whose errors are summed before sums are merged. It is a multiple of every block.
+const errorsChunk = 1 << 16
+
+// errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores. The sums
+// do not depend on their number.
+func errorsOf(values, decoded []float32) (sum survey.Errors) {
+	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)
+	_ = simd.InParallel(dequant.AllCores, len(values), errorsChunk, func(lo, hi int) error { // no error
+		for ; lo < hi; lo += errorsChunk {
+			end := min(lo+errorsChunk, hi)
+			chunks[lo/errorsChunk] = survey.ErrorsOf(values[lo:end], decoded[lo:end])
+		}
+		return nil
+	})
+	for _, e := range chunks {
+		sum.Add(e)
+	}
+	return sum
+}
+
 // decoder passes on the values of elements of type From whose bytes are written to it. It counts F64s that float32 does
 // not hold.
 type decoder struct {
-	dtype  layout.DType
-	codec  dequant.Codec
-	stored []byte    // bytes that are not decoded yet; the capacity is that of values
-	values []float32 // as many as are decoded at a time
-	first  uint64    // elements decoded so far
-	lost   quantize.Loss
-	encode func(values []float32) error
+	dtype           layout.DType
+	codec           dequant.Codec
+	undecodedBytes  []byte    // bytes that are not decoded yet; the capacity is that of values
+	values          []float32 // as many as are decoded at a time
+	decodedElements uint64    // elements decoded so far
+	loss            quantize.Loss
+	encode          func(values []float32) error
 }
 
 // newDecoder returns a decoder of t's bytes. It calls encode with as many values as the buffer values has, and with
@@ -106,34 +137,34 @@ type decoder struct {
 func newDecoder(t *Tensor, values []float32, encode func(values []float32) error) (*decoder, error) {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
 	_, size := codec.Span(0, uint64(len(values)))
-	return &decoder{dtype: t.From, codec: codec, stored: make([]byte, 0, size), values: values, encode: encode}, err
+	return &decoder{dtype: t.From, codec: codec, undecodedBytes: make([]byte, 0, size), values: values, encode: encode}, err
 }
 
 // Write takes the next bytes of the tensor. It passes on values whenever the buffer is full, and fails as encode does.
 func (d *decoder) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
-		n := min(len(b)-written, cap(d.stored)-len(d.stored))
-		d.stored = append(d.stored, b[written:][:n]...)
-		if written += n; len(d.stored) == cap(d.stored) {
+		n := min(len(b)-written, cap(d.undecodedBytes)-len(d.undecodedBytes))
+		d.undecodedBytes = append(d.undecodedBytes, b[written:][:n]...)
+		if written += n; len(d.undecodedBytes) == cap(d.undecodedBytes) {
 			err = d.flush()
 		}
 	}
 	return written, err
 }
 
-// flush decodes the bytes that have been written since the last flush, and calls encode with the values.
+// flush decodes the bytes that have been written since the last flush, and calls encode with the values. It fails if encode does.
 func (d *decoder) flush() error {
-	n := len(d.stored) / d.dtype.BlockBytes() * d.dtype.BlockElems()
+	n := len(d.undecodedBytes) / d.dtype.BlockBytes() * d.dtype.BlockElems()
 	if n == 0 {
 		return nil
 	}
 	values := d.values[:n]
-	if err := d.codec.Expand(values, d.stored, d.first, dequant.AllCores); err != nil {
+	if err := d.codec.Expand(values, d.undecodedBytes, d.decodedElements, dequant.AllCores); err != nil {
 		return err
 	}
 	if d.dtype == layout.F64 {
-		d.lost.AddNarrowed(d.stored, values)
+		d.loss.AddNarrowed(d.undecodedBytes, values)
 	}
-	d.stored, d.first = d.stored[:0], d.first+uint64(n)
+	d.undecodedBytes, d.decodedElements = d.undecodedBytes[:0], d.decodedElements+uint64(n)
 	return d.encode(values)
 }

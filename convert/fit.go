@@ -11,9 +11,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fit changes t, of type To, into what the plan's format can hold. Numbers become F32, codes without known values
-// keep their bits, and the outermost dimensions are joined if there are too many. t.Changed names the reasons.
-func (t *Tensor) fit(p *Plan) {
+// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers become F32, codes without known values
+// keep their bits, and the outermost dimensions are joined if there are too many. t.Changed gets the reasons.
+func (t *Tensor) fitTarget(p *Plan) {
 	from, to := t.To, p.target
 	switch {
 	case t.hasScale && !to.hasScales:
@@ -22,15 +22,15 @@ func (t *Tensor) fit(p *Plan) {
 	case t.hasScale && t.scale.Scale == 0:
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
-	case to.holds(from):
-	case to.expands(from) && (to.onlyWeights || t.restored == nil && p.refuseCodes(t.source) == nil):
+	case to.hasType(from):
+	case to.expands(from) && (to.onlyWeights || t.original == nil && p.refuseCodes(t.source) == nil):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.hasScales || !t.moveScale() {
 			t.expand()
 		}
 	default:
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
-		t.storeBits(to.integers)
+		t.storeAsIntegers(to.integers)
 	}
 	t.joinDims(to)
 }
@@ -55,13 +55,13 @@ func (t *Tensor) moveScale() bool {
 	if s := float64(scale.Scale); err != nil || s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
 		return false
 	}
-	t.To, t.scale, t.hasScale, t.headBytes = d, scale, hasScale, len(head)
+	t.To, t.scale, t.hasScale, t.headBytes = d, scale, hasScale, uint8(len(head))
 	return true
 }
 
-// storeBits plans to write the bits of t as integers of the same width; integers has these types by size in bytes. If
+// storeAsIntegers plans to write the bits of t as integers of the same width; integers has these types by size in bytes. If
 // there are none, or t has blocks, it plans one dimension of bytes. standsFor becomes t's type, for setOriginals.
-func (t *Tensor) storeBits(integers map[int]layout.DType) {
+func (t *Tensor) storeAsIntegers(integers map[int]layout.DType) {
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
 		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())}
@@ -77,7 +77,7 @@ func (t *Tensor) joinDims(to *target) {
 	outer, inner := t.Shape[:len(t.Shape)-to.maxDims+1], t.Shape[len(t.Shape)-to.maxDims+1:]
 	n, ok := layout.Elements(outer)
 	if !ok || n > math.MaxInt {
-		n = 0 // so many rows exist only if an inner dimension is 0
+		n = 0 // more rows than an int counts exist only if an inner dimension is 0
 	}
 	t.Shape = append([]int{int(n)}, inner...)
 	if t.Changed != "" {
@@ -109,8 +109,8 @@ func (p *Plan) setOriginals() {
 	setObject(&p.Metadata, originalsKey, all)
 }
 
-// hasOriginal reports whether the new file cannot express the tensor's type or number of dimensions in the source.
-// hasScalars says that the format has tensors without dimensions.
+// hasOriginal reports whether the source's type or number of dimensions of t is lost in the new file, and must be in the metadata.
+// hasScalars says that the new format has tensors without dimensions.
 func (t *Tensor) hasOriginal(hasScalars bool) bool {
 	rank := len(t.FromShape())
 	return t.standsFor != layout.Invalid || rank == 0 && !hasScalars || len(t.Shape) != rank
@@ -159,8 +159,8 @@ func readOriginal(v any) (o original, ok bool) {
 	return o, ok
 }
 
-// restore sets From and restored to o, the type and shape before an earlier conversion. It changes nothing if o has
-// another size than t. If o names a type, t must be integers without a scale.
+// restore sets t.From and t.original to o: the type and shape that t had before an earlier conversion. It changes nothing if o takes
+// another number of bytes than t. If o has a type, it changes only integers without a scale.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {
@@ -169,6 +169,6 @@ func (t *Tensor) restore(o original) {
 		return
 	}
 	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {
-		t.From, t.restored = dtype, &o
+		t.From, t.original = dtype, &o
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/gguf"
@@ -13,13 +14,14 @@ import (
 
 // ggufTarget has no manifest: every shard leads to the others.
 var ggufTarget = target{
-	name: "GGUF", holds: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, onlyWeights: true,
-	integers: map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
-	divide:   (*Plan).divideGGUF, begin: beginGGUF,
+	name: "GGUF", hasType: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, onlyWeights: true,
+	integers:    map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
+	divideFiles: (*Plan).divideGGUF, newFileWriter: beginGGUF,
 }
 
 // divideGGUF plans one file or, if that is larger than Options.ShardBytes, shards. The first shard has the metadata,
-// the others only the alignment, as gguf-split writes them. Path becomes that of the first shard.
+// the others only the alignment, as gguf-split writes them. Path becomes that of the first shard. It fails if a tensor
+// or key cannot be written.
 func (p *Plan) divideGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
@@ -44,11 +46,11 @@ func (p *Plan) divideGGUF() error {
 	for i := range p.files { // numbers in place of the zeros above, which leaves the sizes as they are
 		p.files[i].metadata = splitKeys(withoutSplit(p.files[i].metadata), i, n, len(p.Tensors))
 	}
-	p.replaced = p.single // an old model in one file
+	p.replacedPath = p.singlePath // an old model in one file
 	if err := p.nameShards(); err != nil {
 		return err
 	}
-	p.requested, p.Path = p.Path, p.files[0].path
+	p.requestedPath, p.Path = p.Path, p.files[0].path
 	return nil
 }
 
@@ -57,8 +59,8 @@ func beginGGUF(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
-// ggufMetadata returns the keys of the new file: those of a GGUF source with their types, keys for what other
-// sources say, and as apr2.KEY what is left of APR2 metadata.
+// ggufMetadata returns the keys of the new file: those of a GGUF source with their types, keys for what other sources
+// say, and as apr2.KEY what is left of APR2 metadata. It fails for values that GGUF has no type for.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	md := p.Metadata
 	if p.opts.DType != layout.Invalid {
@@ -78,7 +80,8 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	if err := setTyped(&out, p.opts.Set); err != nil {
 		return nil, err
 	}
-	return out, addCarried(&out, md, rest)
+	err := addCarried(&out, md, rest)
+	return out, err
 }
 
 // addShapes adds to out, under keyShape, the source's shapes of tensors with more dimensions than GGUF allows. joinDims
@@ -116,8 +119,8 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	}
 }
 
-// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out.
-// rest has the keys of a GGUF source whose values have no type of GGUF; they are added too.
+// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out. rest
+// has the keys of a GGUF source whose values have no type of GGUF; they are added too. It fails if a value cannot be JSON.
 func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 	silent, derived := requiredMetadata(), requiredMetadata()
 	describeGGUF(&derived, *out)
@@ -126,7 +129,7 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 		md = append(slices.Clip(md), layout.Entry{Key: ggufKey, Value: rest})
 	}
 	for _, e := range md {
-		c, err := carriedAs(e.Key, e.Value)
+		c, err := carriedEntry(e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -156,11 +159,11 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		return
 	}
 	*out = without(*out, keyFileType)
-	fileType, ok := fileTypes[p.opts.DType]
+	fileType, ok := fileTypeOf(p.opts.DType.String())
 	if p.resolver != nil {
-		fileType, ok = p.resolver.ftype, true
+		fileType, ok = fileTypeOf(strings.ToUpper(p.resolver.name))
 	} else if !ok {
-		fileType, ok = fileTypes[dominantType(elements)]
+		fileType, ok = fileTypeOf(dominantType(elements).String())
 	}
 	if ok {
 		out.Set(keyFileType, fileType)
@@ -170,13 +173,18 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 	}
 }
 
-// fileTypes are llama.cpp's numbers for models whose matrices mostly have a type (llama.h, enum
-// llama_ftype). Recipes have numbers of their own.
-var fileTypes = map[layout.DType]uint32{
-	layout.F32: 0, layout.F16: 1, layout.Q4_0: 2, layout.Q4_1: 3, layout.Q8_0: 7, layout.Q5_0: 8, layout.Q5_1: 9,
-	layout.Q2_K: 10, layout.Q3_K: 11, layout.Q4_K: 14, layout.Q5_K: 16, layout.Q6_K: 18,
-	layout.IQ2_XXS: 19, layout.IQ2_XS: 20, layout.IQ3_XXS: 23, layout.IQ1_S: 24, layout.IQ4_NL: 25, layout.IQ3_S: 26,
-	layout.IQ2_S: 28, layout.IQ4_XS: 30, layout.IQ1_M: 31, layout.BF16: 32, layout.TQ1_0: 36, layout.TQ2_0: 37, layout.MXFP4: 38,
+// fileTypeOf returns general.file_type for a recipe, or for a model whose matrices mostly have the type called name. It
+// reports false if llama.cpp has no number for it.
+func fileTypeOf(name string) (uint32, bool) {
+	const numbers = 64 // no more have names
+	for _, name := range []string{name, name + "_S", name + "_MOE"} {
+		for n := range uint32(numbers) {
+			if gguf.FileType(n) == name {
+				return n, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // dominantType returns the type with the most elements. Of several it returns that of the lowest number, without any

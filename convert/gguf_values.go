@@ -13,13 +13,13 @@ import (
 )
 
 // typedMetadata returns the keys of a GGUF file with values of GGUF's types. md has these keys as the file had them, or
-// as JSON, which types and bytes complete: see typesOf and bytesOf. rest has the keys whose values fit no type of GGUF.
+// as JSON, which types and bytes complete: see typesOf and invalidTexts. rest has the keys whose values fit no type of GGUF.
 func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadata) {
 	typeAt, bytesAt := maps.Collect(types.All()), maps.Collect(bytes.All())
 	typed = make(layout.Metadata, 0, len(md))
 	for _, e := range md {
 		name, _ := typeAt[e.Key].(string)
-		if v, ok := typedValue(withBytes(e.Value, bytesAt[e.Key]), name); ok {
+		if v, ok := typedValue(restoreBytes(e.Value, bytesAt[e.Key]), name); ok {
 			typed = append(typed, layout.Entry{Key: e.Key, Value: v})
 		} else {
 			rest = append(rest, e)
@@ -28,9 +28,9 @@ func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadat
 	return typed, rest
 }
 
-// withBytes returns v with strings of bytes that are not UTF-8 put back: bytes has them as bytesIn returns them, one
-// for a string or by position for a list. A []string comes from a GGUF file, not JSON, and has its bytes.
-func withBytes(v, bytes any) any {
+// restoreBytes returns v, a string or a list from JSON, with the strings that are not UTF-8 as they were. bytes has them, as
+// invalidTextsIn returns them: a blob for a string, or an object of blobs by position for a list.
+func restoreBytes(v, bytes any) any {
 	switch v := v.(type) {
 	case string:
 		if s, ok := blob(bytes); ok {
@@ -50,7 +50,7 @@ func withBytes(v, bytes any) any {
 	return v
 }
 
-// blob returns the bytes of a Blob, or of its base64 in JSON. It reports false for other values.
+// blob returns the bytes of v, a layout.Blob or a Blob's base64 in JSON. It reports false for other values.
 func blob(v any) (string, bool) {
 	switch v := v.(type) {
 	case layout.Blob:
@@ -100,8 +100,7 @@ var conversions = map[string]func(v any) (any, bool){
 	"f32": to[float32], "f64": to[float64], "bool": to[bool], "string": to[string],
 }
 
-// to returns v as a T, or a list as a slice of Ts. It reports false if a T does not hold v, or one of its elements:
-// see layout.As.
+// to returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see layout.As.
 func to[T any](v any) (any, bool) {
 	if _, isList := v.([]any); isList {
 		return layout.As[[]T](v)

@@ -95,14 +95,14 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if err := t.Dequantize(values); err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(values, notMagnitude); i >= 0 {
+	if i := slices.IndexFunc(values, isNoMagnitude); i >= 0 {
 		return nil, fmt.Errorf("%s: tensor %q: %w: element %d is %v", m.Path(), t.Name(), layout.ErrInvalid, i, values[i])
 	}
 	return values, nil
 }
 
-// notMagnitude reports whether x is negative, infinite or NaN.
-func notMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
+// isNoMagnitude reports whether x is negative, infinite or NaN.
+func isNoMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
 // check returns layout.ErrInvalid if no name is that of a tensor of m, or if weights do not fit their tensor or are
 // no magnitudes. No importance at all is no error.
@@ -121,7 +121,7 @@ func (imp Importance) check(m *loader.Model) error {
 		if len(weights) != columns && len(weights) != rows*columns {
 			return fmt.Errorf("importance of %q: %w: %d columns, but the tensor has %v", t.Name(), layout.ErrInvalid, len(weights), t.Shape())
 		}
-		if i := slices.IndexFunc(weights, notMagnitude); i >= 0 {
+		if i := slices.IndexFunc(weights, isNoMagnitude); i >= 0 {
 			return fmt.Errorf("importance of %q: %w: column %d has %v", t.Name(), layout.ErrInvalid, i%columns, weights[i])
 		}
 	}
@@ -146,33 +146,34 @@ func matrices(shape []int) (n, columns int) {
 
 // columnWeights hands out the importance of a tensor's rows as they are encoded. The zero value has none.
 type columnWeights struct {
-	all     []float32
-	columns int // elements of a row; 0 without importance
-	matrix  int // elements of a matrix
-	done    int // elements whose importance was handed out
+	weights    []float32
+	columns    int // elements of a row; 0 without importance
+	matrixSize int // elements of a matrix
+	handedOut  int // elements whose importance was handed out
 }
 
-// newColumnWeights returns the weights of a tensor of this shape. all is nil for a tensor without importance.
+// newColumnWeights returns the importance of a tensor of the given shape, to be handed out by next. all is what Importance has for
+// the tensor: nil for a tensor without.
 func newColumnWeights(all []float32, shape []int) columnWeights {
 	elements, _ := layout.Elements(shape)
 	if all == nil || elements == 0 {
 		return columnWeights{}
 	}
 	n, columns := matrices(shape)
-	return columnWeights{all: all, columns: columns, matrix: int(elements) / n}
+	return columnWeights{weights: all, columns: columns, matrixSize: int(elements) / n}
 }
 
-// next advances by up to n elements: to the end of their matrix, at most. It returns by how many, and the importance of
-// the matrix's columns. Without importance it returns n and nil.
+// next returns how many of the next n elements are in the same matrix, and the importance of that matrix's columns. The following call
+// goes on behind them. Without importance it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
 	if w.columns == 0 {
 		return n, nil
 	}
-	n = min(n, w.matrix-w.done%w.matrix)
+	n = min(n, w.matrixSize-w.handedOut%w.matrixSize)
 	first := 0
-	if len(w.all) > w.columns { // each matrix has its own importance
-		first = w.done / w.matrix * w.columns
+	if len(w.weights) > w.columns { // each matrix has its own importance
+		first = w.handedOut / w.matrixSize * w.columns
 	}
-	w.done += n
-	return n, w.all[first:][:w.columns]
+	w.handedOut += n
+	return n, w.weights[first:][:w.columns]
 }

@@ -15,18 +15,18 @@ import (
 // The name of a single file is checked when it is created. checkPaths sets Removed and Left.
 func (p *Plan) checkPaths() error {
 	sources := p.sourceFiles()
-	if p.replaced != "" {
-		if err := checkPath(p.replaced, os.Stat, sources); err != nil {
+	if p.replacedPath != "" {
+		if err := checkPath(p.replacedPath, os.Stat, sources); err != nil {
 			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(p.Path))
 		}
-		if _, err := os.Lstat(p.replaced); err == nil {
-			p.Removed = p.replaced
+		if _, err := os.Lstat(p.replacedPath); err == nil {
+			p.Removed = p.replacedPath
 		}
 	}
 	if p.Shards > 0 {
 		// If the manifest is a link, its target is replaced. A reader would not follow a link from the
 		// manifest to a shard elsewhere.
-		for _, path := range []string{p.Path, cmp.Or(p.requested, p.Path)} {
+		for _, path := range []string{p.Path, cmp.Or(p.requestedPath, p.Path)} {
 			if err := checkPath(path, os.Stat, sources); err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
 // foreignShards returns the paths of files that are called like shards of the new model, but are none of it or of
 // sources. Another manifest may lead to them, so only the user can say whether to remove them.
 func (p *Plan) foreignShards(sources []fs.FileInfo) (paths []string) {
-	dir, single := filepath.Split(p.single)
+	dir, single := filepath.Split(p.singlePath)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {
 		path := dir + e.Name()

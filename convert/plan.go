@@ -4,15 +4,13 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"io"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/quantize"
 )
 
@@ -110,19 +108,19 @@ type Plan struct {
 	// though they no longer are: config.json and those in scheme.Files. Readers rely on them.
 	Stale []string
 
-	opts      Options
-	model     *loader.Model
-	lease     *loader.Lease // of the model, while the conversion is planned
-	target    *target
-	resolver  *resolver // of Options.Recipe, or nil
-	decodes   bool      // some quantized weight is written by its values
-	undecoded []string  // prefixes of the names of codes that cannot be decoded, and stay
-	exempt    []string  // those of them that Options.Keep names, though Options.DType would re-encode them
-	files     []file
-	index     layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
-	single    string          // path of the model if it were one file
-	requested string          // the path that the caller gave, if Path is another; else ""
-	replaced  string          // path that readers might take instead of Path, and that Write removes; "" for none
+	opts              Options
+	model             *loader.Model
+	lease             *loader.Lease // of the model, while the conversion is planned
+	target            *target
+	resolver          *resolver // of Options.Recipe, or nil
+	writesValues      bool      // some quantized weight is written by its values
+	undecodedPrefixes []string  // prefixes of the names of codes that cannot be decoded, and stay
+	exemptTensors     []string  // those of them that Options.Keep names, though Options.DType would re-encode them
+	files             []file
+	indexMetadata     layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
+	singlePath        string          // path of the model if it were one file
+	requestedPath     string          // the path that the caller gave, if Path is another; else ""
+	replacedPath      string          // path that readers might take instead of Path, and that Write removes; "" for none
 }
 
 // Part is a quantized weight that stays as it is stored.
@@ -138,16 +136,21 @@ type Tensor struct {
 	Shape []int
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
-	From, To layout.DType
+	From, To  layout.DType
+	standsFor layout.DType // the type whose bits integers of type To hold, or Invalid
+	headBytes uint8        // bytes at the start of the source's tensor that are not copied
+	isPart    bool         // of a weight in Plan.Quantized
+	hasScale  bool         // the tensor has integers and a scale
 	// Reencoded reports that the values are encoded anew. Otherwise the bytes are the same.
 	Reencoded bool
 	// Weighted reports that Options.Importance has the tensor's columns.
 	Weighted bool
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
-	Oversized bool
-	Bytes     uint64 // of the new elements
-	Stored    uint64 // in the new file, once it is written: fewer than Bytes if compressed
-	Scheme    string // of a quantized weight that is written by its values
+	Oversized      bool
+	sourcePosition uint32 // among the source's tensors
+	Bytes          uint64 // of the new elements
+	Stored         uint64 // in the new file, once it is written: fewer than Bytes if compressed
+	Scheme         string // of a quantized weight that is written by its values
 	// NotReencoded says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
 	NotReencoded string
 	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
@@ -157,16 +160,13 @@ type Tensor struct {
 	Changed string
 	// Lost counts the values that the new encoding does not hold. Write sets it.
 	Lost quantize.Loss
+	// Errors says how far the new values are from those of the source, as float32s. Write sets it for tensors that are re-encoded to
+	// another type than F32; it is nil for others.
+	Errors *survey.Errors
 
-	source     loader.Tensor
-	position   int          // among the source's tensors
-	isPart     bool         // of a weight in Plan.Quantized
-	restored   *original    // type and shape before an earlier conversion, or nil
-	standsFor  layout.DType // the type whose bits integers of type To hold, or Invalid
-	headBytes  int          // bytes at the start of the source's tensor that are not copied
-	hasScale   bool         // the tensor has integers and a scale
-	scale      layout.Quant
-	importance []float32 // of the columns, for each matrix; nil without
+	source   loader.Tensor
+	original *original // type and shape before an earlier conversion, or nil
+	scale    layout.Quant
 }
 
 // original is the type and the shape of a tensor before a conversion to a format that cannot hold them.
@@ -177,8 +177,8 @@ type original struct {
 
 // FromShape returns the shape of the source's elements. Like From, it may be restored.
 func (t *Tensor) FromShape() []int {
-	if t.restored != nil {
-		return t.restored.shape
+	if t.original != nil {
+		return t.original.shape
 	}
 	return t.source.Shape()
 }
@@ -198,7 +198,7 @@ func (t *Tensor) copiesBlocks() bool {
 	return t.isCopied() && e == layout.LZ4
 }
 
-// blockBytes returns the number of bytes that the source stores, without encryption.
+// blockBytes returns how many bytes the source stores for the tensor, before encryption: those of its LZ4 blocks if it has some.
 func (t *Tensor) blockBytes() uint64 {
 	_, n := t.source.Decrypted()
 	return n
@@ -231,7 +231,7 @@ type file struct {
 	headDigest string // SHA-256 of the head of a signed or encrypted file, in hexadecimal
 }
 
-// size returns the number of bytes of all files together.
+// size returns the sum of the sizes of all files, in bytes.
 func (p *Plan) size() (sum uint64) {
 	for i := range p.files {
 		sum += p.files[i].size
@@ -242,7 +242,7 @@ func (p *Plan) size() (sum uint64) {
 // target is a format to write: what its tensors can be, and how its files are written.
 type target struct {
 	name       string
-	holds      func(layout.DType) bool // whether the format has a type
+	hasType    func(layout.DType) bool // whether the format has a type
 	hasScales  bool                    // of tensors of integers
 	hasScalars bool                    // tensors without dimensions
 	hasDigests bool                    // of shards, in the manifest
@@ -253,10 +253,10 @@ type target struct {
 	// weights are then written by their values, and floats of a type that the format lacks become F32.
 	onlyWeights bool
 
-	// divide sets Plan.files: it decides which tensors go into which file, and checks all that will be written.
-	divide func(p *Plan) error
-	// begin returns the writer of one file to dst. It may reorder the file's tensors.
-	begin func(p *Plan, dst io.Writer, f *file) (fileWriter, error)
+	// divideFiles sets Plan.files: it decides which tensors go into which file, and checks all that will be written.
+	divideFiles func(p *Plan) error
+	// newFileWriter returns the writer of one file to dst. It may reorder the file's tensors.
+	newFileWriter func(p *Plan, dst io.Writer, f *file) (fileWriter, error)
 	// writeManifest writes the file that leads to the shards. It is nil if each of them leads to the others.
 	writeManifest func(p *Plan, w *bufio.Writer) error
 }
@@ -270,35 +270,19 @@ type fileWriter interface {
 
 // canEncode reports whether tensors may be re-encoded to d.
 func (to *target) canEncode(d layout.DType) bool {
-	return CanEncode(d) && to.holds(d) && (d != layout.I8 || to.hasScales)
+	return CanEncode(d) && to.hasType(d) && (d != layout.I8 || to.hasScales)
 }
 
 // expands reports whether elements of type d become F32 because the format has no such type: floats and quantized
 // blocks with values. Floats of F8_E8M0 are scales: they stay beside their codes unless the format is onlyWeights.
 func (to *target) expands(d layout.DType) bool {
 	isFloat := d.Kind() == layout.KindFloat && (to.onlyWeights || d != layout.F8_E8M0)
-	return !to.holds(d) && (d.Quantized() || isFloat) && dequant.Supported(d)
+	return !to.hasType(d) && (d.Quantized() || isFloat) && dequant.Supported(d)
 }
 
 // CanEncode reports whether tensors can be re-encoded to d: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0,
 // Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8, which is int8 with one scale for each tensor.
 func CanEncode(d layout.DType) bool { return d == layout.I8 || quantize.Supported(d) }
-
-// writable are the formats that models are written in.
-var writable = []layout.Format{layout.APR2, layout.SafeTensors, layout.GGUF}
-
-// CanWrite reports whether models can be written in format f.
-func CanWrite(f layout.Format) bool { return slices.Contains(writable, f) }
-
-// formatOf returns the format whose suffix the path of a new file has, or Unknown.
-func formatOf(path string) layout.Format {
-	for _, f := range writable {
-		if strings.EqualFold(filepath.Ext(path), formats.Suffix(f)) {
-			return f
-		}
-	}
-	return layout.Unknown
-}
 
 // selects reports whether the tensor called name is written.
 func (opts *Options) selects(name string) bool { return opts.Only == nil || opts.Only(name) }
@@ -312,7 +296,7 @@ func (p *Plan) staysStored(t *Tensor) bool {
 	if t.isPart || p.opts.keeps(t.Name) {
 		return true
 	}
-	for _, prefix := range p.exempt { // of such codes
+	for _, prefix := range p.exemptTensors { // of such codes
 		if strings.HasPrefix(t.Name, prefix) {
 			return true
 		}

@@ -12,21 +12,13 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// A recipe quantizes most matrices to one type and some, by their part in the network, to others. The
-// rules are llama.cpp's (src/llama-quant.cpp of 007dbbf3, llama_tensor_get_type_impl), under its names.
-type recipe struct {
-	dtype layout.DType
-	ftype uint32 // llama.h, enum llama_ftype
-}
-
-var recipes = map[string]recipe{
-	"q4_0": {layout.Q4_0, 2}, "q4_1": {layout.Q4_1, 3}, "q8_0": {layout.Q8_0, 7}, "q5_0": {layout.Q5_0, 8}, "q5_1": {layout.Q5_1, 9},
-	"q2_k": {layout.Q2_K, 10}, "q2_k_s": {layout.Q2_K, 21},
-	"q3_k_s": {layout.Q3_K, 11}, "q3_k_m": {layout.Q3_K, 12}, "q3_k_l": {layout.Q3_K, 13},
-	"q4_k_s": {layout.Q4_K, 14}, "q4_k_m": {layout.Q4_K, 15},
-	"q5_k_s": {layout.Q5_K, 16}, "q5_k_m": {layout.Q5_K, 17},
-	"q6_k": {layout.Q6_K, 18}, "iq4_nl": {layout.IQ4_NL, 25}, "iq4_xs": {layout.IQ4_XS, 30},
-	"mxfp4_moe": {layout.MXFP4, 38},
+// recipes quantize most matrices to one type and some, by their part in the network, to others. The rules are
+// llama.cpp's (src/llama-quant.cpp of 007dbbf3, llama_tensor_get_type_impl), under its names.
+var recipes = map[string]layout.DType{
+	"q4_0": layout.Q4_0, "q4_1": layout.Q4_1, "q5_0": layout.Q5_0, "q5_1": layout.Q5_1, "q8_0": layout.Q8_0,
+	"q2_k": layout.Q2_K, "q2_k_s": layout.Q2_K, "q3_k_s": layout.Q3_K, "q3_k_m": layout.Q3_K, "q3_k_l": layout.Q3_K,
+	"q4_k_s": layout.Q4_K, "q4_k_m": layout.Q4_K, "q5_k_s": layout.Q5_K, "q5_k_m": layout.Q5_K, "q6_k": layout.Q6_K,
+	"iq4_nl": layout.IQ4_NL, "iq4_xs": layout.IQ4_XS, "mxfp4_moe": layout.MXFP4,
 }
 
 // aliases are llama.cpp's other names of recipes.
@@ -42,20 +34,21 @@ func Recipes() []string {
 
 // resolver resolves a recipe to types for the tensors of one model.
 type resolver struct {
-	name string // of the recipe
-	recipe
-	arch            string
-	layers, experts int
-	heads, kvHeads  int
-	values, downs   map[string]int // number among the tensors of role attentionV or ffnDown, in the order of layers
-	hasOutput       bool           // without an output matrix the embeddings are it
-	isWeighed       bool           // by an importance matrix
+	name                    string       // of the recipe
+	dtype                   layout.DType // of most matrices
+	arch                    string
+	layers, experts         int
+	heads, kvHeads          int
+	valueNumber, downNumber map[string]int // number among the tensors of role attentionV or ffnDown, in the order of layers
+	hasOutput               bool           // without an output matrix the embeddings are it
+	hasImportance           bool           // by an importance matrix
 }
 
 // newResolver returns the resolver of the recipe called name for the tensors of m, a model of the type modelType as
 // metadata say it. isWeighed tells that there is an importance matrix. An unknown recipe is layout.ErrUnsupported.
 func newResolver(ctx context.Context, m *loader.Model, name, modelType string, isWeighed bool) (*resolver, error) {
-	found, ok := recipes[cmp.Or(aliases[name], name)]
+	known := cmp.Or(aliases[name], name)
+	dtype, ok := recipes[known]
 	if !ok {
 		return nil, fmt.Errorf("%w: recipe %q; there are %s", layout.ErrUnsupported, name, strings.Join(Recipes(), ", "))
 	}
@@ -63,9 +56,9 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, i
 	if err != nil {
 		return nil, err
 	}
-	number := func(key string) int { return firstInt(config, key) }
+	number := func(key string) int { return intOrFirst(config, key) }
 	r := &resolver{
-		name: cmp.Or(aliases[name], name), recipe: found, arch: modelType, isWeighed: isWeighed,
+		name: known, dtype: dtype, arch: modelType, hasImportance: isWeighed,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
@@ -76,15 +69,15 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, i
 			names[role] = append(names[role], t.Name())
 		}
 	}
-	r.values, r.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
+	r.valueNumber, r.downNumber = positionsByLayer(names[attentionV]), positionsByLayer(names[ffnDown])
 	r.hasOutput = len(names[outputRole]) > 0
 	r.layers = cmp.Or(r.layers, len(names[ffnDown]))
 	return r, nil
 }
 
-// firstInt returns the number that the configuration has under key or, if that is a list with a number for each layer,
-// the first. It returns 0 for anything else.
-func firstInt(config *loader.Config, key string) int {
+// intOrFirst returns the integer that the configuration has under key. If it has a list there, with an integer for each layer, it
+// returns the first. It returns 0 for anything else.
+func intOrFirst(config *loader.Config, key string) int {
 	if n, err := config.Int(key); err == nil {
 		return n
 	}
@@ -94,8 +87,8 @@ func firstInt(config *loader.Config, key string) int {
 	return 0
 }
 
-// byLayer returns the position of each name after sorting: by the number of the layer in it, then by name.
-func byLayer(names []string) map[string]int {
+// positionsByLayer returns the position of each name once names are sorted: by the number of the layer in them, then by name.
+func positionsByLayer(names []string) map[string]int {
 	layers := make(map[string]int, len(names))
 	for _, name := range names {
 		layers[name] = layerOf(name)
@@ -128,7 +121,7 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 	}
 	switch role {
 	case attentionV:
-		d := r.rule(position{r, role, r.values[name], len(r.values)})
+		d := r.applyRules(position{r, role, r.valueNumber[name], len(r.valueNumber)})
 		if r.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // eight heads share these values, and they are small
 		}
@@ -141,13 +134,13 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 			return layout.Q8_0
 		}
 	case ffnDown:
-		i := r.downs[name]
+		i := r.downNumber[name]
 		if r.experts > 1 { // a layer may have several
 			i = layerOf(name)
 		}
-		return r.rule(position{r, role, i, r.layers})
+		return r.applyRules(position{r, role, i, r.layers})
 	}
-	return r.rule(position{r, role, 0, 0})
+	return r.applyRules(position{r, role, 0, 0})
 }
 
 // hasExperts reports whether a tensor has a matrix for each expert. In BailingMoE 3 attention has several matrices too.
@@ -172,18 +165,21 @@ func (r *resolver) is70B() bool {
 // position has what rules ask about a tensor: it is number i of n tensors of its role.
 type position struct {
 	*resolver
-	role role
-	i, n int
+	role         role
+	index, count int
 }
 
 func (p position) any() bool           { return true }
-func (p position) inFirstEighth() bool { return p.i < p.n/8 }
-func (p position) inFirst16th() bool   { return p.i < p.n/16 }
+func (p position) inFirstEighth() bool { return p.index < p.count/8 }
+func (p position) inFirst16th() bool   { return p.index < p.count/16 }
 func (p position) isFalcon() bool      { return p.arch == "falcon" }
 func (p position) has8Experts() bool   { return p.experts == 8 }
 
-// inMoreBits reports whether layer i of n is among the first and last eighths, or a third of the others.
-func (p position) inMoreBits() bool { return p.i < p.n/8 || p.i >= 7*p.n/8 || (p.i-p.n/8)%3 == 2 }
+// inMoreBits reports whether p's layer gets more bits from llama.cpp: it is in the first or last eighth, or each third of
+// the others.
+func (p position) inMoreBits() bool {
+	return p.index < p.count/8 || p.index >= 7*p.count/8 || (p.index-p.count/8)%3 == 2
+}
 
 // sharesHeads reports whether four heads or more share keys and values.
 func (p position) sharesHeads() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
@@ -197,11 +193,11 @@ var rules = []struct {
 }{
 	{attentionV, "q2_k q2_k_s", position.sharesHeads, layout.Q4_K},
 	{attentionV, "q2_k", position.any, layout.Q3_K},
-	{attentionV, "q3_k_m", func(p position) bool { return p.i < 2 }, layout.Q5_K},
+	{attentionV, "q3_k_m", func(p position) bool { return p.index < 2 }, layout.Q5_K},
 	{attentionV, "q3_k_m", position.any, layout.Q4_K},
 	{attentionV, "q3_k_l", position.any, layout.Q5_K},
 	{attentionV, "iq4_nl iq4_xs", position.sharesHeads, layout.Q5_K},
-	{attentionV, "q4_k_s", func(p position) bool { return p.i < 4 }, layout.Q5_K},
+	{attentionV, "q4_k_s", func(p position) bool { return p.index < 4 }, layout.Q5_K},
 	{attentionV, "q4_k_m q5_k_m", position.inMoreBits, layout.Q6_K},
 
 	{ffnDown, "q2_k", position.any, layout.Q3_K},
@@ -214,9 +210,9 @@ var rules = []struct {
 	{ffnDown, "q4_k_m", position.inMoreBits, layout.Q5_K},
 	{ffnDown, "q5_k_m", position.inMoreBits, layout.Q6_K},
 	{ffnDown, "q4_k_s", func(p position) bool { return !p.isFalcon() && p.inFirstEighth() }, layout.Q5_K},
-	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return p.inFirstEighth() && !p.isWeighed }, layout.Q5_K},
-	{ffnDown, "q4_0", func(p position) bool { return p.inFirstEighth() && p.isWeighed }, layout.Q4_1},
-	{ffnDown, "q5_0", func(p position) bool { return p.inFirstEighth() && p.isWeighed }, layout.Q5_1},
+	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return p.inFirstEighth() && !p.hasImportance }, layout.Q5_K},
+	{ffnDown, "q4_0", func(p position) bool { return p.inFirstEighth() && p.hasImportance }, layout.Q4_1},
+	{ffnDown, "q5_0", func(p position) bool { return p.inFirstEighth() && p.hasImportance }, layout.Q5_1},
 
 	{attentionOutput, "q3_k_l", position.isFalcon, layout.Q4_K},
 	{attentionOutput, "", position.isFalcon, layout.Invalid},
@@ -227,9 +223,9 @@ var rules = []struct {
 	{attentionOutput, "q3_k_l", position.any, layout.Q5_K},
 }
 
-// rule returns the type of the first of rules that holds for a tensor's role, recipe and position. Without one it
-// returns the recipe's type.
-func (r *resolver) rule(p position) layout.DType {
+// applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. Without such a rule it returns the
+// recipe's own type.
+func (r *resolver) applyRules(p position) layout.DType {
 	for _, rule := range rules {
 		named := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
 		if rule.role == p.role && named && rule.holds(p) {

@@ -16,8 +16,8 @@ import (
 )
 
 var safeTensorsTarget = target{
-	name: "SafeTensors", holds: safetensors.Holds, hasScalars: true, maxDims: math.MaxInt, integers: unsigned,
-	divide: (*Plan).divideSafeTensors, begin: beginSafeTensors, writeManifest: (*Plan).writeIndex,
+	name: "SafeTensors", hasType: safetensors.Holds, hasScalars: true, maxDims: math.MaxInt, integers: unsigned,
+	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
 // divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index, whose path Path
@@ -29,23 +29,23 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	all := slices.Clip(text) // of a single file, which has no index to hold rest
 	if len(rest) > 0 {
-		e, err := carriedAs(safeTensorsKey, rest)
+		e, err := carriedEntry(safeTensorsKey, rest)
 		if err != nil {
 			return err
 		}
 		all = append(all, e)
 	}
 	fits, err := p.planSingle(all)
-	index := p.single + manifest.IndexSuffix
+	index := p.singlePath + manifest.IndexSuffix
 	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) {
-		p.replaced = index // readers might take an old index instead of the new file
+		p.replacedPath = index // readers might take an old index instead of the new file
 	}
 	if fits || err != nil {
 		return err
 	}
 	// planSingle has sorted the tensors by alignment; shards take them in the source's order.
-	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.position, b.position) })
-	p.index = rest
+	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.sourcePosition, b.sourcePosition) })
+	p.indexMetadata = rest
 	const headAlign = 8 // bytes, of a header's size
 	err = p.divideInOrder(text, p.shardKeys(text), headAlign, func(t *layout.Tensor) uint64 {
 		size, _ := t.DType.Size(t.Shape) // planSingle has returned its error
@@ -54,31 +54,32 @@ func (p *Plan) divideSafeTensors() error {
 	if err != nil {
 		return err
 	}
-	p.requested, p.Path, p.replaced = p.Path, index, p.single
+	p.requestedPath, p.Path, p.replacedPath = p.Path, index, p.singlePath
 	return p.nameShards()
 }
 
-// beginSafeTensors begins a SafeTensors file, whose tensors it orders by alignment, the widest first.
+// beginSafeTensors begins a SafeTensors file, whose tensors it orders by alignment, the widest first. It fails if the
+// header cannot be written.
 func beginSafeTensors(_ *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	slices.SortFunc(f.tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.position, b.position))
+		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.sourcePosition, b.sourcePosition))
 	})
 	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
 }
 
-// writeIndex writes the index of SafeTensors shards.
+// writeIndex writes the index of SafeTensors shards. It fails if w does.
 func (p *Plan) writeIndex(w *bufio.Writer) error {
 	total := uint64(0)
 	for i := range p.Tensors {
 		total += p.Tensors[i].Bytes
 	}
-	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.index, total)
+	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.indexMetadata, total)
 }
 
-// safeTensorsMetadata returns APR2 metadata as __metadata__ can hold it, whose values are strings.
-// Keys of SafeTensors files stay as they were; all others become JSON under the key apr2.KEY.
-// Keys that every APR2 file must have are left out if they say nothing. rest holds values of
-// SafeTensors files that are no strings, as an index may have them.
+// safeTensorsMetadata returns APR2 metadata as __metadata__ can hold it, whose values are strings. Keys of SafeTensors
+// files stay as they were; all others become JSON under the key apr2.KEY. Keys that every APR2 file must have are left
+// out if they say nothing. rest holds values of SafeTensors files that are no strings, as an index may have them. It
+// fails if a value cannot be JSON.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
 	silent := requiredMetadata()
@@ -92,7 +93,7 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 		if e.Key == "apr_version" || hasEqual(silent, e.Key, e.Value) {
 			continue
 		}
-		e, err := carriedAs(e.Key, e.Value)
+		e, err := carriedEntry(e.Key, e.Value)
 		if err != nil {
 			return nil, nil, err
 		}

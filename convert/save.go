@@ -5,15 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/gguf"
-	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
 // SaveTensor is a tensor in memory that Save writes.
@@ -48,68 +44,43 @@ func Save(ctx context.Context, path string, tensors []SaveTensor, opts *SaveOpti
 		opts = new(SaveOptions)
 	}
 	format := cmp.Or(opts.Format, formatOf(path))
-	if format == layout.SafeTensors {
-		tensors = slices.SortedStableFunc(slices.Values(tensors), func(a, b SaveTensor) int { return cmp.Compare(b.DType.Align(), a.DType.Align()) })
-	}
 	if !CanWrite(format) {
 		return fmt.Errorf("%s: %w: writing %v", path, layout.ErrUnsupported, format)
 	}
-	f, err := atomicfile.Create(path)
+	f := file{metadata: slices.Clone(opts.Metadata)}
+	for i, t := range tensors {
+		f.tensors = append(f.tensors, Tensor{Name: t.Name, To: t.DType, Shape: t.Shape, sourcePosition: uint32(i)})
+	}
+	for i, e := range f.metadata {
+		if _, isText := e.Value.(string); isText || format != layout.SafeTensors {
+			continue
+		}
+		text, err := layout.EncodeJSON(e.Value)
+		if err != nil {
+			return withPath(path, err)
+		}
+		f.metadata[i].Value = string(text)
+	}
+	out, err := atomicfile.Create(path)
 	if err != nil {
 		return err
 	}
-	defer f.Abort() // does nothing once the file has its name
-	w, err := saver(format, &parallel.Writer{Ctx: ctx, W: f}, described(tensors), opts.Metadata)
+	defer out.Abort() // does nothing once the file has its name
+	w, err := targets[format].newFileWriter(new(Plan), &parallel.Writer{Ctx: ctx, W: out}, &f)
 	if err != nil {
 		return withPath(path, err)
 	}
-	for _, t := range tensors {
-		if err := w.WriteTensor(t.Data); err != nil {
+	for _, t := range f.tensors { // in the order that the format wants
+		err := w.WriteTensorFunc(func(dst io.Writer) error {
+			_, err := dst.Write(tensors[t.sourcePosition].Data)
+			return err
+		})
+		if err != nil {
 			return withPath(path, err)
 		}
 	}
-	if err := w.Close(); err != nil {
+	if err := cmp.Or(w.Close(), context.Cause(ctx)); err != nil {
 		return err
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
-// tensorsWriter takes the bytes of one tensor after the other.
-type tensorsWriter interface {
-	WriteTensor(b []byte) error
-	Close() error
-}
-
-// saver begins to write a file of format f to dst: its head, which describes the tensors. The error says what f cannot
-// hold. Values that are no strings become JSON in SafeTensors.
-func saver(f layout.Format, dst io.Writer, tensors iter.Seq[layout.Tensor], md layout.Metadata) (tensorsWriter, error) {
-	switch f {
-	case layout.APR2:
-		return apr2.NewWriter(dst, tensors, &apr2.Options{Metadata: md})
-	case layout.GGUF:
-		return gguf.NewWriter(dst, tensors, md, nil)
-	case layout.SafeTensors:
-		texts := slices.Clone(md)
-		for i, e := range texts {
-			if _, ok := e.Value.(string); !ok {
-				texts[i].Value = layout.JSONText{Value: e.Value}
-			}
-		}
-		return safetensors.NewWriter(dst, tensors, texts)
-	}
-	return nil, layout.ErrUnsupported
-}
-
-// described yields how the tensors are described in a file.
-func described(tensors []SaveTensor) iter.Seq[layout.Tensor] {
-	return func(yield func(layout.Tensor) bool) {
-		for _, t := range tensors {
-			if !yield(layout.Tensor{Name: []byte(t.Name), DType: t.DType, Shape: t.Shape}) {
-				return
-			}
-		}
-	}
+	return out.Commit()
 }

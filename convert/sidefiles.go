@@ -24,11 +24,10 @@ var sideFiles = []struct{ name, key string }{
 	{"generation_config.json", "generation_config"},
 }
 
-// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for
-// Options.Config. The keys of the first stay; the others become the objects tokenizer_config and generation_config.
-// It returns the paths of the files that exist in read. A file that a server denies does not exist, as buckets deny
-// what they do not have. It does not read files named in skip. For a model that has a Trust it reads verified files
-// only.
+// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for Options.Config. The keys
+// of the first stay; the others become the objects tokenizer_config and generation_config. It returns the paths of the files
+// that exist in read. A file that a server denies does not exist, as buckets deny what they do not have. It does not read
+// files named in skip. For a model that has a Trust it reads verified files only. It fails if a file cannot be read or parsed.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, side := range sideFiles {
@@ -87,7 +86,7 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	return parseConfig(path, text)
 }
 
-// parseConfig parses the text of the file at path. The metadata may alias text.
+// parseConfig parses the text of the file at path. The metadata may alias text. It fails for anything but one JSON object.
 func parseConfig(path string, text []byte) (layout.Metadata, error) {
 	config, err := jsontext.ParsePython(mmapio.String(text), layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
 	var fe *layout.FormatError

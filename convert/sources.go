@@ -10,15 +10,15 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// describe adds from, the metadata of a file of format f, to APR2 metadata: values that APR2 has keys for under
-// these, the rest under the format's name. The package's documentation lists the keys.
+// describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go under these
+// keys, the rest under the format's name. The package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	switch f {
 	case layout.APR2:
 		md.Merge(from)
 		return
 	case layout.SafeTensors:
-		own, carried := takeCarried(from, f)
+		own, carried := splitCarried(from, f)
 		md.Merge(carried)
 		from = own
 	case layout.GGUF:
@@ -34,13 +34,13 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	name := f.String()
 	md.Set(name, from)
 	setObject(md, name+"_types", typesOf(from, f == layout.GGUF))
-	setObject(md, name+"_bytes", bytesOf(from))
+	setObject(md, name+"_bytes", invalidTexts(from))
 }
 
 // describeGGUF adds keys of APR2 for what a GGUF file says, and returns the file's own keys. The architecture gets the
 // keys that begin with its name, such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
-	own, carried := takeCarried(from, layout.GGUF)
+	own, carried := splitCarried(from, layout.GGUF)
 	own = withoutSplit(own)
 	if name := textAt(own, keyArchitecture); name != "" {
 		md.Set("model_type", name)
@@ -65,8 +65,8 @@ var whisperDimensions = []string{
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// describeAPR1 moves the keys that APR2 has too into md, and returns the others. Files of the container JSON, whose
-// metadata is any JSON, use the same keys.
+// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too, and returns the others. The container JSON,
+// whose metadata is any JSON, uses the same keys.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
 	_, isBinary := from.Get("n_vocab")
@@ -104,9 +104,9 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("architecture", without(params, "tokens"))
 }
 
-// takeCarried divides the metadata of a file of format f into its own keys and APR2 metadata. An earlier conversion has
-// written the latter there as JSON: see carriedAs. An entry that is no JSON counts as the file's own.
-func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
+// splitCarried divides from, the metadata of a file of format f. own are the file's own keys. carried is APR2 metadata that an earlier
+// conversion has written there as JSON: see carriedEntry. An entry that is no JSON counts as the file's own.
+func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil
 	}
@@ -128,11 +128,11 @@ func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Met
 	return own, carried
 }
 
-// carriedAs returns the entry apr2.KEY by which a file of another format holds an entry of APR2 metadata as JSON. The
-// text is made when it is written. carriedAs fails for a value that has no JSON.
-func carriedAs(key string, value any) (layout.Entry, error) {
-	_, err := layout.WriteJSON(nil, value)
-	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: layout.JSONText{Value: value}}, err
+// carriedEntry returns the entry, with the key apr2.KEY, that holds an entry of APR2 metadata as JSON in a file of another format. It
+// fails for a value that has no JSON.
+func carriedEntry(key string, value any) (layout.Entry, error) {
+	text, err := layout.EncodeJSON(value)
+	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: string(text)}, err
 }
 
 // hasEqual reports whether md has under key a value with the same JSON as value.

@@ -9,9 +9,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf returns the types of the values of md that JSON does not tell, in the shape of md.
-// "bytes" marks base64. If withNumbers is set, numbers have types such as "u32" and "f32", and
-// arrays such as "[i8]". Strings, bools and arrays of strings need none.
+// typesOf returns an object with the keys of md and, as values, the names of types that JSON would lose. "bytes" marks a Blob, which
+// becomes base64. If withNumbers is set, numbers have types such as "u32", and arrays such as "[i8]". Strings, bools and arrays of
+// strings need no type and have no key.
 func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 	return inShapeOf(md, func(v any) any { return typeOf(v, withNumbers) })
 }
@@ -59,11 +59,11 @@ func numberType(v any) any {
 	return nil
 }
 
-// bytesOf returns the bytes of the strings of md that are not UTF-8, since JSON has U+FFFD for
-// every wrong byte. The result has the shape of md, with elements of arrays by their positions.
-func bytesOf(md layout.Metadata) layout.Metadata { return inShapeOf(md, bytesIn) }
+// invalidTexts returns an object with the keys of md whose values have strings that are not UTF-8, and the bytes of such strings as
+// Blobs: JSON has U+FFFD for every wrong byte. Elements of arrays are under their positions.
+func invalidTexts(md layout.Metadata) layout.Metadata { return inShapeOf(md, invalidTextsIn) }
 
-// inShapeOf returns an object of the results of f for the values of md, without those that are nil.
+// inShapeOf returns an object with the keys of md and the results of f for their values. A key whose result is nil is left out.
 func inShapeOf(md layout.Metadata, f func(v any) any) (all layout.Metadata) {
 	for _, e := range md {
 		if x := f(e.Value); x != nil {
@@ -73,7 +73,7 @@ func inShapeOf(md layout.Metadata, f func(v any) any) (all layout.Metadata) {
 	return all
 }
 
-// unlessEmpty returns md, or nil without a type if md is empty.
+// unlessEmpty returns md, or the nil interface if md is empty.
 func unlessEmpty(md layout.Metadata) any {
 	if len(md) == 0 {
 		return nil
@@ -81,19 +81,20 @@ func unlessEmpty(md layout.Metadata) any {
 	return md
 }
 
-// bytesIn returns what bytesOf has of one value: a Blob, an object, or nil if all strings in it are UTF-8.
-func bytesIn(v any) any {
+// invalidTextsIn returns the bytes of a string that is not UTF-8 as a Blob. For an object or a list it returns an object of such Blobs.
+// It returns nil if v has no such string.
+func invalidTextsIn(v any) any {
 	switch v := v.(type) {
 	case string:
 		if !utf8.ValidString(v) {
 			return layout.Blob(v)
 		}
 	case layout.Metadata:
-		return unlessEmpty(bytesOf(v))
+		return unlessEmpty(invalidTexts(v))
 	case []any:
-		return byPosition(v, bytesIn)
+		return byPosition(v, invalidTextsIn)
 	case []string:
-		return byPosition(v, func(s string) any { return bytesIn(s) })
+		return byPosition(v, func(s string) any { return invalidTextsIn(s) })
 	}
 	return nil
 }

@@ -48,16 +48,16 @@ func (p *Plan) findWeights() {
 		if w.Problem() != nil { // codes that cannot be decoded
 			prefix, isExempt := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
 			if isExempt {
-				p.exempt = append(p.exempt, prefix)
+				p.exemptTensors = append(p.exemptTensors, prefix)
 			}
 			if isExempt || p.opts.DType == layout.Invalid && !p.target.onlyWeights {
-				p.undecoded = append(p.undecoded, prefix)
+				p.undecodedPrefixes = append(p.undecodedPrefixes, prefix)
 			}
 		}
 		if parts := w.Parts(); parts != nil && p.decodesWeight(w, parts) {
-			p.decodes = true
+			p.writesValues = true
 		} else if parts != nil {
-			p.Quantized = append(p.Quantized, newPart(w, parts))
+			p.Quantized = append(p.Quantized, partOf(w, parts))
 		}
 	}
 }
@@ -71,9 +71,9 @@ func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
 		slices.ContainsFunc(parts, func(part loader.Part) bool { return p.target.expands(part.Tensor.DType()) })
 }
 
-// newPart returns the description of w, a quantized weight with the given parts, for Plan.Quantized. Scale names the
-// part with the scales or, without one, that with the global scale.
-func newPart(w loader.Tensor, parts []loader.Part) Part {
+// partOf describes w, a quantized weight that stays as it is stored in parts. Scale becomes the name of the part with the scales or,
+// without one, of the part with the global scale.
+func partOf(w loader.Tensor, parts []loader.Part) Part {
 	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
 	for _, p := range parts {
 		if p.Role == scheme.Scale || of.Scale == "" && p.Role == scheme.GlobalScale {
@@ -84,7 +84,9 @@ func newPart(w loader.Tensor, parts []loader.Part) Part {
 }
 
 // dequantizes reports whether the source has quantized weights and the new model has none.
-func (p *Plan) dequantizes() bool { return p.decodes && len(p.Quantized)+len(p.undecoded) == 0 }
+func (p *Plan) dequantizes() bool {
+	return p.writesValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
+}
 
 // sources yields the tensors that are written, in the order of the files. A quantized weight that decodesWeight is true
 // for comes once, in the place of its codes. Others come as their parts, with isPart, which are copied. The mark of
@@ -108,7 +110,7 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 				}
 				t, isPart = w, false
 			}
-			if isMarker(t) && p.decodes {
+			if isMarker(t) && p.writesValues {
 				if p.dequantizes() && !p.opts.keeps(t.Name()) {
 					continue // the new file has no scaled FP8 to mark
 				}

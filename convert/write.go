@@ -23,12 +23,12 @@ import (
 
 // writer carries out a plan: it writes one tensor after the other.
 type writer struct {
-	plan     *Plan
-	lease    *loader.Lease
-	lz4      *lz4block.Writer // nil if nothing is to be compressed
-	buf      buffers
-	progress progress
-	files    []*atomicfile.File // written, or to be removed, and not yet committed
+	plan       *Plan
+	lease      *loader.Lease
+	compressor *lz4block.Writer // nil if nothing is to be compressed
+	buffers    buffers
+	progress   progress
+	files      []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
 // newWriter returns a writer that reads tensors by lease. It stops once ctx is done.
@@ -36,23 +36,23 @@ func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, Progress: parallel.Progress{Report: p.opts.Progress, Total: p.size()}}}
 	switch p.opts.Compress {
 	case Fast:
-		w.lz4 = lz4block.NewWriter(nil, lz4block.Fast)
+		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
 	case High:
-		w.lz4 = lz4block.NewWriter(nil, lz4block.High)
+		w.compressor = lz4block.NewWriter(nil, lz4block.High)
 	}
 	return w
 }
 
 // write writes all files, and gives them their names once all are complete. It gives none a name if the source has
-// changed.
+// changed. It fails if reading or writing does, and then leaves no file.
 func (w *writer) write() error {
 	defer func() { // also if a callback panics
 		for _, f := range w.files {
 			f.Abort() // does nothing to committed files
 		}
 	}()
-	if w.plan.replaced != "" {
-		w.files = append(w.files, atomicfile.Remove(w.plan.replaced))
+	if w.plan.replacedPath != "" {
+		w.files = append(w.files, atomicfile.Remove(w.plan.replacedPath))
 	}
 	manifestBytes, err := w.writeFiles()
 	if err := cmp.Or(err, context.Cause(w.progress.ctx)); err != nil {
@@ -66,36 +66,39 @@ func (w *writer) write() error {
 	}
 	w.plan.Bytes = w.plan.size() + manifestBytes
 	w.plan.Left = w.plan.foreignShards(w.plan.sourceFiles()) // another process may have written some since
-	w.progress.complete()
+	w.progress.reportRest()
 	return nil
 }
 
-// writeFiles writes the files and, after shards, the manifest, whose size in bytes it returns: 0 if there is none. It
-// leaves the file that leads to the others, the manifest or the first shard, last in w.files. CommitAll names it last.
+// writeFiles writes all files: those with tensors and, for shards, the manifest, whose size in bytes it returns. The
+// size is 0 if there is no manifest. The file that leads to the others, which is committed last, is the last of
+// w.files. It fails if reading or writing does.
 func (w *writer) writeFiles() (manifestBytes uint64, err error) {
-	waitForDigest := func() error { return nil } // of the shard before
-	defer func() { waitForDigest() }()           // lets no goroutine outlive an error
+	digest := new(parallel.Group)    // reads a shard while the next one is written
+	defer func() { digest.Wait() }() // lets no goroutine outlive an error
 	for i := range w.plan.files {
 		f := &w.plan.files[i]
 		out, err := w.writeFile(f)
-		if err != nil {
+		if err := cmp.Or(err, digest.Wait()); err != nil {
 			return 0, err
 		}
-		if w.plan.Shards > 0 && w.plan.target.hasDigests {
-			if err := waitForDigest(); err != nil {
-				return 0, err
-			}
-			waitForDigest = startDigest(w.progress.ctx, out, f)
+		if digest = new(parallel.Group); w.plan.Shards > 0 && w.plan.target.hasDigests {
+			digest.Go(func() error { return setDigest(w.progress.ctx, out, f) })
 		}
 	}
-	if err := waitForDigest(); err != nil || w.plan.Shards == 0 {
+	if err := digest.Wait(); err != nil || w.plan.Shards == 0 {
 		return 0, err
 	}
-	if w.plan.target.writeManifest == nil { // the first shard leads to the others
-		shards := w.files[len(w.files)-len(w.plan.files):]
-		copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first moves to the end
-		return 0, nil
+	if w.plan.target.writeManifest != nil {
+		return w.writeManifest()
 	}
+	shards := w.files[len(w.files)-len(w.plan.files):]
+	copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first shard leads to the others
+	return 0, nil
+}
+
+// writeManifest writes the file that names the shards, and returns its size in bytes. It fails if writing does.
+func (w *writer) writeManifest() (uint64, error) {
 	out, err := w.create(w.plan.Path)
 	if err != nil {
 		return 0, err
@@ -108,28 +111,23 @@ func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	return uint64(size), err
 }
 
-// create creates the file for path, which does not have its name yet, and adds it to w.files. write commits or removes
-// it.
+// create creates a temporary file that gets the name path when write commits it, and adds it to w.files. It fails if
+// the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
-	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.single))
+	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.singlePath))
 	if err == nil {
 		w.files = append(w.files, f)
 	}
 	return f, err
 }
 
-// startDigest starts a goroutine that reads out, a written shard, and sets f.sha256 while the next shard is written.
-// wait returns once it is set, or the error of reading.
-func startDigest(ctx context.Context, out *atomicfile.File, f *file) (wait func() error) {
-	group := new(parallel.Group)
-	group.Go(func() error {
-		h := sha256.New()
-		to := parallel.Writer{Ctx: ctx, W: h}
-		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(out, 0, int64(f.size)), make([]byte, 1<<20))
-		h.Sum(f.sha256[:0])
-		return err
-	})
-	return group.Wait
+// setDigest reads out, which has all bytes of f, and sets f.sha256 to their SHA-256. It fails if out cannot be read or ctx ends.
+func setDigest(ctx context.Context, out *atomicfile.File, f *file) error {
+	h := sha256.New()
+	to := parallel.Writer{Ctx: ctx, W: h}
+	_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(out, 0, int64(f.size)), make([]byte, 1<<20))
+	h.Sum(f.sha256[:0])
+	return err
 }
 
 // blocksWriter is a fileWriter of a format with compression. WriteBlocksFunc takes LZ4 blocks, and removes them again
@@ -139,13 +137,14 @@ type blocksWriter interface {
 	CRC32() uint32
 }
 
-// writeFile writes one file and sets its size and checksums. It does not commit the file.
+// writeFile writes f with all its tensors to a temporary file, which it returns, and sets f's size, CRC32 and digest of
+// the head. It fails if f cannot hold its metadata, or if a tensor cannot be read or written.
 func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	out, err := w.create(f.path)
 	if err != nil {
 		return nil, err
 	}
-	to, err := w.plan.target.begin(w.plan, out, f)
+	to, err := w.plan.target.newFileWriter(w.plan, out, f)
 	if err != nil {
 		return nil, withPath(f.path, err)
 	}
@@ -172,11 +171,11 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 }
 
 // writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. to and blocks
-// are the same writer; blocks is nil for a format without compression.
+// are the same writer; blocks is nil for a format without compression. It fails if reading or writing does.
 func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
 	begun, planned := w.progress.done, t.Bytes
 	err := apr2.ErrRollback // nothing compressed has been written
-	if blocks != nil && w.lz4 != nil {
+	if blocks != nil && w.compressor != nil {
 		err = w.compress(blocks, t)
 	}
 	if errors.Is(err, apr2.ErrRollback) {
@@ -190,12 +189,20 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 				_, err := t.source.WriteDecrypted(w.monitor(dst))
 				return err
 			}
-			t.Lost, err = t.writeTo(w.monitor(dst), &w.buf)
+			t.Lost, err = t.writeTo(w.monitor(dst), w.importanceOf(t), &w.buffers)
 			return err
 		})
 	}
 	w.progress.done = begun + planned // what the total counts for t, however many bytes were written
 	return err
+}
+
+// importanceOf returns the importance of t's columns, or nil if it has none or is not quantized.
+func (w *writer) importanceOf(t *Tensor) []float32 {
+	if !t.Weighted {
+		return nil
+	}
+	return w.plan.opts.Importance[t.Name]
 }
 
 const (
@@ -209,7 +216,7 @@ const (
 	trialBytes = 16 << 20
 )
 
-// pays reports whether compression of raw bytes to stored bytes saves enough.
+// pays reports whether compression from raw bytes to stored bytes saves enough: one part in minSaving, and minSavedBytes.
 func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
 }
@@ -226,13 +233,13 @@ func (w *writer) compress(to blocksWriter, t *Tensor) error {
 			_, err := t.source.WriteDecrypted(w.monitor(dst))
 			return err
 		}
-		w.lz4.Reset(dst)
+		w.compressor.Reset(dst)
 		var err error
-		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.lz4}), &w.buf)
+		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.compressor}), w.importanceOf(t), &w.buffers)
 		if err == nil {
-			err = w.lz4.Close()
+			err = w.compressor.Close()
 		}
-		t.Stored = w.lz4.Stored()
+		t.Stored = w.compressor.Stored()
 		if err == nil && !pays(t.Bytes, t.Stored) {
 			return apr2.ErrRollback
 		}
@@ -277,15 +284,15 @@ func (p *progress) add(n int) {
 	}
 }
 
-// complete reports all that is left of the total, such as headers.
-func (p *progress) complete() { p.Add(p.Total - p.reported) }
+// reportRest reports the bytes of the total that no call of add has reported, such as headers.
+func (p *progress) reportRest() { p.Add(p.Total - p.reported) }
 
 // monitor returns a writer to dst that counts bytes as progress, and fails once the context is done.
 func (w *writer) monitor(dst io.Writer) io.Writer {
 	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.add}
 }
 
-// withPath adds path to err if it is a layout.FormatError. It returns others as they are: those of the system name it.
+// withPath adds path to err if it is a layout.FormatError, which names no file. It returns any other err unchanged.
 func withPath(path string, err error) error {
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
