@@ -1,0 +1,40 @@
+package explore
+
+import "github.com/tensormap/tensormap/explore/internal/answer"
+
+// The answers are declared in package answer, for grid and odd make parts of them.
+type (
+	Real             = answer.Real
+	ModelAnswer      = answer.ModelAnswer
+	TypeTotal        = answer.TypeTotal
+	PartTotal        = answer.PartTotal
+	Grid             = answer.Grid
+	GridGroup        = answer.GridGroup
+	GridRow          = answer.GridRow
+	TensorRow        = answer.TensorRow
+	RowsAnswer       = answer.RowsAnswer
+	ListAnswer       = answer.ListAnswer
+	Show             = answer.Show
+	ListRow          = answer.ListRow
+	StatsLine        = answer.StatsLine
+	Progress         = answer.Progress
+	TensorStat       = answer.TensorStat
+	Finding          = answer.Finding
+	Problem          = answer.Problem
+	TensorAnswer     = answer.TensorAnswer
+	TensorPart       = answer.TensorPart
+	ValuesAnswer     = answer.ValuesAnswer
+	NormsAnswer      = answer.NormsAnswer
+	Norms            = answer.Norms
+	Norm             = answer.Norm
+	Side             = answer.Side
+	CompareLine      = answer.CompareLine
+	Pair             = answer.Pair
+	Overall          = answer.Overall
+	TypeError        = answer.TypeError
+	MapAnswer        = answer.MapAnswer
+	MetadataAnswer   = answer.MetadataAnswer
+	MetadataEntry    = answer.MetadataEntry
+	ListValuesAnswer = answer.ListValuesAnswer
+	ListValue        = answer.ListValue
+)

@@ -1,0 +1,122 @@
+package browsertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// says fails the test unless the view says all parts of a text, in plain spaces.
+func (p *tab) says(parts ...string) {
+	p.t.Helper()
+	text := strings.ReplaceAll(p.text("document.getElementById('main').innerText"), "\u202f", " ")
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			p.t.Errorf("%s does not say %q, but %.2500s", p.text("location.hash"), part, text)
+		}
+	}
+}
+
+// damagedShows tests that every view says which tensor is damaged and which has NaN, and that all others are counted.
+func damagedShows(t *testing.T, p *tab) {
+	const damaged, nan = "model.layers.9.mlp.experts.3.up_proj.weight", "model.layers.23.self_attn.q_proj.weight"
+	findings := []string{"mlp.experts.{0..19}.up_proj, layer 9, expert 3: damaged", "self_attn.q_proj, layer 23: 12 NaN", "experts.11, layer 5: all zero",
+		"mlp.experts.{0..19}.down_proj, layers 2, 3, experts 4, 7: largest value 63 to 64 σ"}
+	p.says(append(findings, damaged+" cannot be read. All else can.", "no LZ4 block of 8226 bytes", "2,114 of 2,115 tensors counted, without 1 damaged", "No infinity in 8.45 M values")...)
+	if text := p.text("document.getElementById('state').textContent"); !strings.HasPrefix(text, "Exact: ") || !strings.HasSuffix(text, "1 tensor damaged · 1 with NaN or infinities") {
+		t.Errorf("the last line says %q", text)
+	}
+	cells := strings.Join(p.labels(), "\n")
+	for _, cell := range []string{"layer 9, mlp.experts.{0..19}.up_proj, damaged: ", "layer 23, self_attn.q_proj, 12 values that are NaN or infinite", "layer 5, mlp.experts.{0..19}.gate_proj, "} {
+		if !strings.Contains(cells, cell) {
+			t.Errorf("no cell says %q", cell)
+		}
+	}
+	p.goTo("#/tensors")
+	p.rows(8)
+	p.says(append(findings, "1 damaged, 1 with NaN", "3 all zero")...)
+	p.goTo("#/t/" + damaged)
+	p.wait("document.querySelector('#main .note.bad')")
+	p.says("The values cannot be read: ", "no LZ4 block of 8226 bytes", "tensormap dump")
+	p.wait("document.querySelector('#main .same.now')?.textContent === '✕'")
+	p.accessible("a damaged tensor")
+	p.goTo("#/t/" + nan)
+	p.tensor(nan)
+	p.says("layer 23: 12 NaN", "[0, 0…7] = NaN")
+	if got := p.pairs()["NaN, infinite"]; got != "12, 0" {
+		t.Errorf("the tensor with NaN says %q", got)
+	}
+}
+
+// A file or a shard that is cut off is an error with the command's words, behind which another model opens.
+func TestTruncated(t *testing.T) {
+	cut := func(path string) {
+		info, err := os.Stat(path)
+		if err == nil {
+			err = os.Truncate(path, info.Size()-100)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := filepath.Join(t.TempDir(), "good.safetensors")
+	browser(t)
+	if err := writeSparse(good, layout.F32, llama(2, 16, 32, 50), nil); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(good)
+	file := filepath.Join(t.TempDir(), "cut.safetensors")
+	if err == nil {
+		err = os.WriteFile(file, whole[:len(whole)-100], 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards := sharded(t)
+	cut(filepath.Join(shards, "model-00002-of-00008.apr"))
+	p := newTab(t, desktop)
+	p.open(publish(t))
+	for path, says := range map[string]string{file: "(truncated)", shards: `shards.size: shard "model-00002-of-00008.apr"`} {
+		p.choose(path)
+		p.wait("document.querySelector('#main pre')?.textContent.includes(" + quote(says) + ")")
+		p.accessible(path)
+	}
+	p.choose(good)
+	p.computed()
+}
+
+// Layers that would be narrower than a pixel share columns, of which the worst layer is seen.
+func TestManyLayers(t *testing.T) {
+	browser(t)
+	const layers = 600
+	path := filepath.Join(t.TempDir(), "deep.safetensors")
+	if err := writeSparse(path, layout.F32, llama(layers, 16, 16, 50), nil); err != nil {
+		t.Fatal(err)
+	}
+	p := newTab(t, desktop)
+	p.open(serve(t, path))
+	p.computed()
+	p.still()
+	for _, s := range []size{desktop, {1060, 900, true}, {390, 844, false}} {
+		p.resize(s)
+		p.still()
+		var columns, binned int
+		p.eval("document.querySelector('#main [role=grid]').getAttribute('aria-colcount') - 1", &columns)
+		if p.eval("Math.max(...[...document.querySelectorAll('#main canvas.mapcanvas')].map((c) => c.clientWidth))", &binned); columns >= layers || s.width > 600 && binned < columns {
+			t.Errorf("%d layers in %d columns of %d px", layers, columns, binned)
+		}
+		p.fits(fmt.Sprintf("%d layers, %d px", layers, s.width))
+	}
+	p.resize(desktop)
+	p.still()
+	p.eval("document.querySelector('#main [role=grid] [tabindex=\"0\"]').focus()", new(any))
+	p.press("Right")
+	p.says("a cell is 2 layers, the worst colours it")
+	if got := p.focused(); !strings.HasPrefix(got, "layer 2–3, ") {
+		t.Errorf("the second column is called %q", got)
+	}
+}

@@ -1,0 +1,253 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tensormap/tensormap/explore/internal/odd"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+// compare answers data/compare.
+func (h *handler) compare(w http.ResponseWriter, r *http.Request) error {
+	a, la, err := h.leaseFor(w, theModel)
+	if err != nil {
+		return err
+	}
+	defer la.Release()
+	b, lb, err := h.lease(theCompared)
+	if err != nil {
+		return err
+	}
+	defer lb.Release()
+	if err := cmp.Or(la.Changed(), lb.Changed()); err != nil {
+		return err
+	}
+	if swap := r.URL.Query().Get("swap"); swap != "" && swap != "0" {
+		a, b = b, a
+	}
+	out, done, err := h.newLines(w)
+	if err != nil {
+		return err
+	}
+	defer done()
+	j, err := h.joinComparison(a, b)
+	if err != nil {
+		return err
+	}
+	defer j.leave()
+	isFirst := true
+	return j.listen(r.Context(), func(line CompareLine, pairs []Pair) error {
+		if isFirst {
+			line.A, line.B, line.Grid = a.side(), b.side(), &a.answer.Grid
+		}
+		isFirst = false
+		line.Pairs = pairs
+		return out.write(&line)
+	})
+}
+
+// joinComparison returns the job that compares b with a, which it begins if none runs or has ended well. The caller leaves it.
+// It fails if one of them is not served any more.
+func (h *handler) joinComparison(a, b *shown) (*job[Pair, CompareLine], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if j := a.comparisons[b.results]; j != nil && j.join() {
+		return j, nil
+	}
+	if !h.serves(a) || !h.serves(b) {
+		return nil, errSwapped
+	}
+	j := startJob(func(ctx context.Context, j *job[Pair, CompareLine]) error { return h.compareAll(ctx, a, b, j) }, h.watch,
+		func(j *job[Pair, CompareLine], p Problem) {
+			j.publish(func(line *CompareLine) { line.Error = &p })
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if a.comparisons[b.results] == j {
+				delete(a.comparisons, b.results)
+			}
+		})
+	a.comparisons[b.results] = j
+	j.join()
+	return j, nil
+}
+
+// compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.
+func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[Pair, CompareLine]) error {
+	la, err := a.model.AcquireContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer la.Release()
+	lb, err := b.model.AcquireContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer lb.Release()
+	begun := time.Now()
+	sums := newSums(a, b)
+	progress := Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1}
+	publish := func(update func(*CompareLine), pairs ...Pair) {
+		p := progress
+		p.Seconds = time.Since(begun).Seconds()
+		j.publish(func(line *CompareLine) { line.Progress = &p; update(line) }, pairs...)
+	}
+	nothing := func(*CompareLine) {}
+	publish(nothing)
+	opts := h.reading()
+	var pairs []Pair
+	find := func(isDone bool) odd.Report {
+		return odd.InPairs(odd.Comparison{Index: a.grid, Pairs: pairs, Asked: b.answer.Quantization, Done: isDone})
+	}
+	next := begun.Add(betweenLines) // when it is worth while to look for findings
+	err = survey.Compare(ctx, a.model, b.model, &opts, func(p *survey.Pair) error {
+		if p.A != nil {
+			progress.Tensors++
+			progress.Values += p.A.Elements()
+		}
+		h.keepToModel(a, p.Err != nil)
+		pairs = append(pairs, sums.add(p))
+		publish(nothing, pairs[len(pairs)-1])
+		if now := time.Now(); now.After(next) {
+			findings := find(false).Findings
+			publish(func(line *CompareLine) { line.Findings = findings })
+			next = time.Now().Add(betweenLines + 10*time.Since(now))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := sums.complete(ctx, a.model, opts); err != nil {
+		return err
+	}
+	report := find(true)
+	for i := range pairs {
+		pairs[i].ErrorShare = sums.share(sums.squares[i])
+		pairs[i].Odd = report.Odd[pairs[i].Number]
+	}
+	progress.Done = true
+	overall, types := sums.overall(), sums.types()
+	publish(func(line *CompareLine) { line.Overall, line.Types, line.Findings = &overall, types, report.Findings }, pairs...)
+	return nil
+}
+
+// sums adds up what two models differ by.
+type sums struct {
+	a, b          *shown
+	all, matrices survey.Overall
+	squares       []float64 // of the errors of each pair
+	byType        map[string]*typeSum
+	counts        Overall
+	onlyInB       int
+}
+
+// typeSum adds up the errors of tensors of a type.
+type typeSum struct {
+	TypeError
+	errors survey.Errors
+	bytes  uint64
+}
+
+// newSums returns empty sums for b compared with a.
+func newSums(a, b *shown) *sums { return &sums{a: a, b: b, byType: make(map[string]*typeSum)} }
+
+// add adds a pair to the sums, and describes it.
+func (s *sums) add(p *survey.Pair) Pair {
+	nan := Real(math.NaN())
+	j := Pair{Name: p.Name, Bits: nan, DB: nan, TypeDB: nan, RelativeRMS: nan, Cosine: nan, MaxAbs: nan, ErrorShare: nan}
+	var in, other *TensorRow
+	if p.A != nil {
+		j.Number = s.a.numbers[p.Name]
+		in = &s.a.rows[j.Number]
+		j.TypeA, j.Elements = in.Type, in.Elements
+	}
+	if p.B != nil {
+		other = &s.b.rows[s.b.numbers[p.Name]]
+		j.TypeB, j.Bits = other.Type, Real(8*float64(other.Bytes)/float64(other.Elements))
+		j.Elements = other.Elements
+	}
+	s.squares = append(s.squares, 0)
+	switch {
+	case p.A == nil:
+		j.OnlyIn, j.Number = "b", len(s.a.rows)+s.onlyInB
+		s.onlyInB++
+		s.counts.OnlyB++
+		return j
+	case p.B == nil:
+		j.OnlyIn = "a"
+		s.counts.OnlyA++
+		return j
+	case p.Err != nil:
+		j.Error = p.Err.Error()
+		s.counts.Damaged++
+		return j
+	}
+	j.Same, j.OtherShape = p.SameElements, !p.SameShape
+	if p.Identical() {
+		s.counts.Identical++
+	} else {
+		s.counts.Differ++
+	}
+	if !p.Compared {
+		return j
+	}
+	p = p.Shown()
+	j.DB, j.TypeDB, j.RelativeRMS, j.Cosine, j.MaxAbs = Real(p.DB()), Real(p.TypeDB()), Real(p.RelativeRMS()), Real(p.Cosine()), Real(p.MaxAbs)
+	if math.IsNaN(p.DD) { // integers
+		return j
+	}
+	s.all.Add(p)
+	if in.Layer >= 0 && len(in.Shape) > 1 {
+		s.matrices.Add(p)
+	}
+	s.squares[len(s.squares)-1] = p.DD
+	t := s.byType[j.TypeB]
+	if t == nil {
+		t = &typeSum{TypeError: TypeError{Type: j.TypeB, TypeDB: nan}}
+		s.byType[j.TypeB] = t
+	}
+	if math.IsNaN(float64(t.TypeDB)) {
+		t.TypeDB = j.TypeDB
+	}
+	t.Tensors++
+	t.Elements += other.Elements
+	t.bytes += other.Bytes
+	t.errors.Add(p.Errors)
+	return j
+}
+
+// complete adds what tensors that are the same have, so that overall figures are of all. It fails as survey.Overall.Complete does.
+func (s *sums) complete(ctx context.Context, a *loader.Model, opts survey.Options) error {
+	return cmp.Or(s.all.Complete(ctx, a, opts), s.matrices.Complete(ctx, a, opts))
+}
+
+// share returns the share of squared errors in those of all tensors. It is NaN if nothing differs.
+func (s *sums) share(squares float64) Real { return Real(squares / s.all.DD) }
+
+// overall returns the figures over all tensors.
+func (s *sums) overall() Overall {
+	o := s.counts
+	o.DB, o.RelativeRMS, o.Cosine = Real(s.all.DB()), Real(s.all.RelativeRMS()), Real(s.all.Cosine())
+	o.MatricesDB = Real(s.matrices.DB())
+	return o
+}
+
+// types returns the errors by type, the largest share first.
+func (s *sums) types() []TypeError {
+	list := []TypeError{}
+	for _, t := range s.byType {
+		t.Bits = Real(8 * float64(t.bytes) / float64(t.Elements))
+		t.DB, t.ErrorShare = Real(t.errors.DB()), s.share(t.errors.DD)
+		list = append(list, t.TypeError)
+	}
+	slices.SortFunc(list, func(x, y TypeError) int {
+		return cmp.Or(cmp.Compare(y.ErrorShare, x.ErrorShare), cmp.Compare(x.Type, y.Type))
+	})
+	return list
+}

@@ -1,0 +1,6 @@
+// Package explore shows a model as a page: what it is, which of its tensors are odd, what each of them holds, and what
+// differs from another model. [Handler] is an http.Handler that a server mounts beside /debug/pprof.
+//
+// The page asks the handler for data, as internal/answer declares it. Figures are those of package survey, by the names that
+// the command's --json gives them. All that is no drawing is done here, so that the page draws and nothing else.
+package explore

@@ -1,0 +1,426 @@
+package explore
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Bounds of a page in one file.
+const (
+	maxFileRows     = 20_000   // tensors that it describes, beside odd ones
+	maxFilePictures = 24       // tensors that are shown with their matrix
+	maxFileBytes    = 16 << 20 // of answers about single tensors, and of each list, beyond which no more are added
+)
+
+// WriteFile writes the page as one file that needs no server: with the figures of all tensors, and the matrices of those that
+// are odd. It reads all values, and fails if a file has changed meanwhile. open and opts are as for Handler. The page begins with the
+// comparison if opts.Compared is set.
+func WriteFile(ctx context.Context, w io.Writer, open func() (*loader.Lease, error), opts *Options) error {
+	f := &file{ctx: ctx, handler: Handler(open, opts).(*handler), answers: make(map[string]any)}
+	if err := f.ask(); err != nil {
+		return err
+	}
+	for _, open := range []func() (*loader.Lease, error){open, f.handler.opts.Compared} {
+		if err := unchanged(open); err != nil {
+			return err
+		}
+	}
+	start := ""
+	if f.handler.opts.Compared != nil {
+		start = "#/compare"
+	}
+	return f.write(w, start)
+}
+
+// unchanged returns an error if files of the model that open leases have changed since they were opened, or if there is no such
+// lease. A nil open has no model.
+func unchanged(open func() (*loader.Lease, error)) error {
+	if open == nil {
+		return nil
+	}
+	lease, err := open()
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	return lease.Model().Changed()
+}
+
+// file collects the answers that a page in one file has inside.
+type file struct {
+	ctx     context.Context
+	handler *handler
+	answers map[string]any // by path
+	bytes   int
+	names   []string // of the tensors that are described
+}
+
+// ask asks for all that the page may ask for, within bounds. It fails if the model cannot be read.
+func (f *file) ask() error {
+	var model ModelAnswer
+	if err := f.json("data/model", &model); err != nil {
+		return err
+	}
+	model.ID = "" // nothing is swapped in a file, and the same model makes the same page
+	f.answers["data/model"] = model
+	for from := 0; from < min(model.Tensors, maxFileRows); from += maxRows {
+		var rows RowsAnswer
+		if err := f.json(fmt.Sprintf("data/rows?numbers=%d-%d", from, min(model.Tensors, from+maxRows)-1), &rows); err != nil {
+			return err
+		}
+		for i := range rows.Rows {
+			f.names = append(f.names, rows.Rows[i].Name)
+		}
+	}
+	stats, err := f.stats()
+	if err != nil {
+		return err
+	}
+	if model.Compared != nil {
+		if err := f.comparison(); err != nil {
+			return err
+		}
+	}
+	if err := f.json("data/metadata", nil); err != nil && f.ctx.Err() != nil { // else the page goes without
+		return err
+	}
+	if err := f.maps(); err != nil {
+		return err
+	}
+	if err := f.lists(); err != nil {
+		return err
+	}
+	return f.tensors(stats)
+}
+
+// stats keeps the exact figures of all tensors, one of each in their order, and returns them.
+func (f *file) stats() ([]TensorStat, error) {
+	var line StatsLine
+	var all []TensorStat
+	err := f.lines("data/stats?exact=1", &line, func() {
+		all = append(all, line.Stats...)
+		line.Stats = nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if line.Error != nil {
+		return nil, errorOf(line.Error)
+	}
+	line.Stats = latest(all, func(s *TensorStat) int { return s.Number }, func(s *TensorStat) bool { return s.Odd > 0 })
+	line.Progress.Seconds = 0 // so that the same model makes the same page
+	f.answers["data/stats"] = []StatsLine{line}
+	return slices.Clone(line.Stats), nil
+}
+
+// comparison keeps the comparison of the two models.
+func (f *file) comparison() error {
+	var line CompareLine
+	var all []Pair
+	err := f.lines("data/compare", &line, func() {
+		all = append(all, line.Pairs...)
+		line.Pairs = nil
+	})
+	if err != nil {
+		return err
+	}
+	if line.Error != nil {
+		return errorOf(line.Error)
+	}
+	line.Pairs = latest(all, func(p *Pair) int { return p.Number }, func(p *Pair) bool { return p.Odd > 0 })
+	line.Progress.Seconds = 0
+	f.answers["data/compare"] = []CompareLine{line}
+	return nil
+}
+
+// latest returns the last element of each number below maxFileRows, by ascending number, and maxRows odd ones beyond at most.
+func latest[E any](list []E, number func(*E) int, isOdd func(*E) bool) []E {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	slices.SortStableFunc(list, func(a, b E) int { return number(&a) - number(&b) })
+	list = slices.CompactFunc(list, func(a, b E) bool { return number(&a) == number(&b) })
+	beyond := 0
+	return slices.DeleteFunc(list, func(e E) bool {
+		if number(&e) < maxFileRows {
+			return false
+		}
+		if isOdd(&e) {
+			beyond++
+		}
+		return !isOdd(&e) || beyond > maxRows
+	})
+}
+
+// maps keeps the maps by all but what is in memory, which is another matter each time.
+func (f *file) maps() error {
+	for bys := []string{""}; len(bys) > 0; bys = bys[1:] {
+		path := "data/map"
+		if bys[0] != "" {
+			path += "?by=" + bys[0]
+		}
+		rec, err := f.get(path)
+		if err != nil {
+			return err
+		}
+		var a MapAnswer
+		if err := json.Unmarshal(rec.body.Bytes(), &a); err != nil {
+			return err
+		}
+		a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byMemory })
+		if bys[0] == "" {
+			bys = append(bys, a.Bys...)
+		}
+		f.answers[path] = &a
+	}
+	return nil
+}
+
+// lists keeps the list by role and that by layer. It fails if the model is not served any more.
+func (f *file) lists() error {
+	s, l, err := f.handler.lease(theModel)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	stats := f.handler.known(s)
+	for _, group := range []string{"role", "layer"} {
+		list, err := unfolded(s.grid, group, stats)
+		if err != nil {
+			return err
+		}
+		f.answers["data/list?group="+group] = list
+	}
+	return nil
+}
+
+// unfolded returns a list with all groups unfolded, within bounds. A row of a tensor is its depth and its number. Rows that it has no
+// room for are counted alone.
+func unfolded(x *grid.Index, group string, stats []*TensorStat) (*savedList, error) {
+	var list *savedList
+	q := grid.Query{Group: group, Count: maxListed}
+	for before := -1; before < len(q.Open); { // those that have groups inside show them once they are open
+		before = len(q.Open)
+		list = &savedList{Window: []json.RawMessage{}}
+		bytes := 0
+		for q.From = 0; q.From < maxFileRows && bytes < maxFileBytes; q.From += maxListed {
+			a := x.List(q, stats)
+			list.Rows = a.Rows
+			for _, r := range a.Window {
+				var row any = &r
+				if r.Tensor != nil {
+					row = [2]int{r.Depth, r.Tensor.Number}
+				} else if !r.IsOpen && len(q.Open) < maxOpen {
+					q.Open = append(q.Open, r.ID)
+				}
+				text, err := json.Marshal(row)
+				if err != nil {
+					return nil, err
+				}
+				bytes += len(text)
+				list.Window = append(list.Window, text)
+			}
+			if len(a.Window) < maxListed {
+				break
+			}
+		}
+	}
+	return list, nil
+}
+
+// savedList is a list of a page in one file.
+type savedList struct {
+	Rows   int               `json:"rows"`
+	Window []json.RawMessage `json:"window"`
+}
+
+// tensors asks for tensors, the oddest first, until there are too many bytes.
+func (f *file) tensors(stats []TensorStat) error {
+	slices.SortStableFunc(stats, func(a, b TensorStat) int { return b.Odd - a.Odd })
+	f.bytes = 0
+	for i, stat := range stats {
+		if stat.Number >= len(f.names) || f.bytes > maxFileBytes {
+			continue
+		}
+		name := "?name=" + url.QueryEscape(f.names[stat.Number])
+		var t TensorAnswer
+		if err := f.json("data/tensor"+name, &t); err != nil {
+			return err
+		}
+		if stat.Odd == 0 || i >= maxFilePictures {
+			continue
+		}
+		if err := f.matrix(name, &t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matrix asks for the pictures of a tensor, and for the values around that which is farthest from the mean.
+func (f *file) matrix(name string, t *TensorAnswer) error {
+	if t.Stat.Error != "" || t.Elements == 0 {
+		return nil
+	}
+	for _, as := range []string{"max", "mean"} {
+		if err := f.picture("data/picture" + name + "&as=" + as); err != nil {
+			return err
+		}
+	}
+	if t.Rows > 1 {
+		if err := f.json("data/norms"+name, nil); err != nil {
+			return err
+		}
+	}
+	at := uint64(0)
+	for i, n := range t.Stat.MaxSigmaAt {
+		at = at*uint64(t.Shape[i]) + n
+	}
+	return f.json(fmt.Sprintf("data/values%s&row=%d&column=%d&rows=7&columns=7", name, at/t.Columns, at%t.Columns), nil)
+}
+
+// recorder is the answer to one request.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// get returns the answer to the request for a path. An answer that is a Problem is an error.
+func (f *file) get(path string) (*recorder, error) {
+	r, err := http.NewRequestWithContext(f.ctx, http.MethodGet, "/"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	rec := &recorder{header: make(http.Header), status: http.StatusOK}
+	f.handler.ServeHTTP(rec, r)
+	if err := f.ctx.Err(); err != nil {
+		return nil, context.Cause(f.ctx)
+	}
+	if rec.status != http.StatusOK {
+		var p Problem
+		if json.Unmarshal(rec.body.Bytes(), &p) != nil {
+			p.Text = rec.body.String()
+		}
+		return nil, errorOf(&p)
+	}
+	f.bytes += rec.body.Len()
+	return rec, nil
+}
+
+// errorOf returns p as an error: the line of the command, or else the sentence.
+func errorOf(p *Problem) error {
+	return errors.New(cmp.Or(strings.TrimPrefix(p.Line, "tensormap: "), p.Text))
+}
+
+// keep keeps an answer under its path, whose query is not escaped.
+func (f *file) keep(path string, answer any) error {
+	key, err := url.QueryUnescape(path)
+	f.answers[key] = answer
+	return err
+}
+
+// json keeps the answer to the request for a path, and decodes it into v unless that is nil.
+func (f *file) json(path string, v any) error {
+	rec, err := f.get(path)
+	if err != nil {
+		return err
+	}
+	if v != nil {
+		if err := json.Unmarshal(rec.body.Bytes(), v); err != nil {
+			return err
+		}
+	}
+	return f.keep(path, json.RawMessage(rec.body.Bytes()))
+}
+
+// lines decodes the lines of an answer into line, one over the other, and calls each after every one.
+func (f *file) lines(path string, line any, each func()) error {
+	rec, err := f.get(path)
+	if err != nil {
+		return err
+	}
+	for text := range bytes.Lines(rec.body.Bytes()) {
+		if err := json.Unmarshal(text, line); err != nil {
+			return err
+		}
+		each()
+	}
+	return nil
+}
+
+// picture keeps the answer to the request for a picture.
+func (f *file) picture(path string) error {
+	rec, err := f.get(path)
+	if err != nil {
+		return err
+	}
+	return f.keep(path, map[string]string{"tiles": rec.header.Get("Tiles"), "bytes": base64.StdEncoding.EncodeToString(rec.body.Bytes())})
+}
+
+// write writes the page with its style, its script and the answers inside. Nothing but these runs in it. It begins at an address
+// within the page, unless start is "".
+func (f *file) write(w io.Writer, start string) error {
+	text, err := fs.ReadFile(pageFiles, "built/index.html")
+	if err != nil {
+		return err
+	}
+	style, err := fs.ReadFile(pageFiles, "built/page.css")
+	if err != nil {
+		return err
+	}
+	code, err := fs.ReadFile(pageFiles, "built/main.js")
+	if err != nil {
+		return err
+	}
+	script := string(code)
+	if start != "" {
+		script = "if (!location.hash) location.replace('" + start + "')\n" + script
+	}
+	answers, err := json.Marshal(f.answers) // escapes < and >
+	if err != nil {
+		return err
+	}
+	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'", hashOf(script), hashOf(string(style)))
+	page := string(text)
+	for _, part := range []struct{ old, new string }{
+		{`<meta charset="utf-8">`, `<meta charset="utf-8">` + "\n" + `<meta http-equiv="Content-Security-Policy" content="` + html.EscapeString(policy) + `">`},
+		{`<link rel="stylesheet" href="page.css">`, "<style>" + string(style) + "</style>"},
+		{`<script type="module" src="main.js"></script>` + "\n", ""},
+		{"</body>", `<script type="application/json" id="answers">` + string(answers) + "</script>\n<script type=\"module\">" + script + "</script>\n</body>"},
+	} {
+		if strings.Count(page, part.old) != 1 {
+			return fmt.Errorf("the page has no %s", part.old)
+		}
+		page = strings.Replace(page, part.old, part.new, 1)
+	}
+	buf := bufio.NewWriter(w)
+	buf.WriteString(page)
+	return buf.Flush()
+}
+
+// hashOf returns the source in a policy that allows a text.
+func hashOf(text string) string {
+	digest := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) + "'"
+}

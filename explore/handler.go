@@ -1,0 +1,374 @@
+package explore
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+// Options tune Handler. Nil and zero fields mean the defaults.
+type Options struct {
+	// Compared takes a lease of the model that the page compares with. If it is nil, there is none.
+	Compared func() (*loader.Lease, error)
+	// From and ComparedFrom are the paths or addresses that the models were opened by, as the page shows them. "" stands for
+	// their Path.
+	From, ComparedFrom string
+	// Workers bounds the goroutines that read values at once: one of them reads single tensors, the others all tensors. 0 is
+	// for servers: it means 2, and that reading pauses half of the time. 2 is the least there can be.
+	Workers int
+	// Signature says whose signature of the model was verified. "" means that none was: then the page shows who the model says
+	// has signed it, as not verified.
+	Signature string
+}
+
+// The page's files, which go generate makes of page. make web publishes the same ones.
+//
+//go:generate go run ./internal/pack page built
+//go:embed built
+var pageFiles embed.FS
+
+// Bounds of what the handler does at once, and of what it keeps.
+const (
+	maxStreams = 64               // streams of lines
+	maxWaiting = 64               // requests of a queue
+	keepFor    = 30 * time.Minute // what was derived from models, after the last request
+	writeTime  = time.Minute      // that a client may take for one line, or for sendBytes of another answer
+	sendBytes  = 256 << 10
+)
+
+// Handler returns a handler that serves the page and its data. It serves below any prefix: see http.StripPrefix. open takes
+// a lease of the model that is served now. The handler releases it at the end of a request or of a job, and it changes nothing.
+// It answers GET and HEAD alone, and refuses pages of other origins. It asks nobody who they are, and takes any Host: mount it
+// where profiles are, and check the Host on a loopback listener, which names that were rebound lead to.
+//
+// An error of open becomes the answer: the page shows its text, with 503 if it is loader.ErrClosed or of a context, and 500 otherwise.
+// Results are kept by the identity of a model's files (see [loader.FileInfo]): another open model of the same files has them at once,
+// and one of changed files never. Beside the models that are served, the handler keeps those of 100,000 tensors. It forgets all of
+// them half an hour after the last request.
+// Nil options read values with two goroutines, which pause half of the time (see [Options].Workers).
+func Handler(open func() (*loader.Lease, error), opts *Options) http.Handler {
+	if opts == nil {
+		opts = &Options{}
+	}
+	h := &handler{open: open, opts: *opts}
+	h.isPolite = opts.Workers == 0
+	h.opts.Workers = max(h.opts.Workers, 2)
+	h.tensors, h.lists = newQueue(), newQueue()
+	h.streams = make(chan struct{}, maxStreams)
+	return h
+}
+
+type handler struct {
+	open func() (*loader.Lease, error)
+	opts Options
+	// isPolite makes reading of values leave half of its time to other requests.
+	isPolite bool
+
+	tensors queue         // of requests that read values of one tensor, or draw a map
+	lists   queue         // of requests that search all names
+	streams chan struct{} // one for each stream of lines
+
+	mu     sync.Mutex
+	models [2]served  // the model and the compared one
+	kept   []*results // that was used last stands last
+	forget *time.Timer
+}
+
+// queue lets requests do something one at a time.
+type queue struct {
+	turn    chan struct{} // held by the request whose turn it is
+	waiting chan struct{} // one for each request that waits for turn, or holds it
+}
+
+func newQueue() queue { return queue{make(chan struct{}, 1), make(chan struct{}, maxWaiting)} }
+
+// do waits for the turn of a request, and calls f. An answer is written behind it: others do not wait for its client. It fails
+// if f does, if too many requests wait, or if the request ends.
+func (q queue) do(r *http.Request, f func() error) error {
+	select {
+	case q.waiting <- struct{}{}:
+		defer func() { <-q.waiting }()
+	default:
+		return failed(http.StatusServiceUnavailable, "Too many requests wait for their turn.")
+	}
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+		return f()
+	case <-r.Context().Done():
+		return context.Cause(r.Context())
+	}
+}
+
+// reading returns options for package survey that read all tensors.
+func (h *handler) reading() survey.Options {
+	opts := survey.Options{Workers: h.opts.Workers - 1}
+	if h.isPolite {
+		last := time.Now()
+		opts.Progress = func(_, _ uint64) { last = pause(last) }
+	}
+	return opts
+}
+
+// Bounds of a pause. Shorter ones would last longer than they are meant to: systems wake who sleeps a millisecond late.
+const (
+	minPause = 1 * time.Millisecond
+	maxPause = 20 * time.Millisecond
+)
+
+// pause sleeps as long as it is since the end of the last pause, and returns the end of this one. If that is not worth a pause
+// yet, it returns last.
+func pause(last time.Time) time.Time {
+	worked := time.Since(last)
+	if worked < minPause {
+		return last
+	}
+	time.Sleep(min(worked, maxPause))
+	return time.Now()
+}
+
+// answers has the functions that answer data/…, by what follows. An error that they return is answered as a Problem.
+var answers = map[string]func(*handler, http.ResponseWriter, *http.Request) error{
+	"model":    (*handler).model,
+	"rows":     (*handler).rows,
+	"list":     (*handler).list,
+	"compare":  (*handler).compare,
+	"map":      (*handler).maps,
+	"metadata": (*handler).metadata,
+	"stats":    (*handler).stats,
+	"tensor":   (*handler).tensor,
+	"picture":  (*handler).picture,
+	"values":   (*handler).values,
+	"norms":    (*handler).norms,
+}
+
+// contentTypes are those of the page's files, by suffix.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// policy lets the page's own files run, and nothing else, whatever names in a model hold.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Content-Security-Policy", policy)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Cross-Origin-Opener-Policy", "same-origin")
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		head.Set("Allow", "GET, HEAD")
+		http.Error(w, "GET and HEAD only", http.StatusMethodNotAllowed)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	data, isData := strings.CutPrefix(name, "data/")
+	switch {
+	case r.URL.Path == "" && !isBelow(r):
+		redirectBelow(w, r)
+	case isData:
+		h.answer(w, r, data)
+	default:
+		serveFile(w, r, name)
+	}
+}
+
+// isBelow reports whether the address that was asked for ends with a slash. Its path is empty all the same if
+// http.StripPrefix has stripped the slash too.
+func isBelow(r *http.Request) bool {
+	at, err := url.ParseRequestURI(r.RequestURI)
+	return err == nil && strings.HasSuffix(at.Path, "/")
+}
+
+// redirectBelow redirects from the handler's address without its last slash, below which the page's relative addresses would
+// not lead to the handler.
+func redirectBelow(w http.ResponseWriter, r *http.Request) {
+	at, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Location", "./"+url.PathEscape(path.Base(at.Path))+"/")
+	w.WriteHeader(http.StatusMovedPermanently)
+}
+
+// serveFile serves a file of the page.
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	if name == "" {
+		name = "index.html"
+	}
+	kind := contentTypes[path.Ext(name)]
+	text, err := fs.ReadFile(pageFiles, path.Join("built", name))
+	if kind == "" || err != nil || path.Clean(name) != name {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	if r.Method == http.MethodGet {
+		w.Write(text)
+	}
+}
+
+// answer answers data/NAME.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, name string) {
+	w.Header().Set("Cache-Control", "no-store")
+	answer, ok := answers[name]
+	var err error
+	switch {
+	case isForeign(r):
+		err = failed(http.StatusForbidden, "A page of another origin asked for this.")
+	case !ok:
+		err = failed(http.StatusNotFound, "There is no data of this name.")
+	default:
+		err = answer(h, w, r)
+	}
+	if err != nil && r.Context().Err() == nil {
+		writeProblem(w, err)
+	}
+}
+
+// isForeign reports whether the page of another origin sends a request, as browsers say it.
+func isForeign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	from, err := url.Parse(origin)
+	return err != nil || from.Host != r.Host
+}
+
+// problem is an error with the status of its answer.
+type problem struct {
+	Problem
+	status int
+}
+
+func (p *problem) Error() string { return p.Text }
+
+// failed returns an error whose text people read.
+func failed(status int, format string, args ...any) error {
+	return &problem{Problem{Text: fmt.Sprintf(format, args...)}, status}
+}
+
+// problemOf returns err as the page shows it, and the status of its answer.
+func problemOf(err error) (Problem, int) {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p.Problem, p.status
+	}
+	p, status := Problem{Text: "This cannot be read.", Line: "tensormap: " + err.Error()}, http.StatusInternalServerError
+	switch {
+	case errors.Is(err, loader.ErrUnsupported):
+		p.Text, status = "This tensor has no values that could be shown.", http.StatusUnprocessableEntity
+	case errors.Is(err, loader.ErrNotFound):
+		p.Text, status = "The model has no such tensor.", http.StatusNotFound
+	case errors.Is(err, loader.ErrClosed):
+		p.Text, p.Hint, status = "No model is served, or it was replaced meanwhile.", "Load the page again.", http.StatusServiceUnavailable
+	case errors.Is(err, loader.ErrChanged):
+		p.Text, p.Hint, status = "A file has changed since the model was opened.", "Open the model again.", http.StatusConflict
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		p.Text, status = "Reading was ended.", http.StatusServiceUnavailable
+	}
+	return p, status
+}
+
+// writeProblem answers with err.
+func writeProblem(w http.ResponseWriter, err error) {
+	p, status := problemOf(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(p)
+}
+
+// writeJSON answers with v.
+func writeJSON(w http.ResponseWriter, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return send(w, text)
+}
+
+// send writes b. It fails if the client is gone, or takes nothing for long: the lease ends with the request.
+func send(w http.ResponseWriter, b []byte) error {
+	for piece := range slices.Chunk(b, sendBytes) {
+		err := inTime(http.NewResponseController(w), func() error {
+			_, err := w.Write(piece)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTime calls write, which fails if the client takes nothing for long. No deadline is left behind: one would end a stream of
+// HTTP/2 that has nothing to write for long.
+func inTime(ctrl *http.ResponseController, write func() error) error {
+	ctrl.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers can
+	defer ctrl.SetWriteDeadline(time.Time{})
+	return write()
+}
+
+// lines writes lines of JSON, and sends each at once.
+type lines struct {
+	w    http.ResponseWriter
+	ctrl *http.ResponseController
+}
+
+// newLines begins an answer of lines. It fails if there are too many of them already; done must be called at the end of the
+// answer.
+func (h *handler) newLines(w http.ResponseWriter) (l *lines, done func(), err error) {
+	select {
+	case h.streams <- struct{}{}:
+	default:
+		return nil, nil, failed(http.StatusServiceUnavailable, "Too many pages are open.")
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Accel-Buffering", "no") // asks proxies to pass lines on
+	return &lines{w, http.NewResponseController(w)}, func() { <-h.streams }, nil
+}
+
+// write writes v as a line. It fails if the client is gone, or takes nothing for long.
+func (l *lines) write(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return inTime(l.ctrl, func() error {
+		if _, err := l.w.Write(append(text, '\n')); err != nil {
+			return err
+		}
+		if err := l.ctrl.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		return nil
+	})
+}

@@ -1,0 +1,301 @@
+package grid
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// span is a word of a name, and where it stands there.
+type span struct {
+	word     string // in lower case; numbers without leading zeros
+	from, to int
+}
+
+// class tells letters, digits and what separates words apart.
+func class(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return 1
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= 0x80:
+		return 2
+	}
+	return 0
+}
+
+// spans yields the words of a text: what stands between dots, underscores and the like, letters and digits apart.
+func spans(text string) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		for from := 0; from < len(text); {
+			kind, to := class(text[from]), from+1
+			for to < len(text) && class(text[to]) == kind {
+				to++
+			}
+			if kind != 0 && !yield(span{canonical(text[from:to]), from, to}) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// canonical returns a word in lower case, and a number without leading zeros.
+func canonical(word string) string {
+	if class(word[0]) == 1 {
+		if word = strings.TrimLeft(word, "0"); word == "" {
+			return "0"
+		}
+		return word
+	}
+	return strings.ToLower(word)
+}
+
+// term is one of the conditions of a search.
+type term struct {
+	words []string // which stand side by side in a name
+	// number is that of a layer or an expert, if isLayer or isExpert is set. words are a word for them, and the number.
+	number            int
+	isLayer, isExpert bool
+	// isBeginning is set of a single word that no name has: it stands for words that begin so.
+	isBeginning bool
+	numbers     []int // of words, that a layer or an expert of a role must have
+}
+
+// maxPhrase bounds the words of a term. Others are ignored.
+const maxPhrase = 32
+
+// terms takes a search apart. A word for layers or experts and a number behind it are one term.
+func (x *Index) terms(search string) (all []term) {
+	fields := strings.FieldsFunc(search, unicode.IsSpace)
+	for i := 0; i < len(fields); i++ {
+		t := term{}
+		for s := range spans(fields[i]) {
+			if t.words = append(t.words, s.word); len(t.words) == maxPhrase {
+				break
+			}
+		}
+		if len(t.words) == 1 && i+1 < len(fields) && isNumbered(t.words[0]) {
+			if n, ok := number(fields[i+1]); ok {
+				t.words = append(t.words, fmt.Sprint(n))
+				i++
+			}
+		}
+		if len(t.words) == 2 && isNumbered(t.words[0]) {
+			if n, ok := number(t.words[1]); ok {
+				t.number, t.isExpert = n, isExpertWord(t.words[0])
+				t.isLayer = !t.isExpert
+			}
+		}
+		if len(t.words) > 0 {
+			t.isBeginning = !x.words.have(t.words[0])
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// isNumbered reports whether word, in a search, makes the number behind it that of a layer or an expert.
+func isNumbered(word string) bool { return isLayerWord(word) || isExpertWord(word) }
+
+// search returns which tensors match all terms, and how many those are.
+func (x *Index) search(all []term) (found []bool, n int) {
+	found = make([]bool, len(x.Rows))
+	keep := func(number int) {
+		found[number] = true
+		n++
+	}
+	for _, r := range x.roles {
+		open, fits := r.open(x, all)
+		for _, m := range r.members {
+			if fits && !slices.ContainsFunc(open, func(t term) bool { return !x.hasNumbers(m, &t) }) {
+				keep(m.number)
+			}
+		}
+	}
+	for _, number := range x.Outside {
+		if x.has(number, all) {
+			keep(number)
+		}
+	}
+	return found, n
+}
+
+// open returns the terms that each member of r matches or not by its layer and expert, with their numbers. It returns
+// false if none of the members matches all terms.
+func (r *role) open(x *Index, all []term) (open []term, fits bool) {
+	texts := r.texts(x)
+	for _, t := range all {
+		if t.matchesIn(texts) {
+			continue
+		}
+		if !t.isLayer && !t.isExpert {
+			for _, word := range t.words {
+				one := term{words: []string{word}}
+				if one.matchesIn(texts) {
+					continue
+				}
+				n, ok := number(word)
+				if !ok {
+					return nil, false
+				}
+				t.numbers = append(t.numbers, n)
+			}
+			if len(t.numbers) == 0 {
+				return nil, false
+			}
+		}
+		open = append(open, t)
+	}
+	return open, true
+}
+
+// hasNumbers reports whether a member matches t, which its role has left open.
+func (x *Index) hasNumbers(m member, t *term) bool {
+	switch {
+	case t.isLayer:
+		return m.layer == t.number
+	case t.isExpert:
+		return m.expert == t.number
+	}
+	for _, n := range t.numbers {
+		if n != m.layer && n != m.expert {
+			return false
+		}
+	}
+	return len(t.words) == 1 || t.matchesIn([]string{x.Rows[m.number].Name})
+}
+
+// texts returns what names of r have in common, and what r is called in general.
+func (r *role) texts(x *Index) []string {
+	return []string{x.stacks[r.stack], r.before, r.after, r.common(), r.kind.part}
+}
+
+// matchesIn reports whether one of some texts matches t.
+func (t *term) matchesIn(texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool {
+		for range t.matchesOf(text) {
+			return true
+		}
+		return false
+	})
+}
+
+// has reports whether a tensor outside the grid matches all terms.
+func (x *Index) has(number int, all []term) bool {
+	texts := []string{x.Rows[number].Name, x.Rows[number].Part}
+	return !slices.ContainsFunc(all, func(t term) bool { return !t.matchesIn(texts) })
+}
+
+// words has the words of all names that have letters, and of what roles are called in general.
+type words map[string]bool
+
+// newWords collects words.
+func newWords(x *Index) words {
+	w := make(words)
+	add := func(text string) {
+		for s := range spans(text) {
+			w[s.word] = true
+		}
+	}
+	for _, r := range x.roles {
+		for _, text := range r.texts(x) {
+			add(text)
+		}
+	}
+	for _, number := range x.Outside {
+		add(x.Rows[number].Name)
+		add(x.Rows[number].Part)
+	}
+	return w
+}
+
+// have reports whether word is one of w, or a number.
+func (w words) have(word string) bool { return w[word] || class(word[0]) == 1 }
+
+// matched returns pairs of offsets of what terms match in a name, ascending and apart from each other.
+func matched(name string, all []term) []int {
+	pairs := [][2]int{}
+	for _, t := range all {
+		for from, to := range t.matchesOf(name) {
+			pairs = append(pairs, [2]int{from, to})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	offsets := []int{}
+	for _, p := range pairs {
+		if n := len(offsets); n > 0 && p[0] <= offsets[n-1] {
+			offsets[n-1] = max(offsets[n-1], p[1])
+			continue
+		}
+		offsets = append(offsets, p[0], p[1])
+	}
+	return offsets
+}
+
+// matchesOf yields where words of a text are those of t, as offsets.
+func (t *term) matchesOf(text string) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		var last [maxPhrase]span // the words before, as in a ring
+		n := 0
+		for s := range spans(text) {
+			last[n%len(last)] = s
+			n++
+			if n < len(t.words) {
+				continue
+			}
+			first := n - len(t.words)
+			if t.matches(func(i int) string { return last[(first+i)%len(last)].word }) && !yield(last[first%len(last)].from, s.to) {
+				return
+			}
+		}
+	}
+}
+
+// matches reports whether words of a name are those of t.
+func (t *term) matches(word func(i int) string) bool {
+	first := word(0)
+	switch {
+	case t.isLayer && isLayerWord(first), t.isExpert && isExpertWord(first), first == t.words[0]:
+	case t.isBeginning && strings.HasPrefix(first, t.words[0]) && len(t.words) == 1:
+	default:
+		return false
+	}
+	for i := 1; i < len(t.words); i++ {
+		if word(i) != t.words[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// example returns a search that finds some tensors of a layer, or one outside.
+func (x *Index) example() string {
+	for _, expert := range []bool{true, false} {
+		for _, r := range x.roles {
+			if len(r.members) == 0 || r.vector || expert != (r.experts > 0) {
+				continue
+			}
+			m := r.members[len(r.members)/2]
+			for s := range spans(strings.TrimSuffix(r.common(), "projection of experts")) {
+				where := fmt.Sprintf("layer %d ", m.layer)
+				if expert {
+					where += fmt.Sprintf("expert %d ", m.expert)
+				}
+				if _, n := x.search(x.terms(where + s.word)); n > 0 && n < len(x.Rows) {
+					return where + s.word
+				}
+			}
+		}
+	}
+	for _, i := range x.Outside {
+		for s := range spans(x.Rows[i].Name) {
+			if class(s.word[0]) == 2 && len(s.word) <= 30 {
+				return s.word
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// job is work whose results several pages listen to. It runs while one does. Listeners that come later get all results too.
+type job[R, L any] struct {
+	mu        sync.Mutex
+	changed   chan struct{} // closed at the next change
+	results   []R
+	line      L // the latest of all that is no result
+	ended     bool
+	stopped   bool // before it ended: nobody joins it any more
+	listeners int
+	stop      context.CancelCauseFunc
+}
+
+// startJob begins work in a goroutine, which calls publish, and ends early once the context is done. fail is told why work, or
+// what goes on beside it until it ends, fails.
+func startJob[R, L any](work func(ctx context.Context, j *job[R, L]) error, beside func(ctx context.Context) error, fail func(*job[R, L], Problem)) *job[R, L] {
+	ctx, stop := context.WithCancelCause(context.Background())
+	j := &job[R, L]{changed: make(chan struct{}), stop: stop}
+	go func() {
+		if err := guarded(func() error { return beside(ctx) }); err != nil {
+			stop(err)
+		}
+	}()
+	go func() {
+		defer stop(nil)
+		if err := guarded(func() error { return work(ctx, j) }); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			p, _ := problemOf(err)
+			fail(j, p)
+		}
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.ended = true
+		close(j.changed)
+	}()
+	return j
+}
+
+// guarded calls work, and returns its panic as an error, which it logs as net/http does for requests: nobody else would recover
+// in a job's goroutine, and the server that shows its model would end.
+func guarded(work func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Printf("explore: panic: %v\n%s", p, debug.Stack())
+			err = &problem{Problem{Text: "This failed by a mistake of the program.", Line: fmt.Sprintf("tensormap: %v", p)}, http.StatusInternalServerError}
+		}
+	}()
+	return work()
+}
+
+// publish adds results, and lets update change the line beside them.
+func (j *job[R, L]) publish(update func(*L), results ...R) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	update(&j.line)
+	j.results = append(j.results, results...)
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// hasEnded reports whether the work is done.
+func (j *job[R, L]) hasEnded() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended
+}
+
+// published returns all results by now.
+func (j *job[R, L]) published() []R {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.results
+}
+
+// join counts a listener. It returns false if the job was stopped.
+func (j *job[R, L]) join() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopped && !j.ended {
+		return false
+	}
+	j.listeners++
+	return true
+}
+
+// leave ends join. The last listener stops the job, unless it has ended.
+func (j *job[R, L]) leave() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.listeners--; j.listeners == 0 {
+		j.stopLocked(context.Canceled)
+	}
+}
+
+// end stops a job, whose listeners hear why, unless it has ended. It does nothing to nil.
+func (j *job[R, L]) end(why error) {
+	if j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.stopLocked(why)
+	}
+}
+
+// stopLocked stops the job unless it has ended. Its caller holds j.mu.
+func (j *job[R, L]) stopLocked(why error) {
+	if !j.ended && !j.stopped {
+		j.stopped = true
+		j.stop(why)
+	}
+}
+
+// betweenLines is the least time between two lines of a stream.
+const betweenLines = 100 * time.Millisecond
+
+// maxResults bounds the results of one line: late listeners of a large model would each hold all of them as text.
+const maxResults = 1000
+
+// listen hands all results, and what is new of them later, to write until the job ends: too many at once with lines that have
+// nothing else. Its caller has joined. It fails if write does, or ctx is done.
+func (j *job[R, L]) listen(ctx context.Context, write func(line L, results []R) error) error {
+	for seen := 0; ; {
+		j.mu.Lock()
+		line, results, ended, changed := j.line, j.results[seen:], j.ended, j.changed
+		j.mu.Unlock()
+		for len(results) > maxResults {
+			var none L
+			if err := write(none, results[:maxResults]); err != nil {
+				return err
+			}
+			results, seen = results[maxResults:], seen+maxResults
+		}
+		seen += len(results)
+		if err := write(line, results); err != nil || ended {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(betweenLines):
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package explore
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// shown is what the page shows of an open model, made from its index once.
+type shown struct {
+	model   *loader.Model
+	tensors []loader.Tensor // which work while the model is open; see Lease.Of
+	rows    []TensorRow
+	numbers map[string]int // by name
+	grid    *grid.Index    // where they stand in the network
+	answer  ModelAnswer
+	isKnown bool // models of other content have another ID
+	*results
+}
+
+// Places of models in handler.models.
+const (
+	theModel = iota
+	theCompared
+)
+
+// lease takes a lease of one of the models, and returns what is shown of it. The caller releases the lease. It fails as the
+// function does that the handler was given. If that gives another model than before, or none because it is closed, the jobs about the
+// one before end.
+func (h *handler) lease(side int) (s *shown, l *loader.Lease, err error) {
+	open := h.open
+	if side == theCompared {
+		open = h.opts.Compared
+	}
+	if open == nil {
+		return nil, nil, failed(http.StatusNotFound, "There is no model to compare with.")
+	}
+	l, err = open()
+	if err == nil {
+		defer func() {
+			if s == nil {
+				l.Release()
+			}
+		}()
+	}
+	show, err := h.served(side, l, err)
+	if err != nil {
+		return nil, nil, err
+	}
+	s = show()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.use(s.results)
+	return s, l, nil
+}
+
+// served returns the function that makes what is shown of the model that l holds, which it makes the one that is served. err is what
+// open failed with. It fails with that, or if the model was swapped out meanwhile.
+func (h *handler) served(side int, l *loader.Lease, err error) (func() *shown, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.models[side].model
+	switch {
+	case errors.Is(err, loader.ErrClosed):
+		h.swap(side, nil)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case now == l.Model():
+	case now != nil && l.Model().Stats().Closed:
+		return nil, errSwapped
+	default:
+		h.swap(side, l)
+	}
+	if h.forget == nil {
+		h.forget = time.AfterFunc(keepFor, h.forgetModels)
+	} else {
+		h.forget.Reset(keepFor)
+	}
+	return h.models[side].shown, nil
+}
+
+// leaseFor does what lease does, and names the model in the header of the answer.
+func (h *handler) leaseFor(w http.ResponseWriter, side int) (*shown, *loader.Lease, error) {
+	s, l, err := h.lease(side)
+	if err == nil {
+		w.Header().Set("Model", s.answer.ID)
+	}
+	return s, l, err
+}
+
+// forgetModels drops what was derived from the models, unless a page is open.
+func (h *handler) forgetModels() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.streams) > 0 {
+		h.forget.Reset(keepFor)
+		return
+	}
+	h.models, h.kept = [2]served{}, nil
+}
+
+// newShown returns what is shown of the model that l holds. from and signature are as in Options.
+func newShown(l *loader.Lease, from, signature string) *shown {
+	m := l.Model()
+	s := &shown{model: m, tensors: slices.Collect(l.Tensors()), rows: make([]TensorRow, 0, m.Len()), numbers: make(map[string]int, m.Len())}
+	files := m.Files()
+	a := &s.answer
+	a.From, a.Format, a.Files, a.Tensors = cmp.Or(from, m.Path()), m.Format().String(), len(files), len(s.tensors)
+	if a.Title = filepath.Base(a.From); strings.Trim(a.Title, "./") == "" { // a folder that is called by where it is
+		a.Title = filepath.Base(m.Path())
+	}
+	if version := files[0].Layout.Index().Version; version != "" {
+		a.Format += " " + version
+	}
+	a.Signature = signedBy(l, signature)
+	a.Unreadable = []string{}
+	for _, f := range files {
+		a.Bytes += f.Size
+	}
+	stored := uint64(0)
+	sums := make(map[string]*TypeTotal)
+	for i, t := range s.tensors {
+		row := rowOf(i, t)
+		s.rows = append(s.rows, row)
+		s.numbers[row.Name] = i
+		a.Parameters += row.Elements
+		stored += row.Bytes
+		if sums[row.Type] == nil {
+			sums[row.Type] = &TypeTotal{Type: row.Type}
+		}
+		sum := sums[row.Type]
+		sum.Tensors++
+		sum.Elements += row.Elements
+		sum.Bytes += row.Bytes
+	}
+	a.BitsPerWeight = Real(8 * float64(stored) / float64(a.Parameters))
+	a.Types = []TypeTotal{}
+	for _, sum := range sums {
+		a.Types = append(a.Types, *sum)
+	}
+	slices.SortFunc(a.Types, func(x, y TypeTotal) int {
+		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Type, y.Type))
+	})
+	s.grid = grid.New(s.rows)
+	a.Names, a.Grid, a.Outside, a.Parts, a.Example = s.grid.Names, s.grid.Grid, s.grid.Outside, s.grid.Parts, s.grid.Example
+	addSummary(a, l)
+	a.ID, s.isKnown = identity(m, s.rows)
+	return s
+}
+
+// signedBy returns who has signed the model that l holds, and whether that is verified: it is if verified, who the handler was
+// told has signed, is not "". It returns "none" if there is no signature.
+func signedBy(l *loader.Lease, verified string) string {
+	if verified != "" {
+		return verified + ", verified"
+	}
+	if claimed := report.ClaimedSigner(l); claimed != "" {
+		return claimed + ", not verified"
+	}
+	return "none"
+}
+
+// rowOf describes a tensor.
+func rowOf(number int, t loader.Tensor) TensorRow {
+	row := TensorRow{Number: number, Name: t.Name(), Type: t.DType().String(), Shape: append([]int{}, t.Shape()...), Elements: t.Elements(),
+		Bytes: t.StoredBytes(), File: t.File(), Offset: t.Offset(), Layer: -1, Expert: -1}
+	if w := t.Scheme(); w != nil {
+		row.Type, row.Bytes = w.Scheme, 0
+		for _, p := range t.Parts() {
+			row.Bytes += p.Tensor.StoredBytes()
+		}
+	}
+	return row
+}
+
+// addSummary adds the format's own summary to a, as a list of labels and values, or why it cannot be read.
+func addSummary(a *ModelAnswer, l *loader.Lease) {
+	facts, err := l.Summary()
+	if err != nil {
+		a.Unreadable = append(a.Unreadable, err.Error())
+	}
+	if len(facts) == 0 {
+		return
+	}
+	list := make([][2]string, len(facts))
+	for i, f := range facts {
+		list[i] = [2]string{f.Label, f.Value}
+		if f.Label == "file type" {
+			a.Quantization = f.Value
+		}
+	}
+	a.Summary, _ = json.Marshal(list) // strings never fail
+}
+
+// definitions is the version of the figures and findings. A change of what one of them means changes it.
+const definitions = 1
+
+// identity returns a digest of what is known of the content of the model's files, and of what makes figures of it. Models of other
+// content have another one if isKnown is true; else other models that are open.
+func identity(m *loader.Model, rows []TensorRow) (id string, isKnown bool) {
+	digest := sha256.New()
+	said, err := m.Quantization()
+	fmt.Fprintln(digest, definitions, said, err)
+	isKnown = true
+	for _, f := range m.Files() {
+		fmt.Fprintf(digest, "%q %d\n", f.ContentID, f.Size)
+		isKnown = isKnown && f.ContentID != ""
+	}
+	var line []byte
+	for i := range rows {
+		r := &rows[i]
+		line = append(append(append(line[:0], r.Name...), 0), r.Type...)
+		for _, n := range r.Shape {
+			line = strconv.AppendInt(append(line, ' '), int64(n), 10)
+		}
+		digest.Write(strconv.AppendUint(append(line, '@'), r.Offset, 10))
+	}
+	if !isKnown {
+		fmt.Fprintf(digest, "%p", m)
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:8]), isKnown
+}
+
+// model answers data/model.
+func (h *handler) model(w http.ResponseWriter, r *http.Request) error {
+	s, l, err := h.leaseFor(w, theModel)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	a := s.answer
+	if h.opts.Compared != nil {
+		b, l, err := h.lease(theCompared)
+		if err != nil {
+			return err
+		}
+		defer l.Release()
+		a.Compared = b.side()
+	}
+	return writeJSON(w, &a)
+}
+
+// side returns what the page says of s beside another model.
+func (s *shown) side() *Side {
+	a := &s.answer
+	var types []string
+	for _, t := range a.Types {
+		types = append(types, t.Type)
+	}
+	return &Side{Title: a.Title, From: a.From, Format: a.Format, Quantization: a.Quantization, Types: strings.Join(types, ", "), Tensors: a.Tensors,
+		Bytes: a.Bytes, BitsPerWeight: a.BitsPerWeight}
+}
+
+// maxRows bounds the tensors that one request describes.
+const maxRows = 1000
+
+// rows answers data/rows.
+func (h *handler) rows(w http.ResponseWriter, r *http.Request) error {
+	s, l, err := h.leaseFor(w, theModel)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	answer := RowsAnswer{Rows: []TensorRow{}}
+	for text := range strings.SplitSeq(r.URL.Query().Get("numbers"), ",") {
+		low, high, isRange := strings.Cut(text, "-")
+		if !isRange {
+			high = low
+		}
+		first, err := strconv.Atoi(low)
+		last, err2 := strconv.Atoi(high)
+		if err != nil || err2 != nil || first < 0 || first > last || last >= len(s.rows) {
+			return failed(http.StatusBadRequest, "There are no tensors of the numbers %q.", text)
+		}
+		if len(answer.Rows)+last-first >= maxRows {
+			return failed(http.StatusBadRequest, "More than %d tensors were asked for at once.", maxRows)
+		}
+		answer.Rows = append(answer.Rows, s.rows[first:last+1]...)
+	}
+	return writeJSON(w, &answer)
+}
+
+// Bounds of a request for the list.
+const (
+	maxListed = 500  // rows of a window
+	maxOpen   = 1000 // groups that are unfolded
+)
+
+// list answers data/list.
+func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
+	s, l, err := h.leaseFor(w, theModel)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	query := r.URL.Query()
+	q := grid.Query{Search: query.Get("q"), Group: query.Get("group"), Sort: query.Get("sort"), Show: query.Get("show"), Open: query["open"]}
+	if len(q.Open) > maxOpen {
+		return failed(http.StatusBadRequest, "More than %d groups are unfolded.", maxOpen)
+	}
+	if q.From, err = numberOf(query, "from", 0, math.MaxInt); err != nil {
+		return err
+	}
+	if q.Count, err = numberOf(query, "count", 60, maxListed); err != nil {
+		return err
+	}
+	var a ListAnswer
+	err = h.lists.do(r, func() error {
+		a = s.grid.List(q, h.known(s))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, &a)
+}
+
+// numberOf returns the number that a query has under a name, or usual if it has none. It fails if that is not from 0 to most.
+func numberOf(query url.Values, name string, usual, most int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		return 0, failed(http.StatusBadRequest, "%s=%q is no number from 0 to %d.", name, text, most)
+	}
+	return n, nil
+}

@@ -1,0 +1,290 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/tensormap/tensormap/explore/internal/odd"
+	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+// single is one tensor of the model that is shown, for one request, which releases it.
+type single struct {
+	*shown
+	loader.Tensor // through the lease
+	number        int
+	lease         *loader.Lease
+}
+
+// tensorFor returns the tensor that a request names, under a lease whose reads end with the request.
+func (h *handler) tensorFor(w http.ResponseWriter, r *http.Request) (*single, error) {
+	s, held, err := h.leaseFor(w, theModel)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Release()
+	number, ok := s.numbers[r.URL.Query().Get("name")]
+	if !ok {
+		return nil, failed(http.StatusNotFound, "The model has no tensor of this name.")
+	}
+	l, err := s.model.AcquireContext(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return &single{s, l.Of(s.tensors[number]), number, l}, nil
+}
+
+// maxFigures bounds the tensors whose exact figures are kept.
+const maxFigures = 4096
+
+// figuresOf returns the exact figures of t, with the histogram by σ. It reads the values unless they were asked for before. Its
+// caller has taken its turn. It fails as survey.Stats does.
+func (h *handler) figuresOf(ctx context.Context, t *single) (*survey.TensorStats, error) {
+	h.mu.Lock()
+	known := t.figures[t.number]
+	h.mu.Unlock()
+	if known != nil {
+		figures := *known
+		figures.Tensor = t.Tensor
+		return &figures, t.lease.Changed()
+	}
+	name := t.Name()
+	opts := survey.StatsOptions{Options: h.reading(), BySigma: true}
+	opts.Workers, opts.Filter = 1, func(n string) bool { return n == name }
+	err := survey.Stats(ctx, t.model, &opts, func(s *survey.TensorStats) error {
+		known = s
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.keepFigures(t.shown, t.number, known)
+	return known, nil
+}
+
+// keepFigures keeps the exact figures of a tensor, unless there are too many, or none.
+func (h *handler) keepFigures(s *shown, number int, figures *survey.TensorStats) {
+	kept := *figures
+	kept.Tensor = loader.Tensor{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if kept.Err == nil && len(s.figures) < maxFigures {
+		s.figures[number] = &kept
+	}
+}
+
+// tensor answers data/tensor.
+func (h *handler) tensor(w http.ResponseWriter, r *http.Request) error {
+	t, err := h.tensorFor(w, r)
+	if err != nil {
+		return err
+	}
+	defer t.lease.Release()
+	var a *TensorAnswer
+	err = h.tensors.do(r, func() (err error) {
+		a, err = h.describe(r.Context(), t)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, a)
+}
+
+// firstValues is how many values of a tensor are shown as examples.
+const firstValues = 8
+
+// describe returns all that the page says of one tensor in words and figures.
+func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error) {
+	figures, err := h.figuresOf(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	figures = figures.Shown()
+	m := matrixOf(t.Tensor, h.isPolite)
+	a := &TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
+		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []Real{}}
+	a.SameRole, a.Before, a.After = t.neighbours(t.number)
+	if a.Parts, err = m.blockParts(ctx); err != nil {
+		return nil, err
+	}
+	parts, err := m.schemeParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.Parts = append(a.Parts, parts...)
+	a.DB, a.TypeDB = h.errorsOf(t)
+	a.Go, a.Command = t.howToRead(t.Tensor, figures)
+	a.Stat.SigmaHistogram, a.Stat.Gaussian = figures.BySigma, gaussianBins(figures)
+	a.Findings, a.Stat.Odd = odd.OfTensor(t.grid, &a.Stat, h.findingsOf(t.shown))
+	if figures.Err != nil {
+		return a, nil
+	}
+	first := make([]float32, min(t.Elements(), firstValues))
+	if err := t.DequantizeRange(first, 0); err != nil {
+		return nil, err
+	}
+	for _, v := range first {
+		a.First = append(a.First, Real(v))
+	}
+	return a, nil
+}
+
+// errorsOf returns the ratio of signal to error of a tensor in the compared model, and what its type keeps of Gaussian values. It
+// returns nil for what is not known, or not yet.
+func (h *handler) errorsOf(t *single) (db, typeDB *Real) {
+	h.mu.Lock()
+	j := t.comparisons[h.models[theCompared].results]
+	h.mu.Unlock()
+	if j == nil {
+		return nil, nil
+	}
+	for _, p := range j.published() {
+		if p.Number == t.number && !math.IsNaN(float64(p.DB)) && !math.IsInf(float64(p.DB), 0) {
+			db = &p.DB
+			if !math.IsNaN(float64(p.TypeDB)) {
+				typeDB = &p.TypeDB
+			}
+		}
+	}
+	return db, typeDB
+}
+
+// gaussianBins returns how many of as many Gaussian values each bin of a histogram by σ would count, or nil if there is none.
+func gaussianBins(s *survey.TensorStats) []float64 {
+	if s.BySigma == nil {
+		return nil
+	}
+	bins := make([]float64, survey.SigmaBins)
+	below := 0.0 // the share of values below the bin
+	for i := range bins {
+		upTo := 1.0
+		if i < survey.SigmaBins-1 {
+			upTo = 0.5 * math.Erfc(-survey.SigmaEdge(i+1)/math.Sqrt2)
+		}
+		bins[i] = float64(s.Finite) * (upTo - below)
+		below = upTo
+	}
+	return bins
+}
+
+// neighbours returns the tensors of the same role in all layers, of the same expert, and the names of those a layer before
+// and behind.
+func (s *shown) neighbours(number int) (same []int, before, after string) {
+	same = []int{}
+	row := &s.rows[number]
+	for _, group := range s.answer.Grid.Groups {
+		for i := range group.Rows {
+			if group.Rows[i].Role != row.Role || !slices.ContainsFunc(group.Rows[i].Cells, func(cell []int) bool { return slices.Contains(cell, number) }) {
+				continue
+			}
+			for _, cell := range group.Rows[i].Cells {
+				if at := slices.IndexFunc(cell, func(n int) bool { return s.rows[n].Expert == row.Expert }); at >= 0 {
+					same = append(same, cell[at])
+				}
+			}
+		}
+	}
+	if at := slices.Index(same, number); at >= 0 {
+		if at > 0 {
+			before = s.rows[same[at-1]].Name
+		}
+		if at < len(same)-1 {
+			after = s.rows[same[at+1]].Name
+		}
+	}
+	return same, before, after
+}
+
+// storedAs says in words how a tensor is stored.
+func storedAs(t loader.Tensor) string {
+	switch w := t.Scheme(); {
+	case w != nil:
+		return fmt.Sprintf("%s, in %d tensors", w.Scheme, len(t.Parts()))
+	case t.Encoding() != layout.Raw:
+		return t.Encoding().String()
+	case t.DType().BlockElems() > 1:
+		return fmt.Sprintf("blocks of %d", t.DType().BlockElems())
+	}
+	return "as it is"
+}
+
+// readAs says in words how values of a tensor come to be read.
+func readAs(t loader.Tensor) string {
+	switch {
+	case t.Problem() != nil:
+		return "not decoded"
+	case t.Scheme() == nil && t.DType() == layout.F32 && t.ZeroCopy():
+		return "in place"
+	case t.Encoding().Packed():
+		return "unpacked once, cached"
+	}
+	return "expanded once, cached"
+}
+
+// blockOf says what one block of a tensor holds. It returns "" if there are no blocks.
+func blockOf(t loader.Tensor) string {
+	d := t.DType()
+	if t.Scheme() != nil || d.BlockElems() < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d values of a row in %d bytes", d.BlockElems(), d.BlockBytes())
+}
+
+// howToRead returns lines of Go that read a tensor, and a command that prints its value farthest from the mean.
+func (s *shown) howToRead(t loader.Tensor, figures *survey.TensorStats) (code, command string) {
+	open := fmt.Sprintf("loader.Open(%q, nil)", s.answer.From)
+	if strings.Contains(s.answer.From, "://") {
+		open = fmt.Sprintf("remote.Open(ctx, %q, nil)", s.answer.From)
+	}
+	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape()), " ", " × "), "[]")
+	code = fmt.Sprintf("m, err := %s\nt, err := m.Tensor(%q)\nx, err := t.Float32s() // %s, row-major", open, t.Name(), cmp.Or(shape, "scalar"))
+	slice := ""
+	if figures.Err == nil && !math.IsNaN(figures.MaxSigma) && len(t.Shape()) > 0 {
+		slice = report.IndexText(survey.Coordinates(figures.MaxSigmaAt, t.Shape()))
+	}
+	return code, fmt.Sprintf("tensormap dump %s %s", quoted(s.answer.From), quoted(t.Name()+slice))
+}
+
+// quoted quotes an argument for a shell, unless it needs no quotes. It escapes all that shows as no character: a terminal into
+// which the line is pasted would take some for keys.
+func quoted(arg string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./_-:", r))
+	}
+	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool { return !plain(r) }) {
+		return arg
+	}
+	if !strings.ContainsFunc(arg, isUnseen) {
+		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	var out strings.Builder
+	out.WriteString("$'")
+	for _, r := range arg {
+		switch {
+		case isUnseen(r):
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&out, `\x%02x`, c)
+			}
+		case r == '\'', r == '\\':
+			out.WriteByte('\\')
+			fallthrough
+		default:
+			out.WriteRune(r)
+		}
+	}
+	out.WriteByte('\'')
+	return out.String()
+}
+
+// isUnseen reports whether r shows as no character of its own.
+func isUnseen(r rune) bool { return !unicode.IsPrint(r) }

@@ -1,0 +1,167 @@
+//go:build js
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall/js"
+	"time"
+
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// openFiles opens the model among files, a list of {path, file}: the one file, or what loader.Open would choose in the
+// topmost directory that has a model.
+func openFiles(ctx context.Context, files js.Value) (*loader.Model, error) {
+	folders := make(map[string]folder)
+	for i := range files.Length() {
+		f := files.Index(i)
+		dir, name := path.Split(strings.TrimPrefix(f.Get("path").String(), "/"))
+		if folders[dir] == nil {
+			folders[dir] = make(folder)
+		}
+		folders[dir][name] = f.Get("file")
+		if files.Length() == 1 {
+			return loader.OpenFolder(ctx, folders[dir], name, loaderOptions())
+		}
+	}
+	var dirs []string
+	for dir := range folders {
+		dirs = append(dirs, dir)
+	}
+	slices.SortFunc(dirs, func(a, b string) int {
+		if d := strings.Count(a, "/") - strings.Count(b, "/"); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	err := fmt.Errorf("%d files: %w", files.Length(), shard.ErrNoModel)
+	for _, dir := range dirs {
+		name, chooseErr := choose(ctx, folders[dir], folders[dir].names())
+		switch {
+		case chooseErr == nil:
+			return loader.OpenFolder(ctx, folders[dir], name, loaderOptions())
+		case !errors.Is(chooseErr, shard.ErrNoModel):
+			return nil, fmt.Errorf("%s: a folder with %w", strings.TrimSuffix(dir, "/"), chooseErr)
+		case dir == dirs[0]:
+			err = fmt.Errorf("%s: a folder with %w", strings.TrimSuffix(dir, "/"), chooseErr)
+		}
+	}
+	return nil, err
+}
+
+// choose returns the name of the one model among the files of a folder.
+func choose(ctx context.Context, in loader.Folder, names []string) (string, error) {
+	return shard.Choose(names, func(name string) *manifest.File {
+		f, err := in.Open(ctx, name)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		decoded, _ := formats.Decode(mmapio.FromReaderAt(readerAt{ctx, f.Source}, f.Source.Size()), nil)
+		m, _ := decoded.(*manifest.File)
+		return m
+	})
+}
+
+// readerAt is a source as io.ReaderAt, for ranges within the file.
+type readerAt struct {
+	ctx context.Context
+	loader.Source
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	if err := r.Source.ReadAt(r.ctx, p, off); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// folder has the Files of the browser that lie side by side, by name.
+type folder map[string]js.Value
+
+// Open opens the file of a name. It is fs.ErrNotExist if it was not given.
+func (f folder) Open(_ context.Context, name string) (loader.Stored, error) {
+	file, ok := f[name]
+	if !ok {
+		return loader.Stored{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return loader.Stored{Name: name, Source: blob{file, int64(file.Get("size").Float())}}, nil
+}
+
+func (f folder) names() []string {
+	var names []string
+	for name := range f {
+		names = append(names, name)
+	}
+	return names
+}
+
+// blob is a File of the browser, which is read by ranges.
+type blob struct {
+	file js.Value
+	size int64
+}
+
+// pieceBytes bounds what the browser holds of a file at once.
+const pieceBytes = 1 << 20
+
+func (b blob) Size() int64  { return b.size }
+func (b blob) Close() error { return nil }
+
+// ReadAt fills p with the bytes from off on. It fails if ctx has ended, or the file was changed or removed since it was given.
+func (b blob) ReadAt(ctx context.Context, p []byte, off int64) error {
+	for len(p) > 0 {
+		breathe()
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n := min(len(p), pieceBytes)
+		if err := b.read(p[:n], off); err != nil {
+			return err
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// reader reads a Blob without leaving the worker's turn, which a promise would.
+var reader = js.Global().Get("FileReaderSync").New()
+
+func (b blob) read(p []byte, off int64) (err error) {
+	defer func() {
+		if thrown, ok := recover().(js.Error); ok {
+			err = fmt.Errorf("the browser cannot read it: %s", thrown.Get("message").String())
+		}
+	}()
+	piece := b.file.Call("slice", off, off+int64(len(p)))
+	bytes := js.Global().Get("Uint8Array").New(reader.Call("readAsArrayBuffer", piece))
+	if n := js.CopyBytesToGo(p, bytes); n != len(p) {
+		return fmt.Errorf("%d bytes where %d were asked for", n, len(p))
+	}
+	return nil
+}
+
+// turn is how long reading may keep the worker from its messages.
+const turn = 40 * time.Millisecond
+
+var turnBegan = time.Now()
+
+// breathe lets the worker take messages if it has not for long. Go code does not run beside them: they wait until all
+// goroutines do.
+func breathe() {
+	if time.Since(turnBegan) > turn {
+		time.Sleep(time.Millisecond)
+		turnBegan = time.Now()
+	}
+}
