@@ -1,0 +1,227 @@
+// Package metrics exposes what the models of a process cost and have done to Prometheus.
+//
+//	var current loader.Current[weights]
+//	collector := metrics.New()
+//	err := collector.Add("embedder", &current)
+//	prometheus.MustRegister(collector)
+//
+// Counters of a [loader.Current] go on across swaps: those of models that are gone stay in the sums. A model that is served without a
+// Current is added by [Collector.AddModel].
+//
+// Every metric begins with tensormap_ and has the label model, the name that Add was given. One has no label, since it counts for the whole
+// process: tensormap_faults_total. OpenTelemetry reads them through its bridge, go.opentelemetry.io/contrib/bridges/prometheus.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// MaxNames bounds the values of the label model, and so the series of a process.
+const MaxNames = 128
+
+// Source is what a collector asks about models that are served under one name. A pointer to a [loader.Current] is one.
+type Source interface {
+	Stats() loader.CurrentStats
+	ResidentBytes() (uint64, error)
+}
+
+// Collector is a [prometheus.Collector] over models. Its methods may be called at once.
+type Collector struct {
+	mu        sync.Mutex
+	sources   map[string]Source
+	warming   map[string]progress // by name
+	streaming map[string]progress // by name
+}
+
+// progress is how far a Warm or a Stream has come, in bytes.
+type progress struct{ done, total uint64 }
+
+// New returns a collector of no models.
+func New() *Collector {
+	return &Collector{sources: make(map[string]Source), warming: make(map[string]progress), streaming: make(map[string]progress)}
+}
+
+// ErrName means that a name is empty, taken, or one more than MaxNames.
+var ErrName = errors.New("metrics: name cannot be added")
+
+// Add makes the collector ask s, under name, from now on. Give a name to a task of the program, not to a version or a path: it is a label.
+// The error is ErrName.
+func (c *Collector) Add(name string, s Source) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name = strings.ToValidUTF8(name, "�")
+	switch _, taken := c.sources[name]; {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrName)
+	case taken:
+		return fmt.Errorf("%w: %q is taken", ErrName, name)
+	case len(c.sources) == MaxNames:
+		return fmt.Errorf("%w: %q is one more than %d", ErrName, name, MaxNames)
+	}
+	c.sources[name] = s
+	return nil
+}
+
+// AddModel adds a model that no [loader.Current] has. After it is closed its counters stay. The error is ErrName.
+func (c *Collector) AddModel(name string, m *loader.Model) error { return c.Add(name, single{m}) }
+
+// single is one model as a Source.
+type single struct{ *loader.Model }
+
+// Stats returns those of the model, which drains once it is closed and until it is gone.
+func (s single) Stats() loader.CurrentStats {
+	stats := loader.CurrentStats{Stats: s.Model.Stats()}
+	select {
+	case <-s.Done():
+	default:
+		if stats.Closed {
+			stats.Draining = 1
+		}
+	}
+	return stats
+}
+
+// Warming returns a copy of opts, which may be nil, whose Progress also tells the collector how far warming a model called name
+// has come. Only a name that was added is collected.
+func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmOptions {
+	var out loader.WarmOptions
+	if opts != nil {
+		out = *opts
+	}
+	out.Progress = c.telling(c.warming, name, out.Progress)
+	return &out
+}
+
+// Streaming returns a copy of opts, whose Progress also tells the collector how far streaming a model called name has come. Only a name
+// that was added is collected.
+func (c *Collector) Streaming(name string, opts loader.StreamOptions) *loader.StreamOptions {
+	opts.Progress = c.telling(c.streaming, name, opts.Progress)
+	return &opts
+}
+
+// telling returns a function that notes progress in by, under name if that was added, and then calls tell unless that is nil.
+func (c *Collector) telling(by map[string]progress, name string, tell func(done, total uint64)) func(done, total uint64) {
+	name = strings.ToValidUTF8(name, "�")
+	return func(done, total uint64) {
+		c.mu.Lock()
+		if _, ok := c.sources[name]; ok {
+			by[name] = progress{done, total}
+		}
+		c.mu.Unlock()
+		if tell != nil {
+			tell(done, total)
+		}
+	}
+}
+
+// metric is a metric of each name. value returns it, or false if it is not known.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*reading) (float64, bool)
+	label []string // its values of further labels
+}
+
+// reading is what a source says when it is collected.
+type reading struct {
+	loader.CurrentStats
+	resident  func() (uint64, error)
+	warming   progress
+	streaming progress
+}
+
+const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+
+// known returns a value function that always knows.
+func known[N int | uint64](value func(*reading) N) func(*reading) (float64, bool) {
+	return func(r *reading) (float64, bool) { return float64(value(r)), true }
+}
+
+// desc describes a metric of each name, with further labels.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("tensormap_"+name, help, append([]string{"model"}, labels...), nil)
+}
+
+var (
+	models  = desc("models", "Models whose memory is not released, by whether they are served or drain.", "state")
+	fetched = desc("fetched_bytes_total", "Bytes of models by where they came from: the origin, or the cache of this disk when the model was opened.", "from")
+)
+
+// metrics are those of each name.
+var metrics = []metric{
+	{models, gauge, known(func(r *reading) uint64 {
+		if r.Closed {
+			return 0
+		}
+		return 1
+	}), []string{"serving"}},
+	{models, gauge, known(func(r *reading) int { return r.Draining }), []string{"draining"}},
+	{desc("tensors", "Tensors of the model that is served."), gauge, known(func(r *reading) int { return r.Tensors }), nil},
+	{desc("leases", "Leases that are taken and not released."), gauge, known(func(r *reading) int { return r.Leases }), nil},
+	{desc("swaps_total", "Models that became the one that is served."), counter, known(func(r *reading) uint64 { return r.Swaps }), nil},
+
+	{desc("mapped_bytes", "Address space that files take."), gauge, known(func(r *reading) uint64 { return r.MappedBytes }), nil},
+	{desc("unmapped_bytes", "Size of files that are read on demand in place of being mapped."), gauge, known(func(r *reading) uint64 { return r.UnmappedBytes }), nil},
+	{desc("resident_bytes", "Bytes of mapped files that are in memory, where the platform tells."), gauge, func(r *reading) (float64, bool) {
+		n, err := r.resident()
+		return float64(n), err == nil
+	}, nil},
+	{desc("heap_bytes", "Memory of the process beside mappings: cached tensors and private chunks."), gauge, known(func(r *reading) uint64 { return r.HeapBytes + r.PrivateBytes }), nil},
+	{desc("cache_bytes", "Cached tensors, copied or expanded."), gauge, known(func(r *reading) uint64 { return r.HeapBytes }), nil},
+
+	{desc("cache_hits_total", "Requests that the cache of tensors answered."), counter, known(func(r *reading) uint64 { return r.Hits }), nil},
+	{desc("cache_evictions_total", "Entries of the cache that were dropped to keep its budget."), counter, known(func(r *reading) uint64 { return r.Evictions }), nil},
+	{desc("expansions_total", "Tensors that were copied or expanded into the cache."), counter, known(func(r *reading) uint64 { return r.Expansions }), nil},
+	{desc("expanded_bytes_total", "Bytes that expansions put into the cache."), counter, known(func(r *reading) uint64 { return r.ExpandedBytes }), nil},
+	{desc("expansion_seconds_total", "Time that expansions took."), counter, func(r *reading) (float64, bool) { return r.ExpandedTime.Seconds(), true }, nil},
+
+	{desc("verified_bytes_total", "Bytes that were hashed and compared with digests."), counter, known(func(r *reading) uint64 { return r.VerifiedBytes }), nil},
+	{desc("wrong_chunks_total", "Chunks of files whose digest was not the trusted one."), counter, known(func(r *reading) uint64 { return r.WrongChunks }), nil},
+	{fetched, counter, known(func(r *reading) uint64 { return r.FetchedBytes }), []string{"origin"}},
+	{fetched, counter, known(func(r *reading) uint64 { return r.PresentBytes }), []string{"cache"}},
+
+	{desc("warm_bytes", "Bytes that the last or running Warm has brought into memory."), gauge, known(func(r *reading) uint64 { return r.warming.done }), nil},
+	{desc("warm_target_bytes", "Bytes that this Warm brings in all."), gauge, known(func(r *reading) uint64 { return r.warming.total }), nil},
+	{desc("stream_bytes", "Bytes that the last or running Stream has handed out."), gauge, known(func(r *reading) uint64 { return r.streaming.done }), nil},
+	{desc("stream_target_bytes", "Bytes that this Stream hands out in all."), gauge, known(func(r *reading) uint64 { return r.streaming.total }), nil},
+}
+
+// faults is a metric of the process: it has no label.
+var faults = prometheus.NewDesc("tensormap_faults_total", "Faults of mappings that became errors, in the whole process.", nil, nil)
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- faults
+	last := faults
+	for _, m := range metrics {
+		if m.desc != last {
+			descs <- m.desc
+		}
+		last = m.desc
+	}
+}
+
+// Collect implements [prometheus.Collector]. It asks the kernel about every page that is mapped: about a millisecond for ten gigabytes.
+func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(faults, counter, float64(mmapio.Faults()))
+	c.mu.Lock()
+	sources, warming, streaming := maps.Clone(c.sources), maps.Clone(c.warming), maps.Clone(c.streaming)
+	c.mu.Unlock()
+	for name, s := range sources {
+		r := reading{s.Stats(), s.ResidentBytes, warming[name], streaming[name]}
+		for _, m := range metrics {
+			if v, ok := m.value(&r); ok {
+				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, slices.Concat([]string{name}, m.label)...)
+			}
+		}
+	}
+}
