@@ -1,8 +1,9 @@
-package main
+package bert
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -40,17 +41,29 @@ func witnesses(t *testing.T, path string) (list []witness) {
 
 const tinyFolder = "testdata/tiny"
 
+// open opens a model, with the vocabulary at vocab if that is not "". The caller closes m.
+func open(ctx context.Context, path, vocab string) (m *loader.Model, b *Model, err error) {
+	if m, err = loader.Open(path, nil); err != nil {
+		return nil, nil, err
+	}
+	if b, err = New(ctx, m, Options{Vocabulary: vocab, Pooling: Mean}); err != nil {
+		return nil, nil, errors.Join(err, m.Close())
+	}
+	return m, b, nil
+}
+
 // check embeds all texts. No element of a vector is more than far from the witness's, and no cosine below near.
 func check(t *testing.T, path, vocab, fixture string, far, near float64) {
 	t.Helper()
 	ctx := context.Background()
-	m, b, tok, err := open(ctx, path, vocab)
+	m, b, err := open(ctx, path, vocab)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	farthest, nearest := 0.0, 1.0
 	for _, w := range witnesses(t, fixture) {
-		tokens := tok.Encode(w.Text, min(longest, b.positions))
+		tokens := b.Tokens(w.Text, b.MaxTokens())
 		if !slices.Equal(tokens, w.Tokens) {
 			t.Errorf("%q: tokens %v, want %v", w.Text, tokens, w.Tokens)
 			continue
@@ -63,10 +76,13 @@ func check(t *testing.T, path, vocab, fixture string, far, near float64) {
 		for i := range v {
 			worst = max(worst, math.Abs(float64(v[i])-float64(w.Vector[i])))
 		}
-		if cosine := float64(product(v, w.Vector)); len(v) != len(w.Vector) || !(worst <= far && cosine >= near) {
+		cosine := float64(product(v, w.Vector))
+		if len(v) != len(w.Vector) || !(worst <= far && cosine >= near) {
 			t.Errorf("%q: differs by up to %.2g, cosine %.6f", w.Text, worst, cosine)
 		}
+		farthest, nearest = max(farthest, worst), min(nearest, cosine)
 	}
+	t.Logf("differs by up to %.2g, cosine at least %.6f", farthest, nearest)
 }
 
 func TestTiny(t *testing.T) {
@@ -100,7 +116,7 @@ func quantized(t *testing.T, path, dtype string) string {
 
 func TestTinyQuantized(t *testing.T) {
 	path := quantized(t, tinyFolder, "q8_0")
-	m, b, _, err := open(t.Context(), path, tinyFolder+"/vocab.txt")
+	m, b, err := open(t.Context(), path, tinyFolder+"/vocab.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +146,10 @@ func TestMiniLM(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	ctx := context.Background()
-	if _, _, _, err := open(ctx, "../../testdata/gguf/llama.gguf", ""); err == nil {
+	if _, _, err := open(ctx, "../../testdata/gguf/llama.gguf", ""); err == nil {
 		t.Error("a llama is no BERT, but opened")
 	}
-	m, b, _, err := open(ctx, tinyFolder, "")
+	m, b, err := open(ctx, tinyFolder, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +158,64 @@ func TestRefusals(t *testing.T) {
 		if _, err := b.Embed(ctx, tokens); err == nil {
 			t.Errorf("%d tokens, the first of which the model lacks: no error", len(tokens))
 		}
+	}
+}
+
+// TestFiles asks for what files beside a model may say, and for what they may not leave out.
+func TestFiles(t *testing.T) {
+	for _, c := range []struct {
+		name, text string  // of a file beside the model
+		pooling    Pooling // asked for
+		want       string  // a pooling, or a part of an error
+	}{
+		{"", "", "", "say mean or cls"},
+		{"", "", Mean, "mean"},
+		{"", "", "max", "say mean or cls"},
+		{"1_Pooling/config.json", `{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}`, "", "cls"},
+		{"1_Pooling/config.json", `{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}`, "", "mean"},
+		{"1_Pooling/config.json", `{"pooling_mode": "mean"}`, "", "mean"},
+		{"1_Pooling/config.json", `{"pooling_mode_max_tokens": true}`, "", "only mean and cls"},
+		{"1_Pooling/config.json", `{"pooling_mode_max_tokens": true}`, CLS, "cls"},
+		{"modules.json", `[{"path": "", "type": "sentence_transformers.models.Transformer"}, {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`, "", `Dense" is not computed`},
+		{"vocab.txt", "[CLS]\n[SEP]\n[UNK]\nThe", Mean, `"The" has upper case`},
+		{"vocab.txt", "[CLS]\n[SEP]\nthe", Mean, "no token [UNK]"},
+		{"config.json", `{"model_type": "roberta", "num_attention_heads": 4, "layer_norm_eps": 1e-12}`, Mean, `model_type is "roberta"`},
+		{"config.json", `{"model_type": "bert", "hidden_act": "relu", "num_attention_heads": 4, "layer_norm_eps": 1e-12}`, Mean, `hidden_act is "relu"`},
+		{"config.json", `{"model_type": "bert", "layer_norm_eps": 1e-12}`, Mean, "num_attention_heads"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(tinyFolder)); err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{c.name: c.text}
+		if c.name == "1_Pooling/config.json" {
+			files["modules.json"] = `[{"path": "", "type": "sentence_transformers.models.Transformer"}, {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]`
+		}
+		delete(files, "")
+		for name, text := range files {
+			name = filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.RemoveAll(name), os.WriteFile(name, []byte(text), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := loader.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		b, err := New(t.Context(), m, Options{Pooling: c.pooling})
+		if got := fmt.Sprint(err); err == nil && string(b.pooling) != c.want || err != nil && !strings.Contains(got, c.want) {
+			t.Errorf("%s %s, asked for %q: %v, want %q", c.name, c.text, c.pooling, got, c.want)
+		}
+	}
+}
+
+// TestVocabularyOfGGUF takes the tokens from metadata, where llama.cpp marks those that begin a word.
+func TestVocabularyOfGGUF(t *testing.T) {
+	t.Parallel()
+	got := withContinuations([]string{"[PAD]", "▁the", "able", "▁[", "["})
+	if want := []string{"[PAD]", "the", "##able", "[", "##["}; !slices.Equal(got, want) {
+		t.Errorf("tokens %q, want %q", got, want)
 	}
 }
 
@@ -168,14 +242,14 @@ func BenchmarkEmbed(b *testing.B) {
 		b.Skip("BERT_MODEL names no model")
 	}
 	begun := time.Now()
-	m, model, tok, err := open(b.Context(), path, os.Getenv("BERT_VOCAB"))
+	m, model, err := open(b.Context(), path, os.Getenv("BERT_VOCAB"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer m.Close()
 	ready := time.Since(begun)
 	for _, text := range []string{"quantized weights", sentence} {
-		tokens := tok.Encode(text, longest)
+		tokens := model.Tokens(text, model.MaxTokens())
 		b.Run(fmt.Sprintf("tokens=%d", len(tokens)), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := model.Embed(b.Context(), tokens); err != nil {

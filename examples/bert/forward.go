@@ -1,14 +1,27 @@
-package main
+package bert
 
 import (
 	"context"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Embed returns the sentence vector of tokens: the mean over all tokens of the last layer, of length 1.
-func (b *Model) Embed(ctx context.Context, tokens []int) ([]float32, error) {
+// Embed returns the sentence vector of tokens, of length 1: the pooled outputs of the last layer. The error is that of
+// reading weights, of ctx, or of a number of tokens that the model has no positions for. A file that was truncated
+// meanwhile is mmapio.ErrFault.
+func (b *Model) Embed(ctx context.Context, tokens []int) (v []float32, err error) {
+	err = mmapio.Guard(func() error { // biases and norms are views of the file
+		v, err = b.embed(ctx, tokens)
+		return err
+	})
+	return v, err
+}
+
+// embed does what Embed does, except that a fault of the mapping is a panic.
+func (b *Model) embed(ctx context.Context, tokens []int) ([]float32, error) {
 	if n := len(tokens); n == 0 || n > b.positions {
 		return nil, fmt.Errorf("%d tokens, but the model takes 1 to %d", n, b.positions)
 	}
@@ -21,18 +34,21 @@ func (b *Model) Embed(ctx context.Context, tokens []int) ([]float32, error) {
 			return nil, err
 		}
 	}
-	mean := make([]float32, b.hidden)
-	for i, v := range x {
-		mean[i%b.hidden] += v / float32(len(tokens))
+	v := x[:b.hidden] // of [CLS]
+	if b.pooling == Mean {
+		v = make([]float32, b.hidden)
+		for i, y := range x {
+			v[i%b.hidden] += y / float32(len(tokens))
+		}
 	}
 	var squares float64
-	for _, v := range mean {
-		squares += float64(v) * float64(v)
+	for _, y := range v {
+		squares += float64(y) * float64(y)
 	}
-	for i := range mean {
-		mean[i] /= float32(max(math.Sqrt(squares), 1e-12))
+	for i := range v {
+		v[i] /= float32(max(math.Sqrt(squares), 1e-12))
 	}
-	return mean, nil
+	return v, nil
 }
 
 // embeddings adds the vectors of the tokens, of their places and of the first sentence. It reads no other rows.

@@ -1,6 +1,10 @@
-package main
+// Package bert computes sentence vectors with BERTs such as all-MiniLM-L6-v2, from weights as they are stored:
+// SafeTensors, or GGUF quantized by tensormap convert. The weights are mapped, and loader.Tensor.MatMul multiplies
+// by them without expanding them. Tokens, attention and norms, which the loader does not do, are here in plain Go.
+package bert
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -44,31 +48,72 @@ type linear struct {
 // Model is a BERT whose weights stay where the loader has them.
 type Model struct {
 	weights
-	hidden, heads, positions int
-	epsilon                  float32
+	*Tokenizer
+	pooling                             Pooling
+	hidden, heads, positions, maxTokens int
+	epsilon                             float32
 }
 
-// NewModel binds m's tensors, and checks that their shapes belong together. The Model lives as long as m is open.
-func NewModel(ctx context.Context, m *loader.Model) (*Model, error) {
-	b := &Model{heads: 12, epsilon: 1e-12}
+// Options say what a model's files may leave out. The zero value takes everything from the files.
+type Options struct {
+	Vocabulary string  // path of a vocab.txt; "" for the vocabulary beside or in the model
+	Pooling    Pooling // "" for what the files say
+}
+
+// New binds the tensors of m and checks that their shapes belong together. The Model works as long as m is open or a
+// lease of m is held. The error names what the files lack, or say that differs from what this package computes: another
+// architecture, activation, tokenizer or pooling.
+func New(ctx context.Context, m *loader.Model, opts Options) (*Model, error) {
+	b := &Model{}
+	c, err := m.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, is := range []struct{ name, want, absent string }{
+		{"model_type", "bert", ""}, {"hidden_act", "gelu", "gelu"}, {"position_embedding_type", "absolute", "absolute"}} {
+		if v, _ := c.String(is.name); cmp.Or(v, is.absent) != is.want {
+			return nil, fmt.Errorf("%s: %s is %q, only %q is computed here", m.Path(), is.name, v, is.want)
+		}
+	}
 	dims := bind.Dims{}
 	if err := bind.Struct(&b.weights, m, dims); err != nil {
 		return nil, err
 	}
 	b.hidden, b.positions = dims["hidden"], dims["positions"]
-	c, err := m.Config(ctx)
-	if err != nil {
+	if b.heads, err = c.Int("num_attention_heads"); err != nil {
 		return nil, err
-	}
-	if n, err := c.Int("num_attention_heads"); err == nil {
-		b.heads = n
-	}
-	if eps, err := c.Float("layer_norm_eps"); err == nil {
-		b.epsilon = float32(eps)
 	}
 	if b.heads < 1 || b.hidden%b.heads != 0 {
 		return nil, fmt.Errorf("%s: %d heads do not divide %d dimensions", m.Path(), b.heads, b.hidden)
 	}
+	epsilon, err := c.Float("layer_norm_eps")
+	if err != nil {
+		return nil, err
+	}
+	b.epsilon = float32(epsilon)
+	if err := b.checkShapes(m.Path()); err != nil {
+		return nil, err
+	}
+	if b.Tokenizer, err = readTokenizer(ctx, m, opts.Vocabulary); err != nil {
+		return nil, err
+	}
+	b.pooling, b.maxTokens, err = readPooling(ctx, m, c, opts.Pooling)
+	if b.maxTokens == 0 || b.maxTokens > b.positions {
+		b.maxTokens = b.positions
+	}
+	return b, err
+}
+
+// MaxTokens returns the most tokens that the model was trained with: max_seq_length of sentence-transformers, or else
+// the number of its positions.
+func (b *Model) MaxTokens() int { return b.maxTokens }
+
+// Dimensions returns the length of a vector.
+func (b *Model) Dimensions() int { return b.hidden }
+
+// checkShapes compares the shapes of the matrices of all layers with the number of dimensions. The error names the model
+// at path and the first tensor that does not fit.
+func (b *Model) checkShapes(path string) error {
 	for i := range b.Layers {
 		l := &b.Layers[i]
 		inner := len(l.Up.Bias)
@@ -78,11 +123,11 @@ func NewModel(ctx context.Context, m *loader.Model) (*Model, error) {
 		}{{&l.Query, b.hidden, b.hidden}, {&l.Key, b.hidden, b.hidden}, {&l.Value, b.hidden, b.hidden},
 			{&l.Output, b.hidden, b.hidden}, {&l.Up, inner, b.hidden}, {&l.Down, b.hidden, inner}} {
 			if s := x.of.Weight.Shape(); s[0] != x.rows || s[1] != x.columns || len(x.of.Bias) != x.rows {
-				return nil, fmt.Errorf("%s: tensor %q has shape %v, not [%d %d]", m.Path(), x.of.Weight.Name(), s, x.rows, x.columns)
+				return fmt.Errorf("%s: tensor %q has shape %v, not [%d %d]", path, x.of.Weight.Name(), s, x.rows, x.columns)
 			}
 		}
 	}
-	return b, nil
+	return nil
 }
 
 // apply returns the products with n vectors, one after the other, plus the bias.

@@ -1,9 +1,7 @@
-package main
+package bert
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 
@@ -16,33 +14,28 @@ type Tokenizer struct {
 	cls, sep, unk int
 }
 
-// ReadVocabulary reads a vocab.txt: one token a line, whose number counts from 0.
-func ReadVocabulary(path string) (*Tokenizer, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	t := &Tokenizer{ids: make(map[string]int)}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		t.ids[lines.Text()] = len(t.ids)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+// newTokenizer returns the Tokenizer of a vocabulary: the number of a token is its index. The error is of a token that is
+// missing, or of letters in upper case, which only cased models have.
+func newTokenizer(tokens []string) (*Tokenizer, error) {
+	t := &Tokenizer{ids: make(map[string]int, len(tokens))}
+	for id, token := range tokens {
+		if token != strings.ToLower(token) && !strings.HasPrefix(token, "[") {
+			return nil, fmt.Errorf("token %q has upper case: only uncased models are read here", token)
+		}
+		t.ids[token] = id
 	}
 	for token, id := range map[string]*int{"[CLS]": &t.cls, "[SEP]": &t.sep, "[UNK]": &t.unk} {
 		n, ok := t.ids[token]
 		if !ok {
-			return nil, fmt.Errorf("%s: no token %s", path, token)
+			return nil, fmt.Errorf("no token %s", token)
 		}
 		*id = n
 	}
 	return t, nil
 }
 
-// Encode returns the tokens of text between [CLS] and [SEP]. More than limit, these two included, are cut off.
-func (t *Tokenizer) Encode(text string, limit int) []int {
+// Tokens returns the tokens of text between [CLS] and [SEP]. More than limit, these two included, are cut off.
+func (t *Tokenizer) Tokens(text string, limit int) []int {
 	ids := []int{t.cls}
 	for _, word := range words(text) {
 		ids = t.pieces(ids, word)

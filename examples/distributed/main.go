@@ -1,7 +1,7 @@
 // Distributed loads one model by several processes, each its share, as the ranks of a tensor-parallel
 // server do. Each opens the same address and asks for the regions that it multiplies by.
 //
-//	go run . -ranks 4 s3://models/llama
+//	go run -C examples/distributed . -ranks 4 s3://models/llama
 package main
 
 import (
