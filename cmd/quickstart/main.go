@@ -26,6 +26,8 @@ func main() {
 	}
 }
 
+// run builds the command, runs its verbs on a model in a temporary folder, and prints values of that. It fails outside of the
+// top folder of the repository, and where a verb does.
 func run() error {
 	if _, err := os.Stat(source); err != nil {
 		return fmt.Errorf("run this in the top folder of the repository: %w", err)

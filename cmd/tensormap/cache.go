@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote"
 )
 
+// cacheCommand returns the verb cache, which has verbs of its own.
 func cacheCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:                   "cache VERB",
@@ -26,6 +27,7 @@ func cacheCommand() *cobra.Command {
 	return group
 }
 
+// cacheListCommand returns the verb cache ls.
 func cacheListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := verb("ls [--json]", "List the files in the cache", func(_ context.Context, s terminal.Streams, _ []string) error {
@@ -73,7 +75,7 @@ func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) err
 	return json.NewEncoder(s.Out).Encode(out)
 }
 
-// writeCache writes a line for each entry, and the sums. own is that of writeCacheJSON.
+// writeCache writes a line for each entry, and the sums. own is the number of bytes on disk that no other program shares.
 func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, e := range list {
@@ -88,7 +90,7 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 		if len(e.Names) > 0 {
 			name = strings.Join(e.Names, ", ")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", state, report.Size(uint64(e.Size)), e.Used.Format(time.DateTime), terminal.Printable(name))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", state, report.Size(uint64(e.Size)), e.Used.Format(time.DateTime), report.Printable(name))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -97,6 +99,7 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	return err
 }
 
+// cacheVerifyCommand returns the verb cache verify.
 func cacheVerifyCommand() *cobra.Command {
 	return verb("verify", "Compare the files in the cache with their digests", func(ctx context.Context, s terminal.Streams, _ []string) error {
 		list, err := remote.Cache(nil)
@@ -128,7 +131,7 @@ func cacheVerifyCommand() *cobra.Command {
 		}
 		bar.Clear()
 		for _, line := range wrong {
-			fmt.Fprintln(s.Out, terminal.Printable(line))
+			fmt.Fprintln(s.Out, report.Printable(line))
 		}
 		fmt.Fprintf(s.Out, "%s right, %d without a digest\n", report.Plural(right, "file"), unknown)
 		if len(wrong) > 0 {
@@ -138,6 +141,7 @@ func cacheVerifyCommand() *cobra.Command {
 	})
 }
 
+// cachePruneCommand returns the verb cache prune.
 func cachePruneCommand() *cobra.Command {
 	var most byteSize
 	cmd := verb("prune --max-size SIZE", "Remove what was not used for long", nil)
@@ -150,7 +154,7 @@ func cachePruneCommand() *cobra.Command {
 			return err
 		}
 		for _, e := range p.Held {
-			fmt.Fprintf(cmd.ErrOrStderr(), "in use: %s\n", terminal.Printable(e.Path))
+			fmt.Fprintf(cmd.ErrOrStderr(), "in use: %s\n", report.Printable(e.Path))
 		}
 		var freed int64
 		for _, e := range p.Removed {
@@ -167,6 +171,7 @@ func cachePruneCommand() *cobra.Command {
 // zeroSize is a byteSize that may be 0.
 type zeroSize struct{ *byteSize }
 
+// Set parses a size as byteSize does, and 0 without a unit.
 func (z zeroSize) Set(s string) error {
 	if s == "0" {
 		*z.byteSize = 0

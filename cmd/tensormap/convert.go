@@ -11,15 +11,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 type convertOptions struct {
-	writing
+	writeFlags
 	align    choice
 	order    choice
 	dtype    choice
@@ -44,10 +45,10 @@ var encodings = []layout.DType{
 // newConvertOptions returns the options with their defaults, and what their choices allow.
 func newConvertOptions() *convertOptions {
 	opts := &convertOptions{
-		align:    choice{value: "64", allowed: []string{"32", "64"}},
-		order:    choice{value: "little", allowed: []string{"little", "big"}},
-		compress: choice{allowed: []string{"fast", "hc"}},
-		writing:  writing{doing: "converting"},
+		align:      choice{value: "64", allowed: []string{"32", "64"}},
+		order:      choice{value: "little", allowed: []string{"little", "big"}},
+		compress:   choice{allowed: []string{"fast", "hc"}},
+		writeFlags: writeFlags{doing: "converting"},
 	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
@@ -60,21 +61,21 @@ func newConvertOptions() *convertOptions {
 	return opts
 }
 
+// convertCommand returns the verb convert.
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--filter GLOB] [--no-aliases] [--dry-run [--json]] [-j N]",
+	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--filter GLOB] [--no-aliases] [--dry-run] [--json] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file",
 		opts.run, "IN", "OUT")
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
 	cmd.Flags().Func("metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE", opts.metadata.add)
-	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
+	completeFile(cmd, "metadata", "json")
 	opts.format.addTo(cmd)
 	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8, F6 and F4 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
-	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", opts.filter.Set)
-	complete(cmd, "filter", completeFilter)
+	addFilter(cmd, &opts.filter)
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
 	return cmd
 }
@@ -86,17 +87,19 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Var(&opts.types, "type", "re-encode tensors whose name matches GLOB to TYPE")
 	complete(cmd, "type", cobra.NoFileCompletions)
 	cmd.Flags().StringVar(&opts.imatrix, "imatrix", "", "weigh errors by the importance matrix in `FILE`")
-	complete(cmd, "imatrix", cobra.FixedCompletions([]string{"gguf"}, cobra.ShellCompDirectiveFilterFileExt))
+	completeFile(cmd, "imatrix", "gguf")
 	cmd.Flags().Func("keep", "leave tensors as they are whose name matches `GLOB`", opts.keep.Set)
 	complete(cmd, "keep", completeFilter)
 	cmd.Flags().BoolVar(&opts.all, "all", false, "quantize norms, biases and tensors of one dimension too")
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
-	cmd.Flags().BoolVar(&opts.json, "json", false, "with --dry-run: say it as JSON")
+	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs: tensors as they would be written or were")
 	opts.addTo(cmd)
 }
 
+// run runs convert and upgrade: it writes the model args[0] as args[1]. It fails if flags contradict one another, if the output
+// is a file that is read, or if --filter matches no tensor.
 func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	in, out := args[0], args[1]
 	format, err := opts.outFormat(out)
@@ -108,16 +111,16 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 			return err
 		}
 	}
-	o, err := opts.convertOptions(format)
+	o, err := opts.options(format)
 	if err != nil {
 		return err
 	}
 	return opts.write(ctx, s, in, out, o, func(m *loader.Model) error {
 		if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
-			return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
+			return fmt.Errorf("%s: is %v, not %v; use convert", report.Printable(shownName(in)), f, opts.source)
 		}
-		notePart(s.Err, m)
-		if err := matched(&opts.filter, in, m); err != nil {
+		warnIfShard(s.Err, m)
+		if err := requireMatch(&opts.filter, in, m); err != nil {
 			return err
 		}
 		if err := opts.addSideFiles(ctx, s.Err, m, o); err != nil {
@@ -131,9 +134,9 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	})
 }
 
-// convertOptions returns the options of package convert, but for metadata. Flags that contradict one another are a
-// usageError.
-func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Options, error) {
+// options returns what the flags say as options of package convert, but for the metadata of files. Flags that contradict
+// one another are a usageError. It fails if the file of --imatrix cannot be read.
+func (opts *convertOptions) options(format layout.Format) (*convert.Options, error) {
 	align, _ := strconv.Atoi(opts.align.value) // 32 or 64
 	d, isType := layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", DType: d, NoAliases: opts.noAliases,
@@ -145,12 +148,10 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 		o.Recipe = opts.dtype.value
 	}
 	if len(opts.types) > 0 {
-		o.TypeOf = opts.types.of
+		o.TypeOf = opts.types.typeOf
 	}
 	encodes := opts.dtype.value != ""
 	switch {
-	case opts.json && !opts.dryRun:
-		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
 	case (len(opts.types) > 0 || opts.imatrix != "") && !encodes:
 		return nil, usageError{errors.New("--type and --imatrix are about what --dtype re-encodes, and need it")}
 	case len(opts.keep) > 0 && !encodes && format != layout.GGUF:
@@ -172,7 +173,7 @@ var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": co
 
 // outFormat returns the format of a new file called out. Flags that the format does not support are a usageError.
 func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
-	f, err := opts.format.of(out)
+	f, err := opts.format.formatOf(out)
 	if err != nil {
 		return layout.Unknown, err
 	}
@@ -191,7 +192,8 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	return f, err
 }
 
-// addSideFiles sets o.Config to the files beside m and those that --metadata names, merged in this order.
+// addSideFiles sets o.Config to the metadata of the files beside a SafeTensors model and the files that --metadata names, merged in
+// this order. It says on stderr which it read. A file of --metadata takes the place of config.json.
 func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, m *loader.Model, o *convert.Options) error {
 	var skip []string
 	if len(opts.metadata.files) > 0 {
@@ -206,7 +208,7 @@ func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, 
 			return err
 		}
 		if len(read) > 0 {
-			fmt.Fprintf(stderr, "metadata from %s\n", terminal.Printable(strings.Join(read, ", ")))
+			fmt.Fprintf(stderr, "metadata from %s\n", report.Printable(strings.Join(read, ", ")))
 		}
 		o.Config = config
 	}
@@ -251,6 +253,7 @@ type typeFlag struct {
 func (f *typeFlags) String() string { return "" }
 func (f *typeFlags) Type() string   { return "GLOB=TYPE" }
 
+// Set adds a value of the flag: GLOB=TYPE, with a type of encodings. It fails for any other text.
 func (f *typeFlags) Set(s string) error {
 	at := strings.LastIndexByte(s, '=')
 	d, known := layout.ParseDType(strings.ToUpper(s[at+1:]))
@@ -265,8 +268,8 @@ func (f *typeFlags) Set(s string) error {
 	return nil
 }
 
-// of returns the type of the first glob that matches the tensor called name, or Invalid if none does.
-func (f typeFlags) of(name string) layout.DType {
+// typeOf returns the type of the first glob that matches the tensor called name, or Invalid if none does.
+func (f typeFlags) typeOf(name string) layout.DType {
 	for _, one := range f {
 		if one.match.Match(name) {
 			return one.dtype

@@ -14,8 +14,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/explore"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -23,8 +24,20 @@ import (
 
 type diffOptions struct {
 	surveyOptions
+	ranking[survey.Pair]
+	out       string // a page, or ""
 	metadata  bool
 	tolerance *float64 // nil if it is not given
+}
+
+// diffKeys are the values of --sort. The worst comes first.
+var diffKeys = []sortKey[survey.Pair]{
+	{"db", func(p *survey.Pair) float64 { return scoreIf(p.Compared, -p.DB()) }},
+	{"cosine", func(p *survey.Pair) float64 { return scoreIf(p.Compared, -p.Cosine()) }},
+	{"relative_rms", func(p *survey.Pair) float64 { return scoreIf(p.Compared, p.RelativeRMS()) }},
+	{"rmse", func(p *survey.Pair) float64 { return scoreIf(p.Compared, p.RMSE()) }},
+	{"max_abs", func(p *survey.Pair) float64 { return scoreIf(p.Compared, p.MaxAbs) }},
+	{"differing", func(p *survey.Pair) float64 { return scoreIf(p.Compared, float64(p.Differing)) }},
 }
 
 // setTolerance parses --tolerance: a number that is not negative.
@@ -37,37 +50,39 @@ func (opts *diffOptions) setTolerance(s string) error {
 	return nil
 }
 
+// diffCommand returns the verb diff.
 func diffCommand() *cobra.Command {
 	var opts diffOptions
-	cmd := verb("diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
+	cmd := verb("diff A B [-o OUT.html] [--sort KEY] [--top N] [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
 		"Show what differs between two models",
 		opts.run, "A", "B")
-	opts.addTo(cmd)
+	opts.surveyOptions.addTo(cmd)
+	opts.ranking.addTo(cmd, diffKeys...)
+	addPage(cmd, &opts.out, "write the comparison as a page to the file `OUT` too")
 	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
 	return cmd
 }
 
+// run compares the models args[0] and args[1], and writes how they differ as a table or JSON. It returns an error if they do.
 func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	pathA, pathB := args[0], args[1]
-	opts.either = true
-	a, err := opts.side(pathA, pathB).open(ctx, pathA)
+	a, b, err := opts.openTwo(ctx, pathA, pathB)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	b, err := opts.side(pathB, pathA).open(ctx, pathB)
-	if err != nil {
-		return err
-	}
 	defer b.Close()
-	if opts.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
-		return fmt.Errorf("%s: %w: neither model is encrypted", opts.from, loader.ErrKey)
-	}
-	if err := matched(&opts.filter, pathA, a, b); err != nil {
+	if err := requireMatch(&opts.filter, pathA, a, b); err != nil {
 		return err
 	}
-	c := &comparison{pathA: called(pathA), pathB: called(pathB), opts: opts}
+	if opts.out != "" {
+		eo := explore.Options{From: shownName(pathA), ComparedFrom: shownName(pathB), Compared: b.Acquire, Workers: workersOf(opts.jobs) + 1, Signature: opts.signer}
+		if err := writePage(ctx, s.Err, opts.out, &eo, a, b); err != nil {
+			return err
+		}
+	}
+	c := &comparison{pathA: shownName(pathA), pathB: shownName(pathB), opts: opts}
 	if opts.metadata {
 		if c.metadata, err = compareMetadata(ctx, a, b); err != nil {
 			return err
@@ -75,28 +90,33 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	var o survey.Options
 	c.pass, o = opts.begin(s, "comparing")
-	write, j := c.tables(terminal.ScreenOf(s.Out)), report.JSON{W: c.w}
+	write, j := c.tableWriter(terminal.ScreenOf(s.Out)), report.JSON{W: c.w}
 	if opts.json {
-		write = c.json(&j)
+		write = c.jsonWriter(&j)
 	}
+	var all []survey.Pair
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
+		p = p.Shown()
 		c.count(p)
-		write(p)
+		c.overall.Add(p)
+		if !opts.ranking.isWanted() {
+			write.add(p)
+		} else if opts.json || p.Err != nil || c.differs(p) {
+			all = append(all, *p)
+		}
 		return c.add(p.Err, p.A, p.B)
 	})
+	for _, p := range opts.ranking.apply(all, func(p *survey.Pair) string { return p.Name }) {
+		write.add(&p)
+	}
 	if err == nil {
-		write(nil)
+		o.Progress = nil // the bar has come to its end
+		err = c.overall.Complete(ctx, a, o)
+	}
+	if err == nil {
+		write.end()
 	}
 	return c.verdict(cmp.Or(err, j.Err, c.w.Flush()))
-}
-
-// side returns what opens the model at path, whose counterpart is at other. Flags for addresses are left out for a path
-// beside an address.
-func (o *diffOptions) side(path, other string) *opener {
-	if !isAddress(path) && isAddress(other) {
-		return &opener{trusting: o.trusting, unlocking: o.unlocking, maxHead: o.maxHead, ignore: o.ignore, stderr: o.stderr}
-	}
-	return &o.opener
 }
 
 // comparison compares the tensors of two models, and counts how they differ.
@@ -106,6 +126,7 @@ type comparison struct {
 	opts         *diffOptions
 	metadata     []metadataChange
 	counts       diffCounts
+	overall      survey.Overall
 }
 
 // diffCounts has numbers of tensors. The names in JSON are a contract.
@@ -147,20 +168,25 @@ func (c *comparison) differs(p *survey.Pair) bool {
 	return !p.Identical()
 }
 
-// differ reports whether the models differ: then the exit status is 1.
-func (c *comparison) differ() bool {
+// modelsDiffer reports whether a tensor differs, is missing in one model or damaged, or a key of metadata differs.
+func (c *comparison) modelsDiffer() bool {
 	n := &c.counts
 	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
 }
 
-// verdict returns an error if the models differ, which says on standard error what the exit status means. err is
-// that of comparing.
+// verdict ends a comparison that has ended with err. If the models differ, it returns an error with the
+// summary, which makes the exit status 1. If they could not be compared, it returns err, or errReported for a damaged
+// tensor.
 func (c *comparison) verdict(err error) error {
-	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.differ() || c.damaged {
+	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.modelsDiffer() || c.damaged {
 		return c.end(err)
 	}
 	c.bar.Clear()
-	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.took())
+	if n := &c.counts; n.OnlyA > 0 && n.OnlyB > 0 && n.OnlyA+n.OnlyB == n.Tensors {
+		fmt.Fprintln(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
+			"compare with what tensormap convert wrote")
+	}
+	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.speed())
 }
 
 // summary returns the counts as text: "3 tensors: 2 identical, 1 differ".
@@ -193,36 +219,44 @@ func (c *comparison) summary() string {
 	return s
 }
 
-// tables returns a function that writes a table of the pairs that differ. Called with nil after the last pair, the
-// function writes the summary.
-func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
+// pairWriter writes the result of a comparison: add takes one pair of tensors after the other, end follows the last.
+type pairWriter struct {
+	add func(*survey.Pair)
+	end func()
+}
+
+// tableWriter returns a writer of tables of the pairs that differ, and of the summary. It has written a table of metadata, if
+// that differs.
+func (c *comparison) tableWriter(s report.Screen) pairWriter {
 	if len(c.metadata) > 0 {
 		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
 		g.Write(c.w, s)
 		io.WriteString(c.w, "\n")
 	}
 	table := report.Pages[survey.Pair]{W: c.w, Draw: func(list []survey.Pair) { c.grid(list).Write(c.w, s) }}
-	return func(p *survey.Pair) {
-		switch {
-		case p != nil && (p.Err != nil || c.differs(p)):
+	return pairWriter{add: func(p *survey.Pair) {
+		if p.Err != nil || c.differs(p) {
 			table.Add(*p)
-		case p == nil:
-			if len(table.Rows) > 0 {
-				table.Flush()
-			}
-			if table.Drawn > 0 {
-				io.WriteString(c.w, "\n")
-			}
-			fmt.Fprintln(c.w, c.summary())
 		}
-	}
+	}, end: func() {
+		if len(table.Rows) > 0 {
+			table.Flush()
+		}
+		if table.Drawn > 0 {
+			io.WriteString(c.w, "\n")
+		}
+		if o := &c.overall; c.counts.Differ > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
+			fmt.Fprintf(c.w, "overall %s dB, cosine %.5f, relative RMS %s%%\n", threeDigits(o.DB()), o.Cosine(), threeDigits(100*o.RelativeRMS()))
+		}
+		fmt.Fprintln(c.w, c.summary())
+	}}
 }
 
 // grid returns a table of pairs that differ.
 func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "difference", ">max abs", "at", ">max rel", ">rmse", ">cosine", ">differing"},
-		Spare:   []string{"max rel", "rmse", "at"},
+		Heading: []string{"name", "difference", ">dB", ">type dB", ">cosine", ">rel rms", ">max abs", "at", ">differing"},
+		Spare:   []string{"at", "max abs", "rel rms", "type dB"},
 	}
 	if slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 }) {
 		g.Heading = append(g.Heading, ">lost")
@@ -230,38 +264,37 @@ func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	g.Rows = report.Rows(list, func(p *survey.Pair) []string {
 		compared, at := p.Compared && !p.SameElements, "–"
 		if compared && p.MaxAbs > 0 {
-			at = strings.ReplaceAll(fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape())), " ", ", ") // as dump takes it
+			at = indexCell(p.MaxAbsAt, p.A.Shape())
 		}
-		row := []string{terminal.Name(p.Name), difference(p)}
-		for _, cell := range []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE),
-			known(!math.IsNaN(p.Cosine), strconv.FormatFloat(p.Cosine, 'f', 6, 64)), // enough digits to tell it from 1
+		row := []string{report.Name(p.Name), differenceCell(p)}
+		for _, cell := range []string{decibels(p.DB()), decibels(p.TypeDB()),
+			orDash(!math.IsNaN(p.Cosine()), strconv.FormatFloat(p.Cosine(), 'f', 6, 64)), // enough digits to tell it from 1
+			threeDigits(p.RelativeRMS()), fourDigits(p.MaxAbs), at,
 			report.Grouped(p.Differing), report.Grouped(p.Unmatched)} {
-			row = append(row, known(compared, cell))
+			row = append(row, orDash(compared, cell))
 		}
 		return row[:len(g.Heading)] // the last may not be shown
 	})
 	return g
 }
 
-// indexOf returns the index in every dimension of element number at in row-major order.
-func indexOf(at uint64, shape []int) []uint64 {
-	index := make([]uint64, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		index[d] = at % uint64(shape[d])
-		at /= uint64(shape[d])
+// decibels formats a ratio of signal to error. NaN stands for none, and becomes a dash.
+func decibels(db float64) string {
+	if math.IsInf(db, 1) {
+		return "∞"
 	}
-	return index
+	return orDash(!math.IsNaN(db), strconv.FormatFloat(db, 'f', 1, 64))
 }
 
-// undecoded reports whether one of the tensors holds codes that are not decoded.
-func undecoded(tensors ...*loader.Tensor) bool {
+// anyUndecoded reports whether one of the tensors holds codes that are not decoded.
+func anyUndecoded(tensors ...*loader.Tensor) bool {
 	return slices.ContainsFunc(tensors, func(t *loader.Tensor) bool { return t != nil && t.Problem() != nil })
 }
 
-// difference returns the cell that says how two tensors differ, such as "F32 → F16, values".
-func difference(p *survey.Pair) string {
+// differenceCell returns the cell that says how two tensors differ, such as "F32 → F16, values".
+func differenceCell(p *survey.Pair) string {
 	switch {
-	case p.Err != nil && undecoded(p.A, p.B):
+	case p.Err != nil && anyUndecoded(p.A, p.B):
 		return "not decoded"
 	case p.Err != nil:
 		return "damaged"
@@ -334,9 +367,17 @@ type distanceJSON struct {
 	MaxRelAt  []uint64 `json:"max_rel_at,omitempty"`
 	RMSE      real     `json:"rmse"`
 	Cosine    real     `json:"cosine"`
+	errorsJSON
 }
 
-// newSideJSON describes one of two tensors; t is nil if the model lacks it.
+// errorsJSON has the figures of errors that diff and convert give.
+type errorsJSON struct {
+	DB          real `json:"db"`
+	TypeDB      real `json:"type_db"` // what the dtype keeps of Gaussian values
+	RelativeRMS real `json:"relative_rms"`
+}
+
+// newSideJSON describes one of two tensors for diff --json. If the model lacks it, t is nil, and so is the result.
 func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
 		return nil
@@ -359,21 +400,20 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 		return j
 	}
 	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: real(p.MaxAbs), MaxRel: real(p.MaxRel),
-		RMSE: real(p.RMSE), Cosine: real(p.Cosine)}
+		RMSE: real(p.RMSE()), Cosine: real(p.Cosine()), errorsJSON: errorsJSON{real(p.DB()), real(p.TypeDB()), real(p.RelativeRMS())}}
 	shape := p.A.Shape()
 	if p.Unmatched > 0 {
-		d.LostAt = indexOf(p.UnmatchedAt, shape)
+		d.LostAt = survey.Coordinates(p.UnmatchedAt, shape)
 	}
 	if p.MaxAbs > 0 {
-		d.MaxAbsAt, d.MaxRelAt = indexOf(p.MaxAbsAt, shape), indexOf(p.MaxRelAt, shape)
+		d.MaxAbsAt, d.MaxRelAt = survey.Coordinates(p.MaxAbsAt, shape), survey.Coordinates(p.MaxRelAt, shape)
 	}
 	j.Values = d
 	return j
 }
 
-// json begins the object of --json, and returns a function that writes a pair. Called with nil after the last pair, the
-// function ends the object.
-func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
+// jsonWriter returns a writer of the object of --json, whose first fields it has written to j.
+func (c *comparison) jsonWriter(j *report.JSON) pairWriter {
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
 	if c.opts.tolerance != nil {
@@ -383,15 +423,14 @@ func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
 		j.Field("metadata", c.metadata)
 	}
 	j.List("tensors")
-	return func(p *survey.Pair) {
-		if p != nil {
-			j.Row(c.pairJSON(p))
-			return
-		}
-		j.Field("differ", c.differ())
+	return pairWriter{add: func(p *survey.Pair) { j.Row(c.pairJSON(p)) }, end: func() {
+		j.Field("differ", c.modelsDiffer())
 		j.Field("counts", c.counts)
+		if o := &c.overall; o.DD > 0 {
+			j.Field("overall", map[string]real{"db": real(o.DB()), "cosine": real(o.Cosine()), "relative_rms": real(o.RelativeRMS()), "rmse": real(o.RMSE())})
+		}
 		j.Close()
-	}
+	}}
 }
 
 // metadataChange is a key of two models' metadata that has not the same value in both. Keys
@@ -402,13 +441,13 @@ type metadataChange struct {
 	B   json.RawMessage `json:"b,omitempty"`
 }
 
-// cells returns key and values as they stand in a table.
+// cells returns the row of a table for c: the key and both values, shortened, and a dash for a missing one.
 func (c *metadataChange) cells() []string {
 	const width = 40
 	cell := func(value json.RawMessage) string {
-		return known(value != nil, terminal.Shorten(terminal.Printable(string(value)), width))
+		return orDash(value != nil, report.Shorten(report.Printable(string(value)), width))
 	}
-	return []string{terminal.Printable(c.Key), cell(c.A), cell(c.B)}
+	return []string{report.Printable(c.Key), cell(c.A), cell(c.B)}
 }
 
 // compareMetadata returns the changes in the order of a's keys, then of b's other keys.

@@ -4,18 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -26,6 +25,7 @@ type dumpOptions struct {
 	out     string
 }
 
+// dumpCommand returns the verb dump.
 func dumpCommand() *cobra.Command {
 	var opts dumpOptions
 	opts.as.allowed = slice.Formats()
@@ -41,6 +41,8 @@ func dumpCommand() *cobra.Command {
 	return cmd
 }
 
+// run writes the tensor args[1] of the model args[0], or a slice of it, to standard output or to the file of -o. On a terminal
+// it writes text only: what is not text is a usageError there.
 func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path, name := args[0], args[1]
 	if opts.out == "-" {
@@ -85,33 +87,13 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return cmp.Or(err, l.Changed()) // what has been read may be of no file that ever was
 	}
 	if opts.out == "" {
-		return write(s.Out, nil)
+		var uncounted func(n int)
+		return write(s.Out, uncounted)
 	}
 	if err := checkOutput(opts.out, m); err != nil {
 		return err
 	}
-	return dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
-}
-
-// dumpToFile writes a file by write. It shows the progress, unless total is 0 for an unknown size, and then what it
-// wrote.
-func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
-	bar := terminal.NewProgress(stderr, "writing")
-	begun := time.Now()
-	wrote := uint64(0)
-	err := writeFile(path, func(w io.Writer) error {
-		return write(w, func(n int) {
-			if wrote += uint64(n); total > 0 {
-				bar.Update(min(wrote, total), total) // a header may come on top
-			}
-		})
-	})
-	took := time.Since(begun)
-	bar.Clear()
-	if err == nil {
-		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", terminal.Printable(path), report.Size(wrote), report.Duration(took), report.Speed(wrote, took))
-	}
-	return err
+	return writeReported(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 }
 
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
@@ -122,13 +104,13 @@ func (opts *dumpOptions) isShowable(isSlice bool) bool {
 	return opts.as.value == "text" || isSlice && !opts.asGiven
 }
 
-// findPart returns the tensor called name or, if there is none, the slice that name describes: "NAME[0:4]". p is
-// nil for a whole tensor.
+// findPart returns the tensor called name and a nil p. If there is none, and name is like "NAME[0:4]", it returns the tensor NAME and the
+// slice of it as p. It fails if there is no such tensor, or with a usageError if it has no such slice.
 func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *slice.Part, err error) {
-	t, err = namedOrShown(m, l, name)
+	t, err = tensorNamed(m, l, name)
 	base, spec, sliced := slice.Cut(name)
 	if sliced && errors.Is(err, loader.ErrNotFound) {
-		if t, err = namedOrShown(m, l, base); err == nil {
+		if t, err = tensorNamed(m, l, base); err == nil {
 			if p, err = slice.New(t, spec); err != nil {
 				err = usageError{err}
 			}
@@ -137,24 +119,29 @@ func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p
 	return t, p, err
 }
 
-// namedOrShown returns the tensor called name or, if there is none, the only one whose name is shown so, with escapes.
-func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor, error) {
+// tensorNamed returns the tensor called name. If there is none, it returns the tensor whose name, with the escapes that inspect shows, is
+// name. It fails with loader.ErrNotFound if there is no such tensor, or there are several.
+func tensorNamed(m *loader.Model, l *loader.Lease, name string) (loader.Tensor, error) {
 	t, err := l.Tensor(name)
 	if !errors.Is(err, loader.ErrNotFound) || !strings.ContainsAny(name, "\\\"") {
 		return t, err
 	}
-	names := 0
-	real := ""
+	var names []string
 	for t := range m.Tensors() {
-		if terminal.Name(t.Name()) == name {
-			names++
-			real = t.Name()
+		if report.Name(t.Name()) == name {
+			names = append(names, t.Name())
 		}
 	}
-	if names != 1 {
+	if len(names) != 1 {
 		return t, err
 	}
-	return l.Tensor(real)
+	return l.Tensor(names[0])
+}
+
+// addFilter declares --filter, which sets filter.
+func addFilter(cmd *cobra.Command, filter *glob.Pattern) {
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", filter.Set)
+	complete(cmd, "filter", completeFilter)
 }
 
 // completeTensor completes the second argument: the names of tensors of the file that is the first.
@@ -177,9 +164,9 @@ func completeFilter(_ *cobra.Command, args []string, prefix string) ([]string, c
 	return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// tensorNames returns the names that begin with prefix. A file that cannot be opened has none: a
-// completion has nowhere to complain. An address has none: nobody has asked to fetch anything.
-// Shells get one name a line.
+// tensorNames returns the names of the tensors at path that begin with prefix, sorted. It returns none for a file that
+// cannot be opened: a completion has nowhere to complain. It returns none for an address: nobody has asked to fetch
+// anything. Names that do not fit on a line as they are, as shells take them, are left out.
 func tensorNames(path, prefix string) (names []string) {
 	if isAddress(path) {
 		return nil
@@ -190,7 +177,7 @@ func tensorNames(path, prefix string) (names []string) {
 	}
 	defer m.Close()
 	for t := range m.Tensors() {
-		if name := t.Name(); strings.HasPrefix(name, prefix) && terminal.Printable(name) == name {
+		if name := t.Name(); strings.HasPrefix(name, prefix) && report.Printable(name) == name {
 			names = append(names, name)
 		}
 	}

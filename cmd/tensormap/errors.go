@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -48,7 +49,7 @@ func shortUse(cmd *cobra.Command) string {
 
 // printError writes err as one line, whatever names it quotes.
 func printError(w io.Writer, err error) {
-	fmt.Fprintf(w, "tensormap: %s\n", terminal.Printable(explain(err)))
+	fmt.Fprintf(w, "tensormap: %s\n", report.Printable(explain(err)))
 }
 
 // explain returns the text of err, and behind it the flag that may help.

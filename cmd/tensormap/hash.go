@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -19,6 +19,7 @@ type hashOptions struct {
 	values, stored, total, file bool
 }
 
+// hashCommand returns the verb hash.
 func hashCommand() *cobra.Command {
 	var opts hashOptions
 	cmd := verb("hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
@@ -32,6 +33,8 @@ func hashCommand() *cobra.Command {
 	return cmd
 }
 
+// run writes a digest of each tensor of the model args[0], and one of the whole model, as lines or JSON. It reports damaged
+// tensors on standard error, and returns errReported then.
 func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	if opts.file {
@@ -57,11 +60,11 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		case opts.json:
 			j.Row(newHashJSON(d))
 		case d.Err == nil:
-			fmt.Fprintf(p.w, "%s  %s\n", columns(opts, d.Values, d.Stored), terminal.Name(d.Tensor.Name()))
+			fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
 		return p.add(d.Err, &d.Tensor)
 	})
-	model := opts.model(&total)
+	model := opts.modelDigests(&total)
 	switch {
 	case err != nil:
 	case opts.json:
@@ -70,9 +73,9 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	case model != nil:
 		name := "(model)"
 		if opts.total {
-			name = terminal.Printable(called(path))
+			name = report.Printable(shownName(path))
 		}
-		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, model.Values, model.Stored), name)
+		fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, model.Values, model.Stored), name)
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
 		p.bar.Hide()
@@ -81,11 +84,12 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return p.end(cmp.Or(err, j.Err))
 }
 
-// beginJSON begins the object of --json, up to the array called rows. Without --json it writes nothing.
+// beginJSON returns the writer of the object of --json, which it has written up to the array called rows. Without --json
+// it has written nothing, and the caller does not use the writer.
 func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
 	j := &report.JSON{W: p.w}
 	if opts.json {
-		j.Field("file", called(path))
+		j.Field("file", shownName(path))
 		j.Field("algorithm", "sha256")
 		j.List(rows)
 	}
@@ -126,7 +130,7 @@ func writeFileHash(w io.Writer, d survey.Digest, path string) {
 	if strings.ContainsAny(path, "\n\r") {
 		mark, path = `\`, strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
 	}
-	fmt.Fprintf(w, "%s%s  %s\n", mark, d, terminal.Printable(path))
+	fmt.Fprintf(w, "%s%s  %s\n", mark, d, report.Printable(path))
 }
 
 // fileHashJSON is a file of hash --file --json. The names are a contract.
@@ -136,8 +140,9 @@ type fileHashJSON struct {
 	SHA256 survey.Digest `json:"sha256"`
 }
 
-// columns returns the digests that the flags ask for, side by side, with dashes for a digest that is nil.
-func columns(opts *hashOptions, values, stored *survey.Digest) string {
+// digestColumns returns the digests that the flags ask for: one, or with --values and --stored both side by side, where
+// dashes stand for one that is nil. A tensor that has no values has the digest of its stored elements.
+func digestColumns(opts *hashOptions, values, stored *survey.Digest) string {
 	none := strings.Repeat("-", 2*len(survey.Digest{}))
 	text := func(d *survey.Digest) string {
 		if d == nil {
@@ -154,8 +159,9 @@ func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	return text(stored)
 }
 
-// model returns the digests of the model that the flags ask for, or nil if they lack that of a tensor.
-func (opts *hashOptions) model(total *survey.ModelDigest) *digestsJSON {
+// modelDigests returns the digests of the whole model that the flags ask for. It returns nil if one of them lacks the digest
+// of a tensor, because the tensor is damaged.
+func (opts *hashOptions) modelDigests(total *survey.ModelDigest) *digestsJSON {
 	var d digestsJSON
 	v, vok := total.Values()
 	if opts.values {

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
@@ -18,14 +21,19 @@ type inspectOptions struct {
 	inspection.Options
 	sort   choice
 	stored bool
+	all    bool // a line for each tensor, on a terminal too
+	fit    bool
+	memory inspection.Fit
+	kv     choice
 }
 
+// inspectCommand returns the verb inspect.
 func inspectCommand() *cobra.Command {
-	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
-	cmd := verb("inspect FILE... [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER] [--stored]",
+	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}, kv: choice{allowed: inspection.CacheTypes}}
+	cmd := verb("inspect FILE... [--json] [--filter GLOB] [--metadata] [--graph] [--tree [--depth N] | --all] [--sort ORDER] [--stored] [--fit [--context N] [--sequences N] [--kv TYPE] [--memory SIZE]]",
 		"Show header, metadata and tensors of a model file",
 		opts.run)
-	cmd.Args = several("FILE")
+	cmd.Args = arguments(math.MaxInt, "FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB`", opts.Filter.Set)
@@ -35,9 +43,30 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&opts.stored, "stored", false, "show the tensors that the file stores, parts of quantized weights too")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "group tensors by the prefixes of their names")
-	cmd.Flags().IntVar(&opts.Depth, "depth", 0, "levels of the tree to show (0: all)")
+	cmd.Flags().BoolVar(&opts.all, "all", false, "list every tensor on a terminal too, where many are grouped as by --tree")
+	cmd.Flags().IntVar(&opts.Depth, "depth", 0, "show `N` levels of the tree (0: all)")
 	opts.sort.addTo(cmd, "sort", "order of the tensors, else that of the file")
+	cmd.Flags().BoolVar(&opts.fit, "fit", false, "show what the model takes while it runs, in place of the tensors")
+	cmd.Flags().IntVar(&opts.memory.Context, "context", 0, "with --fit, for sequences of `N` tokens (default: as many as the model is made for)")
+	cmd.Flags().IntVar(&opts.memory.Sequences, "sequences", 1, "with --fit, for `N` sequences at once")
+	opts.kv.addTo(cmd, "kv", "with --fit, the type of cached keys and values, else f16")
+	cmd.Flags().Var(memorySize{(*byteSize)(&opts.memory.Memory), &opts.memory.MemoryText}, "memory", "with --fit, say whether it fits into `SIZE`, such as 24GB")
+	complete(cmd, "memory", cobra.NoFileCompletions)
 	return cmd
+}
+
+// memorySize is a byteSize that keeps how the user wrote it.
+type memorySize struct {
+	*byteSize
+	text *string
+}
+
+// Set parses a size as byteSize does, and keeps it with a space before its unit. It fails as byteSize does.
+func (z memorySize) Set(s string) error {
+	s = strings.TrimSpace(s)
+	number := strings.TrimRightFunc(s, unicode.IsLetter)
+	*z.text = strings.TrimSpace(strings.TrimSpace(number) + " " + s[len(number):])
+	return z.byteSize.Set(s)
 }
 
 // check refuses flags that contradict one another.
@@ -45,15 +74,41 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	switch {
 	case opts.Json && (opts.Tree || opts.sort.value != ""):
 		return usageError{errors.New("--json has all tensors in the order of the file: it goes without --tree and --sort")}
+	case opts.all && opts.Tree:
+		return usageError{errors.New("--tree groups tensors and --all lists each: they exclude each other")}
 	case cmd.Flags().Changed("depth") && !opts.Tree:
 		return usageError{errors.New("--depth is that of a --tree")}
 	case opts.Depth < 0:
 		return usageError{fmt.Errorf("--depth %d is negative", opts.Depth)}
 	}
+	return opts.checkFit(cmd)
+}
+
+// checkFit refuses flags that contradict --fit or its absence, and sets what is estimated.
+func (opts *inspectOptions) checkFit(cmd *cobra.Command) error {
+	if !opts.fit {
+		for _, name := range []string{"context", "sequences", "kv", "memory"} {
+			if cmd.Flags().Changed(name) {
+				return usageError{fmt.Errorf("--%s is that of --fit", name)}
+			}
+		}
+		return nil
+	}
+	switch {
+	case opts.Tree || opts.all || opts.sort.value != "" || opts.Filter.Pattern != "" && !opts.Json:
+		return usageError{errors.New("--fit is of all tensors: it goes without --tree, --all, --sort and --filter")}
+	case opts.memory.Context < 1 && cmd.Flags().Changed("context"):
+		return usageError{fmt.Errorf("--context %d is not positive", opts.memory.Context)}
+	case opts.memory.Sequences < 1:
+		return usageError{fmt.Errorf("--sequences %d is not positive", opts.memory.Sequences)}
+	}
+	opts.memory.KV = inspection.CacheType(opts.kv.value)
+	opts.Fit = &opts.memory
 	return nil
 }
 
-// run shows the models one after the other. Of several, one that fails does not end the rest.
+// run shows the models at the paths or addresses args, one after the other. If one of several fails, run reports that on
+// standard error, shows the others and returns errReported.
 func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) (failed error) {
 	for i, path := range args {
 		if i > 0 && !opts.Json {
@@ -72,7 +127,8 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	return failed
 }
 
-// show shows the model at path.
+// show shows the model at path as the flags say. It fails if the model cannot be opened, changes meanwhile, or --filter
+// matches none of its tensors.
 func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path string) error {
 	opts.headOnly = true
 	m, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
@@ -81,11 +137,13 @@ func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path s
 	}
 	defer m.Close()
 	if opts.Tree {
-		collect() // what opening left: a tree has a node for each tensor
+		freeMemory() // what opening left: a tree has a node for each tensor
 	}
-	if err := matched(&opts.Filter, path, m); err != nil {
+	if err := requireMatch(&opts.Filter, path, m); err != nil {
 		return err
 	}
+	opts.GroupMany = terminal.IsTerminal(s.Out) && !opts.all
+	// openWith has set signer and secret.
 	opts.Order, opts.Trusted, opts.Unlocked = opts.sort.value, opts.signer, opts.secret != nil
 	l, err := m.AcquireContext(ctx)
 	if err != nil {

@@ -41,6 +41,7 @@ func TestInspectUsage(t *testing.T) {
 		"--json --tree":       "goes without --tree and --sort",
 		"--json --sort size":  "goes without --tree and --sort",
 		"--depth 2":           "--depth is that of a --tree",
+		"--tree --all":        "exclude each other",
 		"--tree --depth -1":   "--depth -1 is negative",
 		"--sort alphabetical": "must be one of name, size, offset, dtype",
 	} {

@@ -14,13 +14,13 @@ type jobs uint
 // maxJobs is more than any machine can use.
 const maxJobs = 1024
 
-// set parses a number. Numbers beyond maxJobs become maxJobs.
+// set sets j to the number in s, at most maxJobs. It fails if s is not a whole number.
 func (j *jobs) set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
 		return err // flagError words it
 	}
-	*j = jobs(min(n, maxJobs)) // out of range, n is the most there is
+	*j = jobs(min(n, maxJobs)) // of a number that is out of range, n is the largest uint64
 	return nil
 }
 
@@ -33,8 +33,8 @@ func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 
-// limit sets GOMAXPROCS, which work of the whole process is divided by, to j until restore is called. It does
-// nothing if j is 0.
+// limit sets GOMAXPROCS, the number of threads that the whole process works with, to j. restore sets it back. If j is 0
+// neither does anything.
 func (j jobs) limit() (restore func()) {
 	if j == 0 {
 		return func() {}

@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/trust"
 )
 
+// keygenCommand returns the verb keygen.
 func keygenCommand() *cobra.Command {
 	typ := choice{value: trust.P256, allowed: trust.KeyTypes()}
 	var out string
@@ -24,7 +26,7 @@ func keygenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(s.Out, terminal.Printable(trust.PublicName(out)))
+		_, err = fmt.Fprintln(s.Out, report.Printable(trust.PublicName(out)))
 		return err
 	})
 	typ.addTo(cmd, "type", "the curve")

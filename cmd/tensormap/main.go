@@ -19,7 +19,7 @@ import (
 
 func main() {
 	limitGarbage(25)
-	collect = func() { limitGarbage(10); debug.FreeOSMemory() }
+	freeMemory = func() { limitGarbage(10); debug.FreeOSMemory() }
 	ignoreBrokenPipes()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	finish := obeySignals(cancel)
@@ -36,7 +36,7 @@ func limitGarbage(percent int) {
 	}
 }
 
-// collect returns unused memory to the system, and makes the collector run more often. Verbs that write a model, or
+// freeMemory returns unused memory to the system, and makes the collector run more often. Verbs that write a model, or
 // need more memory than it takes, call it between their steps. It does nothing in tests, whose process runs many
 // verbs.
-var collect = func() {}
+var freeMemory = func() {}

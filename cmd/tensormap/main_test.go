@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -94,7 +94,7 @@ func oneLine(t testing.TB, stderr string, parts ...string) {
 // plain wants nothing that a terminal would obey.
 func plain(t testing.TB, output string) {
 	t.Helper()
-	modeltest.Plain(t, output, terminal.Printable)
+	modeltest.Plain(t, output, report.Printable)
 }
 
 const apr2Fixtures = "../../testdata/apr2/"

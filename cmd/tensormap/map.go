@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -11,8 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/drawing"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/explore"
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 type mapOptions struct {
@@ -21,36 +21,30 @@ type mapOptions struct {
 	resident bool
 }
 
-// mapWriters are the kinds of output by the end of its name.
-var mapWriters = map[string]func(*bufio.Writer, *drawing.Map){
-	".svg":  drawing.WriteSVG,
-	".html": drawing.WriteHTML,
-	".htm":  drawing.WriteHTML,
-}
-
+// mapCommand returns the verb map.
 func mapCommand() *cobra.Command {
 	var opts mapOptions
-	cmd := verb("map FILE [-o OUT.svg|OUT.html]",
+	cmd := verb("map FILE [-o OUT.svg]",
 		"Draw where the bytes of a model are",
 		opts.run, "FILE")
-	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, by whose end it is a picture or a page")
+	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, a picture")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.resident, "resident", true, "show what is in memory now")
-	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"svg", "html"}, cobra.ShellCompDirectiveFilterFileExt
-	})
+	completeFile(cmd, "output", "svg")
 	return cmd
 }
 
+// run draws the model args[0] to standard output or to the file of -o. A picture on a terminal, and a name of another kind of
+// file, are a usageError.
 func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
-	draw := drawing.WriteSVG
-	if opts.out != "" {
-		if draw = mapWriters[strings.ToLower(filepath.Ext(opts.out))]; draw == nil {
-			return usageError{fmt.Errorf("%s: neither .svg nor .html", opts.out)}
-		}
-	} else if terminal.IsTerminal(s.Out) {
-		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
+	switch suffix := strings.ToLower(filepath.Ext(opts.out)); {
+	case suffix == ".html", suffix == ".htm":
+		return usageError{fmt.Errorf("%s: map writes .svg; tensormap explore FILE -o OUT.html writes a page", opts.out)}
+	case opts.out != "" && suffix != ".svg":
+		return usageError{fmt.Errorf("%s: not .svg", opts.out)}
+	case opts.out == "" && terminal.IsTerminal(s.Out):
+		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg, or redirect standard output")}
 	}
 	opts.headOnly = true
 	m, err := opts.open(ctx, path)
@@ -58,16 +52,14 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 		return err
 	}
 	defer m.Close()
-	mm := drawing.New(m, filepath.Base(called(path)))
-	if opts.resident {
-		if err := mm.Measure(m); err != nil {
-			return err
-		}
+	l, err := m.Acquire()
+	if err != nil {
+		return err
 	}
+	defer l.Release()
 	write := func(w io.Writer) error {
-		buf := bufio.NewWriter(w)
-		draw(buf, mm)
-		return cmp.Or(buf.Flush(), m.Changed())
+		err := explore.WriteMap(w, l, explore.MapOptions{Title: filepath.Base(shownName(path)), Resident: opts.resident})
+		return cmp.Or(err, m.Changed())
 	}
 	if opts.out == "" {
 		return write(s.Out)
@@ -75,5 +67,8 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 	if err := checkOutput(opts.out, m); err != nil {
 		return err
 	}
-	return writeFile(opts.out, write)
+	var unknown uint64 // how large it becomes
+	return writeReported(s.Err, opts.out, unknown, func(w io.Writer, wrote func(n int)) error {
+		return write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote})
+	})
 }

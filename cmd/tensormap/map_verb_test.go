@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -35,21 +36,19 @@ func TestMapOutput(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"out.svg", "out.SVG"} {
 		out := filepath.Join(dir, name)
-		if said := done(t, "map", file, "--resident=false", "-o", out); said != "" {
-			t.Errorf("stdout %q", said)
+		if r := tensormap("map", file, "--resident=false", "-o", out); r.status != exitDone || r.stdout != "" || !strings.HasPrefix(r.stderr, out+": wrote ") {
+			t.Errorf("%+v", r)
 		}
 		if got, err := os.ReadFile(out); err != nil || string(got) != done(t, "map", file, "--resident=false") {
 			t.Errorf("%s is not what goes to standard output (%v)", name, err)
 		}
 	}
-	done(t, "map", file, "-o", filepath.Join(dir, "map.html"))
-	page, err := os.ReadFile(filepath.Join(dir, "map.html"))
-	if page := string(page); err != nil || !strings.HasPrefix(page, "<!DOCTYPE html>") || !strings.HasSuffix(page, "</html>\n") {
-		t.Error("no page")
+	if r := tensormap("map", file, "-o", "map.html"); r.status != exitUsage || !strings.Contains(r.stderr, "explore") {
+		t.Errorf("%+v", r)
 	}
 	for _, out := range []string{"out.png", "-", "svg"} {
 		r := tensormap("map", file, "-o", out)
-		if r.status != exitUsage || !strings.Contains(r.stderr, out+": neither .svg nor .html") {
+		if r.status != exitUsage || !strings.Contains(r.stderr, out+": not .svg") {
 			t.Errorf("%s: %+v", out, r)
 		}
 	}
@@ -84,6 +83,26 @@ func TestMapParts(t *testing.T) {
 	}
 	if len(classes) != 4 || len(different) != 4 || parts < 10 {
 		t.Errorf("%d parts of %v", parts, classes)
+	}
+}
+
+// TestMapOfOneType: a model whose tensors have one type, but for a small one, is coloured by parts of the network, with brackets over layers.
+func TestMapOfOneType(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for _, name := range []string{"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.up_proj.weight",
+		"model.layers.1.self_attn.q_proj.weight", "model.layers.1.mlp.up_proj.weight"} {
+		tensors = append(tensors, modeltest.Finite(name, layout.F32, 64, 64))
+	}
+	tensors = append(tensors, modeltest.Finite("model.position_ids", layout.I64, 8))
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := os.WriteFile(path, modeltest.SafeTensors(tensors...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	svg := done(t, "map", path, "--resident=false")
+	for _, part := range []string{">layer 0<", ">layer 1<", "attention", "feed-forward"} {
+		if !strings.Contains(svg, part) {
+			t.Errorf("no %s in the picture", part)
+		}
 	}
 }
 

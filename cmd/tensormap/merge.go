@@ -2,8 +2,9 @@ package main
 
 import "github.com/spf13/cobra"
 
+// mergeCommand returns the verb merge.
 func mergeCommand() *cobra.Command {
-	v := &writing{doing: "merging"}
+	v := &writeFlags{doing: "merging"}
 	cmd := verb("merge MANIFEST OUT [--format FORMAT] [-j N]",
 		"Write a model of several files as a single file",
 		v.run, "MANIFEST", "OUT")

@@ -17,19 +17,21 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
+	"golang.org/x/net/http/httpguts"
 )
 
 // opener has the flags with which verbs open the model at a path or an address.
 type opener struct {
-	trusting
-	unlocking
+	trustFlags
+	decryptFlags
 	writes  bool     // the verb writes a model, which has a secret of its own
 	copies  bool     // the verb copies files as they are, encrypted or not
 	headers []string // lines to send with requests; they may be secrets: no message repeats them
@@ -43,9 +45,9 @@ type opener struct {
 // addTo declares the flags.
 func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
-	o.trusting.addTo(cmd)
+	o.trustFlags.addTo(cmd)
 	if !o.copies {
-		o.unlocking.addTo(cmd, o.writes)
+		o.decryptFlags.addTo(cmd, o.writes)
 		cmd.Flags().Func("ignore-part", "decode quantized weights without the tensors beside them that match `GLOB`, although they may change values", o.ignore.Set)
 	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
@@ -55,12 +57,12 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	complete(cmd, "max-header", cobra.NoFileCompletions)
 }
 
-// apply sets what opts says of limits and trust, as the flags do.
+// apply sets the limits and the trust of opts to what flags say. It fails as trustFlags.apply does.
 func (o *opener) apply(opts *loader.Options) error {
 	if o.maxHead > 0 {
 		opts.Limits = &layout.Limits{HeaderBytes: uint64(o.maxHead)}
 	}
-	return o.trusting.apply(opts)
+	return o.trustFlags.apply(opts)
 }
 
 // open opens the model at a path or an address.
@@ -68,7 +70,7 @@ func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{})
 }
 
-// openWith does what open does, with options that the flags complete.
+// openWith does what open does with these options, in which it sets limits, trust, parts to ignore and the secret.
 func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.apply(&opts); err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	if len(o.ignore) > 0 {
 		opts.IgnorePart = o.ignore.Match
 	}
-	return o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
+	return o.openUnlocked(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
 		if isAddress(name) {
 			ro, err := o.remote(opts)
 			if err != nil {
@@ -89,13 +91,40 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 		}
 		m, err := loader.Open(name, opts)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = hinted(err, name)
+			err = withAddressHint(err, name)
 		}
 		return m, err
 	})
 }
 
-// checkPath returns a usageError if name stands for standard input, or a flag for addresses was given.
+// openTwo opens two models to compare them. If there is a secret, one of them at least must be encrypted.
+func (o *opener) openTwo(ctx context.Context, pathA, pathB string) (a, b *loader.Model, err error) {
+	o.either = true
+	if a, err = o.withoutAddressFlags(pathA, pathB).open(ctx, pathA); err != nil {
+		return nil, nil, err
+	}
+	if b, err = o.withoutAddressFlags(pathB, pathA).open(ctx, pathB); err != nil {
+		a.Close()
+		return nil, nil, err
+	}
+	if o.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
+		a.Close()
+		b.Close()
+		return nil, nil, fmt.Errorf("%s: %w: neither model is encrypted", o.from, loader.ErrKey)
+	}
+	return a, b, nil
+}
+
+// withoutAddressFlags returns the opener for the model at path, one of two; other is where the other one is. If path is a file and other
+// an address, the opener lacks the flags for addresses, which are an error for a file. Else it is o.
+func (o *opener) withoutAddressFlags(path, other string) *opener {
+	if !isAddress(path) && isAddress(other) {
+		return &opener{trustFlags: o.trustFlags, decryptFlags: o.decryptFlags, maxHead: o.maxHead, ignore: o.ignore, stderr: o.stderr}
+	}
+	return o
+}
+
+// checkPath returns a usageError if name, which is no address, is "-", or if a flag was given that only addresses take.
 func (o *opener) checkPath(name string) error {
 	switch {
 	case name == "-":
@@ -116,7 +145,7 @@ func (o *opener) openToCopy(ctx context.Context, name string) (*loader.Model, er
 	return o.openWith(ctx, name, loader.Options{NoMap: true})
 }
 
-// remote returns the options of an address.
+// remote returns the options for opening an address, with opts for the loader. It fails if --header is malformed.
 func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 	header, err := o.header()
 	if err != nil {
@@ -133,8 +162,8 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 // schemes are what addresses begin with.
 var schemes = []string{"hf", "oci", "ollama", "s3", "https", "http", "file"}
 
-// hinted adds to err, which says that there is no file called name, the address that may be meant.
-func hinted(err error, name string) error {
+// withAddressHint adds to err, which says that there is no file called name, the address that may be meant.
+func withAddressHint(err error, name string) error {
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
 	case !ok && isRepository(name):
@@ -148,10 +177,10 @@ func hinted(err error, name string) error {
 	case !strings.EqualFold(scheme, "file"): // which has a path that may begin with a slash
 		rest = strings.TrimPrefix(rest, "/")
 	}
-	return fmt.Errorf("%w; an address has two slashes: %s", err, called(scheme+"://"+rest))
+	return fmt.Errorf("%w; an address has two slashes: %s", err, shownName(scheme+"://"+rest))
 }
 
-// isRepository reports whether name may be that of a repository, and leads into no folder that there is.
+// isRepository reports whether name may be ORG/NAME of a repository of a hub: it looks so, and there is no folder ORG here.
 func isRepository(name string) bool {
 	org, rest, ok := strings.Cut(name, "/")
 	special := func(r rune) bool {
@@ -170,8 +199,9 @@ func isAddress(name string) bool {
 	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
-// called returns a path or an address for messages. An address loses its secrets.
-func called(name string) string {
+// shownName returns the name by which messages call the model at a path or address: a path as it is, an address without user, password
+// and query.
+func shownName(name string) string {
 	if isAddress(name) {
 		return httprange.NameOf(name)
 	}
@@ -184,12 +214,13 @@ func noteUnversioned(stderr io.Writer) func(name string) {
 	var once sync.Once
 	return func(name string) {
 		once.Do(func() {
-			fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", terminal.Printable(name))
+			fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", report.Printable(name))
 		})
 	}
 }
 
-// header parses --header. The flag itself does not: its error would quote a secret.
+// header returns the lines of all --header, those of files too. It is a usageError if a line is malformed, and does not
+// quote the line, which may be a secret: so the flag itself does not parse it.
 func (o *opener) header() (http.Header, error) {
 	header := make(http.Header)
 	for _, line := range o.headers {
@@ -204,7 +235,7 @@ func (o *opener) header() (http.Header, error) {
 		for _, line := range lines {
 			name, value, ok := strings.Cut(line, ":")
 			value = strings.TrimSpace(value)
-			if !ok || !isToken(name) || strings.ContainsFunc(value, isControl) {
+			if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 				return nil, usageError{fmt.Errorf("--header must be 'NAME: VALUE', or @FILE with such lines")}
 			}
 			header.Add(name, value)
@@ -213,27 +244,16 @@ func (o *opener) header() (http.Header, error) {
 	return header, nil
 }
 
-// isToken reports whether s may be the name of a header (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
-		return !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
-// isControl reports whether the value of a header must not have r.
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// matched returns an error if there is a pattern and no tensor of the models matches it.
-func matched(g *glob.Pattern, path string, models ...*loader.Model) error {
-	if g.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matches(g, m) }) {
+// requireMatch returns an error if there is a pattern and no tensor of the models matches it.
+func requireMatch(g *glob.Pattern, path string, models ...*loader.Model) error {
+	if g.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matchesAny(g, m) }) {
 		return nil
 	}
-	return fmt.Errorf("%s: no tensor matches %q", called(path), g.Pattern)
+	return fmt.Errorf("%s: no tensor matches %q", shownName(path), g.Pattern)
 }
 
-// matches reports whether g matches the name of a tensor of m.
-func matches(g *glob.Pattern, m *loader.Model) bool {
+// matchesAny reports whether g matches the name of a tensor of m, or of several.
+func matchesAny(g *glob.Pattern, m *loader.Model) bool {
 	for t := range m.Tensors() {
 		if g.Match(t.Name()) {
 			return true

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -23,7 +25,7 @@ func checkName(path string) error {
 		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
 	}
 	if isAddress(path) {
-		return fmt.Errorf("%s: is an address, which cannot be written to", called(path))
+		return fmt.Errorf("%s: is an address, which cannot be written to", shownName(path))
 	}
 	return nil
 }
@@ -44,8 +46,8 @@ func checkOutput(path string, m *loader.Model) error {
 	return nil
 }
 
-// checkDiffers returns an error if path is the file at read. Errors of a path that cannot be written come when it
-// is created.
+// checkDiffers returns an error if path leads to the file at read, under this name or another. If either does not exist, or
+// read is "" or an address, it returns nil.
 func checkDiffers(path, read string) error {
 	if read == "" || isAddress(read) {
 		return nil
@@ -60,16 +62,16 @@ func checkDiffers(path, read string) error {
 	return nil
 }
 
-// isPart reports whether m is one shard of a model, and not the manifest or index that leads to all.
-func isPart(m *loader.Model) bool {
+// isLoneShard reports whether m is one shard of a model, and not the manifest or index that leads to all.
+func isLoneShard(m *loader.Model) bool {
 	files := m.Files()
 	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
 }
 
-// notePart warns on stderr if m is one shard of a model. Verbs that write a model call it.
-func notePart(stderr io.Writer, m *loader.Model) {
-	if isPart(m) {
-		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", terminal.Printable(m.Files()[0].Path))
+// warnIfShard warns on stderr if m is one shard of a model. Verbs that write a model call it.
+func warnIfShard(stderr io.Writer, m *loader.Model) {
+	if isLoneShard(m) {
+		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", report.Printable(m.Files()[0].Path))
 	}
 }
 
@@ -84,4 +86,25 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return f.Commit()
+}
+
+// writeReported creates the file at path as writeFile does, and fails as it does. write calls wrote with each number of bytes
+// that it writes. writeReported shows the progress on stderr, unless total is 0 because the size is unknown, and at the end how much was written how fast.
+func writeReported(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
+	bar := terminal.NewProgress(stderr, "writing")
+	begun := time.Now()
+	wrote := uint64(0)
+	err := writeFile(path, func(w io.Writer) error {
+		return write(w, func(n int) {
+			if wrote += uint64(n); total > 0 {
+				bar.Update(min(wrote, total), total) // a header may come on top
+			}
+		})
+	})
+	took := time.Since(begun)
+	bar.Clear()
+	if err == nil {
+		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", report.Printable(path), report.Size(wrote), report.Duration(took), report.Speed(wrote, took))
+	}
+	return err
 }

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
@@ -22,20 +22,20 @@ type pullOptions struct {
 	filter glob.Pattern
 }
 
+// pullCommand returns the verb pull.
 func pullCommand() *cobra.Command {
 	var opts pullOptions
 	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", opts.run, "ADDRESS")
 	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
-	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", opts.filter.Set)
-	complete(cmd, "filter", completeFilter)
-	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	})
+	addFilter(cmd, &opts.filter)
+	complete(cmd, "output", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	return cmd
 }
 
+// run downloads the model at the address args[0] into the cache, and copies its files to the folder of -o. It prints where the
+// model is. It fails if a file is not as --digest or --signature says.
 func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	switch {
 	case !isAddress(args[0]):
@@ -49,11 +49,11 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		}
 		return opts.pullTensors(ctx, s, args[0])
 	}
-	var own loader.Options
-	if err := opts.apply(&own); err != nil {
+	var lo loader.Options
+	if err := opts.apply(&lo); err != nil {
 		return err
 	}
-	ro, err := opts.remote(&own)
+	ro, err := opts.remote(&lo)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if err != nil {
 		return err
 	}
-	if err := verifyFiles(ctx, pulled.Files, pulled.Names, own.Trust); err != nil {
+	if err := verifyFiles(ctx, pulled.Files, pulled.Names, lo.Trust); err != nil {
 		return err
 	}
 	if opts.out != "" {
@@ -72,7 +72,7 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		if err != nil {
 			return err
 		}
-		if err := verifyFiles(ctx, copies, pulled.Names, own.Trust); err != nil { // whoever writes to the cache was quick
+		if err := verifyFiles(ctx, copies, pulled.Names, lo.Trust); err != nil { // somebody wrote to the cache meanwhile
 			for _, path := range copies {
 				os.Remove(path)
 			}
@@ -91,7 +91,7 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 		return err
 	}
 	defer m.Close()
-	if err := matched(&opts.filter, address, m); err != nil {
+	if err := requireMatch(&opts.filter, address, m); err != nil {
 		return err
 	}
 	var names []string
@@ -106,36 +106,37 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, called(address))
+	_, err = fmt.Fprintln(s.Out, shownName(address))
 	return err
 }
 
-// verifyFiles returns an error if a file is not one that by trusts under its name. names are those in the model's
-// folder. Without a Trust it does nothing.
+// verifyFiles returns an error if a file has other bytes than by trusts under its name. The file at paths[i] has the name
+// names[i]. If by is nil, every file is trusted.
 func verifyFiles(ctx context.Context, paths, names []string, by loader.Trust) error {
 	if by == nil {
 		return nil
 	}
 	for i, path := range paths {
-		if err := loader.VerifyFile(ctx, path, knownAs{by, names[i]}); err != nil {
+		if err := loader.VerifyFile(ctx, path, renamedTrust{by, names[i]}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// knownAs is a Trust in one file, whose name has folders. A loader asks for plain names only.
-type knownAs struct {
+// renamedTrust is a Trust in one file, for a loader that asks for it by another name: it asks for names without folders.
+type renamedTrust struct {
 	loader.Trust
 	name string
 }
 
-// Digests returns the digests of the one file.
-func (k knownAs) Digests(_ string, in layout.Input) (*layout.Digests, error) {
+// Digests returns the digests of the one file, whatever name is asked for.
+func (k renamedTrust) Digests(_ string, in layout.Input) (*layout.Digests, error) {
 	return k.Trust.Digests(k.name, in)
 }
 
-// copyTo copies files to the folder dir, which it makes, under these names. It returns the paths of the copies.
+// copyTo copies files to the folder dir under names, which may have folders. It makes the folders, and returns the paths
+// of the copies. Copies that are complete when another fails stay.
 func copyTo(dir string, files, names []string) (copies []string, err error) {
 	for i, path := range files {
 		out := filepath.Join(dir, filepath.FromSlash(names[i]))

@@ -76,7 +76,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), mapCommand(), convertCommand(), upgradeCommand())
-	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand())
+	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand(), exploreCommand())
 	root.AddCommand(keygenCommand(), signCommand(), pullCommand(), cacheCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
@@ -97,7 +97,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// needsVerb makes cmd, which only groups verbs, return an error if it is run without one.
+// needsVerb makes cmd, which is no verb but a group of verbs, fail if it is run without one of them.
 func needsVerb(cmd *cobra.Command) {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -106,7 +106,7 @@ func needsVerb(cmd *cobra.Command) {
 		}
 		return fmt.Errorf("missing VERB, one of: %s", strings.Join(verbs(cmd), ", "))
 	}
-	cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args never lets it
+	cmd.RunE = func(*cobra.Command, []string) error { return nil } // not reached: Args always fails
 }
 
 // verbs returns the names of cmd's verbs.
@@ -151,7 +151,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return unknownVerb(cmd, args[0])
 	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
-		return errors.New(strings.Replace(err.Error(), number.Error(), wanted(number), 1))
+		return errors.New(strings.Replace(err.Error(), number.Error(), numberHint(number), 1))
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		return fmt.Errorf("%w%s", err, nearest.Hint(func(yield func(string) bool) {
@@ -162,8 +162,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// wanted returns what a value has to be that err refuses.
-func wanted(err *strconv.NumError) string {
+// numberHint returns what the value of a flag has to be, given err, the error of parsing it as a number or bool.
+func numberHint(err *strconv.NumError) string {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return "the number is too large"
@@ -199,12 +199,12 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// verb returns the command of a verb. run gets one argument for each of names; others are an error.
+// verb returns the command of a verb, which calls run with its arguments. There must be one argument for each of names.
 func verb(use, short string, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  operands(names...),
+		Args:  arguments(len(names), names...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := terminal.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 			return run(cmd.Context(), s, args)
@@ -213,24 +213,14 @@ func verb(use, short string, run func(ctx context.Context, s terminal.Streams, a
 	}
 }
 
-// several returns a check that there is at least one argument.
-func several(name string) cobra.PositionalArgs {
+// arguments returns a check that there is an argument for each of names, and that there are no more than limit.
+func arguments(limit int, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("missing %s", name)
-		}
-		return nil
-	}
-}
-
-// operands returns a check that there is one argument for each of names.
-func operands(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < len(names) {
+		switch {
+		case len(args) < len(names):
 			return fmt.Errorf("missing %s", strings.Join(names[len(args):], " and "))
-		}
-		if len(args) > len(names) {
-			return fmt.Errorf("unexpected argument %q", args[len(names)])
+		case len(args) > limit:
+			return fmt.Errorf("unexpected argument %q", args[limit])
 		}
 		return nil
 	}
@@ -245,6 +235,7 @@ type choice struct {
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return strings.Join(c.allowed, "|") }
 
+// Set takes the word s, in upper or lower case. It fails if s is not allowed.
 func (c *choice) Set(s string) error {
 	s = strings.ToLower(s)
 	if !slices.Contains(c.allowed, s) {
@@ -258,6 +249,11 @@ func (c *choice) Set(s string) error {
 func (c *choice) addTo(cmd *cobra.Command, name, usage string) {
 	cmd.Flags().Var(c, name, usage)
 	complete(cmd, name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeFile makes the shell complete a flag with files that end in suffix.
+func completeFile(cmd *cobra.Command, flag, suffix string) {
+	complete(cmd, flag, cobra.FixedCompletions([]string{suffix}, cobra.ShellCompDirectiveFilterFileExt))
 }
 
 // complete declares how the shell completes a flag. It panics if cmd has no such flag.

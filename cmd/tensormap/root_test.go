@@ -201,7 +201,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"dump", ""}, ""},
 		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\ntext\n"},
 		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
-		{[]string{"help", "ver"}, "cache\ncompletion\nconvert\ndiff\ndump\nhash\nhelp\ninspect\nkeygen\nmap\nmerge\npull\nsign\nsplit\nstats\nupgrade\nverify\n"},
+		{[]string{"help", "ver"}, "cache\ncompletion\nconvert\ndiff\ndump\nexplore\nhash\nhelp\ninspect\nkeygen\nmap\nmerge\npull\nsign\nsplit\nstats\nupgrade\nverify\n"},
 	} {
 		out := done(t, append([]string{"__complete"}, test.args...)...)
 		names, _, _ := strings.Cut(out, ":")

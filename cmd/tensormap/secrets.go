@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
@@ -18,9 +19,9 @@ import (
 	"golang.org/x/term"
 )
 
-// unlocking has the flags that name the secret of an encrypted model. Secrets themselves are never on the command
+// decryptFlags has the flags that name the secret of an encrypted model. Secrets themselves are never on the command
 // line.
-type unlocking struct {
+type decryptFlags struct {
 	keyFile        string
 	passphraseFile string
 	// headOnly is set for verbs that can do without the tensors' contents.
@@ -29,12 +30,13 @@ type unlocking struct {
 	either bool
 
 	passphraseFlag string
-	secret         encrypted.Secret // nil before read, or if no secret is named
+	secret         encrypted.Secret // nil before setSecret, or if no secret is named
 	from           string           // the file or variable that it was read from
 }
 
-// addTo declares the flags. Verbs that write call the passphrase of what they read by another name.
-func (u *unlocking) addTo(cmd *cobra.Command, writes bool) {
+// addTo declares the flags. If the verb writes a model, --passphrase-file is that of the new model, and the flag for what
+// is read has a longer name.
+func (u *decryptFlags) addTo(cmd *cobra.Command, writes bool) {
 	u.passphraseFlag = "passphrase-file"
 	if writes {
 		u.passphraseFlag = "decrypt-passphrase-file"
@@ -43,8 +45,9 @@ func (u *unlocking) addTo(cmd *cobra.Command, writes bool) {
 	cmd.Flags().StringVar(&u.passphraseFile, u.passphraseFlag, "", "read an encrypted model with the passphrase in `FILE`")
 }
 
-// read sets secret to the one that flags or the environment name, if they name any.
-func (u *unlocking) read() (err error) {
+// setSecret sets secret and from to what flags or the environment name, unless they are set. If nothing names a secret, it
+// stays nil. It fails if flags name two, or a file cannot be read.
+func (u *decryptFlags) setSecret() (err error) {
 	switch {
 	case u.secret != nil:
 		return nil
@@ -59,7 +62,7 @@ func (u *unlocking) read() (err error) {
 	return err
 }
 
-// readSecret reads the secret of a key file, or else of a passphrase file.
+// readSecret reads the file called key or, if that is "", the file called passphrase. from is the name of the file.
 func readSecret(key, passphrase string) (s encrypted.Secret, from string, err error) {
 	if key != "" {
 		s, err = trust.ReadKey(key)
@@ -69,9 +72,11 @@ func readSecret(key, passphrase string) (s encrypted.Secret, from string, err er
 	return s, passphrase, err
 }
 
-// openBy opens a model with the secret. It asks at a terminal for a missing passphrase.
-func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts *loader.Options) (*loader.Model, error)) (*loader.Model, error) {
-	if err := u.read(); err != nil {
+// openUnlocked opens a model by calling open with opts and the secret, and without the secret if there is none. If the model
+// is encrypted then, and the verb needs the tensors' contents, openUnlocked asks for a passphrase at the terminal and calls
+// open again. Of two models either may be unencrypted: open is called without the secret first.
+func (u *decryptFlags) openUnlocked(stderr io.Writer, opts loader.Options, open func(opts *loader.Options) (*loader.Model, error)) (*loader.Model, error) {
+	if err := u.setSecret(); err != nil {
 		return nil, err
 	}
 	if u.secret == nil || u.either {
@@ -86,7 +91,7 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 		}
 		m.Close()
 		if u.secret == nil {
-			u.secret, err = u.ask(stderr, m.Path(), e)
+			u.secret, err = u.askPassphrase(stderr, m.Path(), e)
 		}
 		if err != nil {
 			return nil, err
@@ -96,13 +101,13 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 	return open(&opts)
 }
 
-// ask reads the passphrase of a model from the terminal, without an echo. It is loader.ErrKey if the model needs a
-// key file, or there is no terminal.
-func (u *unlocking) ask(stderr io.Writer, path string, e *encrypted.Encryption) (encrypted.Secret, error) {
+// askPassphrase reads the passphrase of the model at path from the terminal, without an echo. It is loader.ErrKey if the
+// model needs a key file, or there is no terminal.
+func (u *decryptFlags) askPassphrase(stderr io.Writer, path string, e *encrypted.Encryption) (encrypted.Secret, error) {
 	if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
 		return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", path, loader.ErrKey, u.passphraseFlag)
 	}
-	fmt.Fprintf(stderr, "passphrase of %s: ", terminal.Printable(path))
+	fmt.Fprintf(stderr, "passphrase of %s: ", report.Printable(path))
 	text, err := term.ReadPassword(int(os.Stdin.Fd()))
 	fmt.Fprintln(stderr)
 	if err != nil {
@@ -125,17 +130,18 @@ func encryptionOf(m *loader.Model) *encrypted.Encryption {
 	return nil
 }
 
-// encrypting has the flags that name the secret of a new model.
-type encrypting struct{ keyFile, passphraseFile string }
+// encryptFlags has the flags that name the secret of a new model.
+type encryptFlags struct{ keyFile, passphraseFile string }
 
 // addTo declares the flags.
-func (v *encrypting) addTo(cmd *cobra.Command) {
+func (v *encryptFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.keyFile, "encrypt", "", "encrypt an APR2 file with the key in `KEYFILE`")
 	cmd.Flags().StringVar(&v.passphraseFile, "passphrase-file", "", "encrypt an APR2 file with the passphrase in `FILE`")
 }
 
-// apply sets o.Encrypter, if a flag names a secret. Other formats than APR2 are a usageError.
-func (v *encrypting) apply(o *convert.Options) error {
+// apply sets o.Encrypter to the secret that a flag names, if one was given. Only APR2 files can be encrypted: another format
+// is a usageError, as are two secrets.
+func (v *encryptFlags) apply(o *convert.Options) error {
 	switch {
 	case v.keyFile == "" && v.passphraseFile == "":
 		return nil

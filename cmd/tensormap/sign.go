@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/trust"
 )
 
@@ -24,6 +25,7 @@ type signOptions struct {
 	chunk                 byteSize
 }
 
+// signCommand returns the verb sign.
 func signCommand() *cobra.Command {
 	var o signOptions
 	cmd := verb("sign DIR|FILE --key KEY.pem [-o BUNDLE]",
@@ -39,6 +41,7 @@ func signCommand() *cobra.Command {
 	return cmd
 }
 
+// run signs the model args[0], a folder or a file, and writes the bundle to the file of -o, or to model.sig in the folder.
 func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	root := args[0]
 	switch {
@@ -47,7 +50,7 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	case len(o.chain) > 0 && o.certificate == "":
 		return usageError{errors.New("--certificate-chain needs --signing-certificate")}
 	case isAddress(root):
-		return usageError{fmt.Errorf("%s: only files of this machine are signed", called(root))}
+		return usageError{fmt.Errorf("%s: only files of this machine are signed", shownName(root))}
 	}
 	key, err := trust.ReadPrivateKey(o.key)
 	if err != nil {
@@ -77,16 +80,16 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 		Warn: func(err error) { warnings = append(warnings, err) }})
 	bar.Clear()
 	for _, w := range warnings {
-		fmt.Fprintf(s.Err, "warning: %s\n", terminal.Printable(w.Error()))
+		fmt.Fprintf(s.Err, "warning: %s\n", report.Printable(w.Error()))
 	}
 	if errors.Is(err, trust.ErrKey) {
-		return named(cmp.Or(o.certificate, o.key), err)
+		return withPath(cmp.Or(o.certificate, o.key), err)
 	}
 	return err
 }
 
-// named returns err with path in front, unless err names it already.
-func named(path string, err error) error {
+// withPath returns err with path in front of its text, unless it names a path already. It returns nil if err is nil.
+func withPath(path string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -41,20 +41,20 @@ func obeySignals(cancel context.CancelCauseFunc) (finish func()) {
 		case s = <-signals:
 		case <-time.After(grace):
 		}
-		endBy(s, heard)
+		endBySignal(s, heard)
 	}()
 	return func() {
 		select {
 		case s := <-first:
-			endBy(s, heard)
+			endBySignal(s, heard)
 		default:
 		}
 	}
 }
 
-// endBy ends the process as s ends one that does not listen to it: the loop of a shell, which
-// tells that from a failure, ends too.
-func endBy(s os.Signal, heard []os.Signal) {
+// endBySignal ends the process by the signal s, no longer handled. A shell sees that it was a signal and no failure, and ends its loop too.
+// It does not return.
+func endBySignal(s os.Signal, heard []os.Signal) {
 	signal.Reset(heard...) // should the file system be stuck, one more kills
 	atomicfile.Abandon()
 	raise(s)

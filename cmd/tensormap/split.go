@@ -6,8 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// splitCommand returns the verb split.
 func splitCommand() *cobra.Command {
-	v := &writing{doing: "splitting"}
+	v := &writeFlags{doing: "splitting"}
 	cmd := verb("split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
 		"Divide a model among files of at most a given size",
 		v.run, "IN", "OUT")

@@ -9,26 +9,49 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
 type statsOptions struct {
 	surveyOptions
-	bins uint8
+	ranking[survey.TensorStats]
+	bins    uint8
+	bySigma bool // find histograms by σ, as is the default
 }
 
+// statsKeys are the values of --sort.
+var statsKeys = []sortKey[survey.TensorStats]{
+	{"max_sigma", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.MaxSigma) }},
+	{"kurtosis", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.Kurtosis) }},
+	{"std", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.Std) }},
+	{"mean", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.Mean) }},
+	{"min", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.Min) }},
+	{"max", func(s *survey.TensorStats) float64 { return scoreIf(s.Err == nil, s.Max) }},
+	{"zeros", func(s *survey.TensorStats) float64 { return float64(s.Zeros) / float64(s.Tensor.Elements()) }},
+	{"nan", func(s *survey.TensorStats) float64 { return float64(s.NaN) }},
+	{"size", func(s *survey.TensorStats) float64 { return float64(s.Tensor.StoredBytes()) }},
+}
+
+// statsCommand returns the verb stats.
 func statsCommand() *cobra.Command {
 	var opts statsOptions
-	cmd := verb("stats FILE [--filter GLOB] [--bins N] [--json] [-j N]",
-		"Show range, mean, deviation and histogram of every tensor",
+	cmd := verb("stats FILE [--sort KEY] [--top N] [--filter GLOB] [--bins N] [--json] [-j N]",
+		"Show range, mean, deviation, outliers and histogram of every tensor",
 		opts.run, "FILE")
-	opts.addTo(cmd)
-	cmd.Flags().Uint8Var(&opts.bins, "bins", 16, "draw histograms of `N` bins; 0 draws none")
+	opts.surveyOptions.addTo(cmd)
+	opts.ranking.addTo(cmd, statsKeys...)
+	cmd.Flags().Uint8Var(&opts.bins, "bins", 0, "count values in `N` equal bins from least to greatest, by a second reading; 0 draws no histogram")
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		opts.bySigma = opts.bins > 0 || !cmd.Flags().Changed("bins")
+	}
 	return cmd
 }
 
+// run writes statistics of the values of each tensor of the model args[0], as a table or JSON. It reports damaged tensors on
+// standard error, and returns errReported then.
 func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	m, err := opts.openSelected(ctx, path)
@@ -40,18 +63,35 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	j := report.JSON{W: p.w}
 	table := report.Pages[survey.TensorStats]{W: p.w, Draw: func(list []survey.TensorStats) { statsGrid(list).Write(p.w, terminal.ScreenOf(s.Out)) }}
 	if opts.json {
-		j.Field("file", called(path))
+		j.Field("file", shownName(path))
 		j.Field("bins", opts.bins)
 		j.List("tensors")
 	}
-	err = survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: int(opts.bins)}, func(t *survey.TensorStats) error {
+	var undecoded tensorReasons // rows of the table, which says no more than that
+	write := func(t *survey.TensorStats) {
 		if opts.json {
 			j.Row(newStatsJSON(t))
 		} else {
 			table.Add(*t)
+			if why := inspection.ProblemText(t.Tensor); why != "" && t.Err != nil {
+				undecoded.add("not decoded", why, t.Tensor.Name())
+			}
+		}
+	}
+	so := survey.StatsOptions{Options: o, Bins: int(opts.bins), BySigma: opts.bySigma}
+	var all []survey.TensorStats
+	err = survey.Stats(ctx, m, &so, func(t *survey.TensorStats) error {
+		t = t.Shown()
+		if opts.ranking.isWanted() {
+			all = append(all, *t)
+		} else {
+			write(t)
 		}
 		return p.add(t.Err, &t.Tensor)
 	})
+	for _, t := range opts.ranking.apply(all, func(t *survey.TensorStats) string { return t.Tensor.Name() }) {
+		write(&t)
+	}
 	switch {
 	case err != nil:
 	case opts.json:
@@ -59,22 +99,25 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	case table.Drawn == 0 || len(table.Rows) > 0:
 		table.Flush()
 	}
-	return p.end(cmp.Or(err, j.Err))
+	err = p.end(cmp.Or(err, j.Err))
+	undecoded.write(s.Err)
+	return err
 }
 
 // statsGrid returns a table with a row for each tensor. NaNs, infinities and histograms have columns only if there
 // are some.
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">zeros"},
-		Spare:   []string{"zeros", "shape", "dtype"},
+		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">max sigma", "at", ">kurtosis",
+			">0.1%", ">1%", ">50%", ">99%", ">99.9%", ">zeros"},
+		Spare: []string{"1%", "99%", "50%", "0.1%", "99.9%", "kurtosis", "zeros", "shape", "at", "dtype"},
 	}
 	some := func(n func(*survey.TensorStats) bool) bool {
 		return slices.ContainsFunc(list, func(s survey.TensorStats) bool { return n(&s) })
 	}
 	nan := some(func(s *survey.TensorStats) bool { return s.NaN > 0 })
 	inf := some(func(s *survey.TensorStats) bool { return s.PosInf > 0 || s.NegInf > 0 })
-	last := some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.Err != nil })
+	last := some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.BySigma != nil || s.Err != nil })
 	if nan {
 		g.Heading = append(g.Heading, ">nan")
 	}
@@ -93,12 +136,13 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 			counts = append(counts, s.PosInf, s.NegInf)
 		}
 		t := s.Tensor
-		row := []string{terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
+		row := []string{report.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
 		for _, f := range []float64{s.Min, s.Max, s.Mean, s.Std} {
-			row = append(row, known(s.Err == nil, real4(f)))
+			row = append(row, orDash(s.Err == nil, fourDigits(f)))
 		}
+		row = append(row, sigmaCells(s)...)
 		for _, n := range counts {
-			row = append(row, known(s.Err == nil, report.Grouped(n)))
+			row = append(row, orDash(s.Err == nil, report.Grouped(n)))
 		}
 		if last {
 			row = append(row, histogramCell(s))
@@ -108,31 +152,68 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	return g
 }
 
-// known returns cell if ok is true, and else a dash for an unknown value.
-func known(ok bool, cell string) string {
-	if !ok {
+// orDash returns cell if isKnown is true, and else a dash.
+func orDash(isKnown bool, cell string) string {
+	if !isKnown {
 		return "–"
 	}
 	return cell
 }
 
-// histogramCell returns the histogram of a tensor, or why there is none.
+// histogramCell returns a drawing of the histogram of a tensor, or why there is none.
 func histogramCell(s *survey.TensorStats) string {
 	switch {
 	case s.Err != nil && s.Tensor.Problem() != nil:
 		return "not decoded"
-	case damage(s.Err):
+	case isDamage(s.Err):
 		return "damaged"
 	case s.Err != nil:
 		return "no values, only bytes"
 	}
-	return sparkline(s.Histogram)
+	if s.Histogram != nil {
+		return sparkline(s.Histogram)
+	}
+	return sigmaSparkline(s.BySigma)
 }
 
-// real4 formats f with four digits. NaN stands for no value, and becomes a dash.
-func real4(f float64) string { return known(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 4, 64)) }
+// sigmaCells returns the largest distance from the mean, its place, kurtosis and percentiles.
+func sigmaCells(s *survey.TensorStats) []string {
+	isKnown := s.Err == nil && !math.IsNaN(s.MaxSigma)
+	cells := []string{"–", "–", "–"}
+	if isKnown {
+		cells = []string{threeDigits(s.MaxSigma), indexCell(s.MaxSigmaAt, s.Tensor.Shape()), threeDigits(s.Kurtosis)}
+	}
+	for _, p := range s.Percentiles {
+		cells = append(cells, orDash(s.Err == nil, threeDigits(p)))
+	}
+	return cells
+}
 
-// sparkline draws counts: the highest as a full block, one at least as a thin line.
+// indexCell returns the coordinates of the element with the row-major number at, as dump takes them: [99, 856].
+func indexCell(at uint64, shape []int) string {
+	return report.IndexText(survey.Coordinates(at, shape))
+}
+
+// threeDigits formats f with three digits. NaN stands for no value, and becomes a dash.
+func threeDigits(f float64) string { return orDash(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 3, 64)) }
+
+// sigmaSparkline returns a bar of text for every three bins of a histogram by σ. Heights are logarithms, so that single values show too.
+func sigmaSparkline(bins []uint64) string {
+	var counts []uint64
+	for group := range slices.Chunk(bins, 3) {
+		n := uint64(0)
+		for _, count := range group {
+			n += count
+		}
+		counts = append(counts, uint64(math.Round(1000*math.Log2(float64(n+1)))))
+	}
+	return sparkline(counts)
+}
+
+// fourDigits formats f with four digits. NaN stands for no value, and becomes a dash.
+func fourDigits(f float64) string { return orDash(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 4, 64)) }
+
+// sparkline returns a bar of text for each count: a full block for the highest, a thin line at least for one that is not 0.
 func sparkline(counts []uint64) string {
 	levels := []rune(" ▁▂▃▄▅▆▇█")
 	highest := slices.Max(append(counts, 1))
@@ -150,6 +231,7 @@ func sparkline(counts []uint64) string {
 // real is a float64 in JSON: null for NaN, which stands for no value, and a string for an infinity.
 type real float64
 
+// MarshalJSON encodes r. It never fails.
 func (r real) MarshalJSON() ([]byte, error) {
 	switch f := float64(r); {
 	case math.IsNaN(f):
@@ -172,16 +254,22 @@ type statsJSON struct {
 }
 
 type valuesJSON struct {
-	Finite    uint64   `json:"finite"`
-	Zeros     uint64   `json:"zeros"`
-	NaN       uint64   `json:"nan"`
-	PosInf    uint64   `json:"pos_inf"`
-	NegInf    uint64   `json:"neg_inf"`
-	Min       real     `json:"min"`
-	Max       real     `json:"max"`
-	Mean      real     `json:"mean"`
-	Std       real     `json:"std"`
-	Histogram []uint64 `json:"histogram,omitempty"`
+	Finite         uint64          `json:"finite"`
+	Zeros          uint64          `json:"zeros"`
+	ZeroRows       uint64          `json:"zero_rows"` // of norm 0
+	NaN            uint64          `json:"nan"`
+	PosInf         uint64          `json:"pos_inf"`
+	NegInf         uint64          `json:"neg_inf"`
+	Min            real            `json:"min"`
+	Max            real            `json:"max"`
+	Mean           real            `json:"mean"`
+	Std            real            `json:"std"`
+	Percentiles    map[string]real `json:"percentiles"` // by percentage
+	MaxSigma       real            `json:"max_sigma"`
+	MaxSigmaAt     []uint64        `json:"max_sigma_at,omitempty"`
+	Kurtosis       real            `json:"kurtosis"`
+	SigmaHistogram []uint64        `json:"sigma_histogram,omitempty"`
+	Histogram      []uint64        `json:"histogram,omitempty"`
 }
 
 // newStatsJSON describes a tensor for stats --json.
@@ -191,11 +279,18 @@ func newStatsJSON(s *survey.TensorStats) *statsJSON {
 		j.Problem = err.Error()
 	}
 	switch {
-	case damage(s.Err):
+	case isDamage(s.Err):
 		j.Error = explain(s.Err)
 	case s.Err == nil:
-		j.Stats = &valuesJSON{s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf,
-			real(s.Min), real(s.Max), real(s.Mean), real(s.Std), s.Histogram}
+		j.Stats = &valuesJSON{Finite: s.Finite, Zeros: s.Zeros, ZeroRows: s.ZeroRows, NaN: s.NaN, PosInf: s.PosInf, NegInf: s.NegInf,
+			Min: real(s.Min), Max: real(s.Max), Mean: real(s.Mean), Std: real(s.Std), Percentiles: make(map[string]real),
+			MaxSigma: real(s.MaxSigma), Kurtosis: real(s.Kurtosis), SigmaHistogram: s.BySigma, Histogram: s.Histogram}
+		for i, percent := range survey.Percents {
+			j.Stats.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = real(s.Percentiles[i])
+		}
+		if !math.IsNaN(s.MaxSigma) {
+			j.Stats.MaxSigmaAt = survey.Coordinates(s.MaxSigmaAt, s.Tensor.Shape())
+		}
 	}
 	return j
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -29,8 +29,7 @@ type surveyOptions struct {
 func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
-	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", o.filter.Set)
-	complete(cmd, "filter", completeFilter)
+	addFilter(cmd, &o.filter)
 	o.jobs.addTo(cmd)
 }
 
@@ -40,14 +39,14 @@ func (o *surveyOptions) openSelected(ctx context.Context, path string) (*loader.
 	if err != nil {
 		return nil, err
 	}
-	if err := matched(&o.filter, path, m); err != nil {
+	if err := requireMatch(&o.filter, path, m); err != nil {
 		m.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// pass is one pass of a verb over all tensors of models: it writes results as they come, and counts tensors and bytes.
+// pass is one reading of all tensors of a model, or of two. It writes results as they come, and counts tensors and bytes.
 type pass struct {
 	terminal.Streams
 	w       *bufio.Writer // results
@@ -55,7 +54,7 @@ type pass struct {
 	begun   time.Time
 	tensors int
 	bytes   uint64
-	damaged bool
+	damaged bool // add has counted a damaged tensor
 }
 
 // begin returns a new pass, and the options for package survey. doing describes the work beside its progress.
@@ -75,7 +74,8 @@ func (p *pass) Write(b []byte) (int, error) {
 	return p.Out.Write(b)
 }
 
-// add counts tensors, and reports their damage err on standard error. The error it returns is that of writing results.
+// add counts one result, and the bytes of the tensors that it is about; nil stands for one that a model lacks. If err says that a tensor
+// is damaged, add reports that on standard error. It returns the first error of writing results, not err.
 func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 	p.tensors++
 	for _, t := range tensors {
@@ -83,17 +83,17 @@ func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 			p.bytes += t.RawBytes()
 		}
 	}
-	if damage(err) {
+	if isDamage(err) {
 		p.damaged = true
 		p.bar.Hide()
 		printError(p.Err, err)
 	}
-	_, err = p.w.Write(nil)
+	_, err = p.w.Write(nil) // writes nothing, but a bufio.Writer returns its first error again
 	return err
 }
 
-// end writes the last results, and says how long the pass took unless it failed. It returns err, the error of
-// writing, or errReported if a tensor is damaged.
+// end ends a pass that has ended with err: it writes what is buffered and, unless something failed, says on standard error
+// how long the pass took. It returns errReported if a tensor is damaged, else err or the error of writing.
 func (p *pass) end(err error) error {
 	err = cmp.Or(err, p.w.Flush())
 	p.bar.Clear()
@@ -101,19 +101,19 @@ func (p *pass) end(err error) error {
 		return errReported
 	}
 	if err == nil {
-		fmt.Fprintf(p.Err, "%s, %s\n", report.Plural(p.tensors, "tensor"), p.took())
+		fmt.Fprintf(p.Err, "%s, %s\n", report.Plural(p.tensors, "tensor"), p.speed())
 	}
 	return err
 }
 
-// took returns how many bytes the pass read, in which time.
-func (p *pass) took() string {
+// speed returns as text how many bytes the pass read, in what time, and how fast.
+func (p *pass) speed() string {
 	took := time.Since(p.begun)
 	return fmt.Sprintf("%s in %s, %s", report.Size(p.bytes), report.Duration(took), report.Speed(p.bytes, took))
 }
 
-// damage reports whether err says that a tensor is damaged, and not that its type has no values.
-func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
+// isDamage reports whether err says that a tensor is damaged, and not that its type has no values.
+func isDamage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
 
 // tensorHead has the fields by which stats and hash describe a tensor in JSON.
 type tensorHead struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/layout"
 	"golang.org/x/sys/unix"
 )
 
@@ -85,6 +86,44 @@ func TestTerminalTables(t *testing.T) {
 		}
 		t.Errorf("no shortened name in\n%s", out)
 	}
+}
+
+// TestTerminalGroupsMany: on a terminal, layers of a model with many tensors share lines. Elsewhere each tensor has its own.
+func TestTerminalGroupsMany(t *testing.T) {
+	few, many := layersOf(t, 60), layersOf(t, 61)
+	for _, test := range []struct {
+		args     []string
+		terminal bool
+		grouped  bool
+	}{
+		{[]string{few}, true, false}, {[]string{many}, true, true}, {[]string{many}, false, false},
+		{[]string{many, "--all"}, true, false}, {[]string{many, "--filter", "blk.[1-3].w"}, true, false},
+		{[]string{many, "--sort", "name"}, true, true},
+	} {
+		var elsewhere strings.Builder
+		out, shown := io.Writer(&elsewhere), elsewhere.String
+		if test.terminal {
+			tty, screen := openTerminal(t)
+			out, shown = tty, screen
+		}
+		if status := run(t.Context(), append([]string{"inspect"}, test.args...), out, io.Discard); status != exitDone {
+			t.Errorf("%q: status %d", test.args, status)
+		}
+		text := shown()
+		if strings.Contains(text, "blk.{0..60}.w") != test.grouped || strings.Contains(text, "blk.2.w") == test.grouped ||
+			strings.Contains(text, "61 (--all lists each)") != test.grouped {
+			t.Errorf("%q on a terminal: %v\n%s", test.args, test.terminal, text)
+		}
+	}
+}
+
+// layersOf writes a model of n layers with a tensor each.
+func layersOf(t *testing.T, n int) (path string) {
+	tensors := make([]modeltest.Tensor, n)
+	for i := range tensors {
+		tensors[i] = modeltest.Random(fmt.Sprintf("blk.%d.w", i), layout.U8, 1)
+	}
+	return modeltest.Write(t, "model.safetensors", modeltest.SafeTensors(tensors...))
 }
 
 func TestProgressBar(t *testing.T) {

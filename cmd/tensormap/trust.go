@@ -16,8 +16,8 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// trusting has the flags that say whose model the user trusts.
-type trusting struct {
+// trustFlags has the flags that say whose model the user trusts.
+type trustFlags struct {
 	signature string
 	key       string
 	roots     []string
@@ -28,7 +28,7 @@ type trusting struct {
 }
 
 // addTo declares the flags.
-func (t *trusting) addTo(cmd *cobra.Command) {
+func (t *trustFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.signature, "signature", "", "read only what the bundle `FILE` vouches for (OpenSSF Model Signing)")
 	cmd.Flags().StringVar(&t.key, "key", "", "trust this public key, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&t.roots, "certificate-chain", nil, "trust bundles whose certificates lead to one in this PEM `FILE`")
@@ -37,7 +37,7 @@ func (t *trusting) addTo(cmd *cobra.Command) {
 }
 
 // check returns a usageError for flags that contradict one another.
-func (t *trusting) check() error {
+func (t *trustFlags) check() error {
 	switch {
 	case len(t.digests) > 0 && (t.signature != "" || t.key != "" || len(t.roots) > 0):
 		return usageError{errors.New("--digest and a signature exclude each other")}
@@ -53,28 +53,29 @@ func (t *trusting) check() error {
 	return nil
 }
 
-// apply sets opts.Trust, so that the model returns no byte that is not verified, if a flag says whom to trust.
-func (t *trusting) apply(opts *loader.Options) error {
+// apply sets opts.Trust, so that the model returns no byte that is not verified, and signer, if a flag says whom to trust.
+// It fails if flags contradict one another, or if a key or bundle cannot be read or does not verify.
+func (t *trustFlags) apply(opts *loader.Options) error {
 	err := t.check()
 	switch {
 	case err != nil:
 	case len(t.digests) > 0:
 		opts.Trust, err = t.fileDigests()
 	case t.signature != "":
-		opts.Trust, err = t.statement()
+		opts.Trust, err = t.verifiedStatement()
 	case t.key != "":
 		var key crypto.PublicKey
 		if key, err = trust.ReadPublicKey(t.key); err != nil {
 			return err
 		}
 		opts.Trust, err = trust.NewEmbedded(key)
-		t.signer, err = keyName(key), named(t.key, err)
+		t.signer, err = keyName(key), withPath(t.key, err)
 	}
 	return err
 }
 
 // fileDigests returns the Trust of --digest. Two digests of one file are a usageError.
-func (t *trusting) fileDigests() (*trust.FileDigests, error) {
+func (t *trustFlags) fileDigests() (*trust.FileDigests, error) {
 	files := make(map[string]string)
 	for _, text := range t.digests {
 		name, digest, ok := strings.Cut(text, "=")
@@ -93,8 +94,9 @@ func (t *trusting) fileDigests() (*trust.FileDigests, error) {
 	return d, nil
 }
 
-// statement returns the statement of the bundle, whose signature it verifies, and sets signer.
-func (t *trusting) statement() (*trust.Statement, error) {
+// verifiedStatement returns the statement of the bundle that --signature names, and sets signer. It fails if the signature
+// is not that of --key, or of a certificate that leads to --certificate-chain.
+func (t *trustFlags) verifiedStatement() (*trust.Statement, error) {
 	var key crypto.PublicKey // nil for certificates
 	var keyErr error
 	if t.key != "" {
@@ -117,7 +119,7 @@ func (t *trusting) statement() (*trust.Statement, error) {
 			t.signer = bundle.Certificate().Subject.String()
 		}
 	}
-	return s, named(t.signature, err)
+	return s, withPath(t.signature, err)
 }
 
 // keyName names a key: Ed25519 keys by themselves, as files hold them, others by their hint in bundles.

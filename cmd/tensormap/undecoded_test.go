@@ -33,6 +33,11 @@ func TestUndecoded(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+	for _, why := range []string{"\nnot decoded: 1 tensor (", "without a scale", "): alone.weight\n", "): misfit.weight\n"} {
+		if !strings.Contains(r.stderr, why) {
+			t.Errorf("stderr lacks %q: %q", why, r.stderr)
+		}
+	}
 	reasons := map[string]string{"alone.weight": "scale", "misfit.weight": "scale"}
 	for _, args := range [][]string{{"inspect", "--json", file}, {"stats", "--json", file}} {
 		var got struct {
@@ -47,6 +52,19 @@ func TestUndecoded(t *testing.T) {
 				t.Errorf("%q: %s: problem %q", args, x.Name, x.Problem)
 			}
 		}
+	}
+}
+
+// TestDiffRenamed: models none of whose names agree are told apart from models that differ.
+func TestDiffRenamed(t *testing.T) {
+	const note = "no tensor has the same name in both"
+	file, other := undecodedModel(t), modeltest.Write(t, "renamed.safetensors", modeltest.SafeTensors(
+		modeltest.Tensor{Name: "blk.0.norm", DType: layout.F32, Shape: []int{1}, Data: make([]byte, 4)}))
+	if r := tensormap("diff", file, other); r.status != exitFailed || strings.Count(r.stderr, note) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := tensormap("diff", modeltest.Small(t), modeltest.Small(t)); strings.Contains(r.stderr, note) {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
@@ -32,6 +32,7 @@ type verifyOptions struct {
 	jobs     jobs
 }
 
+// verifyCommand returns the verb verify.
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
 	cmd := verb("verify FILE [--signature BUNDLE --key KEY.pub.pem] [--values] [--json] [-j N]",
@@ -46,6 +47,8 @@ func verifyCommand() *cobra.Command {
 	return cmd
 }
 
+// run verifies the model args[0]: first the signature, then structure, checksums and values as flags say. It writes a verdict
+// as text or JSON. Errors in the file are lines on standard error, and it returns errReported then.
 func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	bar := terminal.NewProgress(s.Err, "verifying")
@@ -53,7 +56,7 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	hashed, wrong, err := opts.checkSignature(ctx, path, bar)
 	var checked *loader.Report
 	if err == nil && len(wrong) == 0 {
-		if checked, err = verifyFile(ctx, path, opts, bar); opts.signatureOnly(path, err) {
+		if checked, err = verifyFile(ctx, path, opts, bar); opts.acceptsNoModel(path, err) {
 			checked, err = &loader.Report{Checked: []string{"signature"}, BytesRead: hashed}, nil
 		}
 	}
@@ -61,7 +64,7 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	bar.Clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
-			writeVerdictJSON(s.Out, failedVerdict(called(path), err)) // should that fail too, err matters more
+			writeVerdictJSON(s.Out, failedVerdict(shownName(path), err)) // should that fail too, err matters more
 		}
 		return err
 	}
@@ -73,7 +76,7 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 			printError(s.Err, f)
 		}
 	}
-	v := newVerdict(called(path), checked)
+	v := newVerdict(shownName(path), checked)
 	if opts.json {
 		err = writeVerdictJSON(s.Out, v)
 	} else {
@@ -110,8 +113,8 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	return checked, err
 }
 
-// checkSignature compares the files with the bundle, if there is one. It returns how many bytes it hashed, and
-// what is wrong with the files.
+// checkSignature compares the files at path with the bundle of --signature, if that was given. hashed is how many bytes it
+// read. wrong lists files that are not as they were signed. err says why they could not be compared.
 func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (hashed uint64, wrong []error, err error) {
 	err = o.check()
 	switch {
@@ -122,7 +125,7 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *te
 	case o.signature == "" || isAddress(path): // whose files nobody lists
 		return 0, nil, nil
 	}
-	s, err := o.statement()
+	s, err := o.verifiedStatement()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -136,7 +139,7 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *te
 		bar.Update(done, total)
 	}}
 	err = s.Verify(ctx, root, opts)
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // an error for each file
 		return hashed, joined.Unwrap(), nil
 	}
 	snapshots := filepath.Join(path, "snapshots")
@@ -146,9 +149,9 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *te
 	return hashed, nil, err
 }
 
-// signatureOnly reports whether err says only that the signed files are no model, so that no more can be checked.
-// Where values or a decryption are asked for, a model is wanted.
-func (o *verifyOptions) signatureOnly(path string, err error) bool {
+// acceptsNoModel reports whether err, of opening the files at path, is no failure: they were signed and are as they were signed, but are
+// no model. It is a failure if the flags ask for a look at values, or for a decryption.
+func (o *verifyOptions) acceptsNoModel(path string, err error) bool {
 	if err == nil || o.signature == "" || isAddress(path) || o.values || o.keyFile != "" || o.passphraseFile != "" {
 		return false
 	}
@@ -157,9 +160,10 @@ func (o *verifyOptions) signatureOnly(path string, err error) bool {
 	return errors.Is(err, mmapio.ErrDirectory) || errors.Is(err, layout.ErrFormat) && plain
 }
 
-// reportUnsigned writes which files are not as they were signed, and returns errReported.
+// reportUnsigned writes to standard error the errors wrong, about files that are not as they were signed. If asJSON is true, it writes a
+// verdict to standard output too. It returns errReported, or the error of writing.
 func reportUnsigned(s terminal.Streams, path string, wrong []error, asJSON bool) error {
-	v := &verdict{File: called(path), Checked: []string{"signature"}, Findings: []finding{}}
+	v := &verdict{File: shownName(path), Checked: []string{"signature"}, Findings: []finding{}}
 	for _, err := range wrong {
 		printError(s.Err, err)
 		v.Findings = append(v.Findings, finding{Severity: "error", File: v.File, Field: "signature", Reason: err.Error()})
@@ -172,8 +176,8 @@ func reportUnsigned(s terminal.Streams, path string, wrong []error, asJSON bool)
 	return errReported
 }
 
-// verifyValues adds to the report what is wrong with values. Damage of a file that is known to be
-// wrong is not reported again.
+// verifyValues reads all values, and adds to the report what is wrong with them. A damaged tensor is left out if the report
+// has an error of its file already.
 func verifyValues(ctx context.Context, m *loader.Model, checked *loader.Report, opts *survey.Options) error {
 	found := survey.NewFindings(m)
 	err := survey.Stats(ctx, m, &survey.StatsOptions{Options: *opts}, found.Add)
@@ -209,7 +213,7 @@ type finding struct {
 func newVerdict(path string, checked *loader.Report) *verdict {
 	v := &verdict{File: path, OK: true, Checked: append([]string{}, checked.Checked...), Findings: []finding{}, Bytes: checked.BytesRead}
 	for _, f := range checked.Findings {
-		found := newFinding(f.File, f.FormatError)
+		found := errorFinding(f.File, f.FormatError)
 		if f.Warning {
 			found.Severity = "warning"
 		} else {
@@ -220,8 +224,8 @@ func newVerdict(path string, checked *loader.Report) *verdict {
 	return v
 }
 
-// newFinding returns an error in the file at path as a finding.
-func newFinding(path string, err *layout.FormatError) finding {
+// errorFinding returns an error in the file at path as a finding.
+func errorFinding(path string, err *layout.FormatError) finding {
 	return finding{
 		Severity: "error",
 		File:     path,
@@ -238,7 +242,7 @@ func failedVerdict(path string, err error) *verdict {
 	var pe *fs.PathError
 	switch {
 	case errors.As(err, &fe):
-		found = newFinding(path, fe)
+		found = errorFinding(path, fe)
 	case errors.As(err, &pe):
 		found.Reason = pe.Err.Error()
 	}
@@ -255,12 +259,13 @@ func writeVerdictJSON(w io.Writer, v *verdict) error {
 	return err
 }
 
-// write writes the verdict as text: warnings, then one line.
+// write writes the verdict as text: the warnings of the report that it was made of, then one line. took is how long the
+// verification took.
 func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration) error {
 	var b strings.Builder
 	for _, f := range checked.Findings {
 		if f.Warning {
-			fmt.Fprintf(&b, "warning: %s\n", terminal.Printable(f.Error()))
+			fmt.Fprintf(&b, "warning: %s\n", report.Printable(f.Error()))
 		}
 	}
 	word := "ok"
@@ -273,7 +278,7 @@ func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration)
 	} else if v.Bytes > 0 {
 		speeds = fmt.Sprintf("%s in %s, %s", report.Size(v.Bytes), report.Duration(took), report.Speed(v.Bytes, took))
 	}
-	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", terminal.Printable(v.File), word, terminal.Printable(strings.Join(v.Checked, ", ")), speeds)
+	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", report.Printable(v.File), word, report.Printable(strings.Join(v.Checked, ", ")), speeds)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

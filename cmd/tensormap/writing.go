@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -22,22 +23,23 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// writing has the flags of verbs that write a model: convert, upgrade, split and merge.
-type writing struct {
+// writeFlags has the flags of verbs that write a model: convert, upgrade, split and merge.
+type writeFlags struct {
 	opener
 	format  formatFlag
 	shards  byteSize
 	jobs    jobs
 	sign    string // file of a private key
-	encrypt encrypting
+	encrypt encryptFlags
 	doing   string // describes the work beside its progress
 
 	dryRun, json bool
 }
 
-// write plans and writes the model in as out, and reports what it did. prepare, called with the
-// open model, completes the options or refuses.
-func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
+// write opens the model at in, writes it to out as o says, and reports on standard error what it did. With --dry-run it
+// only shows the plan. Before anything is planned it calls prepare with the open model, which completes o or returns
+// an error.
+func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
 	if err := cmp.Or(v.setSigner(o), v.encrypt.apply(o)); err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 		return err
 	}
 	defer m.Close()
-	defer v.jobs.limit()()
+	defer v.jobs.limit()() // back to all cores at the end
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
@@ -56,13 +58,13 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
 	o.ShardBytes, o.Progress = uint64(v.shards), bar.Update
-	collect() // what opening left, in pieces that the plan would not fit
+	freeMemory() // what opening left, in pieces that the plan would not fit
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
 		return dryRun(s, plan, v.json, o)
 	}
 	if err == nil {
-		collect() // what planning left
+		freeMemory() // what planning left
 		err = plan.Write(ctx)
 	}
 	took := time.Since(begun)
@@ -75,35 +77,41 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 		reportCompressed(s.Err, plan)
 	}
 	reportDecisions(s.Err, plan)
+	reportErrors(s.Err, plan.Tensors)
 	reportLost(s.Err, out, plan.Tensors)
-	if signed(m) && o.Signer == nil {
-		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
+	if v.json {
+		if err := writePlanJSON(s.Out, plan); err != nil {
+			return err
+		}
+	}
+	if isSigned(m) && o.Signer == nil {
+		fmt.Fprintf(s.Err, "%s: signature not carried over\n", report.Printable(shownName(in)))
 	}
 	if encryptionOf(m) != nil && o.Encrypter == nil {
-		fmt.Fprintf(s.Err, "%s: encryption not carried over\n", terminal.Printable(called(in)))
+		fmt.Fprintf(s.Err, "%s: encryption not carried over\n", report.Printable(shownName(in)))
 	}
 	return nil
 }
 
-// run runs split and merge: it writes the same bytes to other files.
-func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) error {
+// run runs split and merge: the tensors keep their bytes, in other files. Merging one shard alone is an error.
+func (v *writeFlags) run(ctx context.Context, s terminal.Streams, args []string) error {
 	in, out := args[0], args[1]
-	format, err := v.format.of(out)
+	format, err := v.format.formatOf(out)
 	if err != nil {
 		return err
 	}
 	o := &convert.Options{Format: format, Compress: convert.AsStored}
 	return v.write(ctx, s, in, out, o, func(m *loader.Model) error {
-		if v.shards == 0 && isPart(m) {
-			return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", called(in))
+		if v.shards == 0 && isLoneShard(m) {
+			return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", shownName(in))
 		}
-		notePart(s.Err, m)
+		warnIfShard(s.Err, m)
 		return nil
 	})
 }
 
-// addTo declares the flags that all these verbs have.
-func (v *writing) addTo(cmd *cobra.Command) {
+// addTo declares the flags that all verbs have which write a model.
+func (v *writeFlags) addTo(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
 	v.encrypt.addTo(cmd)
@@ -111,8 +119,9 @@ func (v *writing) addTo(cmd *cobra.Command) {
 	v.jobs.addTo(cmd)
 }
 
-// setSigner sets o.Signer, if --sign names a key. Other formats than APR2 are a usageError.
-func (v *writing) setSigner(o *convert.Options) error {
+// setSigner sets o.Signer to the key that --sign names, if it was given. Only APR2 files can be signed: another format is
+// a usageError. It fails if the key cannot be read or is no Ed25519 key.
+func (v *writeFlags) setSigner(o *convert.Options) error {
 	if v.sign == "" {
 		return nil
 	}
@@ -123,7 +132,7 @@ func (v *writing) setSigner(o *convert.Options) error {
 	if err == nil {
 		o.Signer, err = trust.NewSigner(key)
 	}
-	return named(v.sign, err)
+	return withPath(v.sign, err)
 }
 
 // indexEnd is the suffix of the index of SafeTensors shards.
@@ -132,21 +141,22 @@ var indexEnd = formats.Suffix(layout.SafeTensors) + manifest.IndexSuffix
 // formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }
 
-// written returns the formats that can be written.
-func written() []layout.Format {
+// writableFormats returns the formats that can be written.
+func writableFormats() []layout.Format {
 	return slices.DeleteFunc(slices.Clone(formats.Names()), func(f layout.Format) bool { return !convert.CanWrite(f) })
 }
 
 // addTo declares the flag.
 func (f *formatFlag) addTo(cmd *cobra.Command) {
-	for _, format := range written() {
+	for _, format := range writableFormats() {
 		f.allowed = append(f.allowed, format.String())
 	}
 	f.choice.addTo(cmd, "format", "write this format, under a name whose suffix is of none")
 }
 
-// of returns the format of a new file called out. The flag must not contradict a suffix that formats have.
-func (f *formatFlag) of(out string) (layout.Format, error) {
+// formatOf returns the format of a new file called out: by its suffix, or by --format if no format has that suffix. It is
+// a usageError if neither says a format that can be written, or if they contradict each other.
+func (f *formatFlag) formatOf(out string) (layout.Format, error) {
 	if err := checkName(out); err != nil {
 		return layout.Unknown, err
 	}
@@ -158,21 +168,21 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 	at := slices.IndexFunc(names, func(f layout.Format) bool { return formats.Suffix(f) == filepath.Ext(lower) }) // of the two that end in .apr, the first
 	switch {
 	case at < 0 && f.value == "":
-		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", cmp.Or(out, `""`), suffixes(), f.Type())}
+		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", cmp.Or(out, `""`), writableSuffixes(), f.Type())}
 	case at < 0:
 		return names[slices.IndexFunc(names, func(one layout.Format) bool { return one.String() == f.value })], nil
 	case !convert.CanWrite(names[at]):
-		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, names[at], suffixes())}
+		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, names[at], writableSuffixes())}
 	case f.value != "" && f.value != names[at].String():
 		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, names[at], f.value)}
 	}
 	return names[at], nil
 }
 
-// suffixes lists the formats that are written, with how their names end.
-func suffixes() string {
+// writableSuffixes returns a list for messages of the formats that can be written, each with its suffix.
+func writableSuffixes() string {
 	var list []string
-	for _, f := range written() {
+	for _, f := range writableFormats() {
 		list = append(list, fmt.Sprintf("%v (%s)", f, formats.Suffix(f)))
 	}
 	return strings.Join(list, ", ")
@@ -184,10 +194,14 @@ type byteSize uint64
 func (b *byteSize) Type() string   { return "SIZE" }
 func (b *byteSize) String() string { return "" } // no default
 
+// Set parses a number of bytes. It fails for 0, for what is no size, and for less than 1 MB without a unit, which was forgotten.
 func (b *byteSize) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n == 0 {
 		return errors.New("must be a size, such as 2GB or 500MiB")
+	}
+	if n < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
+		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", strings.TrimSpace(s))
 	}
 	*b = byteSize(n)
 	return nil
@@ -195,25 +209,12 @@ func (b *byteSize) Set(s string) error {
 
 // addTo declares --shard-size.
 func (b *byteSize) addTo(cmd *cobra.Command) {
-	cmd.Flags().Var(shardSize{b}, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
+	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
 	complete(cmd, "shard-size", cobra.NoFileCompletions)
 }
 
-// shardSize is a byteSize that needs a unit if it is small: a forgotten one makes thousands of files.
-type shardSize struct{ *byteSize }
-
-func (z shardSize) Set(s string) error {
-	if err := z.byteSize.Set(s); err != nil {
-		return err
-	}
-	if *z.byteSize < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
-		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", strings.TrimSpace(s))
-	}
-	return nil
-}
-
-// signed reports whether a file of m claims to carry a signature.
-func signed(m *loader.Model) bool {
+// isSigned reports whether a file of m claims to carry a signature.
+func isSigned(m *loader.Model) bool {
 	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
 		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())
 	})

@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/quantize"
@@ -23,7 +24,7 @@ import (
 // reportDecisions says which tensors are written in another way than they were or should
 // have been, one line for every reason.
 func reportDecisions(stderr io.Writer, p *convert.Plan) {
-	var left, changed, others reasons
+	var left, changed, others tensorReasons
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		if t.NotReencoded != "" {
@@ -45,14 +46,20 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 	for _, p := range p.Quantized {
 		others.add("stays quantized", p.Scheme, p.Codes+" scaled by "+p.Scale)
 	}
-	for _, one := range slices.Concat(left, changed, others) {
+	slices.Concat(left, changed, others).write(stderr)
+}
+
+// write says on stderr what happened to which tensors, and why, in a line for each reason.
+func (r tensorReasons) write(stderr io.Writer) {
+	for _, one := range r {
 		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"),
-			terminal.Printable(one.why), strings.Join(one.names, ", "))
+			report.Printable(one.why), strings.Join(one.names, ", "))
 	}
 }
 
-// reasons counts tensors by what happened to them and why, and keeps the first names.
-type reasons []reason
+// tensorReasons has, in the order in which they came, what happened to tensors and why, with the number of tensors and the first
+// names.
+type tensorReasons []reason
 
 type reason struct {
 	what, why string
@@ -61,32 +68,35 @@ type reason struct {
 }
 
 // add counts the tensor called name.
-func (r *reasons) add(what, why, name string) {
+func (r *tensorReasons) add(what, why, name string) {
 	const most = 3
 	one := report.FindOrAdd((*[]reason)(r), reason{what: what, why: why}, func(one *reason) bool { return one.what == what && one.why == why })
 	switch one.tensors++; {
 	case one.tensors <= most:
-		one.names = append(one.names, terminal.Printable(name))
+		one.names = append(one.names, report.Printable(name))
 	case one.tensors == most+1:
 		one.names = append(one.names, "…")
 	}
 }
 
-// once returns types with d, unless types has it.
-func once(types []string, d layout.DType) []string {
+// appendOnce returns types with the name of d at its end, or as it is if it has that name.
+func appendOnce(types []string, d layout.DType) []string {
 	if slices.Contains(types, d.String()) {
 		return types
 	}
 	return append(types, d.String())
 }
 
-// reportLost says which values the new types do not hold. Values that become 0 are to be
-// expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
+// reportLost says on stderr which values the new types do not hold. A tensor whose values became NaN or infinite has a line of
+// its own, as has a tensor whose values all became 0. Other values that became 0 are to be expected in blocks, and get one line
+// for all tensors.
 func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	var zeroed quantize.Loss
 	var zeroedAs, blocksAs []string
-	var worst string // the tensor that has lost the largest value
-	var some, elements, blocks, even, evenIn uint64
+	var worst string          // the tensor that has lost the largest value
+	var some, elements uint64 // tensors that have lost values to 0, and how many elements they have
+	var blocks uint64         // that became 0 as a whole
+	var even, evenIn uint64   // blocks without importance, and in how many tensors
 	for i := range tensors {
 		t := &tensors[i]
 		l := &t.Lost
@@ -95,16 +105,16 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		}
 		if l.NotFinite > 0 {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
-				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), t.To)
+				report.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), t.To)
 		}
 		if l.AllZeroed() {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, t.To, l.Largest)
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", report.Printable(out), t.Name, t.To, l.Largest)
 		} else if l.ZeroBlocks > 0 {
 			blocks += l.ZeroBlocks
-			blocksAs = once(blocksAs, t.To)
+			blocksAs = appendOnce(blocksAs, t.To)
 		}
 		if l.Zeroed > 0 {
-			zeroedAs = once(zeroedAs, t.To)
+			zeroedAs = appendOnce(zeroedAs, t.To)
 			some, elements = some+1, elements+t.Elements()
 			if worst == "" || l.Largest > zeroed.Largest {
 				worst = t.Name
@@ -118,16 +128,17 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	}
 	if blocks > 0 {
 		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n",
-			terminal.Printable(out), report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
+			report.Printable(out), report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
 	}
 	if zeroed.Zeroed == 0 {
 		return
 	}
 	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n",
-		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
+		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, report.Printable(worst))
 }
 
-// withAdvice adds to err, if it refuses to re-encode a tensor, the flags that help.
+// withAdvice returns err with the flags that help, if err says that a tensor cannot be re-encoded. It returns other errors
+// as they are.
 func withAdvice(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
@@ -143,13 +154,14 @@ func withAdvice(err error, o *convert.Options) error {
 	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
 }
 
-// reportWritten says what has been written, and what may surprise: no shards, files that went or that stayed.
+// reportWritten says on stderr what has been written in the time took, and what may surprise: no shards although
+// --shard-size was given, shards that are larger, files that were removed, or that were left and mislead.
 func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
 	divided := ""
 	if p.Shards > 0 {
 		divided = " in " + report.Plural(p.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", terminal.Printable(p.Path),
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", report.Printable(p.Path),
 		report.Plural(len(p.Tensors), "tensor"), divided, report.Size(p.Bytes), report.Duration(took), report.Speed(p.Bytes, took))
 	if shards > 0 && p.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
@@ -161,16 +173,16 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time
 		}
 	}
 	if n := len(alone); n > 0 {
-		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", report.Plural(n, "tensor"), terminal.Printable(alone[0]))
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", report.Plural(n, "tensor"), report.Printable(alone[0]))
 	}
 	if p.Removed != "" {
-		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", terminal.Printable(p.Removed))
+		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", report.Printable(p.Removed))
 	}
 	for _, path := range p.Stale {
-		fmt.Fprintf(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them\n", terminal.Printable(path), terminal.Printable(p.Path))
+		fmt.Fprintf(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them\n", report.Printable(path), report.Printable(p.Path))
 	}
 	if n := len(p.Left); n > 0 {
-		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), terminal.Printable(p.Left[0]))
+		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), report.Printable(p.Left[0]))
 	}
 }
 
@@ -185,12 +197,12 @@ func reportCompressed(stderr io.Writer, p *convert.Plan) {
 		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
 }
 
-// reportUnmatched names the patterns of a flag that match nothing: a wrong guess at how a
-// model spells its norms would be noticed late.
+// reportUnmatched warns on stderr of each of the patterns of a flag that match no tensor of m: a wrong guess at how a model spells its
+// norms would be noticed late.
 func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *loader.Model) {
 	for _, g := range patterns {
-		if !matches(&g, m) {
-			fmt.Fprintf(stderr, "warning: --%s %s matches no tensor; case counts\n", flag, terminal.Printable(g.Pattern))
+		if !matchesAny(&g, m) {
+			fmt.Fprintf(stderr, "warning: --%s %s matches no tensor; case counts\n", flag, report.Printable(g.Pattern))
 		}
 	}
 }
@@ -199,7 +211,7 @@ func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *l
 func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options) error {
 	w := bufio.NewWriter(s.Out)
 	if asJSON {
-		if err := writePreviewJSON(w, p); err != nil {
+		if err := writePlanJSON(w, p); err != nil {
 			return err
 		}
 	} else {
@@ -213,9 +225,9 @@ func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options
 }
 
 // writePreview writes what a conversion would write as tables.
-func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Options) {
+func writePreview(w io.Writer, s report.Screen, p *convert.Plan, o *convert.Options) {
 	var f report.Facts
-	f.Add("would write", terminal.Printable(p.Path))
+	f.Add("would write", report.Printable(p.Path))
 	f.Add("format", p.Format.String())
 	written := report.Exactly(report.Size(p.Bytes), p.Bytes, 1024, " bytes")
 	if o.Compress != convert.NoCompression {
@@ -228,7 +240,7 @@ func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Op
 	f.Add("tensors", report.Grouped(uint64(len(p.Tensors))))
 	var keys []string
 	for key := range p.Metadata.All() {
-		keys = append(keys, terminal.Printable(key))
+		keys = append(keys, report.Printable(key))
 	}
 	f.Add("metadata", strings.Join(keys, ", "))
 	f.Write(w, s)
@@ -245,12 +257,12 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 		Spare:   []string{"size before", "shape"},
 		Rows: report.Rows(list, func(t *convert.Tensor) []string {
 			from := cmp.Or(t.Scheme, t.From.String())
-			return []string{terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), from, report.Size(t.FromBytes())}
+			return []string{report.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), from, report.Size(t.FromBytes())}
 		}),
 	}
 }
 
-// previewJSON is a tensor in the JSON of --dry-run.
+// previewJSON is a tensor in the JSON of convert.
 type previewJSON struct {
 	Name        string       `json:"name"`
 	DType       layout.DType `json:"dtype"`
@@ -262,10 +274,12 @@ type previewJSON struct {
 	StoredBytes uint64       `json:"stored_bytes"`
 	Reencoded   bool         `json:"reencoded"`
 	Reason      string       `json:"reason,omitempty"` // for another type than was asked for
+	*reencodedJSON
 }
 
-// writePreviewJSON writes a line for each tensor, as inspect does.
-func writePreviewJSON(w io.Writer, p *convert.Plan) error {
+// writePlanJSON writes what a plan says, with a line for each tensor as inspect does. Once the plan is carried out, that
+// has the errors too.
+func writePlanJSON(w io.Writer, p *convert.Plan) error {
 	j := report.JSON{W: w}
 	j.Field("path", p.Path)
 	j.Field("format", p.Format)
@@ -275,7 +289,10 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback)})
+		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), newReencodedJSON(t)})
+	}
+	if all, _ := overallErrors(p.Tensors); all.Values > 0 {
+		j.Field("overall", reencodedJSON{errorsJSON{real(all.DB()), real(math.NaN()), real(all.RelativeRMS())}, real(all.Cosine())})
 	}
 	j.Close()
 	return j.Err

@@ -6,37 +6,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 )
 
-// graphJSON is a graph in the JSON of inspect.
-type graphJSON struct {
-	Inputs  []int      `json:"inputs"` // positions in Nodes, as those of a node
-	Outputs []int      `json:"outputs"`
-	Nodes   []nodeJSON `json:"nodes"`
-}
-
-type nodeJSON struct {
-	Name       string          `json:"name"`
-	Op         string          `json:"op"`
-	Inputs     []int           `json:"inputs"`
-	Tensors    []string        `json:"tensors"`
-	Attributes layout.Metadata `json:"attributes,omitempty"`
-}
-
-// newGraphJSON describes a graph for inspect --json.
-func newGraphJSON(g *layout.Graph) graphJSON {
-	j := graphJSON{Inputs: report.OrEmpty(g.Inputs), Outputs: report.OrEmpty(g.Outputs), Nodes: []nodeJSON{}}
-	for _, n := range g.Nodes {
-		j.Nodes = append(j.Nodes, nodeJSON{n.Name, n.Op, report.OrEmpty(n.Inputs), report.OrEmpty(n.Tensors), n.Attributes})
-	}
-	return j
-}
-
 // writeGraph lists the nodes of a graph, which refer to each other by position.
-func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
+func writeGraph(w *bufio.Writer, g *layout.Graph, s report.Screen) {
 	var f report.Facts
 	f.Add("inputs", nodeList(g, g.Inputs))
 	f.Add("outputs", nodeList(g, g.Outputs))
@@ -50,7 +25,7 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 		Spare:   []string{"attributes", "tensors"},
 		Rows: func(yield func([]string) bool) {
 			for i, n := range g.Nodes {
-				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joined(n.Inputs, position), paramNames(n), attributes(n.Attributes)}) {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joinTexts(n.Inputs, nodeNumber), paramNames(n), attributeTexts(n.Attributes)}) {
 					return
 				}
 			}
@@ -59,22 +34,22 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 	grid.Write(w, s)
 }
 
-// nodeList returns the names of nodes, with their positions.
+// nodeList returns the names of the nodes of g at the positions in list, with the positions.
 func nodeList(g *layout.Graph, list []int) string {
-	return joined(list, func(i int) string {
+	return joinTexts(list, func(i int) string {
 		if i >= 0 && i < len(g.Nodes) && g.Nodes[i].Name != "" {
-			return shortText(g.Nodes[i].Name) + " (" + position(i) + ")"
+			return shortText(g.Nodes[i].Name) + " (" + nodeNumber(i) + ")"
 		}
-		return position(i)
+		return nodeNumber(i)
 	})
 }
 
-// position returns the text for node number i.
-func position(i int) string { return "#" + strconv.Itoa(i) }
+// nodeNumber returns the text that stands for node number i: "#3".
+func nodeNumber(i int) string { return "#" + strconv.Itoa(i) }
 
 // paramNames returns the names of a node's tensors, without the node's own name in front.
 func paramNames(n layout.Node) string {
-	return joined(n.Tensors, func(name string) string {
+	return joinTexts(n.Tensors, func(name string) string {
 		_, last, found := strings.Cut(strings.TrimPrefix(name, n.Name), "/")
 		if !found {
 			last = name
@@ -83,13 +58,14 @@ func paramNames(n layout.Node) string {
 	})
 }
 
-// attributes returns attributes as key=value.
-func attributes(md layout.Metadata) string {
-	return joined(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
+// attributeTexts returns attributes as key=value.
+func attributeTexts(md layout.Metadata) string {
+	return joinTexts(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
 }
 
-// joined returns the texts of a list, with commas between them. It only counts the last elements of a long list.
-func joined[T any](list []T, text func(T) string) string {
+// joinTexts returns the text of each element of list, with commas between them. Behind the first metadataItems it says how many more
+// there are.
+func joinTexts[T any](list []T, text func(T) string) string {
 	var texts []string
 	for i, v := range list {
 		if i == metadataItems {

@@ -4,16 +4,13 @@ package inspection
 import (
 	"bufio"
 	"cmp"
-	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
@@ -24,11 +21,13 @@ import (
 // Options select what is shown of a model, and how.
 type Options struct {
 	Json, Metadata, Graph, Tree bool
+	GroupMany                   bool // show more tensors than a person reads as a tree
 	Filter                      glob.Pattern
 	Depth                       int    // of the tree; 0 is all of it
 	Trusted                     string // whose signature was verified, or ""
 	Unlocked                    bool   // the model was opened with its key
-	Order                       string // of tensors, one of orderNames; "" is the order of the file
+	Order                       string // of tensors, one of OrderNames; "" is the order of the file
+	Fit                         *Fit   // estimates the memory that the model takes, in place of the tensors; nil does not
 }
 
 // inspection has all that inspect shows of a model.
@@ -40,6 +39,7 @@ type inspection struct {
 	signature  *Signature  // nil if nothing says that the model is signed
 	encryption *Encryption // nil if the model is not encrypted
 	graph      *layout.Graph
+	fit        *fit // nil unless it is asked for
 	summary    []layout.Fact
 
 	count    int                     // of tensors that the filter matches
@@ -52,22 +52,16 @@ type Signature struct {
 	Verified bool   `json:"verified"`
 }
 
-// signature returns who has signed the model, or nil if nothing says that it is signed. trusted is the verified
-// signer, or "".
-func signature(l *loader.Lease, flags []string, trusted string) *Signature {
+// signature returns who has signed the model. If trusted, the verified signer, is "", it is who the model says, unverified.
+// It returns nil if neither says that the model is signed.
+func signature(l *loader.Lease, trusted string) *Signature {
 	if trusted != "" {
 		return &Signature{trusted, true}
 	}
-	if !slices.Contains(flags, apr2.Signed.String()) {
-		return nil
+	if by := report.ClaimedSigner(l); by != "" {
+		return &Signature{By: by}
 	}
-	s := &Signature{By: "unknown"}
-	if md, err := l.Metadata(); err == nil {
-		if by, ok := md.Get("signature", "public_key"); ok {
-			s.By = fmt.Sprintf("Ed25519 %v", by)
-		}
-	}
-	return s
+	return nil
 }
 
 // Encryption says how a model is encrypted. Without the key it is what the file claims.
@@ -120,8 +114,8 @@ type partInfo struct {
 	StoredBytes uint64       `json:"stored_bytes"`
 }
 
-// row returns what JSON says of a tensor.
-func row(t loader.Tensor) any {
+// jsonOf returns what JSON says of a tensor: a tensorInfo, or a weightInfo if it is a quantized weight.
+func jsonOf(t loader.Tensor) any {
 	shape := t.Shape()
 	if shape == nil {
 		shape = []int{} // [], not null, for a scalar
@@ -135,19 +129,20 @@ func row(t loader.Tensor) any {
 		if q, scaled, _ := t.Scale(); scaled {
 			info.Scale, info.ZeroPoint = new(q.Scale), new(q.Zero) // q stays on the stack if there are none
 		}
-		info.Problem = problem(t)
+		info.Problem = ProblemText(t)
 		return info
 	}
-	row := weightInfo{t.Name(), shape, t.Elements(), w.Scheme, nil}
+	info := weightInfo{t.Name(), shape, t.Elements(), w.Scheme, nil}
 	for _, p := range t.Parts() {
 		t := p.Tensor
-		row.Parts = append(row.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
+		info.Parts = append(info.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
 	}
-	return row
+	return info
 }
 
-// problem returns why t has no values, without the names of file and tensor, or "".
-func problem(t loader.Tensor) string {
+// ProblemText returns why the codes of a quantized tensor t cannot be decoded, without the names of file and tensor. It returns "" if they
+// can, or t has none.
+func ProblemText(t loader.Tensor) string {
 	err := t.Problem()
 	if err == nil {
 		return ""
@@ -157,11 +152,17 @@ func problem(t loader.Tensor) string {
 }
 
 // Write shows a model to a person, or as JSON if the options say so.
-func Write(w *bufio.Writer, s terminal.Screen, m *loader.Model, l *loader.Lease, opts *Options) error {
+func Write(w *bufio.Writer, s report.Screen, m *loader.Model, l *loader.Lease, opts *Options) error {
 	in, unreadable := newInspection(m, l, opts)
 	if opts.Graph {
 		var err error
 		if in.graph, err = l.Graph(); err != nil {
+			return err
+		}
+	}
+	if opts.Fit != nil {
+		var err error
+		if in.fit, err = newFit(l, opts.Fit); err != nil {
 			return err
 		}
 	}
@@ -178,11 +179,12 @@ func Write(w *bufio.Writer, s terminal.Screen, m *loader.Model, l *loader.Lease,
 	return cmp.Or(unreadable, w.Flush())
 }
 
-// newInspection returns what is shown of m, and why metadata, summary or scales cannot be read, or nil.
+// newInspection returns what is shown of m, but for the graph. unreadable says why metadata, summary or a scale cannot be
+// read; the rest can be shown nevertheless.
 func newInspection(m *loader.Model, l *loader.Lease, opts *Options) (in *inspection, unreadable error) {
 	files := m.Files()
 	in = &inspection{Model: m, files: files, index: files[0].Layout.Index()}
-	in.signature = signature(l, in.index.Flags, opts.Trusted)
+	in.signature = signature(l, opts.Trusted)
 	if f, ok := files[0].Layout.(*apr2.File); ok && f.Encryption != nil {
 		in.encryption = &Encryption{encrypted.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
 	}
@@ -233,10 +235,13 @@ func (in *inspection) writeJSON(w io.Writer) error {
 	j.Field("metadata", in.metadata)
 	j.List("tensors")
 	for t := range in.selected {
-		j.Row(row(t))
+		j.Row(jsonOf(t))
 	}
 	if in.graph != nil {
-		j.Field("graph", newGraphJSON(in.graph))
+		j.Field("graph", report.NewGraph(in.graph))
+	}
+	if in.fit != nil {
+		j.Field("fit", in.fit)
 	}
 	j.Close()
 	return j.Err

@@ -5,8 +5,7 @@ import (
 	"iter"
 	"reflect"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -24,14 +23,15 @@ func metadataFacts(md layout.Metadata) report.Facts {
 	return f
 }
 
-// addObject adds the members of md to f, with prefix before their keys.
+// addObject adds the members of md to f, with prefix before their keys, and those of nested objects. Of more than metadataKeys
+// it adds the number that it left out.
 func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 	for i, e := range md {
 		if i == metadataKeys {
 			f.Add(prefix+"…", fmt.Sprintf("%s more keys", report.Grouped(uint64(len(md)-i))))
 			return
 		}
-		key := prefix + terminal.Shorten(terminal.Printable(e.Key), metadataWidth)
+		key := prefix + report.Shorten(report.Printable(e.Key), metadataWidth)
 		switch v := e.Value.(type) {
 		case layout.Metadata:
 			if len(v) == 0 {
@@ -46,7 +46,8 @@ func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 	}
 }
 
-// oneLine returns v on one short line.
+// oneLine returns the value v as text on one line, shortened to metadataWidth. An object becomes its number
+// of keys, binary data its size.
 func oneLine(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -67,12 +68,12 @@ func oneLine(v any) string {
 	return shortText(fmt.Sprint(v))
 }
 
-// oneLineList returns a list of n elements on one short line.
+// oneLineList returns the elements of a list of length n as text on one line. Behind metadataItems of them it has the length.
 func oneLineList(n int, elements iter.Seq[any]) string {
 	s, i := "[", 0
 	for v := range elements {
 		if i == metadataItems {
-			return terminal.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(n)))
+			return report.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(n)))
 		}
 		if i > 0 {
 			s += ", "
@@ -80,7 +81,7 @@ func oneLineList(n int, elements iter.Seq[any]) string {
 		s += oneLine(v)
 		i++
 	}
-	return terminal.Shorten(s, metadataWidth-1) + "]"
+	return report.Shorten(s, metadataWidth-1) + "]"
 }
 
 // shortText escapes and shortens s. It looks only at as much of s as could be shown.
@@ -89,5 +90,5 @@ func shortText(s string) string {
 	if len(s) > 2*most {
 		s = s[:most] + s[len(s)-most:]
 	}
-	return terminal.Shorten(terminal.Printable(s), metadataWidth)
+	return report.Shorten(report.Printable(s), metadataWidth)
 }

@@ -5,22 +5,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// orders are the ways to sort tensors, in the order that help shows them. Equal tensors stay in
-// the order of the file.
+// orders are the ways to sort tensors, and nodes of a tree, in the order that help shows them. Equal ones stay in the order of
+// the file.
 var orders = []struct {
 	name    string
-	compare func(a, b loader.Tensor) int
+	tensors func(a, b loader.Tensor) int
+	nodes   func(a, b *node) int
 }{
-	{"name", func(a, b loader.Tensor) int { return compareNatural(a.Name(), b.Name()) }},
-	{"size", func(a, b loader.Tensor) int { return cmp.Compare(b.StoredBytes(), a.StoredBytes()) }},
-	{"offset", func(a, b loader.Tensor) int {
-		return compareOffset(a.File(), b.File(), a.Offset(), b.Offset())
-	}},
-	{"dtype", func(a, b loader.Tensor) int { return strings.Compare(report.Kind(a), report.Kind(b)) }},
+	{"name",
+		func(a, b loader.Tensor) int { return compareNatural(a.Name(), b.Name()) },
+		func(a, b *node) int { return compareNatural(a.label, b.label) }},
+	{"size",
+		func(a, b loader.Tensor) int { return cmp.Compare(b.StoredBytes(), a.StoredBytes()) },
+		func(a, b *node) int { return cmp.Compare(b.bytes, a.bytes) }},
+	{"offset",
+		func(a, b loader.Tensor) int { return compareOffset(a.File(), b.File(), a.Offset(), b.Offset()) },
+		func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) }},
+	{"dtype",
+		func(a, b loader.Tensor) int { return strings.Compare(report.Kind(a), report.Kind(b)) },
+		func(a, b *node) int { return strings.Compare(a.types(), b.types()) }},
 }
 
 // compareOffset compares positions, by file and then by offset.
@@ -41,13 +48,14 @@ func (in *inspection) sortTensors(order string) {
 	for _, o := range orders {
 		if o.name == order {
 			list := slices.AppendSeq(make([]loader.Tensor, 0, in.count), in.selected)
-			slices.SortStableFunc(list, o.compare)
+			slices.SortStableFunc(list, o.tensors)
 			in.selected = slices.Values(list)
 		}
 	}
 }
 
-// compareNatural compares numbers in names by value, so that blk.2 comes before blk.10.
+// compareNatural compares names byte by byte, but numbers in them by value: blk.2 comes before blk.10. It is 0 for equal names
+// only.
 func compareNatural(a, b string) int {
 	whole := strings.Compare(a, b)
 	for a != "" && b != "" {

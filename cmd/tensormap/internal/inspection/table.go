@@ -6,14 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // writeTables writes an inspection as tables.
-func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Options) {
+func (in *inspection) writeTables(w *bufio.Writer, s report.Screen, opts *Options) {
 	totals, all := in.totals()
 	in.header(&all, opts).Write(w, s)
 	if len(in.summary) > 0 {
@@ -28,11 +27,16 @@ func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Opti
 		w.WriteString("\n")
 		writeGraph(w, in.graph, s)
 	}
+	if in.fit != nil {
+		w.WriteString("\n")
+		in.fit.write(w, s)
+		return
+	}
 	if in.count == 0 {
 		return
 	}
 	w.WriteString("\n")
-	if opts.Tree {
+	if opts.Tree || in.isGrouped(opts) {
 		t := newTree(in.selected)
 		t.sort(opts.Order)
 		t.treeGrid(opts.Depth).Write(w, s)
@@ -44,13 +48,20 @@ func (in *inspection) writeTables(w *bufio.Writer, s terminal.Screen, opts *Opti
 	totalsGrid(totals, &all).Write(w, s)
 }
 
-// header returns the facts about the model. all has the sums over the tensors that are shown.
+// isGrouped reports whether tensors are shown as a tree because there are too many to read one by one.
+func (in *inspection) isGrouped(opts *Options) bool {
+	const most = 60
+	return opts.GroupMany && in.count > most
+}
+
+// header returns the facts about the model: files, format, signature, encryption, flags, and numbers of tensors. all has the
+// sums over the tensors that are shown.
 func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 	var f report.Facts
 	in.addFiles(&f)
 	format := in.Format().String()
 	if in.index.Version != "" {
-		format += " " + terminal.Printable(in.index.Version)
+		format += " " + report.Printable(in.index.Version)
 	}
 	f.Add("format", format)
 	if s := in.signature; s != nil {
@@ -58,12 +69,12 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 		if s.Verified {
 			state = "verified"
 		}
-		f.Add("signed by", terminal.Printable(s.By)+", "+state)
+		f.Add("signed by", report.Printable(s.By)+", "+state)
 	}
 	if e := in.encryption; e != nil {
 		text := e.Algorithm + ", " + e.KDF
 		if e.KeyID != "" {
-			text += ", key " + terminal.Printable(strconv.Quote(e.KeyID))
+			text += ", key " + report.Printable(strconv.Quote(e.KeyID))
 		}
 		if !e.Verified {
 			text += ", not verified"
@@ -71,11 +82,14 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 		f.Add("encrypted with", text)
 	}
 	if len(in.index.Flags) > 0 {
-		f.Add("flags", terminal.Printable(strings.Join(in.index.Flags, ", ")))
+		f.Add("flags", report.Printable(strings.Join(in.index.Flags, ", ")))
 	}
 	tensors := report.Grouped(uint64(in.Len()))
 	if opts.Filter.Pattern != "" {
-		tensors = fmt.Sprintf("%s of %s match %s", report.Grouped(all.Tensors), tensors, terminal.Printable(opts.Filter.Pattern))
+		tensors = fmt.Sprintf("%s of %s match %s", report.Grouped(all.Tensors), tensors, report.Printable(opts.Filter.Pattern))
+	}
+	if in.isGrouped(opts) {
+		tensors += " (--all lists each)"
 	}
 	f.Add("tensors", tensors)
 	f.Add("elements", report.Exactly(report.Count(all.Elements), all.Elements, 1000, ""))
@@ -92,7 +106,7 @@ func (in *inspection) addFiles(f *report.Facts) {
 		all += file.Size
 	}
 	if n == 1 {
-		f.Add("file", terminal.Printable(in.files[0].Path))
+		f.Add("file", report.Printable(in.files[0].Path))
 	} else {
 		f.Add("files", report.Grouped(uint64(n)))
 	}
@@ -102,7 +116,7 @@ func (in *inspection) addFiles(f *report.Facts) {
 			i = n - last
 			f.Add("…", fmt.Sprintf("%s more (--json lists all)", report.Grouped(uint64(i-first))))
 		}
-		f.Add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", terminal.Printable(in.files[i].Path), report.Size(in.files[i].Size)))
+		f.Add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", report.Printable(in.files[i].Path), report.Size(in.files[i].Size)))
 	}
 }
 
@@ -112,12 +126,12 @@ func summaryFacts(summary []layout.Fact) (f report.Facts) {
 	for _, fact := range summary {
 		lines := strings.SplitN(fact.Value, "\n", most+1)
 		for i, line := range lines {
-			lines[i] = terminal.Shorten(terminal.Printable(line), width)
+			lines[i] = report.Shorten(report.Printable(line), width)
 		}
 		if len(lines) > most {
 			lines[most] = "…"
 		}
-		f.Add(terminal.Printable(fact.Label), strings.Join(lines, "\n"))
+		f.Add(report.Printable(fact.Label), strings.Join(lines, "\n"))
 	}
 	return f
 }
@@ -153,26 +167,26 @@ func (in *inspection) tensorGrid() *report.Grid {
 		Heading: []string{"name", "dtype", ">shape", ">elements", ">size", ">offset"},
 		Spare:   []string{"elements", "offset"},
 	}
-	sharded := len(in.files) > 1
-	if sharded {
+	isSharded := len(in.files) > 1
+	if isSharded {
 		g.Heading = append(g.Heading, ">file")
 	}
-	noted := false
+	hasNotes := false
 	for t := range in.selected {
-		noted = noted || in.note(t) != ""
+		hasNotes = hasNotes || in.note(t) != ""
 	}
-	if noted {
+	if hasNotes {
 		g.Heading = append(g.Heading, "note")
 	}
 	g.Rows = func(yield func([]string) bool) {
 		row := make([]string, 0, len(g.Heading))
 		for t := range in.selected {
-			row = append(row[:0], terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape()),
+			row = append(row[:0], report.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape()),
 				report.Grouped(t.Elements()), report.Size(t.StoredBytes()), strconv.FormatUint(t.Offset(), 10))
-			if sharded {
+			if isSharded {
 				row = append(row, strconv.Itoa(t.File()))
 			}
-			if noted {
+			if hasNotes {
 				row = append(row, in.note(t))
 			}
 			if !yield(row) {
@@ -193,8 +207,8 @@ func (in *inspection) note(t loader.Tensor) string {
 	case t.StoredBytes() > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()}): // mapped or not
 		notes = append(notes, "unaligned, copied on use")
 	}
-	if why := problem(t); why != "" {
-		notes = append(notes, "no values: "+terminal.Shorten(terminal.Printable(why), 160))
+	if why := ProblemText(t); why != "" {
+		notes = append(notes, "no values: "+report.Shorten(report.Printable(why), 160))
 	}
 	q, scaled, err := t.Scale()
 	if err != nil {

@@ -1,15 +1,13 @@
 package inspection
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -41,7 +39,8 @@ func (n *node) isLeaf() bool { return len(n.children) == 0 }
 func newTree(tensors iter.Seq[loader.Tensor]) *tree {
 	b := treeBuilder{forms: make(map[string]int), kinds: make(map[string][]string)}
 	t := &tree{}
-	b.build(&t.node, slices.Collect(tensors), 0, 0)
+	const at, level = 0, 0 // of the root, whose prefix is empty
+	b.build(&t.node, slices.Collect(tensors), at, level)
 	return t
 }
 
@@ -51,8 +50,8 @@ type treeBuilder struct {
 	kinds map[string][]string // lists of one kind
 }
 
-// build adds the nodes of tensors, whose names agree in the first at bytes, below n, the root or a prefix on a
-// level. It sets n's sums and form.
+// build adds the nodes of tensors below n, which is the root or a prefix, and sets the sums and the form of n. The names of
+// the tensors agree in the first at bytes, which are those of n and the nodes above it; level is how many nodes these are.
 func (b *treeBuilder) build(n *node, tensors []loader.Tensor, at, level int) {
 	children := make([]*node, 0, 1)
 	below := make(map[*node][]loader.Tensor) // the tensors of each prefix
@@ -84,12 +83,12 @@ func (b *treeBuilder) build(n *node, tensors []loader.Tensor, at, level int) {
 			delete(below, child)
 		}
 	}
-	n.children = fold(children)
+	n.children = mergeNumbered(children)
 	for _, child := range n.children {
-		child.join()
+		child.absorbOnlyChildren()
 		n.add(child)
 	}
-	n.form = b.form(n.describe())
+	n.form = b.form(n.childKeys())
 }
 
 // leaf returns the node of one tensor.
@@ -112,9 +111,8 @@ func (b *treeBuilder) form(text string) int {
 	return b.forms[text]
 }
 
-// describe returns a text that is equal for prefixes of one form: labels and forms of the children, in the order of
-// labels.
-func (n *node) describe() string {
+// childKeys returns the keys of all children, sorted, as one text: nodes with equal texts have the same form.
+func (n *node) childKeys() string {
 	keys := make([]string, len(n.children))
 	for i, child := range n.children {
 		keys[i] = child.key()
@@ -123,7 +121,7 @@ func (n *node) describe() string {
 	return strings.Join(keys, "\x00\x00") // names have no NUL bytes
 }
 
-// key returns a text that is equal for nodes that merge can make one of.
+// key returns a text of n's label and form. Children with equal keys are merged if their parents are.
 func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(n.form) }
 
 // add adds the sums of other to those of n.
@@ -144,8 +142,8 @@ func (n *node) add(other *node) {
 	}
 }
 
-// join makes n and its only child one node, as often as there is an only child.
-func (n *node) join() {
+// absorbOnlyChildren merges n with its child, as long as there is just one: n gets the child's label behind its own, and its children.
+func (n *node) absorbOnlyChildren() {
 	for len(n.children) == 1 {
 		child := n.children[0]
 		n.label += child.label
@@ -153,8 +151,8 @@ func (n *node) join() {
 	}
 }
 
-// number returns the number that n's label consists of, without its separator, or "". A number with leading zeros is a
-// name like any other: 01 and 1 differ.
+// number returns the label of n without its separator if that is a number, and else "". A number with leading zeros is none, as 01 and 1
+// are different names.
 func (n *node) number() string {
 	digits := strings.TrimRight(n.label, "./")
 	isLong := len(digits) > 9 || len(n.label) > len(digits)+1
@@ -164,8 +162,9 @@ func (n *node) number() string {
 	return digits
 }
 
-// fold makes one node of siblings of one form that differ in their number only, in the place of the first of them.
-func fold(siblings []*node) []*node {
+// mergeNumbered returns siblings, but with one node such as {0..31} in place of all nodes of one form whose labels are numbers. The one
+// node is where the first of them was, and has the sums of all. The slice siblings is overwritten.
+func mergeNumbered(siblings []*node) []*node {
 	type alike struct {
 		form      int
 		separator string
@@ -182,7 +181,12 @@ func fold(siblings []*node) []*node {
 		if len(nodes) == 1 {
 			continue
 		}
-		label := "{" + ranges(nodes) + "}" + key.separator
+		numbers := make([]int, len(nodes))
+		for i, n := range nodes {
+			numbers[i], _ = strconv.Atoi(n.number())
+		}
+		slices.Sort(numbers)
+		label := "{" + rangesText(numbers) + "}" + key.separator
 		for _, other := range nodes[1:] {
 			nodes[0].merge(other)
 			merged[other] = true
@@ -192,13 +196,8 @@ func fold(siblings []*node) []*node {
 	return slices.DeleteFunc(siblings, func(n *node) bool { return merged[n] })
 }
 
-// ranges lists the numbers of nodes: "0..31", "0,2..4".
-func ranges(nodes []*node) string {
-	numbers := make([]int, len(nodes))
-	for i, n := range nodes {
-		numbers[i], _ = strconv.Atoi(n.number())
-	}
-	slices.Sort(numbers)
+// rangesText lists ascending numbers as text, three or more that follow each other as a range: "0,2..4".
+func rangesText(numbers []int) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {
 		end := i + 1
@@ -220,7 +219,8 @@ func ranges(nodes []*node) string {
 	return b.String()
 }
 
-// merge adds the sums of other, which has the same form, to those of n and of the nodes below it.
+// merge adds the sums of other, a node of the same form, to those of n. It does likewise with each node below n and that
+// below other with the same key.
 func (n *node) merge(other *node) {
 	n.add(other)
 	below := make(map[string][]*node, len(other.children))
@@ -234,25 +234,19 @@ func (n *node) merge(other *node) {
 	}
 }
 
-// sort brings siblings into the order called so; "" is the order of the file.
+// sort sorts the children of each node by the order of this name; "" leaves them in the order of the file.
 func (n *node) sort(order string) {
-	if compare := nodeOrders[order]; compare != nil {
-		slices.SortStableFunc(n.children, compare)
+	for _, o := range orders {
+		if o.name == order {
+			slices.SortStableFunc(n.children, o.nodes)
+		}
 	}
 	for _, child := range n.children {
 		child.sort(order)
 	}
 }
 
-// nodeOrders compare nodes as orders compares tensors, by name of the order.
-var nodeOrders = map[string]func(a, b *node) int{
-	"name":   func(a, b *node) int { return compareNatural(a.label, b.label) },
-	"size":   func(a, b *node) int { return cmp.Compare(b.bytes, a.bytes) },
-	"offset": func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) },
-	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
-}
-
-// types lists n's kinds in order.
+// types returns n's kinds as text, sorted.
 func (n *node) types() string { return strings.Join(slices.Sorted(slices.Values(n.kinds)), ", ") }
 
 // treeGrid returns a table with a line for each node, down to depth levels; 0 means all.
@@ -263,8 +257,9 @@ func (t *tree) treeGrid(depth int) *report.Grid {
 	}
 	g.Rows = func(yield func([]string) bool) {
 		w := treeWriter{yield, t.bytes, depth}
+		const branch, indent, level = "", "", 1
 		for _, child := range t.children {
-			if !w.write(child, "", "", 1) {
+			if !w.write(child, branch, indent, level) {
 				return
 			}
 		}
@@ -279,7 +274,8 @@ type treeWriter struct {
 	depth int    // levels to show; 0 means all
 }
 
-// write yields n behind branch, and what is below it behind indent, and reports whether to go on.
+// write yields the row of n and those of the nodes below it. The name of n stands behind the text branch, theirs behind
+// indent. It returns false as soon as yield does.
 func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
 	shape := ""
 	if n.isLeaf() {
@@ -304,12 +300,12 @@ func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
 	return true
 }
 
-// name returns the label as it is shown: a prefix loses the separator that ends it, unless the separator
-// is all of the label.
+// name returns the label of n as it is shown: that of a prefix without the separator that ends it, unless it is nothing but
+// the separator.
 func (n *node) name() string {
 	label := n.label
 	if !n.isLeaf() && len(label) > 1 {
 		label = label[:len(label)-1]
 	}
-	return terminal.Name(label)
+	return report.Name(label)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -102,7 +102,7 @@ func TestTreeSums(t *testing.T) {
 		entry{"out", layout.F16, []int{1000}},
 	))
 	var b strings.Builder
-	tree.treeGrid(0).Write(&b, terminal.Screen{})
+	tree.treeGrid(0).Write(&b, report.Screen{})
 	const want = `NAME       TENSORS  ELEMENTS      SIZE   SHARE  DTYPE    SHAPE
 blk.{0,1}        4        80     224 B  10.1 %  F32, I8
 ├─ q             2        64     160 B   7.2 %  F32, I8    8×4
@@ -144,7 +144,7 @@ func TestTreeNarrow(t *testing.T) {
 	root := newTree(tensors(t, entry{"encoder.layer.0.attention.self.query.weight", layout.F32, []int{384, 384}}, entry{"encoder.b", layout.F32, []int{384}}))
 	for _, width := range []int{200, 80, 60, 50, 40} {
 		var b strings.Builder
-		root.treeGrid(0).Write(&b, terminal.Screen{Width: width})
+		root.treeGrid(0).Write(&b, report.Screen{Width: width})
 		for line := range strings.Lines(b.String()) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
 				t.Errorf("%d columns: a line of %d:\n%s", width, n, b.String())

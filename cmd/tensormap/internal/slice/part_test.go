@@ -68,7 +68,7 @@ func TestRegions(t *testing.T) {
 			t.Fatal(err)
 		}
 		regions, elements, last := 0, uint64(0), float32(-1)
-		err = p.values(func(values []float32) error {
+		err = p.eachValues(func(values []float32) error {
 			regions++
 			elements += uint64(len(values))
 			if values[0] <= last || len(values) > dumpStep {

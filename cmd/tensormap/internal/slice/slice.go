@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -54,13 +54,13 @@ func Cut(s string) (name, spec string, ok bool) {
 // mentioned are taken whole. There are no steps: the elements between would be read all the same.
 func New(t loader.Tensor, spec string) (*Part, error) {
 	shape := t.Shape()
-	items, err := spread(splitItems(spec), len(shape))
+	items, err := expandEllipsis(splitItems(spec), len(shape))
 	if err != nil {
 		return nil, fmt.Errorf("%s[%s]: %w", t.Name(), spec, err)
 	}
 	p := &Part{t: t}
 	for d, item := range items {
-		e, err := newExtent(item, uint64(shape[d]))
+		e, err := parseItem(item, uint64(shape[d]))
 		if err != nil {
 			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(uint64(shape[d]), "element"), err)
 		}
@@ -83,9 +83,9 @@ func splitItems(spec string) (items []string) {
 	return items
 }
 
-// spread returns an item for each of rank dimensions: "..." becomes ":" for the dimensions without an item. Without
-// it they are the last ones.
-func spread(items []string, rank int) (list []string, err error) {
+// expandEllipsis returns an item for each of rank dimensions. Dimensions without an item get ":"; they stand where items has "...",
+// or else at the end. It fails if there are more items than dimensions, or two "...".
+func expandEllipsis(items []string, rank int) (list []string, err error) {
 	at := len(items)
 	for i, item := range items {
 		if item != "..." {
@@ -107,14 +107,15 @@ func spread(items []string, rank int) (list []string, err error) {
 	return append(list, after...), nil
 }
 
-// newExtent parses an item for a dimension of dim elements.
-func newExtent(item string, dim uint64) (extent, error) {
+// parseItem parses one item of a slice, an index or start:stop, for a dimension of dim elements. It fails if the text is neither, or the
+// index is outside of the dimension.
+func parseItem(item string, dim uint64) (extent, error) {
 	from, to, ranged := strings.Cut(item, ":")
 	if strings.Contains(to, ":") {
 		return extent{}, fmt.Errorf("%q has a step, which dump does not know", item)
 	}
 	if !ranged {
-		i, err := position(item, dim)
+		i, err := parseIndex(item, dim)
 		if err != nil {
 			return extent{}, err
 		}
@@ -123,32 +124,34 @@ func newExtent(item string, dim uint64) (extent, error) {
 		}
 		return extent{start: uint64(i), n: 1, single: true}, nil
 	}
-	start, err := bound(from, 0, dim)
+	start, err := parseBound(from, 0, dim)
 	if err != nil {
 		return extent{}, err
 	}
-	stop, err := bound(to, dim, dim)
+	stop, err := parseBound(to, dim, dim)
 	if err != nil {
 		return extent{}, err
 	}
 	return extent{start: start, n: max(stop, start) - start}, nil
 }
 
-// bound parses the start or stop of a range, limited to the dimension. missing is the value of an empty s.
-func bound(s string, missing, dim uint64) (uint64, error) {
+// parseBound parses s, the start or stop of a range, and returns it as a number from 0 to dim. If s is empty, it returns missing. It fails
+// if s is no number.
+func parseBound(s string, missing, dim uint64) (uint64, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return missing, nil
 	}
-	i, err := position(s, dim)
+	i, err := parseIndex(s, dim)
 	if err != nil {
 		return 0, err
 	}
 	return min(uint64(max(i, 0)), dim), nil
 }
 
-// position parses an index. It adds dim to a negative one, which may be negative still.
-func position(s string, dim uint64) (int64, error) {
+// parseIndex parses an index, and adds dim to a negative one. The index may be outside of the dimension. It fails if s is
+// no number.
+func parseIndex(s string, dim uint64) (int64, error) {
 	i, err := strconv.ParseInt(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
 		return 0, fmt.Errorf("%q is neither a number nor start:stop", s)
@@ -170,8 +173,9 @@ func (p *Part) shape() (shape []int) {
 	return shape
 }
 
-// regions visits the part in row-major order, in regions of at most dumpStep elements.
-func (p *Part) regions(visit func(loader.Slice) error) error {
+// eachRegion calls visit with regions of at most dumpStep elements, which together are the part in row-major order. It calls
+// visit never if the part is empty, and stops at the first error.
+func (p *Part) eachRegion(visit func(loader.Slice) error) error {
 	ranges := make([]loader.Range, len(p.extents))
 	for d, e := range p.extents {
 		if e.n == 0 {
@@ -179,12 +183,14 @@ func (p *Part) regions(visit func(loader.Slice) error) error {
 		}
 		ranges[d] = loader.Range{First: int(e.start), N: int(e.n)}
 	}
-	return p.divide(ranges, 0, visit)
+	const outermost = 0
+	return p.eachPiece(ranges, outermost, visit)
 }
 
-// divide visits the region of ranges. It divides the region along dimension d and, if one position there has
-// too many elements or dimensions, along the next.
-func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
+// eachPiece calls visit with regions that together are the region of ranges in row-major order. Ranges of dimensions before d
+// have one position. It divides the region along dimension d. If one position there still has too many elements or dimensions
+// for a visit, it divides that along the next dimension. It changes ranges, and restores them unless visit fails.
+func (p *Part) eachPiece(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
 	if d == len(ranges) { // a scalar, or one element
 		s, err := p.t.Slice(ranges...)
 		if err == nil {
@@ -207,7 +213,7 @@ func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) err
 		if inner > dumpStep {
 			next = d + 1
 		}
-		if err := p.divide(ranges, next, visit); err != nil {
+		if err := p.eachPiece(ranges, next, visit); err != nil {
 			return err
 		}
 	}
@@ -215,10 +221,11 @@ func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) err
 	return nil
 }
 
-// values visits the part's values in row-major order, a step at a time, in one buffer.
-func (p *Part) values(visit func([]float32) error) error {
+// eachValues calls visit with the values of the part in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
+// visit does.
+func (p *Part) eachValues(visit func([]float32) error) error {
 	var buf []float32
-	return p.regions(func(s loader.Slice) error {
+	return p.eachRegion(func(s loader.Slice) error {
 		buf = slices.Grow(buf[:0], int(s.Elements()))[:s.Elements()]
 		if err := s.Dequantize(buf); err != nil {
 			return err
@@ -227,10 +234,11 @@ func (p *Part) values(visit func([]float32) error) error {
 	})
 }
 
-// elements visits the part's elements as they are stored. checkRaw must allow it.
-func (p *Part) elements(visit func([]byte) error) error {
+// eachElements calls visit with the elements of the part as they are stored, at most dumpStep at a time, in one buffer. It fails if a read
+// or visit does. The caller has called checkRaw.
+func (p *Part) eachElements(visit func([]byte) error) error {
 	var buf []byte
-	return p.regions(func(s loader.Slice) error {
+	return p.eachRegion(func(s loader.Slice) error {
 		n, err := s.RawBytes()
 		if err != nil {
 			return err

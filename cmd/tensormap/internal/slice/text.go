@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -33,7 +32,7 @@ func writeText(w io.Writer, p *Part) error {
 	d := p.t.DType()
 	if number := numberTexts[d]; number != nil && !scaled {
 		size := d.BlockBytes()
-		err = p.elements(func(b []byte) error {
+		err = p.eachElements(func(b []byte) error {
 			for ; len(b) > 0; b = b[size:] {
 				if err := out.add(number(b[:size])); err != nil {
 					return err
@@ -42,7 +41,7 @@ func writeText(w io.Writer, p *Part) error {
 			return nil
 		})
 	} else {
-		err = p.values(func(values []float32) error {
+		err = p.eachValues(func(values []float32) error {
 			for _, v := range values {
 				if err := out.add(strconv.FormatFloat(float64(v), 'g', -1, 32)); err != nil {
 					return err
@@ -80,17 +79,17 @@ type textWriter struct {
 	at    uint64 // numbers written
 }
 
-// title writes what follows: name, dtype and shape.
+// title writes a line with name, dtype and shape of what follows.
 func (o *textWriter) title() {
 	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
-	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
+	title := fmt.Sprintf("# %s  %s  %s", report.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
 	if shape != of {
 		title += " of " + of
 	}
 	o.w.WriteString(title + "\n")
 }
 
-// add writes a page once it is full.
+// add adds a number, as text, to the page, and writes the page once it is full. It returns the error of writing, if there is one.
 func (o *textWriter) add(number string) error {
 	if o.page = append(o.page, number); len(o.page) < textPage {
 		return nil
@@ -98,13 +97,14 @@ func (o *textWriter) add(number string) error {
 	return o.flush()
 }
 
-// flush writes the numbers of a page. The error is that of whatever has been written so far.
+// flush writes the numbers of the page in lines, with equal widths, and empties the page. It returns the first error of
+// writing.
 func (o *textWriter) flush() error {
 	width := 0
 	for _, number := range o.page {
 		width = max(width, len(number))
 	}
-	row := o.row()
+	row := o.rowLength()
 	inLine := row
 	if o.p.Width > 0 {
 		inLine = uint64(max(1, (o.p.Width-len(Continued))/(width+len(report.Gap))))
@@ -133,31 +133,31 @@ func (o *textWriter) flush() error {
 // Continued begins a line with the rest of a row.
 const Continued = "    "
 
-// row returns the number of elements in a row.
-func (o *textWriter) row() uint64 {
+// rowLength returns the number of elements in a row.
+func (o *textWriter) rowLength() uint64 {
 	if len(o.shape) == 0 {
 		return 1
 	}
 	return max(1, uint64(o.shape[len(o.shape)-1]))
 }
 
-// heading says which matrix begins, if there are several.
+// heading writes a line that says which matrix begins, if the result has several and the next number is the first of one.
 func (o *textWriter) heading() {
 	if len(o.shape) < 3 {
 		return
 	}
-	matrix := o.row() * uint64(o.shape[len(o.shape)-2])
+	matrix := o.rowLength() * uint64(o.shape[len(o.shape)-2])
 	if o.at%matrix != 0 {
 		return
 	}
 	if o.at > 0 {
 		o.w.WriteByte('\n')
 	}
-	fmt.Fprintf(o.w, "# [%s]\n", o.position(o.at/matrix))
+	fmt.Fprintf(o.w, "# [%s]\n", o.sliceOfMatrix(o.at/matrix))
 }
 
-// position returns the slice of the tensor for matrix number n of the result.
-func (o *textWriter) position(n uint64) string {
+// sliceOfMatrix returns the inside of the brackets by which dump writes matrix number n of the result alone: "3, 0:4, 0:8".
+func (o *textWriter) sliceOfMatrix(n uint64) string {
 	items := make([]string, len(o.p.extents))
 	inner := 2 // dimensions of the matrix that are to come
 	for d := len(items) - 1; d >= 0; d-- {

@@ -22,7 +22,7 @@ var writers = []struct {
 	{"text", writeText},
 }
 
-// writeRaw writes the stored elements.
+// writeRaw writes the elements as they are stored. It fails for a slice of a type that packs elements together.
 func writeRaw(w io.Writer, p *Part) error {
 	if p.isWhole {
 		_, err := p.t.WriteTo(w)
@@ -31,13 +31,13 @@ func writeRaw(w io.Writer, p *Part) error {
 	if err := p.checkRaw(); err != nil {
 		return err
 	}
-	return p.elements(func(b []byte) error {
+	return p.eachElements(func(b []byte) error {
 		_, err := w.Write(b)
 		return err
 	})
 }
 
-// writeNumPy writes a NumPy file.
+// writeNumPy writes a NumPy file: of the elements as they are stored if NumPy has their type, else of float32s.
 func writeNumPy(w io.Writer, p *Part) error {
 	descr, ok := NpyTypes[p.t.DType()]
 	if !ok {
@@ -61,7 +61,7 @@ func writeFloat32(w io.Writer, p *Part, header []byte) error {
 	if _, err := w.Write(header); err != nil {
 		return err
 	}
-	return p.values(func(values []float32) error {
+	return p.eachValues(func(values []float32) error {
 		_, err := w.Write(mmapio.Bytes(values))
 		return err
 	})

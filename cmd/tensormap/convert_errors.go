@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+// reencodedJSON has the errors of a tensor that convert has re-encoded. The names are those of diff.
+type reencodedJSON struct {
+	errorsJSON
+	Cosine real `json:"cosine"`
+}
+
+// newReencodedJSON describes the errors of t, or returns nil if it has none.
+func newReencodedJSON(t *convert.Tensor) *reencodedJSON {
+	if t.Errors == nil {
+		return nil
+	}
+	return &reencodedJSON{errorsJSON{real(t.Errors.DB()), real(survey.GaussianDB(t.To)), real(t.Errors.RelativeRMS())}, real(t.Errors.Cosine())}
+}
+
+// overallErrors sums the errors of all tensors that were re-encoded, and returns these tensors.
+func overallErrors(tensors []convert.Tensor) (all survey.Errors, some []*convert.Tensor) {
+	for i := range tensors {
+		if t := &tensors[i]; t.Errors != nil && t.Errors.Values > 0 {
+			all.Add(*t.Errors)
+			some = append(some, t)
+		}
+	}
+	return all, some
+}
+
+// reportErrors says on stderr how far the values of re-encoded tensors are from those of the source: over all of
+// them together, and of the worst five. It says nothing if no value differs.
+func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
+	const most = 5
+	all, some := overallErrors(tensors)
+	if all.DD == 0 {
+		return
+	}
+	fmt.Fprintf(stderr, "re-encoded %s: %s dB over all of their values, cosine %s, relative RMS %s%%; the worst:\n",
+		report.Plural(len(some), "tensor"), decibels(all.DB()), orDash(!math.IsNaN(all.Cosine()), strconv.FormatFloat(all.Cosine(), 'f', 5, 64)), threeDigits(100*all.RelativeRMS()))
+	keys := ranking[*convert.Tensor]{top: most, keys: []sortKey[*convert.Tensor]{
+		{"db", func(t **convert.Tensor) float64 { return -(*t).Errors.DB() }},
+	}}
+	for _, t := range keys.apply(slices.Clone(some), func(t **convert.Tensor) string { return (*t).Name }) {
+		fmt.Fprintf(stderr, "  %s dB as %v, which keeps %s of Gaussian values: %s\n",
+			decibels(t.Errors.DB()), t.To, decibels(survey.GaussianDB(t.To)), report.Printable(t.Name))
+	}
+}

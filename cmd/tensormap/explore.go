@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/loopback"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/explore"
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader"
+)
+
+type exploreOptions struct {
+	opener
+	out       string
+	noBrowser bool
+	port      uint16
+	jobs      jobs
+}
+
+// exploreCommand returns the verb explore.
+func exploreCommand() *cobra.Command {
+	var opts exploreOptions
+	cmd := verb("explore MODEL [MODEL] [-o OUT.html | --no-browser] [--port N] [-j N]",
+		"Look at a model, or at two side by side, in a browser",
+		opts.run)
+	cmd.Args = arguments(2, "MODEL")
+	opts.addTo(cmd)
+	addPage(cmd, &opts.out, "write the page to the file `OUT`, which needs no server, in place of serving it")
+	cmd.Flags().BoolVar(&opts.noBrowser, "no-browser", false, "print the address, and open no browser")
+	cmd.Flags().Uint16Var(&opts.port, "port", 0, "serve at port `N` of this machine (default: any free one)")
+	complete(cmd, "port", cobra.NoFileCompletions)
+	opts.jobs.addTo(cmd)
+	return cmd
+}
+
+// addPage declares the flag for a page in one file.
+func addPage(cmd *cobra.Command, out *string, usage string) {
+	cmd.Flags().StringVarP(out, "output", "o", "", usage)
+	completeFile(cmd, "output", "html")
+}
+
+// writePage writes the page that eo describes, of model a and of b if it is not nil, to the file called out. It says so on stderr.
+// It fails if out has not the suffix of a page, or is a file of the models.
+func writePage(ctx context.Context, stderr io.Writer, out string, eo *explore.Options, a, b *loader.Model) error {
+	if suffix := strings.ToLower(filepath.Ext(out)); suffix != ".html" && suffix != ".htm" {
+		return usageError{fmt.Errorf("%s: not .html", out)}
+	}
+	err := checkOutput(out, a)
+	if err == nil && b != nil {
+		err = checkOutput(out, b)
+	}
+	if err != nil {
+		return err
+	}
+	var unknown uint64 // how large it becomes
+	return writeReported(stderr, out, unknown, func(w io.Writer, wrote func(n int)) error {
+		return explore.WriteFile(ctx, &parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, a.Acquire, eo)
+	})
+}
+
+// run serves a page about the models at the paths or addresses args until ctx ends, or writes it to the file of -o.
+func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	eo := explore.Options{From: shownName(args[0]), Workers: workersOf(opts.jobs) + 1}
+	var m, compared *loader.Model
+	var err error
+	if len(args) == 1 {
+		m, err = opts.open(ctx, args[0])
+	} else if m, compared, err = opts.openTwo(ctx, args[0], args[1]); err == nil {
+		defer compared.Close()
+		eo.Compared, eo.ComparedFrom = compared.Acquire, shownName(args[1])
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	eo.Signature = opts.signer
+	if opts.out != "" {
+		return writePage(ctx, s.Err, opts.out, &eo, m, compared)
+	}
+	server, err := loopback.Listen(ctx, int(opts.port), explore.Handler(m.Acquire, &eo))
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if _, err := fmt.Fprintln(s.Out, server.Address()); err != nil {
+		return err
+	}
+	if !opts.noBrowser {
+		if err := loopback.OpenBrowser(server.Address()); err != nil {
+			fmt.Fprintf(s.Err, "no browser could be opened (%s): open the address above\n", report.Printable(err.Error()))
+		}
+	}
+	fmt.Fprintln(s.Err, "Ctrl-C ends it")
+	return server.Serve(ctx)
+}
+
+// workersOf returns the number of goroutines that read values: that of --jobs, or one a core.
+func workersOf(j jobs) int {
+	if j > 0 {
+		return int(j)
+	}
+	return runtime.GOMAXPROCS(0)
+}
