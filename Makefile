@@ -20,6 +20,10 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 # the two systems do differently. Formats ask no system for anything.
 WASM = ./internal/atomicfile ./mmapio ./dequant/... ./quantize ./shard ./loader/... ./convert
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
+# Tests of convert that compute most: every scheme to every format. Others of convert run the same goroutines.
+EVERY_SCHEME = ^Test(CopiesKeepTheirMethod|Checkpoints)$$
+# Tests of loader that compute most and ask the system for nothing: damaged models are refused by the same code everywhere.
+NOT_IN_NODE = $(EVERY_SCHEME)|FootprintHostile|MultiplyAllocatesNothing|Quantized(Damage|Edges|Lies)|TrustWrongChunk|VerifyManyChunks
 # Tests of loader that ask the system for nothing but a file: in Node they run the same code.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
@@ -30,9 +34,9 @@ WINE_LACKS = TestAbandonedInPlace
 
 # The packages that start no goroutine (internal/test/lint checks): the race detector has nothing to find
 # there. Attacks run under it with FLAGS=-race.
-SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|scheme|shard|dequant/dot|internal/(block|crcmath|nearest|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
+SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|scheme|shard|dequant/dot|internal/(block|crcmath|drawing|glob|nearest|report|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|explore/internal/(grid|odd)|cmd/tensormap/internal/(inspection|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-gguf bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-gguf bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote test-browser web generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -41,19 +45,20 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/lz4block
+	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
 
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
-	$(GO) test -vet off -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
-	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow
+	$(GO) test -vet off -race -short -skip '$(EVERY_SCHEME)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
+	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow ./internal/moments
+	for module in metrics examples/embedserver; do (cd $$module && $(GO) test -vet off -race ./...) || exit 1; done
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/... ./internal/narrow
 
 test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
-	GOOS=js GOARCH=wasm $(GO) test -vet off -short -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
+	GOOS=js GOARCH=wasm $(GO) test -vet off -short -skip '$(NOT_IN_NODE)' -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
 
 test-wasip1: ## the short tests of what asks the system for anything as WebAssembly with WASI preview 1, in wazero
 	GOOS=wasip1 GOARCH=wasm $(GO) test -vet off -short -skip '$(COMPUTES)' \
@@ -72,10 +77,10 @@ lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only wher
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./...
 	cd bench/peers && export CGO_ENABLED=1 CGO_CFLAGS=-O0 CGO_CXXFLAGS=-O0 && $(GO) vet . && $(GO) test -c -o /dev/null .
-	cd trust/keyless && $(GO) vet ./... && $(GO) test ./...
-	for example in bert distributed; do (cd examples/$$example && $(GO) vet . && $(GO) test .) || exit 1; done
+	for module in metrics examples/embedserver; do (cd $$module && $(GO) vet ./...) || exit 1; done # test-race tests them
+	for module in trust/keyless examples/bert examples/distributed examples/cuda; do (cd $$module && $(GO) vet ./... && $(GO) test ./...) || exit 1; done
 	$(GO) run $(STATICCHECK) ./...
-	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/narrow|internal/test/kerneltest|bench/peers)/' \
+	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|quantize|internal/(narrow|moments)|internal/test/kerneltest|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and the kernels'; exit 1; }
 
 cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
@@ -84,11 +89,11 @@ cross: ## check the types of code and tests on every platform, and the signature
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-		$(GO) run ./internal/test/fuzzrun -corpus "$(or $(CORPUS),$$dir)" -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
+		.ci/fuzz "$(or $(CORPUS),$$dir)" $(FUZZTIME) $$(getconf _NPROCESSORS_ONLN)
 
 fuzz-hours: ## every fuzz target in turns for T of CPU time, on the kept inputs in CORPUS; says executions and CPU seconds of each
 	@test -n '$(CORPUS)' || { echo 'say where the inputs are kept: make fuzz-hours CORPUS=DIR T=8h'; exit 2; }
-	$(GO) run ./internal/test/fuzzrun -corpus '$(CORPUS)' -cpu $(or $(T),1h)
+	.ci/fuzz '$(CORPUS)' 1m 1 $(or $(T),1h)
 
 attack: ## attacks on every promise for T in all, ATTACK names some of them (truncate, verbs, …); FLAGS=-race, -tags=noasm
 	$(GO) test ./internal/test/attack -run TestAttack -count 1 -timeout 0 $(FLAGS) -v \
@@ -133,7 +138,7 @@ test-kills: ## kill 200 processes while they fill a cache, and check what they l
 
 # Tests a module that has much to download, or says that it cannot.
 define module
-	@cd $(1) && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
+	@cd $(1) && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 $(2) .; \
 		else echo "$(1): skipped, its modules cannot be had here"; fi
 endef
 
@@ -147,6 +152,22 @@ test-blob: ## test what opens Google's and Azure's buckets, a module that takes 
 		GOBIN=$$dir $(GO) install $(FAKE_GCS) && export FAKE_GCS=$$dir/fake-gcs-server || echo 'Google: skipped, fake-gcs-server cannot be had here'; \
 		command -v "$${AZURITE:=azurite-blob}" >/dev/null && export AZURITE || { AZURITE=; echo 'Azure: skipped, AZURITE names no azurite-blob'; }; \
 		$(GO) vet . && $(GO) test -count 1 .
+
+WEB = web/dist
+WEB_FLAGS = -trimpath
+# The page's own policy. Headers cover the worker: web/README.md has them.
+WEB_POLICY = default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'
+
+web: ## write the page that reads models in the browser, to web/dist: static files to publish
+	@mkdir -p '$(WEB)'
+	GOOS=js GOARCH=wasm $(GO) build $(WEB_FLAGS) -ldflags='-s -w' -o '$(WEB)/explore.wasm' ./web
+	@cp explore/built/* web/worker.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" '$(WEB)'
+	@sed "s|<meta charset=[^>]*>|&<meta http-equiv=Content-Security-Policy content=\"$(WEB_POLICY)\"><meta name=host content=worker>|" explore/built/index.html > '$(WEB)/index.html'
+	@grep -q 'content=worker' '$(WEB)/index.html' || { echo 'index.html has no <meta charset> to put the host behind'; exit 1; }
+	@wc -c '$(WEB)'/* && gzip -9 -c '$(WEB)/explore.wasm' | wc -c | sed 's/$$/ explore.wasm with gzip -9/'
+
+test-browser: ## hold the page of explore in Chromium (Debian: chromium) against the command, over its three hosts
+	$(call module,explore/browsertest,$(SHORT))
 
 generate: ## write all generated files anew
 	$(GO) generate ./...

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // BenchmarkCopy converts a SafeTensors file without re-encoding, by the command, until the new file is on disk for
 // good, beside cp and sync. The metrics are the median time of cp and sync over that of the conversion.
 func BenchmarkCopy(b *testing.B) {
-	source := diskModel(b).Name()
+	source := diskModel(b, layout.BF16).Name()
 	dir := b.TempDir()
 	command := filepath.Join(dir, "tensormap")
 	run(b, "go", "build", "-o", command, "../cmd/tensormap")

@@ -3,8 +3,11 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -45,4 +48,29 @@ func (w *way) seconds(quantile float64) float64 {
 	lo := times[int(at)]
 	hi := times[min(int(at)+1, len(times)-1)]
 	return lo.Seconds() + (at-float64(int(at)))*(hi-lo).Seconds()
+}
+
+// preads reads all of f with so many readers and buffers of so many bytes.
+func preads(b *testing.B, f *os.File, readers int, size int64) {
+	info, err := f.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			buf := make([]byte, size)
+			for {
+				off := next.Add(size) - size
+				if off >= info.Size() {
+					return
+				}
+				if n, err := f.ReadAt(buf, off); n < len(buf) && off+int64(n) != info.Size() {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

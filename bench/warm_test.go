@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -27,13 +28,13 @@ import (
 //	TMPDIR=/on/that/disk go test ./bench -run '^$' -bench 'Cold|Latency|Copy' -benchtime 10x -disk 1024
 var diskMiB = flag.Int("disk", 64, "size in MiB of the models that are read from disk or written to it")
 
-// diskModel is a SafeTensors file of random tensors of 16 MiB on disk.
-func diskModel(b *testing.B) *os.File {
+// diskModel is a SafeTensors file of random tensors of 16 MiB on disk, whose type has two bytes.
+func diskModel(b *testing.B, d layout.DType) *os.File {
 	b.Helper()
 	const each = 16
 	var header, comma = "", "{"
 	for i := range max(1, *diskMiB/each) {
-		header += fmt.Sprintf(`%s"layers.%d.weight":{"dtype":"BF16","shape":[%d],"data_offsets":[%d,%d]}`, comma, i, each<<19, i*each<<20, (i+1)*each<<20)
+		header += fmt.Sprintf(`%s"layers.%d.weight":{"dtype":"%v","shape":[%d],"data_offsets":[%d,%d]}`, comma, i, d, each<<19, i*each<<20, (i+1)*each<<20)
 		comma = ","
 	}
 	header += "}"
@@ -71,31 +72,6 @@ func chill(b *testing.B, f *os.File) {
 	}
 }
 
-// preads reads all of f with so many readers and buffers of so many bytes.
-func preads(b *testing.B, f *os.File, readers int, size int64) {
-	info, err := f.Stat()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range readers {
-		wg.Go(func() {
-			buf := make([]byte, size)
-			for {
-				off := next.Add(size) - size
-				if off >= info.Size() {
-					return
-				}
-				if n, err := f.ReadAt(buf, off); n < len(buf) && off+int64(n) != info.Size() {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func warm(b *testing.B, f *os.File, readers int) {
 	m := open(b, f.Name())
 	defer m.Close()
@@ -109,7 +85,7 @@ func warm(b *testing.B, f *os.File, readers int) {
 // file. The metric warm/plain is the least of the plain ones' medians over the median of Warm by its defaults.
 // The least of nine is a lucky one: equal ways come out a few hundredths below 1 after few iterations.
 func BenchmarkCold(b *testing.B) {
-	f := diskModel(b)
+	f := diskModel(b, layout.BF16)
 	ways := []*way{{name: "Warm", work: func() { warm(b, f, 0) }}}
 	for _, n := range []int{1, 4} {
 		ways = append(ways, &way{name: fmt.Sprintf("Warm/readers=%d", n), work: func() { warm(b, f, n) }})
@@ -136,7 +112,7 @@ func BenchmarkCold(b *testing.B) {
 // on two processors, while a cold model is warmed, while it is touched through the mapping
 // by as many goroutines, and while nothing happens.
 func BenchmarkLatency(b *testing.B) {
-	f := diskModel(b)
+	f := diskModel(b, layout.BF16)
 	for _, load := range []struct {
 		name string
 		run  func(m *loader.Model)

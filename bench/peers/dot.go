@@ -150,13 +150,13 @@ func (r *race) printDots(w io.Writer, peers []dotPeer, beyond bool) {
 	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\tread\tours/read\t peer")
 	for _, p := range peers {
 		row := sizeOf(p.d, dotCols)
-		r.compareMatrix(tw, p, 256<<20/row, dotCols, float64(256<<20/row*row)/1e9, true)
+		r.compareMatrix(tw, p, 256<<20/row, dotCols, float64(256<<20/row*row)/1e9, besideReading)
 	}
 	tw.Flush()
 	fmt.Fprintf(w, "\nmatrix of 14336 × 4096 times a vector, %d cores: rows a second\n\n", cores)
 	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\t peer")
 	for _, p := range peers {
-		r.compareMatrix(tw, p, 14336, dotCols, 14336, false)
+		r.compareMatrix(tw, p, 14336, dotCols, 14336, alone)
 	}
 	tw.Flush()
 }
@@ -174,8 +174,14 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 	return b
 }
 
+// Modes of compareMatrix: products alone, or plain reading of the rows too.
+const (
+	alone         = false
+	besideReading = true
+)
+
 // compareMatrix prints the speed of MatVec of package loader and of ggml's function on all cores, and with read that of
-// reading the rows. A pass makes units units.
+// reading the rows. A pass over the matrix makes units, in which speeds are given.
 func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) {
 	src, dst := p.rows(rows, cols), make([]float32, rows)
 	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)

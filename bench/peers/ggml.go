@@ -135,6 +135,7 @@ func searcher(weights []float32) func(layout.DType, string) peer {
 	}
 }
 
+// pointer returns the address of the first element of s.
 func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
 // ggmlCompiler returns the version of the C compiler.

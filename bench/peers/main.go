@@ -117,6 +117,7 @@ func unfair(setting func(key string) string) string {
 // A typeSet is a flag that names types; none means all.
 type typeSet []layout.DType
 
+// of returns the type that p works on.
 func (p peer) of() layout.DType { return p.d }
 
 // chosen returns the peers of the types in the set.

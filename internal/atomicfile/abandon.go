@@ -21,30 +21,30 @@ type registry struct {
 	isAbandoned bool // Abandon was called
 }
 
-// create makes the temporary file of target and enters it: abandon happens before or after both. It first removes
-// temporary files with the prefix that ended processes have left.
+// create creates the temporary file of target, and adds it to the registry: abandon happens before or after both. It first removes
+// temporary files with the prefix that ended processes have left. It fails after abandon, or if the file cannot be created.
 func (r *registry) create(target, prefix string, old os.FileInfo) (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isAbandoned {
 		return nil, fs.ErrClosed
 	}
-	r.sweep(prefix)
-	f, err := temp(target, prefix, old)
+	r.removeStaleLocked(prefix)
+	f, err := createPermitted(target, prefix, old)
 	if err == nil {
 		r.names[f.Name()] = true
 	}
 	return f, err
 }
 
-// clean removes the temporary files with a prefix that ended processes have left.
-func (r *registry) clean(prefix string) {
+// removeStale removes the temporary files with a prefix that ended processes have left.
+func (r *registry) removeStale(prefix string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep(prefix)
+	r.removeStaleLocked(prefix)
 }
 
-// forget takes a file that was removed or renamed out of the registry.
+// forget deletes name, of a file that was removed or renamed, from the registry.
 func (r *registry) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

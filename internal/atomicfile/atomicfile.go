@@ -44,14 +44,17 @@ type File struct {
 // new file has those of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then undoes nothing.
-func Create(path string) (*File, error) { return CreateMember(path, "") }
+func Create(path string) (*File, error) { return CreateMember(path, noSet) }
+
+// noSet is the set of a file that belongs to none.
+const noSet = ""
 
 // CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set
 // are named after it: whoever writes the set again removes what is left of all its files, however many they were.
 func CreateMember(path, set string) (*File, error) {
 	f, err := create(path, set)
 	if err != nil {
-		return nil, about(path, err)
+		return nil, withPath(path, err)
 	}
 	return f, nil
 }
@@ -65,14 +68,21 @@ func create(path, set string) (*File, error) {
 	if old != nil && old.IsDir() {
 		return nil, &fs.PathError{Op: "create", Err: syscall.EISDIR}
 	}
-	target, err := resolve(path)
+	target, err := followLinks(path)
 	if err != nil {
 		return nil, err
 	}
-	if old != nil && !replaceable(old, target) {
+	if old != nil && !isReplaceable(old, target) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		return &File{f: f, path: path}, err
 	}
+	return createBeside(path, target, set, old)
+}
+
+// createBeside creates a temporary file in the directory of target, to which Commit renames it. The temporary file gets the permissions
+// of old, the file at target, or the usual ones if old is nil. path is for errors; set is that of CreateMember. It fails if no file can
+// be created there.
+func createBeside(path, target, set string, old os.FileInfo) (*File, error) {
 	prefix := temporaryPrefix(target, set)
 	f, err := temporaries.create(target, prefix, old)
 	return &File{f: f, path: path, target: target, prefix: prefix}, err
@@ -91,26 +101,25 @@ func CreateUnlinked(path string) (*File, error) {
 		err = fmt.Errorf("it exists and is no regular file, but %v", old.Mode().Type())
 	}
 	if err != nil {
-		return nil, about(path, err)
+		return nil, withPath(path, err)
 	}
-	prefix := temporaryPrefix(path, "")
-	f, err := temporaries.create(path, prefix, old)
+	f, err := createBeside(path, path, noSet, old)
 	if err != nil {
-		return nil, about(path, err)
+		return nil, withPath(path, err)
 	}
-	return &File{f: f, path: path, target: path, prefix: prefix}, nil
+	return f, nil
 }
 
-// Remove returns a file that removes path when it is committed along with others. If path is a symbolic link, the
-// link is removed, and its target stays.
+// Remove returns a File whose commit removes the file at path, for CommitAll with others. If path is a symbolic link, the link is
+// removed, and its target stays.
 func Remove(path string) *File {
-	prefix := temporaryPrefix(path, "")
-	temporaries.clean(prefix)
+	prefix := temporaryPrefix(path, noSet)
+	temporaries.removeStale(prefix)
 	return &File{path: path, target: path, prefix: prefix, isPrepared: true, isReleased: true}
 }
 
-// about returns err, an error of package os, as a *fs.PathError with the given path. It returns nil for nil.
-func about(path string, err error) error {
+// withPath returns err, an error of package os, as a *fs.PathError with the given path. It returns nil for nil.
+func withPath(path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -123,17 +132,18 @@ func about(path string, err error) error {
 	return &fs.PathError{Op: "write", Path: path, Err: err}
 }
 
-// replaceable reports whether old is a regular file that a rename to target replaces. Links in /proc and /dev/fd read
-// as names that need not lead to the file they open.
-func replaceable(old os.FileInfo, target string) bool {
+// isReplaceable reports whether a rename to target replaces old, and old is a regular file. Links in /proc and /dev/fd read as names
+// that need not lead to the file that they open: target may be another file than old.
+func isReplaceable(old os.FileInfo, target string) bool {
 	now, err := os.Lstat(target)
 	return err == nil && old.Mode().IsRegular() && os.SameFile(old, now)
 }
 
 const maxLinks = 40 // as Linux follows
 
-// resolve follows symbolic links at the end of path. The file that the last one leads to need not exist.
-func resolve(path string) (string, error) {
+// followLinks returns the path that path leads to if its last element is a symbolic link, or the link of a link. No file need exist
+// there. It fails if a link cannot be read, or if there are more than maxLinks.
+func followLinks(path string) (string, error) {
 	at := path
 	for range maxLinks {
 		info, err := os.Lstat(at)
@@ -159,8 +169,9 @@ func resolve(path string) (string, error) {
 
 const maxTries = 1000
 
-// temp creates the temporary file that becomes target, with the permissions of old.
-func temp(target, prefix string, old os.FileInfo) (*os.File, error) {
+// createPermitted creates the temporary file that becomes target, with the permissions of old unless that is nil. It fails if the file
+// cannot be created or get them.
+func createPermitted(target, prefix string, old os.FileInfo) (*os.File, error) {
 	perm := fs.FileMode(0o666)
 	if old != nil {
 		perm = old.Mode().Perm()
@@ -178,7 +189,8 @@ func temp(target, prefix string, old os.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
-// createTemp creates a file with an unused temporary name, in the directory of prefix. The umask applies to perm.
+// createTemp creates a file with an unused temporary name that begins with prefix. The umask applies to perm. It fails if target names
+// no file, the file cannot be created, or no unused name is found.
 func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
 	if target == dirOf(target) {
 		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
@@ -195,14 +207,14 @@ func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
 // Write appends b to the file.
 func (f *File) Write(b []byte) (int, error) {
 	if f.isPrepared {
-		return 0, about(f.path, fs.ErrClosed)
+		return 0, withPath(f.path, fs.ErrClosed)
 	}
 	n, err := sys.write(f.f, b)
 	if f.written += int64(n); f.target != "" && f.written-f.flushing >= flushBytes {
 		startFlush(f.f, f.flushing, f.written-f.flushing)
 		f.flushing = f.written
 	}
-	return n, about(f.path, err)
+	return n, withPath(f.path, err)
 }
 
 // flushBytes is the number of bytes after which Write tells the system to write them to the disk. It does so while
@@ -213,7 +225,7 @@ const flushBytes = 16 << 20
 // the file is aborted.
 func (f *File) Prepare() error {
 	if f.isDone {
-		return about(f.path, fs.ErrClosed)
+		return withPath(f.path, fs.ErrClosed)
 	}
 	if f.isPrepared {
 		return nil
@@ -223,16 +235,17 @@ func (f *File) Prepare() error {
 	if f.target != "" {
 		err = sys.sync(f.f)
 	} else {
-		err = f.release()
+		err = f.closeOnce()
 	}
 	if err != nil {
 		f.Abort()
 	}
-	return about(f.path, err)
+	return withPath(f.path, err)
 }
 
-// release closes the file, which also unlocks it: other processes may then remove a temporary file.
-func (f *File) release() error {
+// closeOnce closes the open file, unless it is closed already, and thereby unlocks it: other processes may then remove a temporary
+// file. It fails if closing does.
+func (f *File) closeOnce() error {
 	if f.isReleased {
 		return nil
 	}
@@ -250,17 +263,17 @@ func (f *File) Abort() error {
 		return nil
 	}
 	f.isDone = true
-	err := f.release()
+	err := f.closeOnce()
 	if f.target != "" && f.f != nil {
 		defer temporaries.forget(f.f.Name())
 		if removeErr := sys.remove(f.f.Name()); err == nil {
 			err = removeErr
 		}
 	}
-	return about(f.path, err)
+	return withPath(f.path, err)
 }
 
-// dirOf returns the directory of path with its separator, or "".
+// dirOf returns the directory of path with a separator at its end, or "" if path has none.
 func dirOf(path string) string {
 	dir, _ := filepath.Split(path)
 	return dir
@@ -270,10 +283,10 @@ func dirOf(path string) string {
 // refuse it.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	if f.isPrepared {
-		return 0, about(f.path, fs.ErrClosed)
+		return 0, withPath(f.path, fs.ErrClosed)
 	}
 	n, err := f.f.WriteAt(b, off)
-	return n, about(f.path, err)
+	return n, withPath(f.path, err)
 }
 
 // ReadAt reads bytes that have been written. It fails after Commit or Abort. A file written in place may refuse it.
@@ -282,22 +295,22 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	if err == io.EOF {
 		return n, err
 	}
-	return n, about(f.path, err)
+	return n, withPath(f.path, err)
 }
 
 // Truncate changes the size of the file. It does not move the offset of the next Write.
 func (f *File) Truncate(size int64) error {
 	if f.isPrepared {
-		return about(f.path, fs.ErrClosed)
+		return withPath(f.path, fs.ErrClosed)
 	}
-	return about(f.path, f.f.Truncate(size))
+	return withPath(f.path, f.f.Truncate(size))
 }
 
 // Seek sets the offset of the next Write, as io.Seeker says.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	if f.isPrepared {
-		return 0, about(f.path, fs.ErrClosed)
+		return 0, withPath(f.path, fs.ErrClosed)
 	}
 	at, err := f.f.Seek(offset, whence)
-	return at, about(f.path, err)
+	return at, withPath(f.path, err)
 }

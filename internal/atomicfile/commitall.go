@@ -38,22 +38,22 @@ func commitAll(files []*File) error {
 	}
 	unlock, err := temporaries.lockAll(files)
 	if err != nil {
-		return about(files[len(files)-1].path, err)
+		return withPath(files[len(files)-1].path, err)
 	}
 	defer unlock()
 	return temporaries.commit(files)
 }
 
-// commit renames all files, whose directories are locked. Abandon waits for it: a commit that ends halfway leaves no
-// model.
+// commit renames the files to their targets. The caller has locked their directories. After an error it reverts the renames. Abandon
+// waits for it: a commit that ends halfway leaves no model.
 func (r *registry) commit(files []*File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isAbandoned {
-		return about(files[len(files)-1].path, fs.ErrClosed)
+		return withPath(files[len(files)-1].path, fs.ErrClosed)
 	}
-	var n naming
-	if err := n.all(files); err != nil {
+	var n renames
+	if err := n.renameAll(files); err != nil {
 		if undoErr := n.undo(); undoErr != nil {
 			err = fmt.Errorf("%w; nor could the old files be put back: %v", err, undoErr)
 		}
@@ -65,115 +65,115 @@ func (r *registry) commit(files []*File) error {
 			delete(r.names, f.f.Name())
 		}
 	}
-	err := about(files[len(files)-1].path, n.sync())
-	for _, name := range n.asides {
+	err := withPath(files[len(files)-1].path, n.sync())
+	for _, name := range n.oldFiles {
 		sys.remove(name) // a temporary file that stays is no reason to fail
 	}
 	return err
 }
 
-// naming is the renames of a commit.
-type naming struct {
-	done   []move
-	asides []string // temporary names of old files
-	dirs   []string // directories with a rename that may not be on disk yet
+// renames are the renames of a commit: those that are done, and what is to be synced or removed after them.
+type renames struct {
+	done        []move
+	oldFiles    []string // temporary names of old files
+	changedDirs []string // directories with a rename that may not be on disk yet
 }
 
 type move struct{ from, to string }
 
-// all renames files so that the last one never leads to a mixture of old files and new ones: see CommitAll. After an
+// renameAll renames files so that the last one never leads to a mixture of old files and new ones: see CommitAll. After an
 // error the caller undoes the renames.
-func (n *naming) all(files []*File) error {
+func (n *renames) renameAll(files []*File) error {
 	others, last := files[:len(files)-1], files[len(files)-1]
 	if slices.ContainsFunc(others, replaces) {
 		if err := n.setAside(last); err != nil {
 			return err
 		}
 		if err := n.sync(); err != nil {
-			return about(last.path, err)
+			return withPath(last.path, err)
 		}
 	}
 	for _, f := range others {
 		if err := n.setAside(f); err != nil {
 			return err
 		}
-		if err := n.name(f); err != nil {
+		if err := n.renameToTarget(f); err != nil {
 			return err
 		}
 	}
 	if err := n.sync(); err != nil {
-		return about(last.path, err)
+		return withPath(last.path, err)
 	}
-	return n.name(last)
+	return n.renameToTarget(last)
 }
 
-// replaces reports whether a file exists that f is renamed to, or removes.
+// replaces reports whether a file exists that the commit of f replaces or removes.
 func replaces(f *File) bool {
 	_, err := os.Lstat(f.target)
 	return f.target != "" && err == nil
 }
 
 // setAside renames the old file that f replaces, if there is one, to a temporary name.
-func (n *naming) setAside(f *File) error {
+func (n *renames) setAside(f *File) error {
 	if !replaces(f) {
 		return nil
 	}
 	to, err := createTemp(f.target, f.prefix, 0o600) // to reserve its name
 	if err != nil {
-		return about(f.path, err)
+		return withPath(f.path, err)
 	}
 	to.Close()
 	if err := n.rename(f.target, to.Name()); err != nil {
 		sys.remove(to.Name())
-		return about(f.path, err)
+		return withPath(f.path, err)
 	}
-	n.asides = append(n.asides, to.Name())
+	n.oldFiles = append(n.oldFiles, to.Name())
 	return nil
 }
 
-// name renames the temporary file of f to its target. It does nothing for a file that is written in place, or of
+// renameToTarget renames the temporary file of f to its target. It does nothing for a file that is written in place, or of
 // Remove.
-func (n *naming) name(f *File) error {
+func (n *renames) renameToTarget(f *File) error {
 	if f.target == "" || f.f == nil {
 		return nil
 	}
-	if err := f.release(); err != nil {
-		return about(f.path, err)
+	if err := f.closeOnce(); err != nil {
+		return withPath(f.path, err)
 	}
-	return about(f.path, n.rename(f.f.Name(), f.target))
+	return withPath(f.path, n.rename(f.f.Name(), f.target))
 }
 
-// rename renames a file, and enters the rename in done.
-func (n *naming) rename(from, to string) error {
+// rename renames a file, and records the rename for undo and sync.
+func (n *renames) rename(from, to string) error {
 	if err := sys.rename(from, to); err != nil {
 		return err
 	}
 	n.done = append(n.done, move{from, to})
-	n.changed(dirOf(to))
+	n.noteChangedDir(dirOf(to))
 	return nil
 }
 
-// changed enters a directory that sync has to make durable.
-func (n *naming) changed(dir string) {
-	if !slices.Contains(n.dirs, dir) {
-		n.dirs = append(n.dirs, dir)
+// noteChangedDir adds dir to the directories that sync syncs.
+func (n *renames) noteChangedDir(dir string) {
+	if !slices.Contains(n.changedDirs, dir) {
+		n.changedDirs = append(n.changedDirs, dir)
 	}
 }
 
-// sync syncs the directories with renames to disk.
-func (n *naming) sync() error {
-	for _, dir := range n.dirs {
+// sync syncs the directories with renames since the last sync to disk. It stops at the first error.
+func (n *renames) sync() error {
+	for _, dir := range n.changedDirs {
 		if err := sys.syncDir(dir); err != nil {
 			return err
 		}
 	}
-	n.dirs = n.dirs[:0]
+	n.changedDirs = n.changedDirs[:0]
 	return nil
 }
 
 // undo reverts the renames, the last one first. The first rename is that of the file which leads to the others: its
 // name exists again only once they are in place. It stops at the first error.
-func (n *naming) undo() error {
+func (n *renames) undo() error {
 	for i, m := range slices.Backward(n.done) {
 		if i == 0 {
 			if err := n.sync(); err != nil {
@@ -183,7 +183,7 @@ func (n *naming) undo() error {
 		if err := sys.rename(m.to, m.from); err != nil {
 			return err
 		}
-		n.changed(dirOf(m.from))
+		n.noteChangedDir(dirOf(m.from))
 	}
 	return n.sync()
 }

@@ -19,8 +19,8 @@ var waitLimit = 30 * time.Second
 const pollInterval = 5 * time.Millisecond
 
 var (
-	errLocked = errors.New("another process has the lock")
-	errBusy   = errors.New("another process is renaming files in the same directory, and does not finish")
+	errLockedByOther = errors.New("another process has the lock")
+	errBusy          = errors.New("another process is renaming files in the same directory, and does not finish")
 )
 
 // lockAll locks the directories of files against renames by other processes. It waits for their locks up to waitLimit
@@ -49,13 +49,13 @@ func (r *registry) lockAll(files []*File) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// lock locks a directory. It waits for another process's lock up to waitLimit, and then fails.
+// lock locks a directory. It waits up to waitLimit for another process that has it locked, and then fails with errBusy.
 func (r *registry) lock(dir string) (f *os.File, err error) {
 	for end := time.Now().Add(waitLimit); ; time.Sleep(pollInterval) {
 		r.mu.Lock()
 		f, err = r.tryLock(dir)
 		r.mu.Unlock()
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, errLockedByOther) {
 			return f, err
 		}
 		if time.Now().After(end) {
@@ -64,7 +64,8 @@ func (r *registry) lock(dir string) (f *os.File, err error) {
 	}
 }
 
-// tryLock locks a directory, or returns errLocked if another process has. The caller has locked r.mu.
+// tryLock locks a directory, and returns the file that is the lock. It fails with errLockedByOther if another process has it locked. The
+// caller has locked r.mu.
 func (r *registry) tryLock(dir string) (*os.File, error) {
 	if r.isAbandoned {
 		return nil, fs.ErrClosed

@@ -18,14 +18,14 @@ func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f); errors.Is(err, errLocked) || err == nil && !named(f, name) {
+	if err := flock(f); errors.Is(err, errLockedByOther) || err == nil && !hasName(f, name) {
 		f.Close()
 		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist} // another process took it for stale and removed it
 	}
 	return f, nil // on a file system without locks it is not locked, and no process can take it for stale
 }
 
-// removeStale removes a file of createLocked unless a process has it locked. Errors are ignored.
+// removeStale removes the file called name, which createLocked has made, unless a process has it locked. Errors are ignored.
 func removeStale(name string) {
 	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrPermission) {
@@ -35,12 +35,12 @@ func removeStale(name string) {
 		return
 	}
 	defer f.Close()
-	if flock(f) == nil && named(f, name) {
+	if flock(f) == nil && hasName(f, name) {
 		sys.remove(name)
 	}
 }
 
-// tryLock creates the file called name, or opens it, and locks it. The error is errLocked if another process has the
+// tryLock creates the file called name, or opens it, and locks it. The error is errLockedByOther if another process has the
 // lock.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
@@ -51,40 +51,40 @@ func tryLock(name string) (*os.File, error) {
 		return nil, err
 	}
 	err = flock(f)
-	if err == nil && !named(f, name) {
-		err = errLocked // the other process has removed it meanwhile
+	if err == nil && !hasName(f, name) {
+		err = errLockedByOther // the other process has removed it meanwhile
 	}
-	if errors.Is(err, errLocked) {
+	if errors.Is(err, errLockedByOther) {
 		f.Close()
-		return nil, errLocked
+		return nil, errLockedByOther
 	}
 	return f, nil // not locked on a file system without locks
 }
 
 // unlock removes the file of tryLock and its lock. Another process's lock file of that name stays.
 func unlock(f *os.File) {
-	if named(f, f.Name()) {
+	if hasName(f, f.Name()) {
 		sys.remove(f.Name())
 	}
 	f.Close()
 }
 
-// flock locks f, or returns errLocked if another process has. Other errors mean that the file system has no locks.
+// flock locks f, or returns errLockedByOther if another process has. Other errors mean that the file system has no locks.
 func flock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == syscall.EINTR:
 		case err == syscall.EWOULDBLOCK:
-			return errLocked
+			return errLockedByOther
 		default:
 			return err
 		}
 	}
 }
 
-// named reports whether name is that of the regular file f.
-func named(f *os.File, name string) bool {
+// hasName reports whether f is a regular file and name is its path now: not removed, replaced or a link.
+func hasName(f *os.File, name string) bool {
 	open, err := f.Stat()
 	if err != nil || !open.Mode().IsRegular() {
 		return false

@@ -22,14 +22,14 @@ func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 // removeStale removes a file of createLocked unless a process has it open. Errors are ignored.
 func removeStale(name string) { sys.remove(name) }
 
-// tryLock creates the file called name as a lock. The error is errLocked if another process has it open.
+// tryLock creates the file called name as a lock. The error is errLockedByOther if another process has it open.
 func tryLock(name string) (*os.File, error) {
 	f, err := createLocked(name, 0o666)
 	if errors.Is(err, fs.ErrExist) && os.Remove(name) == nil { // left by a process that has ended
 		f, err = createLocked(name, 0o666)
 	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) { // or about to be removed
-		return nil, errLocked
+		return nil, errLockedByOther
 	}
 	return f, err
 }

@@ -14,15 +14,16 @@ const (
 	hexDigits = 8   // at the end of a temporary name
 )
 
-// temporaryPrefix returns how the temporary names beside target begin. They repeat the name of the set that target
-// belongs to, or without one its own name.
+// temporaryPrefix returns the beginning of temporary names in the directory of target, such as "dir/.model.apr.tmp-". It has the name of
+// the set that target belongs to, or without one target's own name.
 func temporaryPrefix(target, set string) string {
 	dir, base := filepath.Split(target)
 	base = cmp.Or(set, base)
 	return fmt.Sprintf("%s.%s.tmp-", dir, strings.ToValidUTF8(base[:min(len(base), maxBase)], ""))
 }
 
-// temporariesOf lists the files whose names begin with prefix as temporary ones do.
+// temporariesOf returns the paths of the files with temporary names that begin with prefix. It returns none if the directory cannot be
+// read.
 func temporariesOf(prefix string) (names []string) {
 	dir, base := filepath.Split(prefix)
 	d, err := os.Open(orDot(dir))
@@ -39,9 +40,9 @@ func temporariesOf(prefix string) (names []string) {
 	return names
 }
 
-// sweep removes the temporary files with a prefix whose writers have ended. A full disk, on
-// which nothing can be locked, is no obstacle: nobody else has a lock on it then.
-func (r *registry) sweep(prefix string) {
+// removeStaleLocked removes the temporary files with a prefix whose writers have ended. The caller has locked r.mu. On a full disk, on
+// which no lock can be made, it removes them without: no other process has a lock then either.
+func (r *registry) removeStaleLocked(prefix string) {
 	for name := range r.names {
 		if strings.HasPrefix(name, prefix) {
 			return // it was swept when the first file with this prefix was created

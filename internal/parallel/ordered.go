@@ -1,11 +1,11 @@
 package parallel
 
 import (
+	"context"
 	"errors"
 	"io"
 	"iter"
 	"sync"
-	"sync/atomic"
 )
 
 // PieceBytes is the size of the buffers of [WriteInOrder].
@@ -14,25 +14,13 @@ const PieceBytes = 256 << 10
 // Pieces returns the number of pieces that n bytes are.
 func Pieces(n uint64) uint64 { return (n + PieceBytes - 1) / PieceBytes }
 
-// jobs are ones with memory.
-var jobs = sync.Pool{New: func() any { return &Job{memory: new([PieceBytes]byte)} }}
-
-// piecesPerCore is how far the cores may be ahead of the writer. They have work while a write
-// takes its time, and the pieces stay in their caches.
-const piecesPerCore = 4
-
-// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces
-// that wait take 16 MiB at most.
-const maxCores = 16
-
 // Job is a piece to produce: the number I, in memory Into.
 type Job struct {
 	I    uint64
 	Into []byte
 
-	memory *[PieceBytes]byte // for bytes that have been produced and not been written
-	n      int
-	err    error
+	n   int
+	err error
 }
 
 // Done ends the job with n bytes, or with an error.
@@ -40,34 +28,46 @@ func (j *Job) Done(n int, err error) { j.n, j.err = n, err }
 
 var errLeft = errors.New("no worker is left that produces the next piece")
 
-// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce
-// those to come. The first error in that order ends it. Every worker ranges
-// over its jobs and ends each with Done.
-func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
-	cores := min(uint64(Workers(n)), maxCores)
-	slots := min(cores*piecesPerCore, n)
-	ring := make([]chan *Job, slots)    // piece i comes through ring[i%slots]
-	leave := make(chan struct{}, slots) // to produce one more
+// InOrder hands pieces to use, in their order and in the caller's goroutine, while workers produce the next ones. Each worker
+// ranges over its jobs and ends each with Done. next begins a job, and reports whether others follow. There must be one.
+//
+// A job's memory comes from free, to which use returns it, or somebody later. The first error of a piece, in their order,
+// ends InOrder, as does the cause of ctx. Workers have ended when it returns, panics or ends its goroutine.
+func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Job) (more bool), work func(jobs iter.Seq[*Job]), use func(j *Job) error) error {
+	slots := uint64(max(1, cap(free)))
+	ring := make([]chan *Job, slots) // piece i comes through ring[i%slots]
 	for i := range ring {
 		ring[i] = make(chan *Job, 1)
-		leave <- struct{}{}
 	}
-	var next atomic.Uint64
+	over := make(chan struct{})
+	var taking sync.Mutex // who gets a number gets memory too: the next piece never waits for those behind it
+	begun, more := uint64(0), true
+	take := func() *Job {
+		taking.Lock()
+		defer taking.Unlock()
+		if !more {
+			return nil
+		}
+		select {
+		case j := <-free:
+			j.I, j.n, j.err = begun, 0, nil
+			more = next(j)
+			begun++
+			return j
+		case <-over:
+			more = false
+			return nil
+		}
+	}
 	failed := make(chan struct{}) // by a panic
 	gone := make(chan struct{})   // all workers
 	g := Group{Stop: func() { close(failed) }}
-	for range cores {
+	for range workers {
 		g.Go(func() error {
 			work(func(yield func(*Job) bool) {
-				for range leave {
-					i := next.Add(1) - 1
-					if i >= n {
-						return
-					}
-					j := jobs.Get().(*Job)
-					j.I, j.Into, j.n, j.err = i, j.memory[:], 0, nil
+				for j := take(); j != nil; j = take() {
 					more := yield(j)
-					ring[i%slots] <- j
+					ring[j.I%slots] <- j
 					if !more {
 						return
 					}
@@ -81,29 +81,66 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 		close(gone)
 	}()
 	defer g.Wait() // nobody reads the source once this is over, however it ends
-	defer close(leave)
-	defer next.Store(n)
-	for i := range n {
+	defer close(over)
+	for i := uint64(0); ; i++ {
 		var j *Job
 		select {
 		case j = <-ring[i%slots]:
 		case <-failed:
 			return nil // Wait panics
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-gone:
 			select {
 			case j = <-ring[i%slots]:
 			default:
+				if !more && i == begun {
+					return nil
+				}
 				return errLeft
 			}
 		}
 		if j.err != nil {
 			return j.err
 		}
-		if _, err := w.Write(j.memory[:j.n]); err != nil {
+		if err := use(j); err != nil {
 			return err
 		}
-		jobs.Put(j)
-		leave <- struct{}{}
 	}
-	return nil
+}
+
+// jobs has jobs that are not in use, with memory for [WriteInOrder].
+var jobs = sync.Pool{New: func() any { return &Job{Into: make([]byte, PieceBytes)} }}
+
+// piecesPerCore is how far the cores may be ahead of the writer. They have work while a write
+// takes its time, and the pieces stay in their caches.
+const piecesPerCore = 4
+
+// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces
+// that wait take 16 MiB at most.
+const maxCores = 16
+
+// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce
+// those to come. The first error in that order ends it. Every worker ranges
+// over its jobs and ends each with Done.
+func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
+	if n == 0 {
+		return nil
+	}
+	cores := min(uint64(Workers(n)), maxCores)
+	slots := min(cores*piecesPerCore, n)
+	free := make(chan *Job, slots)
+	for range slots {
+		free <- jobs.Get().(*Job)
+	}
+	next := func(j *Job) bool { return j.I+1 < n }
+	err := InOrder(context.Background(), int(cores), free, next, work, func(j *Job) error {
+		_, err := w.Write(j.Into[:j.n])
+		free <- j
+		return err
+	})
+	for range len(free) {
+		jobs.Put(<-free)
+	}
+	return err
 }

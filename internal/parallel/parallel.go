@@ -33,9 +33,9 @@ type Group struct {
 
 // failure is what workers have failed with: the first of each kind.
 type failure struct {
-	err      error
-	panicked *panicked
-	exited   bool
+	err       error
+	panicked  *panicked
+	hasExited bool
 }
 
 // panicked is a recovered panic.
@@ -54,8 +54,8 @@ func (g *Group) Go(work func() error) {
 	})
 }
 
-// Here runs work in the caller's goroutine, and returns when the other workers have ended too. Call Wait for the
-// result.
+// Here runs work in the caller's goroutine, and returns when the workers of Go have ended too. It hides how work ends, also a panic:
+// call Wait for that.
 func (g *Group) Here(work func() error) {
 	defer g.workers.Wait() // also if work ends this goroutine
 	g.run(work)
@@ -68,8 +68,8 @@ func (g *Group) Wait() error {
 	g.workers.Wait()
 	switch {
 	case g.panicked != nil:
-		g.panicked.again()
-	case g.exited:
+		g.panicked.repanic()
+	case g.hasExited:
 		runtime.Goexit()
 	}
 	return g.err
@@ -82,7 +82,7 @@ func (g *Group) run(work func() error) {
 		if v := recover(); v != nil {
 			g.fail(failure{panicked: &panicked{v, debug.Stack()}})
 		} else if !returned {
-			g.fail(failure{exited: true})
+			g.fail(failure{hasExited: true})
 		}
 	}()
 	err := work()
@@ -98,22 +98,21 @@ func (g *Group) fail(f failure) {
 	first := g.failure == failure{}
 	g.err = cmp.Or(g.err, f.err)
 	g.panicked = cmp.Or(g.panicked, f.panicked)
-	g.exited = g.exited || f.exited
+	g.hasExited = g.hasExited || f.hasExited
 	g.mu.Unlock()
 	if first && g.Stop != nil {
 		g.Stop()
 	}
 }
 
-// again panics as the worker did. Of two panics, one in the deferred calls of the other,
-// recover returns the later one, and a crash prints both.
-func (p *panicked) again() {
+// repanic panics with the worker's value. It panics twice, the second time in a deferred call: recover returns the second panic, and a
+// crash prints both, with the worker's stack.
+func (p *panicked) repanic() {
 	defer panic(p.value)
 	panic("a worker panicked:\n" + string(p.stack))
 }
 
-// panicsOnFault reads the calling goroutine's setting, which the runtime only tells to
-// those who set it.
+// panicsOnFault returns the calling goroutine's setting of debug.SetPanicOnFault. To read it, it has to be set for a moment.
 func panicsOnFault() bool {
 	on := debug.SetPanicOnFault(false)
 	debug.SetPanicOnFault(on)

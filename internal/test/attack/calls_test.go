@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -273,10 +274,10 @@ var calls = map[string]func(*subject) error{
 		}
 		return err
 	},
-	"loader.Model.Graph":         func(s *subject) error { _, err := s.m.Graph(); return err },
-	"loader.Model.Summary":       func(s *subject) error { _, err := s.m.Summary(); return err },
 	"loader.Lease.Graph":         leased(func(l *loader.Lease) error { _, err := l.Graph(); return err }),
 	"loader.Lease.Summary":       leased(func(l *loader.Lease) error { _, err := l.Summary(); return err }),
+	"loader.Model.Footprint":     func(s *subject) error { _, err := s.m.Footprint(nil); return err },
+	"loader.Lease.Footprint":     leased(func(l *loader.Lease) error { _, err := l.Footprint(nil); return err }),
 	"loader.Model.ResidentBytes": func(s *subject) error { _, err := s.m.ResidentBytes(); return err },
 	"loader.Model.Resident": func(s *subject) error {
 		at := s.want.places[s.IntN(len(s.want.places))]
@@ -330,6 +331,50 @@ var calls = map[string]func(*subject) error{
 		_, err := s.m.WarmAll(context.Background(), &loader.WarmOptions{Readers: s.IntN(4)})
 		return err
 	},
+	"loader.Model.Stream": func(s *subject) error {
+		opts := &loader.StreamOptions{Buffers: lent(s), Readers: s.IntN(4), Ordered: s.IntN(2) == 0, Backing: loader.Backing(s.IntN(4)), Progress: func(_, _ uint64) {}}
+		if s.IntN(2) == 0 {
+			opts.As = layout.BF16
+		}
+		var got []byte
+		_, err := s.m.Stream(context.Background(), []string{s.want.name}, opts, func(p loader.Piece) error {
+			got = append(got, p.Bytes...)
+			if s.IntN(2) == 0 {
+				p.Retain()
+				go p.Release()
+			}
+			return nil
+		})
+		if err != nil || opts.As != layout.Invalid {
+			return err
+		}
+		return s.same(got, s.want.raw)
+	},
+	"loader.Model.StreamAll": func(s *subject) error {
+		_, err := s.m.StreamAll(context.Background(), &loader.StreamOptions{Buffers: lent(s), Backing: loader.Backing(s.IntN(4))}, func(loader.Piece) error { return nil })
+		return err
+	},
+	"loader.Lease.Stream": func(s *subject) error {
+		return leased(func(l *loader.Lease) error {
+			_, err := l.Stream(context.Background(), []string{s.want.name}, &loader.StreamOptions{Buffers: lent(s), As: layout.F32}, func(loader.Piece) error { return nil })
+			return err
+		})(s)
+	},
+	"loader.Model.Region": func(s *subject) error {
+		r, err := s.m.Region(context.Background(), 0)
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return mmapio.Guard(func() error {
+			touched := byte(0)
+			for i := 0; i < len(r.Bytes); i += os.Getpagesize() {
+				touched ^= r.Bytes[i]
+			}
+			runtime.KeepAlive(touched)
+			return nil
+		})
+	},
 	"loader.Model.Evict":    func(s *subject) error { return s.m.Evict(s.want.name) },
 	"loader.Model.EvictAll": func(s *subject) error { return s.m.EvictAll() },
 	"survey.Stats": func(s *subject) error {
@@ -355,6 +400,15 @@ var calls = map[string]func(*subject) error{
 			return nil
 		})
 		return errors.Join(err, damage)
+	},
+	"survey.Overall.Complete": func(s *subject) error {
+		var all survey.Overall
+		err := survey.Compare(context.Background(), s.m, s.m, nil, func(p *survey.Pair) error {
+			all.Add(p)
+			return nil
+		})
+		all.DD = 1 // as if some value differed: otherwise nothing is read
+		return errors.Join(err, all.Complete(context.Background(), s.m, survey.Options{}))
 	},
 	"survey.Compare": func(s *subject) error {
 		var damage error
@@ -423,7 +477,7 @@ var unattacked = map[string]string{
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
 	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index", "loader.Current.Swap": "races",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
-	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Path": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
+	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Path": "names", "loader.Lease.Model": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":           "index",
 	"loader.Model.ReadBeside": "another file", "convert.SideFiles": "other files",
 	"loader.Model.VerifyTrust": "needs Options.Trust, under which package loader's tests cut and change files",
@@ -432,6 +486,12 @@ var unattacked = map[string]string{
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",
 	"loader.Tensor.StoredBytes": "index", "loader.Tensor.Decrypted": "index", "loader.Tensor.ZeroCopy": "index",
+}
+
+// lent returns buffers to stream into, of some size.
+func lent(s *subject) [][]byte {
+	size := []int{1 << 10, 100 << 10, 1 << 20}[s.IntN(3)]
+	return [][]byte{make([]byte, size), make([]byte, size), make([]byte, size)}
 }
 
 // TestEveryCallIsAttacked holds the table of calls against the sources: what is new has to be

@@ -27,7 +27,7 @@ var verbs = []string{
 	"verify FILE", "verify FILE --json",
 	"dump FILE TENSOR", "dump FILE TENSOR --as raw", "dump FILE TENSOR --as npy", "dump FILE TENSOR --as text -o out.txt", "dump FILE TENSOR -o out.f32",
 	"stats FILE", "stats FILE --json --bins 0", "hash FILE", "hash FILE --stored --json", "diff FILE FILE", "diff FILE FILE --tolerance 0 --metadata",
-	"map FILE --resident=false", "map FILE --resident=false -o out.html",
+	"map FILE --resident=false", "map FILE --resident=false -o out.svg", "explore FILE -o out.html", "diff FILE FILE -o out.html",
 	"convert FILE out.apr", "convert FILE out.apr --compress", "convert FILE out.safetensors", "convert FILE out.apr --dtype f16",
 	"convert FILE out.apr --shard-size 100KB", "convert FILE out.safetensors --shard-size 100KB", "convert FILE out.apr --dtype i8 --dry-run",
 	"convert FILE out.gguf", "split FILE out.gguf --shard-size 200KB",
@@ -215,16 +215,15 @@ func beginKill(a *arena) func(*round) {
 		return !strings.Contains(line, "out.") || strings.Contains(line, "dump") || strings.Contains(line, "map ") || strings.Contains(line, "upgrade") || strings.Contains(line, "dry-run")
 	})
 	known := map[string]outcome{}
-	// alone runs a command line in an empty folder.
-	alone := func(r *round, all *model, line string) outcome {
-		key := all.name + line
+	// alone runs a command line in an empty folder, for a model that lies in a folder within: a page says where its model lay.
+	alone := func(r *round, all *model, within, line string) outcome {
+		key := all.name + within + line
 		if o, ok := known[key]; ok {
 			return o
 		}
 		dir := filepath.Join(r.dir, "alone")
-		check(os.Mkdir(dir, 0o777))
-		all.put(dir)
-		o := a.run(dir, words(line, all.path, ""), nil)
+		check(os.MkdirAll(filepath.Join(dir, within), 0o777))
+		o := a.run(dir, words(line, filepath.Join(within, filepath.Base(all.put(filepath.Join(dir, within)))), ""), nil)
 		check(os.RemoveAll(dir))
 		known[key] = o
 		return o
@@ -235,7 +234,7 @@ func beginKill(a *arena) func(*round) {
 		if r.chance(2) { // single files and shards under one name
 			other = pick(r.Rand, lines)
 		}
-		before, after := alone(r, old, other), alone(r, all, line)
+		before, after := alone(r, old, "in2", other), alone(r, all, "in", line)
 		if before.status != 0 || after.status != 0 || leadName(before.files) != leadName(after.files) {
 			return // the verb has nothing to do with this model, or does not replace what is there
 		}

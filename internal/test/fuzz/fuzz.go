@@ -35,8 +35,11 @@ func Open(b []byte) error {
 	defer m.Close()
 	defer streamed.Close()
 	m.Metadata()
-	m.Summary()
-	m.Graph()
+	if l, err := m.Acquire(); err == nil {
+		l.Summary()
+		l.Graph()
+		l.Release()
+	}
 	if _, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 1}); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}

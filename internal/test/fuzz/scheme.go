@@ -32,11 +32,10 @@ func FuzzScheme(b []byte) int {
 			}
 		}
 		raw, err := d.Size(t.Shape)
-		if err != nil || taken(tensors, names, t.Name) {
+		if err != nil || names.Enter(layout.HashNameBytes(t.Name), len(tensors), func(i int) bool { return bytes.Equal(tensors[i].Name, t.Name) }) >= 0 {
 			continue
 		}
 		t.Raw, t.Stored = raw, raw
-		names.Add(layout.HashNameBytes(t.Name), len(tensors))
 		tensors, contents = append(tensors, t), append(contents, words[3])
 	}
 	conf := &scheme.Config{}
@@ -45,32 +44,34 @@ func FuzzScheme(b []byte) int {
 	} else {
 		conf = scheme.ReadConfig(md)
 	}
-	for _, later := range []bool{false, true} {
-		findWeights(tensors, names, lim, checkpoint{conf, contents, later})
-	}
+	findWeights(tensors, names, lim, checkpoint{conf, tensors, contents})
 	return 1
 }
 
-// checkpoint is a source of contents in memory. It does not return them at once if later is set.
+// checkpoint is a source of contents in memory.
 type checkpoint struct {
 	config   *scheme.Config
+	tensors  []layout.Tensor
 	contents [][]byte
-	later    bool
 }
 
+// Config returns the configuration, and no error.
 func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
 
+// Decodable lets any form pass.
 func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
+// Ignored returns false: no tensor is ignored.
 func (c checkpoint) Ignored([]byte) bool { return false }
 
-// Content copies the tensor's content to p, padded with zeros, and returns true; or it returns false if contents come
-// later.
-func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
-	if !c.later {
-		clear(p[copy(p, c.contents[tensor]):])
+// Contents returns the contents of tensors, cut or padded with zeros to their sizes.
+func (c checkpoint) Contents(tensors []uint32) (list [][]byte, err error) {
+	for _, i := range tensors {
+		b := make([]byte, c.tensors[i].Raw)
+		copy(b, c.contents[i])
+		list = append(list, b)
 	}
-	return !c.later, nil
+	return list, nil
 }
 
 // findWeights finds the weights among tensors, and panics if they break a promise of package scheme.
@@ -79,25 +80,8 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 	if err != nil {
 		panic(err)
 	}
-	for i, w := range table.Wants {
-		table.Contents[i] = make([]byte, tensors[w].Raw)
-		copy(table.Contents[i], source.contents[w])
-	}
-	if len(table.Wants) > 0 {
-		table.Complete()
-	}
 	for i := range table.Len() {
-		checkWeight(table.Weight(i), tensors, table.Of, uint32(i+1))
-	}
-}
-
-// taken reports whether one of tensors, which names lists, is called name.
-func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
-	for p := names.Probe(layout.HashNameBytes(name)); ; {
-		i, ok := p.Next()
-		if !ok || bytes.Equal(tensors[i].Name, name) {
-			return ok
-		}
+		checkWeight(table.Weight(i), tensors, table.WeightOf, uint32(i+1))
 	}
 }
 
@@ -132,8 +116,8 @@ func FuzzQuantState(b []byte) int {
 		{Name: []byte("w.absmax"), DType: layout.F32, Shape: []int{3}, Raw: 12},
 	}
 	for i := range tensors {
-		names.Add(layout.HashNameBytes(tensors[i].Name), i)
+		names.Enter(layout.HashNameBytes(tensors[i].Name), i, func(int) bool { return false })
 	}
-	findWeights(tensors, names, (*layout.Limits)(nil).WithDefaults(), checkpoint{scheme.ReadConfig(), [][]byte{1: b, 2: nil}, false})
+	findWeights(tensors, names, (*layout.Limits)(nil).WithDefaults(), checkpoint{scheme.ReadConfig(), tensors, [][]byte{1: b, 2: nil}})
 	return 1
 }

@@ -128,6 +128,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// names returns the paths of the files, sorted.
 func (h *Hub) names() []string { return slices.Sorted(maps.Keys(h.Files)) }
 
 // list answers with a page of the tree.
@@ -185,7 +186,10 @@ type computed struct {
 	first *byte
 }
 
+// digest returns Digest(content), which it computes once.
 func (h *Hub) digest(content []byte) string { return h.once(Digest, "digest", content) }
+
+// blobID returns BlobID(content), which it computes once.
 func (h *Hub) blobID(content []byte) string { return h.once(BlobID, "blob", content) }
 
 // resolve answers a request for a file: with its content if that is small, else with a redirect to a signed address.

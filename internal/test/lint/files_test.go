@@ -22,8 +22,8 @@ import (
 // layered are the packages whose files depend downward only: no two use names of each other, not
 // even by way of others.
 var layered = []string{
-	"convert", "internal/parallel", "loader/internal/cache", "loader/internal/content", "loader/internal/decrypted",
-	"loader/internal/plan", "loader/internal/values",
+	"./convert", "./internal/parallel", "./loader/internal/cache", "./loader/internal/content", "./loader/internal/decrypted",
+	"./loader/internal/plan", "./loader/internal/values",
 }
 
 // listed is a package as go list prints it.
@@ -34,7 +34,7 @@ type listed struct {
 }
 
 func TestFilesDependDownward(t *testing.T) {
-	pkgs, exports := list(t, layered)
+	pkgs, exports := list(t, ".", layered)
 	for _, pkg := range pkgs {
 		uses, err := fileUses(pkg, exports)
 		if err != nil {
@@ -46,15 +46,12 @@ func TestFilesDependDownward(t *testing.T) {
 	}
 }
 
-// list returns the packages in these folders of the module, and the export data of all that they import.
-func list(t *testing.T, folders []string) (pkgs []listed, exports map[string]string) {
+// list returns the packages that the module in a folder knows by these patterns, and the export data of all that they import.
+func list(t *testing.T, folder string, patterns []string) (pkgs []listed, exports map[string]string) {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly"}
-	for _, name := range folders {
-		args = append(args, "./"+name)
-	}
-	list := exec.Command("go", args...)
-	list.Dir = filepath.Join("..", "..", "..")
+	list := exec.Command("go", append(args, patterns...)...)
+	list.Dir = filepath.Join("..", "..", "..", folder)
 	out, err := list.Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip(err)
@@ -75,8 +72,8 @@ func list(t *testing.T, folders []string) (pkgs []listed, exports map[string]str
 			pkgs = append(pkgs, pkg)
 		}
 	}
-	if len(pkgs) != len(folders) {
-		t.Fatalf("%d packages, want %d", len(pkgs), len(folders))
+	if len(pkgs) != len(patterns) {
+		t.Fatalf("%d packages, want %d", len(pkgs), len(patterns))
 	}
 	return pkgs, exports
 }

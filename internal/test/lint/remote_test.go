@@ -8,7 +8,7 @@ import (
 
 // remoteFiles are the files of package remote from the ground up: what sources share, a model's files, sources, addresses.
 var remoteFiles = []string{
-	"system_flock.go", "system_other.go", "options.go", "names.go", "source.go", "cachefile.go",
+	"system_flock.go", "system_other.go", "downloads.go", "options.go", "names.go", "source.go", "cachefile.go",
 	"address.go", "hub.go", "object.go", "elsewhere.go", "file.go", "fill.go", "folder.go", "contents.go", "stitch.go",
 	"snapshot.go", "web.go", "store.go", "aws.go", "bucket.go",
 	"bearer.go", "registry.go", "mediatype.go", "archive.go", "ollama.go", "oci.go",
@@ -20,7 +20,7 @@ const maxUpward = 5
 
 // TestRemoteDependsDownward counts the pairs of files of package remote that depend upward.
 func TestRemoteDependsDownward(t *testing.T) {
-	pkgs, exports := list(t, []string{"remote"})
+	pkgs, exports := list(t, ".", []string{"./remote"})
 	uses, err := fileUses(pkgs[0], exports)
 	if err != nil {
 		t.Fatal(err)

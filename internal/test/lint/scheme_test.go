@@ -56,7 +56,7 @@ func TestSchemeFiles(t *testing.T) {
 	if err != nil || len(pages)+1 != len(schemes) {
 		t.Errorf("%d pages, and the schemes %v", len(pages), schemes)
 	}
-	packages, exports := list(t, []string{"scheme"})
+	packages, exports := list(t, ".", []string{"./scheme"})
 	uses, err := fileUses(packages[0], exports)
 	if err != nil {
 		t.Fatal(err)

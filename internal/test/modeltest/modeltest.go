@@ -9,8 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +52,42 @@ func SameBits(a, b []float32) bool { return bytes.Equal(mmapio.Bytes(a), mmapio.
 
 // Float32s returns the little-endian bytes of v.
 func Float32s(v ...float32) []byte { return bytes.Clone(mmapio.Bytes(v)) }
+
+// ReadFloat32s returns the floats whose little-endian bytes are b.
+func ReadFloat32s(b []byte) []float32 {
+	v := make([]float32, len(b)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v
+}
+
+// Normal returns n floats of the standard normal distribution, the same in every run.
+func Normal(n int) []float32 {
+	rng := rand.New(rand.NewPCG(12, uint64(n)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// WantFloats ends the test if got and want, which what names, differ: see Differ.
+func WantFloats(t testing.TB, what string, got, want []float32) {
+	t.Helper()
+	if i := Differ(got, want); i >= 0 {
+		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
+	}
+}
+
+// Allocated returns how many bytes of heap f takes, also those that it frees again.
+func Allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
 
 // Counting returns n bytes that count from 0.
 func Counting(n int) []byte {
@@ -128,6 +166,26 @@ func Write(t testing.TB, name string, content []byte) (path string) {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Read returns what is in a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// CopyDir copies the files of a directory into one of the test's own.
+func CopyDir(t testing.TB, from string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // WriteSafeTensors writes a SafeTensors file with a header given as text.

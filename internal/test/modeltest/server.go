@@ -18,6 +18,7 @@ type CountedResponse struct {
 	N *atomic.Int64
 }
 
+// Write adds the length of b to N, and then sends b.
 func (c CountedResponse) Write(b []byte) (int, error) {
 	c.N.Add(int64(len(b)))
 	return c.ResponseWriter.Write(b)

@@ -21,6 +21,8 @@ var models = map[string]func() []Tensor{
 	"three": func() []Tensor {
 		return []Tensor{Random("f32", layout.F32, 3, 4), Random("i8", layout.I8, 3, 4), Random("q4", layout.Q4_0, 3, 64)}
 	},
+	// Tensors that are streamed in many pieces.
+	"pieces": func() []Tensor { return []Tensor{Random("x", layout.U8, 100, 1000), Random("y", layout.F32, 100, 100)} },
 	// Tensors that share chunks of 64 KiB, and tensors of several chunks.
 	"many": func() []Tensor {
 		return []Tensor{
