@@ -12,16 +12,18 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
 )
 
-// startMirror starts the reference registry as a cache of another one, which it asks for what it lacks.
+// startMirror starts the reference registry as a cache of another one, which it asks for what it lacks. It stores in memory: its
+// scheduler writes its state every five seconds until the process ends, also into a folder that the test has removed.
 func startMirror(t *testing.T, origin *registryServer) *registryServer {
 	t.Helper()
 	config := &configuration.Configuration{
-		Storage: configuration.Storage{"filesystem": {"rootdirectory": t.TempDir()}},
+		Storage: configuration.Storage{"inmemory": nil},
 		Proxy:   configuration.Proxy{RemoteURL: "http://" + origin.host},
 	}
 	config.HTTP.Secret = "secret"
