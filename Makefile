@@ -22,9 +22,7 @@ WASM = ./internal/atomicfile ./mmapio ./dequant/... ./quantize ./shard ./loader/
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of convert that compute most: every scheme to every format. Others of convert run the same goroutines.
 EVERY_SCHEME = ^Test(CopiesKeepTheirMethod|Checkpoints)$$
-# Tests of loader that compute most and ask the system for nothing: damaged models are refused by the same code everywhere.
-NOT_IN_NODE = $(EVERY_SCHEME)|FootprintHostile|MultiplyAllocatesNothing|Quantized(Damage|Edges|Lies)|TrustWrongChunk|VerifyManyChunks
-# Tests of loader that ask the system for nothing but a file: in Node they run the same code.
+# Tests of loader that ask the system for nothing but a file: SHORT=-short and WASI leave them out.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
 # What maps, or reads what is mapped, under Wine, and what Wine lacks of Windows: it truncates no NUL.
@@ -45,7 +43,7 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -vet off -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
+	$(GO) test -vet off $(SHORT) -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
 
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
@@ -55,10 +53,11 @@ test-race: ## the short tests of all that has goroutines under the race detector
 	for module in metrics examples/embedserver; do (cd $$module && $(GO) test -vet off -race ./...) || exit 1; done
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
-	GOARCH=arm64 $(GO) test -vet off -exec qemu-aarch64 ./dequant/... ./internal/narrow
+	GOARCH=arm64 $(GO) test -vet off $(SHORT) -exec qemu-aarch64 ./dequant/... ./internal/narrow
 
-test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
-	GOOS=js GOARCH=wasm $(GO) test -vet off -short -skip '$(NOT_IN_NODE)' -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
+test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later; SHORT=-short: of what asks the system
+	GOOS=js GOARCH=wasm $(GO) test -vet off -short -skip '$(if $(SHORT),$(COMPUTES),$(EVERY_SCHEME))' \
+		-exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(if $(SHORT),$(WASI),$(WASM))
 
 test-wasip1: ## the short tests of what asks the system for anything as WebAssembly with WASI preview 1, in wazero
 	GOOS=wasip1 GOARCH=wasm $(GO) test -vet off -short -skip '$(COMPUTES)' \
