@@ -256,13 +256,15 @@ func compare(a, b float64) int {
 	return 0
 }
 
-// otherTypes finds tensors that are stored in another type than was asked for, as their rows are no multiple of 256.
+// stepsIn has the types that llama.cpp takes in place of others where rows are no multiple of 256: of Q2_K and Q3_K by its version.
+var stepsIn = map[string][]string{"Q2_K": {"Q4_0", "IQ4_NL"}, "Q3_K": {"Q4_0", "IQ4_NL"}, "Q4_K": {"Q5_0"}, "Q5_K": {"Q5_1"}, "Q6_K": {"Q8_0"}, "IQ4_XS": {"IQ4_NL"}}
+
+// otherTypes finds tensors that are stored in what stands in for the type that was asked for, as their rows are no multiple of 256.
+// Other types are chosen on purpose: those of a mix such as Q4_K_M, or what stands in for them.
 func (p *pairs) otherTypes() {
 	asked := p.Asked
 	if i := strings.Index(asked, "_K"); i > 0 {
 		asked = asked[:i+len("_K")] // without _S, _M, _L
-	} else if asked != "IQ4_XS" {
-		return
 	}
 	var list []*answer.Pair
 	rows, types := make(map[int]bool), make(map[string]float64)
@@ -272,7 +274,7 @@ func (p *pairs) otherTypes() {
 		if one.TypeB == asked {
 			askedBits = float64(one.Bits)
 		}
-		if !isCompared(one) || one.Number >= len(p.Index.Rows) || one.TypeA == one.TypeB || isFloat(one.TypeB) || strings.HasSuffix(one.TypeB, "_K") {
+		if !isCompared(one) || one.Number >= len(p.Index.Rows) || one.TypeA == one.TypeB || !slices.Contains(stepsIn[asked], one.TypeB) {
 			continue
 		}
 		shape := p.Index.Rows[one.Number].Shape
@@ -310,11 +312,6 @@ func (p *pairs) otherTypes() {
 		evidence += fmt.Sprintf(" instead of %.2f", askedBits)
 	}
 	p.add("another type", isMild, 5, 0, list, text, evidence)
-}
-
-// isFloat reports whether a type has plain floating-point numbers.
-func isFloat(name string) bool {
-	return name == "F64" || name == "F32" || name == "F16" || name == "BF16"
 }
 
 // fine says that nothing differs, or that no tensor lost more than its type costs. It returns false if that is not so, or

@@ -30,8 +30,14 @@ func quantized(t *testing.T) Comparison {
 func TestQuantizedMiniLM(t *testing.T) {
 	c := quantized(t)
 	check(t, InPairs(c), "1 `output.dense`, layers 0, 1, 3, 4: 22.3 to 22.7 dB, the lowest. They are Q4_K, which keeps 22.9 of Gaussian values | the values cost at most 0.6 dB more | 4\n"+
-		"1 **Asked for Q4_K, got Q5_0 or Q8_0:** 32 matrices, as rows of 384 are no multiple of 256 | 5.50 or 8.50 bits instead of 4.50 | 32\n"+
+		"1 **Asked for Q4_K, got Q5_0:** 29 matrices, as rows of 384 are no multiple of 256 | 5.50 bits instead of 4.50 | 29\n"+
 		"0 **No tensor lost more than its type costs**: the furthest is `output.dense`, layer 5, 0.9 dB below what Q6_K keeps | rule: 3 dB | 0\n")
+	for asked, want := range map[string]string{"Q6_K": "got Q8_0:** 3 matrices", "Q5_K_M": "", "IQ4_XS": "", "F16": "", "": ""} {
+		c.Asked = asked
+		if got := text(InPairs(c)); !strings.Contains(got, want) || strings.Contains(got, "Asked") != (want != "") {
+			t.Errorf("asked for %s: %s", asked, got)
+		}
+	}
 	c.Done, c.Pairs = false, c.Pairs[:40]
 	if got := text(InPairs(c)); strings.Contains(got, "No tensor") {
 		t.Error(got)
