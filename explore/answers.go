@@ -5,6 +5,7 @@ import "github.com/tensormap/tensormap/explore/internal/answer"
 // The answers are declared in package answer, for grid and odd make parts of them.
 type (
 	Real             = answer.Real
+	Value            = answer.Value
 	ModelAnswer      = answer.ModelAnswer
 	TypeTotal        = answer.TypeTotal
 	PartTotal        = answer.PartTotal

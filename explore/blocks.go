@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
@@ -55,16 +56,15 @@ func (m matrix) blockParts(ctx context.Context) ([]TensorPart, error) {
 		return []TensorPart{}, nil
 	}
 	blocks := m.RawBytes() / uint64(m.DType().BlockBytes())
-	scales := make([][]float32, len(fields))
+	scales := make([][]float64, len(fields))
 	if blocks <= maxScales {
 		if err := m.readScales(ctx, fields, scales); err != nil {
 			return nil, err
 		}
 	}
 	parts := []TensorPart{}
-	nan := Real(math.NaN())
 	for i, f := range fields {
-		p := TensorPart{Role: f.name, Stored: f.stored, Count: blocks * uint64(f.values), Bytes: blocks * uint64(f.bytes), Min: nan, Median: nan, Max: nan}
+		p := TensorPart{Role: f.name, Stored: f.stored, Count: blocks * uint64(f.values), Bytes: blocks * uint64(f.bytes)}
 		if len(scales[i]) > 0 {
 			first := setRange(&p, scales[i]) * uint64(m.DType().BlockElems())
 			p.At = fmt.Sprintf("row %d, columns %d–%d", first/m.columns, first%m.columns, first%m.columns+uint64(m.DType().BlockElems())-1)
@@ -76,29 +76,33 @@ func (m matrix) blockParts(ctx context.Context) ([]TensorPart, error) {
 
 // setRange sets the smallest, median and largest of one value or more. It sorts them, and returns the place that the value of the largest
 // magnitude had.
-func setRange(p *TensorPart, values []float32) (place uint64) {
-	largest := slices.MaxFunc(values, func(a, b float32) int { return cmp.Compare(math.Abs(float64(a)), math.Abs(float64(b))) })
-	place = uint64(slices.IndexFunc(values, func(v float32) bool { return v == largest || v != v }))
+func setRange(p *TensorPart, values []float64) (place uint64) {
+	largest := slices.MaxFunc(values, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
+	place = uint64(slices.IndexFunc(values, func(v float64) bool { return v == largest || v != v }))
 	slices.Sort(values)
-	p.Min, p.Median, p.Max = Real(values[0]), Real(values[len(values)/2]), Real(values[len(values)-1])
+	text := func(v float64) Value { return Value(strconv.FormatFloat(v, 'g', -1, 64)) }
+	p.Min, p.Median, p.Max = text(values[0]), text(values[len(values)/2]), text(values[len(values)-1])
 	return place
 }
 
 // schemeParts describes the tensors that a quantized weight is made of: with the smallest, median and largest value, if it is stored
-// as values that can be read. It fails if ctx ends.
+// as values that can be read. Of codes and zero points that are not it says that they are packed. It fails if ctx ends.
 func (m matrix) schemeParts(ctx context.Context) ([]TensorPart, error) {
 	parts := []TensorPart{}
-	nan := Real(math.NaN())
 	for _, of := range m.Parts() {
 		stored := of.Tensor.DType().String()
 		if shape := of.Tensor.Shape(); len(shape) > 0 {
 			stored += " " + report.ShapeText(shape)
 		}
 		p := TensorPart{Role: of.Role.String(), Name: of.Tensor.Name(), Stored: stored, Count: of.Tensor.Elements(),
-			Bytes: of.Tensor.StoredBytes(), Min: nan, Median: nan, Max: nan}
-		if n := of.Tensor.Elements(); n > 0 && n <= maxScales && m.isOfValues(of) {
-			part, values := matrixOf(of.Tensor, m.isPolite), make([]float32, 0, n)
-			err := part.walk(ctx, part.all(), func(_, _ uint64, run []float32) { values = append(values, run...) })
+			Bytes: of.Tensor.StoredBytes()}
+		isOfValues := m.isOfValues(of)
+		if !isOfValues && (of.Role == scheme.Codes || of.Role == scheme.ZeroPoint) {
+			p.Stored += ", packed"
+		}
+		if n := of.Tensor.Elements(); n > 0 && n <= maxScales && isOfValues {
+			part, values := matrixOf(of.Tensor, m.isPolite), make([]float64, 0, n)
+			err := part.walk(ctx, part.all(), func(_, _ uint64, run []float64) { values = append(values, run...) })
 			switch {
 			case ctx.Err() != nil:
 				return nil, context.Cause(ctx)
@@ -125,7 +129,7 @@ func (m matrix) isOfValues(part loader.Part) bool {
 }
 
 // readScales appends to scales, for each field that is one, the value that each block has.
-func (m matrix) readScales(ctx context.Context, fields []field, scales [][]float32) error {
+func (m matrix) readScales(ctx context.Context, fields []field, scales [][]float64) error {
 	block := m.DType().BlockBytes()
 	buf := make([]byte, min(uint64(chunkValues/block*block), m.RawBytes()))
 	for off := uint64(0); off < m.RawBytes(); off += uint64(len(buf)) {
@@ -139,7 +143,7 @@ func (m matrix) readScales(ctx context.Context, fields []field, scales [][]float
 		for b := range slices.Chunk(buf, block) {
 			for i, f := range fields {
 				if f.isScale {
-					scales[i] = append(scales[i], float16.Frombits(binary.LittleEndian.Uint16(b)).Float32())
+					scales[i] = append(scales[i], float64(float16.Frombits(binary.LittleEndian.Uint16(b)).Float32()))
 				}
 				b = b[f.bytes:]
 			}

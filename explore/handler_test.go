@@ -3,6 +3,7 @@ package explore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -626,8 +627,9 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(r, c int) float64 { return float64(values[r*columns+c]) }
+	text := func(r, c int) Value { return Value(fmt.Sprint(values[r*columns+c])) }
 	stat := answerOf[TensorAnswer](t, h, "data/tensor?name=a")
-	if stat.Rows != rows || stat.Columns != columns || len(stat.First) != firstValues || float64(stat.First[3]) != at(0, 3) {
+	if stat.Rows != rows || stat.Columns != columns || len(stat.First) != firstValues || stat.First[3] != text(0, 3) {
 		t.Errorf("%+v", stat)
 	}
 	mean, std := float64(stat.Stat.Mean), float64(stat.Stat.Std)
@@ -659,7 +661,7 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	window := answerOf[ValuesAnswer](t, h, "data/values?name=a&row=499&column=3&rows=5&columns=9")
-	if window.Row != 495 || window.Column != 0 || len(window.Values) != 5 || len(window.Values[4]) != 9 || float64(window.Values[4][8]) != at(499, 8) {
+	if window.Row != 495 || window.Column != 0 || len(window.Values) != 5 || len(window.Values[4]) != 9 || window.Values[4][8] != text(499, 8) {
 		t.Errorf("%+v", window)
 	}
 	norms := answerOf[NormsAnswer](t, h, "data/norms?name=a")
@@ -678,6 +680,46 @@ func TestMatrix(t *testing.T) {
 	if norms.Rows.Step != 1 || norms.Columns.Step != 3 || len(norms.Columns.Norms) != 567 || len(norms.Columns.Largest) != 2 ||
 		norms.Columns.Largest[0].At != uint64(slices.Index(square, most)) || math.Abs(float64(norms.Columns.Largest[0].Norm)-math.Sqrt(most)) > 1e-9*math.Sqrt(most) {
 		t.Errorf("%+v", norms.Columns.Largest)
+	}
+}
+
+// TestExactValues: values are those of dump, norms those of stats, where float32 would round them or know no such number.
+func TestExactValues(t *testing.T) {
+	bytesOf := func(v any) []byte {
+		b, err := binary.Append(nil, binary.LittleEndian, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	m, err := loader.OpenBytes(modeltest.SafeTensors(
+		modeltest.Tensor{Name: "i64", DType: layout.I64, Shape: []int{2, 2}, Data: bytesOf([]int64{1<<24 + 1, -1<<53 - 1, 3, 4})},
+		modeltest.Tensor{Name: "u8", DType: layout.U8, Shape: []int{3}, Data: []byte{0, 7, 255}},
+		modeltest.Tensor{Name: "f32", DType: layout.F32, Shape: []int{4}, Data: modeltest.Float32s(0.1, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)))},
+		modeltest.Tensor{Name: "f64", DType: layout.F64, Shape: []int{3, 2}, Data: bytesOf([]float64{3e300, 4e300, 3e-300, -4e-300, 0, math.Inf(1)})},
+	), nil)
+	m = modeltest.Opened(t, m, err)
+	h := Handler(m.Acquire, nil)
+	for path, want := range map[string]string{
+		"data/values?name=i64&row=0&column=0": `{"row":0,"column":0,"values":[[16777217,"-9007199254740993"],[3,4]]}`,
+		"data/values?name=u8&row=0&column=0":  `{"row":0,"column":0,"values":[[0,7,255]]}`,
+		"data/values?name=f32&row=0&column=0": `{"row":0,"column":0,"values":[[0.1,"NaN","Infinity","-Infinity"]]}`,
+		"data/values?name=f64&row=1&column=0": `{"row":0,"column":0,"values":[[3e+300,4e+300],[3e-300,-4e-300],[0,"Infinity"]]}`,
+		"data/norms?name=f64": `{"rows":{"norms":[5e+300,5e-300,0],"step":1,"median":5e-300,"largest":[{"at":0,"norm":5e+300},{"at":1,"norm":5e-300}],"zeros":1},` +
+			`"columns":{"norms":[3e+300,4e+300],"step":1,"median":3.5e+300,"largest":[{"at":1,"norm":4e+300},{"at":0,"norm":3e+300}],"zeros":0}}`,
+	} {
+		if got := ask(t, h, path).Body.String(); got != want {
+			t.Errorf("%s:\n%s, want\n%s", path, got, want)
+		}
+	}
+	if got := ask(t, h, "data/tensor?name=i64").Body.String(); !strings.Contains(got, `"first_values":[16777217,"-9007199254740993",3,4]`) {
+		t.Error(got)
+	}
+	if got := answerOf[TensorAnswer](t, h, "data/tensor?name=f64"); got.Stat.ZeroRows != 1 || got.First[5] != "Infinity" {
+		t.Errorf("%+v", got)
+	}
+	if got := answerOf[NormsAnswer](t, h, "data/norms?name=i64").Rows.Norms; float64(got[1]) != 5 || math.Abs(float64(got[0])-(1<<53+1)) > 16 {
+		t.Error(got)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/elements"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -20,11 +22,13 @@ type matrix struct {
 	loader.Tensor
 	rows, columns uint64
 	isPolite      bool // see handler
+	isPlain       bool // its elements are the values: no scheme or scale makes them
 }
 
 // matrixOf returns t as a matrix. Reading it pauses if isPolite is true: see handler.
 func matrixOf(t loader.Tensor, isPolite bool) matrix {
-	m := matrix{Tensor: t, isPolite: isPolite}
+	_, isScaled, err := t.Scale() // without it no value can be read
+	m := matrix{Tensor: t, isPolite: isPolite, isPlain: t.Scheme() == nil && !isScaled && err == nil}
 	switch shape := t.Shape(); {
 	case t.Elements() == 0:
 	case len(shape) < 2:
@@ -48,15 +52,16 @@ func (e extent) len() uint64 { return e.end - e.first }
 // chunkValues is how many values of a matrix are read at once.
 const chunkValues = 1 << 17
 
-// walk reads a region, and hands runs of values to visit: row by row, each by ascending column. It fails if a value cannot be
-// read, or ctx ends.
-func (m matrix) walk(ctx context.Context, g region, visit func(row, column uint64, values []float32)) error {
+// walk reads a region, and hands runs of values to visit: row by row, each by ascending column. Integers of 64 bits are rounded to
+// float64. It fails if a value cannot be read, or ctx ends.
+func (m matrix) walk(ctx context.Context, g region, visit func(row, column uint64, values []float64)) error {
 	whole := g.columns.len() == m.columns // rows that follow each other are read at once
 	atOnce := uint64(1)
 	if whole {
 		atOnce = max(1, chunkValues/max(1, m.columns))
 	}
-	buf, last := make([]float32, min(chunkValues, g.rows.len()*g.columns.len())), time.Now()
+	buf, last := make([]float64, min(chunkValues, g.rows.len()*g.columns.len())), time.Now()
+	read := m.reader()
 	for row := g.rows.first; row < g.rows.end; row += atOnce {
 		rows := min(atOnce, g.rows.end-row)
 		for column := g.columns.first; column < g.columns.end; {
@@ -68,7 +73,7 @@ func (m matrix) walk(ctx context.Context, g region, visit func(row, column uint6
 			}
 			n := min(g.columns.end-column, uint64(len(buf))/rows)
 			values := buf[:rows*n]
-			if err := m.DequantizeRange(values, row*m.columns+column); err != nil {
+			if err := read(values, row*m.columns+column); err != nil {
 				return err
 			}
 			for i := range rows {
@@ -78,6 +83,58 @@ func (m matrix) walk(ctx context.Context, g region, visit func(row, column uint6
 		}
 	}
 	return nil
+}
+
+// reader returns a function that reads values from element first on, as stats takes them.
+func (m matrix) reader() func(dst []float64, first uint64) error {
+	if m.isPlain && elements.IsWide(m.DType()) {
+		var buf []byte
+		size := m.DType().BlockBytes()
+		return func(dst []float64, first uint64) error {
+			buf = slices.Grow(buf[:0], len(dst)*size)[:len(dst)*size]
+			_, err := m.ReadAt(buf, int64(first)*int64(size))
+			elements.Float64s(m.DType(), dst, buf)
+			return err
+		}
+	}
+	var buf []float32
+	return func(dst []float64, first uint64) error {
+		buf = slices.Grow(buf[:0], len(dst))[:len(dst)]
+		err := m.DequantizeRange(buf, first)
+		for i, v := range buf {
+			dst[i] = float64(v)
+		}
+		return err
+	}
+}
+
+// texts returns the values of a region of at least one column as dump prints them. It fails as walk does.
+func (m matrix) texts(ctx context.Context, g region) ([][]Value, error) {
+	all := [][]Value{}
+	text := elements.Texts[m.DType()]
+	if text == nil || !m.isPlain {
+		err := m.walk(ctx, g, func(_, _ uint64, values []float64) {
+			row := make([]Value, len(values))
+			for i, v := range values {
+				row[i] = Value(strconv.FormatFloat(v, 'g', -1, 32))
+			}
+			all = append(all, row)
+		})
+		return all, err
+	}
+	size := uint64(m.DType().BlockBytes())
+	buf := make([]byte, g.columns.len()*size)
+	for row := g.rows.first; row < g.rows.end; row++ {
+		if _, err := m.ReadAt(buf, int64((row*m.columns+g.columns.first)*size)); err != nil {
+			return nil, err
+		}
+		var texts []Value
+		for b := range slices.Chunk(buf, int(size)) {
+			texts = append(texts, Value(text(b)))
+		}
+		all = append(all, texts)
+	}
+	return all, nil
 }
 
 // Bounds of a picture in tiles.
@@ -120,7 +177,7 @@ func (h *handler) picture(w http.ResponseWriter, r *http.Request) error {
 			return figures.Err
 		}
 		p = newTiles(g, figures.Mean, figures.Std)
-		return m.walk(r.Context(), g, func(row, column uint64, values []float32) { p.add(row, column, values, join) })
+		return m.walk(r.Context(), g, func(row, column uint64, values []float64) { p.add(row, column, values, join) })
 	})
 	if err != nil {
 		return err
@@ -173,15 +230,14 @@ func divide(n, most uint64) (size, parts uint64) {
 }
 
 // add adds a run of values of one row. join adds a distance from the mean to what is known of a tile.
-func (p *tiles) add(row, column uint64, values []float32, join func(sum, distance float64) float64) {
+func (p *tiles) add(row, column uint64, values []float64, join func(sum, distance float64) float64) {
 	first := (row - p.region.rows.first) / p.tileRows * p.columns
 	column -= p.region.columns.first
 	for len(values) > 0 {
 		tile := first + column/p.tileWidth
 		n := min(uint64(len(values)), p.tileWidth-column%p.tileWidth)
 		sum := p.sums[tile]
-		for _, v := range values[:n] {
-			x := float64(v)
+		for _, x := range values[:n] {
 			if math.IsNaN(x) || math.IsInf(x, 0) {
 				p.bad[tile] = true
 				continue
@@ -251,15 +307,8 @@ func (h *handler) values(w http.ResponseWriter, r *http.Request) error {
 	if g.columns, err = around(query.Get("column"), query.Get("columns"), m.columns); err != nil {
 		return err
 	}
-	a := ValuesAnswer{Row: g.rows.first, Column: g.columns.first, Values: [][]Real{}}
-	err = m.walk(r.Context(), g, func(_, _ uint64, values []float32) {
-		row := make([]Real, len(values))
-		for i, v := range values {
-			row[i] = Real(v)
-		}
-		a.Values = append(a.Values, row)
-	})
-	if err != nil {
+	a := ValuesAnswer{Row: g.rows.first, Column: g.columns.first}
+	if a.Values, err = m.texts(r.Context(), g); err != nil {
 		return err
 	}
 	return writeJSON(w, &a)
@@ -306,7 +355,7 @@ func (h *handler) norms(w http.ResponseWriter, r *http.Request) error {
 
 // norms returns the norms of the rows and columns of m: none of too many, and none of one row. It fails as walk does.
 func (m matrix) norms(ctx context.Context) (a NormsAnswer, err error) {
-	var rows, columns []float64 // sums of squares
+	var rows, columns []float64
 	if m.rows > 1 && m.rows <= maxNorms {
 		rows = make([]float64, m.rows)
 	}
@@ -314,24 +363,38 @@ func (m matrix) norms(ctx context.Context) (a NormsAnswer, err error) {
 		columns = make([]float64, m.columns)
 	}
 	if rows != nil || columns != nil {
-		err = m.walk(ctx, m.all(), func(row, column uint64, values []float32) {
-			sum := addSquares(columns, column, values)
+		add := addSquares
+		if m.DType() == layout.F64 { // whose squares may be infinite, or 0
+			add = addLengths
+		}
+		err = m.walk(ctx, m.all(), func(row, column uint64, values []float64) {
+			norm := new(float64)
 			if rows != nil {
-				rows[row] += sum
+				norm = &rows[row]
+			}
+			if columns != nil {
+				add(norm, columns[column:], values)
+			} else {
+				add(norm, nil, values)
 			}
 		})
+		if m.DType() != layout.F64 {
+			for _, squares := range [][]float64{rows, columns} {
+				for i, square := range squares {
+					squares[i] = math.Sqrt(square)
+				}
+			}
+		}
 	}
 	return NormsAnswer{Rows: normsOf(rows), Columns: normsOf(columns)}, err
 }
 
-// addSquares adds the squares of values to those of their columns, unless columns is nil, and returns their sum. It leaves out
-// NaN and infinities.
-func addSquares(columns []float64, column uint64, values []float32) (sum float64) {
-	if columns != nil {
-		columns = columns[column:]
-	}
-	for i, v := range values {
-		square := float64(v) * float64(v)
+// addSquares adds the squares of values to those of their row, and of their columns unless that is nil. It leaves out NaN and
+// infinities.
+func addSquares(row *float64, columns, values []float64) {
+	sum := 0.0
+	for i, x := range values {
+		square := x * x
 		if math.IsNaN(square) || math.IsInf(square, 0) {
 			continue
 		}
@@ -340,18 +403,29 @@ func addSquares(columns []float64, column uint64, values []float32) (sum float64
 			columns[i] += square
 		}
 	}
-	return sum
+	*row += sum
 }
 
-// normsOf returns the roots of sums of squares, as they are drawn, with their median and the largest two.
-func normsOf(squares []float64) Norms {
+// addLengths does what addSquares does, but to norms, which it adds values to as further dimensions.
+func addLengths(row *float64, columns, values []float64) {
+	for i, x := range values {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			continue
+		}
+		*row = math.Hypot(*row, x)
+		if columns != nil {
+			columns[i] = math.Hypot(columns[i], x)
+		}
+	}
+}
+
+// normsOf returns norms as they are drawn, with their median and the largest two. It sorts them.
+func normsOf(norms []float64) Norms {
 	n := Norms{Norms: []Real{}, Largest: []Norm{}, Median: Real(math.NaN()), Step: 1}
-	if len(squares) == 0 {
+	if len(norms) == 0 {
 		return n
 	}
-	for i, square := range squares {
-		norm := math.Sqrt(square)
-		squares[i] = norm
+	for i, norm := range norms {
 		if norm == 0 {
 			n.Zeros++
 		}
@@ -359,11 +433,11 @@ func normsOf(squares []float64) Norms {
 		slices.SortStableFunc(n.Largest, func(a, b Norm) int { return cmp.Compare(b.Norm, a.Norm) })
 		n.Largest = n.Largest[:min(2, len(n.Largest))]
 	}
-	n.Step, _ = divide(uint64(len(squares)), maxDrawnNorms)
-	for group := range slices.Chunk(squares, int(n.Step)) {
+	n.Step, _ = divide(uint64(len(norms)), maxDrawnNorms)
+	for group := range slices.Chunk(norms, int(n.Step)) {
 		n.Norms = append(n.Norms, Real(slices.Max(group)))
 	}
-	slices.Sort(squares)
-	n.Median = Real((squares[(len(squares)-1)/2] + squares[len(squares)/2]) / 2)
+	slices.Sort(norms)
+	n.Median = Real(norms[(len(norms)-1)/2]/2 + norms[len(norms)/2]/2)
 	return n
 }

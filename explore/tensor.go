@@ -112,7 +112,7 @@ func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error
 	figures = figures.Shown()
 	m := matrixOf(t.Tensor, h.isPolite)
 	a := &TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
-		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []Real{}}
+		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []Value{}}
 	a.SameRole, a.Before, a.After = t.neighbours(t.number)
 	if a.Parts, err = m.blockParts(ctx); err != nil {
 		return nil, err
@@ -126,16 +126,15 @@ func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error
 	a.Go, a.Command = t.howToRead(t.Tensor, figures)
 	a.Stat.SigmaHistogram, a.Stat.Gaussian = figures.BySigma, gaussianBins(figures)
 	a.Findings, a.Stat.Odd = odd.OfTensor(t.grid, &a.Stat, h.findingsOf(t.shown))
-	if figures.Err != nil {
+	if figures.Err != nil || t.Elements() == 0 {
 		return a, nil
 	}
-	first := make([]float32, min(t.Elements(), firstValues))
-	if err := t.DequantizeRange(first, 0); err != nil {
+	m.rows, m.columns = 1, t.Elements()
+	first, err := m.texts(ctx, region{extent{0, 1}, extent{0, min(m.columns, firstValues)}})
+	if err != nil {
 		return nil, err
 	}
-	for _, v := range first {
-		a.First = append(a.First, Real(v))
-	}
+	a.First = first[0]
 	return a, nil
 }
 

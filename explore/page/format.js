@@ -10,9 +10,11 @@ export function grouped(x) {
   return whole.replace(/\B(?=(\d{3})+$)/g, ',').replace('-', '−') + (rest === undefined ? '' : '.' + rest)
 }
 
-/** Writes a number with three significant digits; what is not defined is a dash. */
+/** Writes a number, or a Value of package answer, with three significant digits; what is not defined is a dash. */
 export function number(x) {
   if (x === null || x === undefined) return none
+  x = Number(x)
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? 'NaN' : x < 0 ? '−∞' : '∞'
   if (x === 0) return '0'
   const a = Math.abs(x), sign = x < 0 ? '−' : ''
   if (a < 1e-4 || a >= 1e9) {

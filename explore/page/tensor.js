@@ -255,8 +255,8 @@ function matrixPart(t, key, signal) {
       const head = el('tr', null, el('td'))
       v.values[0]?.forEach((_, i) => head.append(el('th', { scope: 'col', class: v.column + i === at[1] ? 'here' : null, text: grouped(v.column + i) })))
       const body = v.values.map((line, r) => el('tr', null, el('th', { scope: 'row', class: v.row + r === at[0] ? 'here' : null, text: grouped(v.row + r) }), line.map((x, c) => {
-        const td = el('td', { text: small(x, s.std), title: x === null ? 'NaN or infinite' : String(x) })
-        const z = x === null ? 256 : Math.abs(x - s.mean) / s.std
+        const td = el('td', { text: small(Number(x), s.std), title: String(x) })
+        const z = Number.isFinite(Number(x)) ? Math.abs(x - s.mean) / s.std : 256
         paint(td, 'odd', Math.max(0, byLog(z, 2, 256)))
         if (v.row + r === at[0] && v.column + c === at[1]) td.className = 'here'
         return td
@@ -334,8 +334,7 @@ function matrixPart(t, key, signal) {
 
 /** Writes a value in a small cell: decimals as σ asks for, without the zero before the point. */
 function small(x, std) {
-  if (x === null) return 'NaN'
-  if (x === 0) return '0'
+  if (x === 0 || !Number.isFinite(x)) return number(x)
   const d = Math.max(0, 1 - Math.floor(Math.log10(std))), a = Math.abs(x)
   const s = d > 5 || a >= 1e4 ? a.toExponential(0).replace('+', '').replace('-', '−') : a.toFixed(d)
   return (x < 0 ? '−' : '') + s.replace(/^0\./, '.')
@@ -367,7 +366,7 @@ function count_(n) {
 function firstValues(t) {
   if (!t.first_values?.length) return el('span')
   const lead = '0, '.repeat(Math.max(0, t.shape.length - 1))
-  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map((x) => (x === null ? 'NaN' : number(x))).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
+  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(/^[IU]\d+$/.test(t.type) ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
 }
 
 /** Shows how the tensor is read, in Go and by the command, to copy. */

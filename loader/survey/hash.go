@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/elements"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -181,7 +182,7 @@ func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exa
 		return nil, false, err
 	}
 	v = r.floatBuffer(n)
-	return v, narrow(s.DType(), v, b), nil
+	return v, elements.Float32s(s.DType(), v, b), nil
 }
 
 const canonicalNaN = 0x7fc00000

@@ -2,12 +2,10 @@ package survey
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/elements"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -63,7 +61,7 @@ func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s lease
 	}
 	s.Tensor = s.lease.Of(t)
 	s.quant, s.hasScale, err = s.Scale()
-	s.isWide = !s.hasScale && isWide(t.DType())
+	s.isWide = !s.hasScale && elements.IsWide(t.DType())
 	for _, p := range s.Parts() {
 		s.parts = append(s.parts, p.Tensor)
 	}
@@ -86,15 +84,6 @@ func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	}
 	_, size := s.DType().Span(0, n)
 	return size
-}
-
-// isWide reports whether d has elements that float32 would round.
-func isWide(d layout.DType) bool {
-	switch d {
-	case layout.F64, layout.I32, layout.U32, layout.I64, layout.U64:
-		return true
-	}
-	return false
 }
 
 // reader is the buffers that a worker reads into. They are allocated at first use.
@@ -135,7 +124,7 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	size := uint64(s.DType().BlockBytes())
 	b, err := r.storedBytes(s, first*size, n*size)
 	if err == nil {
-		widen(s.DType(), v, b)
+		elements.Float64s(s.DType(), v, b)
 	}
 	return v, err
 }
@@ -172,55 +161,4 @@ func (r *reader) byteBuffer(n uint64) []byte {
 		r.bytes = mmapio.AlignedBytes(chunkBytes)
 	}
 	return r.bytes[:n]
-}
-
-// widen converts the elements src of type d, F64 or integers of 32 or 64 bits, to dst. 64-bit integers are rounded
-// once, to nearest even.
-func widen(d layout.DType, dst []float64, src []byte) {
-	for i := range dst {
-		if d == layout.F64 {
-			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
-			continue
-		}
-		sign, magnitude := integer(d, src, i)
-		dst[i] = sign * float64(magnitude)
-	}
-}
-
-// narrow converts the elements src of type d, F64 or integers of 32 or 64 bits, to float32s. It reports whether each is
-// a float32, so that none was rounded. A NaN is one.
-func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
-	const digits = 24 // binary ones of a float32
-	exact = true
-	for i := range dst {
-		if d == layout.F64 {
-			x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
-			dst[i] = float32(x)
-			exact = exact && (float64(dst[i]) == x || x != x)
-			continue
-		}
-		sign, magnitude := integer(d, src, i)
-		dst[i] = float32(sign) * float32(magnitude)
-		exact = exact && bits.Len64(magnitude)-bits.TrailingZeros64(magnitude) <= digits
-	}
-	return exact
-}
-
-// integer returns element i of src, whose type d is I32, U32, I64 or U64: its sign, 1 or -1, and its magnitude.
-func integer(d layout.DType, src []byte, i int) (sign float64, magnitude uint64) {
-	var x int64
-	switch d {
-	case layout.I32:
-		x = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
-	case layout.U32:
-		x = int64(binary.LittleEndian.Uint32(src[4*i:]))
-	case layout.I64:
-		x = int64(binary.LittleEndian.Uint64(src[8*i:]))
-	default:
-		return 1, binary.LittleEndian.Uint64(src[8*i:])
-	}
-	if x < 0 {
-		return -1, uint64(-x)
-	}
-	return 1, uint64(x)
 }

@@ -225,7 +225,7 @@ type TensorAnswer struct {
 	After      string       `json:"after"`
 	Rows       uint64       `json:"matrix_rows"` // of the matrix: the first dimension, and all others
 	Columns    uint64       `json:"matrix_columns"`
-	First      []Real       `json:"first_values"`
+	First      []Value      `json:"first_values"`
 	Parts      []TensorPart `json:"parts"` // of a quantized weight or of blocks
 	Block      string       `json:"block"` // "256 values of a row in 144 bytes"; ""
 	Go         string       `json:"go"`
@@ -241,9 +241,9 @@ type TensorPart struct {
 	Stored string `json:"stored"`
 	Count  uint64 `json:"count"`
 	Bytes  uint64 `json:"stored_bytes"`
-	Min    Real   `json:"min"`
-	Median Real   `json:"median"`
-	Max    Real   `json:"max"`
+	Min    Value  `json:"min"` // "" if they are not known
+	Median Value  `json:"median"`
+	Max    Value  `json:"max"`
 	At     string `json:"max_at"` // where the largest in magnitude is
 }
 
@@ -253,13 +253,13 @@ type TensorPart struct {
 
 // ValuesAnswer answers data/values?name=NAME&row=R&column=C&rows=7&columns=7: values around a place, clipped to the matrix.
 type ValuesAnswer struct {
-	Row    uint64   `json:"row"` // of the first value
-	Column uint64   `json:"column"`
-	Values [][]Real `json:"values"`
+	Row    uint64    `json:"row"` // of the first value
+	Column uint64    `json:"column"`
+	Values [][]Value `json:"values"`
 }
 
 // NormsAnswer answers data/norms?name=NAME: Euclidean norms of rows and columns, at most 768 of each: the largest of
-// neighbours where there are more.
+// neighbours where there are more. NaN and infinities are left out of them: null is a norm beyond float64.
 type NormsAnswer struct {
 	Rows    Norms `json:"rows"`
 	Columns Norms `json:"columns"`

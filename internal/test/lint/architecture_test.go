@@ -59,12 +59,12 @@ func TestArchitecture(t *testing.T) {
 }
 
 // layers are the folders of the module from the ground up. What is in one imports only what is below, or its own.
-var layers = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust"}, {"scheme"}, {"loader", "quantize"}, {"internal/report"}, {"internal/drawing"}, {"convert", "remote", "explore"}, {"cmd", "bench", "web"}}
+var layers = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard", "trust", "internal/elements"}, {"scheme"}, {"loader", "quantize"}, {"internal/report"}, {"internal/drawing"}, {"convert", "remote", "explore"}, {"cmd", "bench", "web"}}
 
 // TestImportsDownward holds the imports of all packages to the order of the layers. Packages in internal/test use what they test.
 func TestImportsDownward(t *testing.T) {
 	unit := func(path string) string { // the folder of a path, or the package of internal that is above others
-		for _, above := range []string{"internal/report", "internal/drawing"} {
+		for _, above := range []string{"internal/elements", "internal/report", "internal/drawing"} {
 			if path == above || strings.HasPrefix(path, above+"/") {
 				return above
 			}

@@ -3,14 +3,13 @@ package slice
 import (
 	"bufio"
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/elements"
 	"github.com/tensormap/tensormap/internal/report"
-	"github.com/tensormap/tensormap/layout"
 )
 
 // textPage is the number of numbers that are aligned with each other.
@@ -30,7 +29,7 @@ func writeText(w io.Writer, p *Part) error {
 		return err
 	}
 	d := p.t.DType()
-	if number := numberTexts[d]; number != nil && !scaled {
+	if number := elements.Texts[d]; number != nil && !scaled {
 		size := d.BlockBytes()
 		err = p.eachElements(func(b []byte) error {
 			for ; len(b) > 0; b = b[size:] {
@@ -54,20 +53,6 @@ func writeText(w io.Writer, p *Part) error {
 		return err
 	}
 	return cmp.Or(out.flush(), out.w.Flush())
-}
-
-// numberTexts have the text of an element, little-endian, for types that lose something as float32.
-var numberTexts = map[layout.DType]func(b []byte) string{
-	layout.I8: numberText[int8], layout.I16: numberText[int16], layout.I32: numberText[int32], layout.I64: numberText[int64],
-	layout.U8: numberText[uint8], layout.U16: numberText[uint16], layout.U32: numberText[uint32], layout.U64: numberText[uint64],
-	layout.BOOL: numberText[uint8], layout.F64: numberText[float64],
-}
-
-// numberText returns the text of the little-endian T in b.
-func numberText[T any](b []byte) string {
-	var x T
-	binary.Decode(b, binary.LittleEndian, &x) // b is as long as a T
-	return fmt.Sprint(x)
 }
 
 // textWriter lays numbers out in lines.
