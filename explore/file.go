@@ -201,7 +201,7 @@ func (f *file) lists() error {
 	defer l.Release()
 	stats := f.handler.known(s)
 	for _, group := range []string{"role", "layer"} {
-		list, err := unfolded(s.grid, group, stats)
+		list, err := f.unfolded(s.grid, group, stats)
 		if err != nil {
 			return err
 		}
@@ -210,35 +210,27 @@ func (f *file) lists() error {
 	return nil
 }
 
-// unfolded returns a list with all groups unfolded, within bounds. A row of a tensor is its depth and its number. Rows that it has no
-// room for are counted alone.
-func unfolded(x *grid.Index, group string, stats []*TensorStat) (*savedList, error) {
-	var list *savedList
-	q := grid.Query{Group: group, Count: maxListed}
-	for before := -1; before < len(q.Open); { // those that have groups inside show them once they are open
-		before = len(q.Open)
-		list = &savedList{Window: []json.RawMessage{}}
-		bytes := 0
-		for q.From = 0; q.From < maxFileRows && bytes < maxFileBytes; q.From += maxListed {
-			a := x.List(q, stats)
-			list.Rows = a.Rows
-			for _, r := range a.Window {
-				var row any = &r
-				if r.Tensor != nil {
-					row = [2]int{r.Depth, r.Tensor.Number}
-				} else if !r.IsOpen && len(q.Open) < maxOpen {
-					q.Open = append(q.Open, r.ID)
-				}
-				text, err := json.Marshal(row)
-				if err != nil {
-					return nil, err
-				}
-				bytes += len(text)
-				list.Window = append(list.Window, text)
-			}
-			if len(a.Window) < maxListed {
-				break
-			}
+// unfolded returns a list with the first maxOpen groups unfolded. A row of a tensor is its depth and its number. Rows beyond the bounds
+// of a page are counted alone.
+func (f *file) unfolded(x *grid.Index, group string, stats []*TensorStat) (*savedList, error) {
+	a, err := x.List(f.ctx, grid.Query{Group: group, Unfold: maxOpen, Count: maxFileRows}, stats)
+	if err != nil {
+		return nil, err
+	}
+	list := &savedList{Rows: a.Rows, Window: []json.RawMessage{}}
+	bytes := 0
+	for i := range a.Window {
+		var row any = &a.Window[i]
+		if t := a.Window[i].Tensor; t != nil {
+			row = [2]int{a.Window[i].Depth, t.Number}
+		}
+		text, err := json.Marshal(row)
+		if err != nil {
+			return nil, err
+		}
+		list.Window = append(list.Window, text)
+		if bytes += len(text); bytes > maxFileBytes {
+			break
 		}
 	}
 	return list, nil

@@ -321,9 +321,9 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var a ListAnswer
-	err = h.lists.do(r, func() error {
-		a = s.grid.List(q, h.known(s))
-		return nil
+	err = h.lists.do(r, func() (err error) {
+		a, err = s.grid.List(r.Context(), q, h.known(s))
+		return err
 	})
 	if err != nil {
 		return err

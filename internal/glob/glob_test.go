@@ -1,8 +1,11 @@
 package glob
 
 import (
+	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -113,7 +116,7 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// TestStars holds patterns of stars alone to the regular expressions that they stand for.
+// TestStars holds patterns of stars alone to the automata that they stand for.
 func TestStars(t *testing.T) {
 	var texts []string
 	for n := range 3 * 3 * 3 * 3 * 3 * 3 {
@@ -130,14 +133,14 @@ func TestStars(t *testing.T) {
 		}
 		for _, name := range texts {
 			name = strings.ReplaceAll(name, "*", "b")
-			if got, want := g.Match(name), g.re.MatchString(name); got != want {
+			if got, want := g.Match(name), g.states.match(name); got != want {
 				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
 			}
 		}
 	}
 }
 
-// TestChoices holds patterns of stars and braces, nested ones too, to the regular expressions that they stand for.
+// TestChoices holds patterns of stars and braces, nested ones too, to the automata that they stand for.
 func TestChoices(t *testing.T) {
 	patterns := []string{"{a,b}", "{}", "{,}", "{a}}", "a}b,{a,}", "{a,{b,ab}a}", "*{a,b}*{,a}", "{*a,b*}", "{a,b}{a,b}{a,b}{a,b}{a,b}", "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "{a,*,b}{b,}"}
 	names := []string{""}
@@ -153,9 +156,81 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%s: %q", pattern, g.between)
 		}
 		for _, name := range names {
-			if got, want := g.Match(name), g.re.MatchString(name); got != want {
+			if got, want := g.Match(name), g.states.match(name); got != want {
 				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
 			}
 		}
+	}
+}
+
+// asRegexp makes regular expressions of patterns.
+var asRegexp = strings.NewReplacer("*", ".*", "?", ".", "{", "(?:", ",", "|", "}", ")")
+
+// TestRegexp holds automata to regular expressions.
+func TestRegexp(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		pattern, depth := "", 0
+		for len(pattern) < 3+random.IntN(90) || depth > 0 {
+			c := "aab*?{,}é"[random.IntN(9):][:1]
+			switch {
+			case c == "{" && len(pattern) < 90:
+				depth++
+			case c == "}" && depth > 0:
+				depth--
+			case c == "," && depth > 0:
+			case strings.Contains("{,}", c):
+				continue
+			case c >= "\x80":
+				c = "é"
+			}
+			pattern += c
+		}
+		var g Pattern
+		if err := g.Set(pattern); err != nil {
+			t.Fatal(pattern, err)
+		}
+		re := regexp.MustCompile(`(?s)\A(?:` + asRegexp.Replace(pattern) + `)\z`)
+		name := ""
+		for range 100 {
+			if name += []string{"a", "b", "é", "\xff"}[random.IntN(4)]; random.IntN(3) == 0 {
+				name = strings.NewReplacer("*", "ab", "?", "é", "{", "", ",", "", "}", "").Replace(pattern) // close to it
+			}
+			if got, want := g.states.match(name), re.MatchString(name); got != want {
+				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
+			}
+		}
+	}
+}
+
+// TestLongNames: a long pattern finds its way through a long name faster than a regular expression.
+func TestLongNames(t *testing.T) {
+	name := strings.Repeat("ab", 2000)
+	took := func(f func(string) bool) time.Duration {
+		least := time.Hour
+		for range 3 {
+			begun := time.Now()
+			if f(name) {
+				t.Error("it matches")
+			}
+			least = min(least, time.Since(begun))
+		}
+		return least
+	}
+	for _, one := range []string{"*{a,b}", "*a?", "{*,a}"} {
+		var g Pattern
+		pattern := strings.Repeat(one, 350/len(one)) + "c"
+		if err := g.Set(pattern); err != nil {
+			t.Fatal(err)
+		}
+		re := regexp.MustCompile(`(?s)\A(?:` + asRegexp.Replace(pattern) + `)\z`)
+		states, expression := took(g.Match), took(re.MatchString)
+		t.Log(one, states, expression)
+		if states > expression/2 {
+			t.Errorf("%s: %v, and %v of a regular expression", one, states, expression)
+		}
+	}
+	if err := new(Pattern).Set(strings.Repeat("a", MaxBytes+1)); err == nil {
+		t.Error("no bound")
 	}
 }

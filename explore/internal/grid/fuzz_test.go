@@ -34,7 +34,7 @@ func FuzzNames(f *testing.F) {
 		for _, group := range []string{"role", "layer", "none"} {
 			q := Query{Search: search, Group: group, Count: 1 << 20}
 			for range 3 { // unfolds a level each time
-				a := x.List(q, nil)
+				a := listOf(x, q, nil)
 				if a.Rows != len(a.Window) {
 					t.Fatalf("%d rows of %d", len(a.Window), a.Rows)
 				}

@@ -2,6 +2,7 @@ package grid
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -19,37 +20,35 @@ type Query struct {
 	Sort   string // a key of the table keys, with - before it for the largest first; "" for the order of the network
 	Show   string // a type, "odd", or "" for all
 	Open   []string
+	Unfold int // so many groups are open at least: those of Open, and the first others
 	From   int
 	Count  int
 }
 
-// Bounds of a search, in words and in bytes.
-const (
-	maxTerms  = 16
-	maxSearch = 4 << 10
-)
+// maxTerms bounds the words of a search.
+const maxTerms = 16
 
 // List answers q. stats has the figures that are known by the numbers of tensors: it may be shorter than the model, and
-// has nil for those that are not known yet. An answer with a Problem has no rows.
-func (x *Index) List(q Query, stats []*answer.TensorStat) answer.ListAnswer {
+// has nil for those that are not known yet. An answer with a Problem has no rows. List fails if ctx ends.
+func (x *Index) List(ctx context.Context, q Query, stats []*answer.TensorStat) (answer.ListAnswer, error) {
 	a := answer.ListAnswer{Shows: []answer.Show{}, Window: []answer.ListRow{}}
 	l := list{Index: x, query: q, stats: stats, open: make(map[string]bool, len(q.Open))}
 	var ok bool
 	if l.key, ok = keys[strings.TrimPrefix(q.Sort, "-")]; !ok && q.Sort != "" {
 		a.Problem = fmt.Sprintf("There is no column %q to sort by.", q.Sort)
-		return a
+		return a, nil
 	}
 	l.isDescending = strings.HasPrefix(q.Sort, "-")
 	for _, id := range q.Open {
 		l.open[id] = true
 	}
-	if a.Problem = l.find(); a.Problem != "" {
-		return a
+	if a.Problem = l.find(ctx); a.Problem != "" || ctx.Err() != nil {
+		return a, context.Cause(ctx)
 	}
 	a.Shows = l.show()
 	a.Matches = l.matches
 	l.window(&a, l.items(), 0)
-	return a
+	return a, context.Cause(ctx)
 }
 
 // list makes one answer.
@@ -82,10 +81,10 @@ type group struct {
 	totals   *totals
 }
 
-// find finds the tensors that the search asks for. It returns why it cannot be understood, or "".
-func (l *list) find() (problem string) {
-	if len(l.query.Search) > maxSearch {
-		return fmt.Sprintf("A search has at most %d bytes.", maxSearch)
+// find finds the tensors that the search asks for. It returns why it cannot be understood, or "". Once ctx ends, it finds no more.
+func (l *list) find(ctx context.Context) (problem string) {
+	if len(l.query.Search) > glob.MaxBytes {
+		return fmt.Sprintf("A search has at most %d bytes.", glob.MaxBytes)
 	}
 	if strings.ContainsAny(l.query.Search, `*?[{\`) {
 		var pattern glob.Pattern
@@ -94,6 +93,9 @@ func (l *list) find() (problem string) {
 		}
 		l.found = make([]bool, len(l.Rows))
 		for i := range l.Rows {
+			if ended(ctx, i) {
+				break
+			}
 			if pattern.Match(l.Rows[i].Name) {
 				l.found[i] = true
 				l.matches++
@@ -104,9 +106,12 @@ func (l *list) find() (problem string) {
 	if l.terms = l.Index.terms(l.query.Search); len(l.terms) > maxTerms {
 		return fmt.Sprintf("A search has at most %d words.", maxTerms)
 	}
-	l.found, l.matches = l.search(l.terms)
+	l.found, l.matches = l.search(ctx, l.terms)
 	return ""
 }
+
+// ended reports whether ctx has ended. Of names in order it asks at every eighth alone.
+func ended(ctx context.Context, i int) bool { return i%8 == 0 && ctx.Err() != nil }
 
 // stat returns what is known of a tensor, or nil.
 func (l *list) stat(number int) *answer.TensorStat {
@@ -300,11 +305,14 @@ func (l *list) byLayer() (items []item) {
 func (l *list) window(a *answer.ListAnswer, items []item, depth int) {
 	l.sort(items)
 	for _, one := range items {
+		g := one.group
+		if g != nil && len(l.open) < l.query.Unfold {
+			l.open[g.id] = true
+		}
 		if a.Rows >= l.query.From && len(a.Window) < l.query.Count {
 			a.Window = append(a.Window, l.row(one, depth))
 		}
 		a.Rows++
-		g := one.group
 		if g == nil || !l.open[g.id] {
 			continue
 		}

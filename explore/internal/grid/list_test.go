@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -10,12 +11,21 @@ import (
 	"github.com/tensormap/tensormap/explore/internal/answer"
 )
 
+// listOf returns the answer to a query that nothing ends.
+func listOf(x *Index, q Query, stats []*answer.TensorStat) answer.ListAnswer {
+	a, err := x.List(context.Background(), q, stats)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
 // shown writes the answer to a query as text: a row a line, indented by its depth.
 func shown(x *Index, q Query, stats []*answer.TensorStat) string {
 	if q.Count == 0 {
 		q.Count = 1000
 	}
-	a := x.List(q, stats)
+	a := listOf(x, q, stats)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d found, %d rows %s\n", a.Matches, a.Rows, a.Problem)
 	for _, r := range a.Window {
@@ -40,7 +50,7 @@ func opened(t *testing.T, x *Index, q Query, names ...string) Query {
 	t.Helper()
 	for _, name := range names {
 		q.Count = 1000
-		rows := x.List(q, nil).Window
+		rows := listOf(x, q, nil).Window
 		i := slices.IndexFunc(rows, func(r answer.ListRow) bool { return r.Tensor == nil && r.Name == name })
 		if i < 0 {
 			t.Fatalf("no group is called %s in\n%s", name, shown(x, q, nil))
@@ -113,13 +123,13 @@ v model.layers.{0..31} 2112 BF16 F32 [] 540672 0 0.03 132 1 damaged, 1 with NaN,
 lm_head.weight 0.02 0.02 4
 model.norm.weight 0.02 0.02 4
 `)
-	a := x.List(Query{Group: "role", Open: q.Open, From: 10, Count: 1}, stats)
+	a := listOf(x, Query{Group: "role", Open: q.Open, From: 10, Count: 1}, stats)
 	if down := a.Window[0]; down.Experts != 20 || len(down.ByLayer) != 32 || len(down.ByLayer[3]) != 20 {
 		t.Errorf("%+v", down)
-	} else if all := x.List(Query{Search: down.Search}, nil); all.Matches != 640 {
+	} else if all := listOf(x, Query{Search: down.Search}, nil); all.Matches != 640 {
 		t.Errorf("%q finds %d", down.Search, all.Matches)
 	}
-	a = x.List(Query{Group: "role", From: 1, Count: 1}, stats)
+	a = listOf(x, Query{Group: "role", From: 1, Count: 1}, stats)
 	strip := a.Window[0].ByLayer
 	if len(strip) != 32 || x.Rows[strip[3][0]].Expert != 7 || x.Rows[strip[9][0]].Expert != 3 || x.Rows[strip[5][0]].Expert != 11 {
 		t.Errorf("%v", strip)
@@ -177,15 +187,15 @@ model.layers.3.mlp.experts.0.down_proj.weight 0.02 0.02 4
 		{"-name", "model.norm.weight", "lm_head.weight"},
 		{"-type", "model.layers.0.input_layernorm.weight", "model.layers.31.self_attn.v_proj.weight"},
 	} {
-		a := x.List(Query{Group: "none", Sort: tt.sort, Count: 3000}, stats)
+		a := listOf(x, Query{Group: "none", Sort: tt.sort, Count: 3000}, stats)
 		if first, last := a.Window[0].Name, a.Window[len(a.Window)-1].Name; len(a.Window) != 2115 || first != tt.first || last != tt.last {
 			t.Errorf("%s: %s to %s", tt.sort, first, last)
 		}
 	}
 	for _, key := range []string{"-max_sigma", "name", "-std", "size"} {
-		all := x.List(Query{Group: "none", Sort: key, Count: 3000}, stats)
+		all := listOf(x, Query{Group: "none", Sort: key, Count: 3000}, stats)
 		for from := 0; from < 40; from += 20 {
-			some := x.List(Query{Group: "none", Sort: key, From: from, Count: 20}, stats)
+			some := listOf(x, Query{Group: "none", Sort: key, From: from, Count: 20}, stats)
 			if some.Rows != all.Rows || len(some.Window) != 20 {
 				t.Errorf("%s from %d: %d rows of %d", key, from, len(some.Window), some.Rows)
 			}
@@ -207,12 +217,12 @@ model.layers.9.mlp.experts.3.up_proj.weight NaN NaN NaN damaged
 model.layers.23.self_attn.q_proj.weight 0.02 0.02 4 12 NaN
 `)
 	for _, q := range []Query{{Sort: "-nothing"}, {Search: strings.Repeat("a ", 17)}, {Search: strings.Repeat("*a", 10000)}} {
-		if a := x.List(q, stats); a.Problem == "" || len(a.Window) > 0 {
+		if a := listOf(x, q, stats); a.Problem == "" || len(a.Window) > 0 {
 			t.Errorf("%+v: %+v", q, a)
 		}
 	}
 	for _, q := range []Query{{From: -1, Count: -1}, {From: math.MaxInt, Count: math.MaxInt}, {Open: []string{"s9", "r-1", ""}}} {
-		if a := x.List(q, nil); len(a.Window) > 0 || a.Rows == 0 {
+		if a := listOf(x, q, nil); len(a.Window) > 0 || a.Rows == 0 {
 			t.Errorf("%+v: %+v", q, a)
 		}
 	}
@@ -251,8 +261,64 @@ func BenchmarkKey(b *testing.B) {
 		q.Count = 60
 		b.Run(fmt.Sprintf("group=%s/sort=%s/%s", q.Group, q.Sort, strings.ReplaceAll(q.Search, " ", "_")), func(b *testing.B) {
 			for b.Loop() {
-				x.List(q, stats)
+				listOf(x, q, stats)
 			}
 		})
+	}
+}
+
+// endsAfter is a context that ends once it was asked a number of times.
+type endsAfter struct {
+	context.Context
+	left int
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestListEnds: a search ends with its context, in the middle of the names too.
+func TestListEnds(t *testing.T) {
+	for _, names := range [][]string{expand(500, 0, "layers.N.w"), expand(500, 0, "table_N")} {
+		x := New(named(names...))
+		for _, search := range []string{"*", "w", ""} {
+			ctx := &endsAfter{context.Background(), 5}
+			if _, err := x.List(ctx, Query{Search: search, Count: 10}, nil); err != context.Canceled || ctx.left < -10 {
+				t.Errorf("%q: %v, and asked %d times more", search, err, -ctx.left)
+			}
+		}
+	}
+}
+
+// TestUnfold: groups unfold at once as they do one by one, up to a bound.
+func TestUnfold(t *testing.T) {
+	x := New(named(expand(13, 20, "model.layers.N.mlp.experts.E.down_proj.weight", "model.layers.N.mlp.gate.weight", "model.layers.N.self_attn.q_proj.weight", "model.embed_tokens.weight")...))
+	for _, group := range []string{"role", "layer", "none"} {
+		one := Query{Group: group, Count: 1000}
+		for before := -1; before < len(one.Open); {
+			before = len(one.Open)
+			for _, r := range listOf(x, one, nil).Window {
+				if r.Tensor == nil && !r.IsOpen {
+					one.Open = append(one.Open, r.ID)
+				}
+			}
+		}
+		groups := len(one.Open)
+		check(t, shown(x, Query{Group: group, Unfold: 1000}, nil), shown(x, one, nil))
+		if group == "none" {
+			continue
+		}
+		open := 0
+		for _, r := range listOf(x, Query{Group: group, Unfold: groups - 2, Count: 1000}, nil).Window {
+			if r.IsOpen {
+				open++
+			}
+		}
+		if open != groups-2 {
+			t.Errorf("by %s: %d of %d groups are open", group, open, groups)
+		}
 	}
 }

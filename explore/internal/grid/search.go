@@ -2,6 +2,7 @@ package grid
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -100,8 +101,8 @@ func (x *Index) terms(search string) (all []term) {
 // isNumbered reports whether word, in a search, makes the number behind it that of a layer or an expert.
 func isNumbered(word string) bool { return isLayerWord(word) || isExpertWord(word) }
 
-// search returns which tensors match all terms, and how many those are.
-func (x *Index) search(all []term) (found []bool, n int) {
+// search returns which tensors match all terms, and how many those are. Once ctx ends, it finds no more.
+func (x *Index) search(ctx context.Context, all []term) (found []bool, n int) {
 	found = make([]bool, len(x.Rows))
 	keep := func(number int) {
 		found[number] = true
@@ -109,13 +110,19 @@ func (x *Index) search(all []term) (found []bool, n int) {
 	}
 	for _, r := range x.roles {
 		open, fits := r.open(x, all)
-		for _, m := range r.members {
+		for i, m := range r.members {
+			if ended(ctx, i) {
+				return found, n
+			}
 			if fits && !slices.ContainsFunc(open, func(t term) bool { return !x.hasNumbers(m, &t) }) {
 				keep(m.number)
 			}
 		}
 	}
-	for _, number := range x.Outside {
+	for i, number := range x.Outside {
+		if ended(ctx, i) {
+			return found, n
+		}
 		if x.has(number, all) {
 			keep(number)
 		}
@@ -284,7 +291,7 @@ func (x *Index) example() string {
 				if expert {
 					where += fmt.Sprintf("expert %d ", m.expert)
 				}
-				if _, n := x.search(x.terms(where + s.word)); n > 0 && n < len(x.Rows) {
+				if _, n := x.search(context.Background(), x.terms(where+s.word)); n > 0 && n < len(x.Rows) {
 					return where + s.word
 				}
 			}

@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 // found returns the names that a search finds, with what it matches between brackets.
 func found(x *Index, search string) string {
 	var names []string
-	is, _ := x.search(x.terms(search))
+	is, _ := x.search(context.Background(), x.terms(search))
 	for i, row := range x.Rows {
 		if !is[i] {
 			continue
@@ -62,11 +63,11 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	for _, x := range []*Index{llama, moe, ggml, bert} {
-		if _, n := x.search(x.terms(" ")); n != len(x.Rows) {
+		if _, n := x.search(context.Background(), x.terms(" ")); n != len(x.Rows) {
 			t.Errorf("no words find %d of %d", n, len(x.Rows))
 		}
 		t.Log(x.Example, found(x, x.Example))
-		if _, n := x.search(x.terms(x.Example)); x.Example == "" || n == 0 || n > 4 {
+		if _, n := x.search(context.Background(), x.terms(x.Example)); x.Example == "" || n == 0 || n > 4 {
 			t.Errorf("%q finds %d", x.Example, n)
 		}
 	}
