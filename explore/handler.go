@@ -57,8 +57,9 @@ const (
 //
 // An error of open becomes the answer: the page shows its text, with 503 if it is loader.ErrClosed or of a context, and 500 otherwise.
 // Results are kept by the identity of a model's files (see [loader.FileInfo]): another open model of the same files has them at once,
-// and one of changed files never. Beside the models that are served, the handler keeps those of 100,000 tensors. It forgets all of
-// them half an hour after the last request.
+// and one of changed files never. Values that were written through a shared mapping may leave the identity, and so old figures, as they
+// are. Beside the models that are served, the handler keeps those of 100,000 tensors. It forgets all of them half an hour after the
+// last request.
 // Nil options read values with two goroutines, which pause half of the time (see [Options].Workers).
 func Handler(open func() (*loader.Lease, error), opts *Options) http.Handler {
 	if opts == nil {

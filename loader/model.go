@@ -72,6 +72,7 @@ type FileInfo struct {
 	Layout layout.File // the decoded head: of the format's own type
 	// ContentID differs between files whose bytes differ, and between the versions of one: it is made of what the system says
 	// of a file's inode, or is a [Source]'s own. It is "" if nothing is known, as of memory and of a file that was just written.
+	// Writes through a shared mapping may leave it as it is: the system need not date a page that is dirty already.
 	ContentID string
 }
 

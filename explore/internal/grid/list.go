@@ -20,7 +20,7 @@ type Query struct {
 	Sort   string // a key of the table keys, with - before it for the largest first; "" for the order of the network
 	Show   string // a type, "odd", or "" for all
 	Open   []string
-	Unfold int // so many groups are open at least: those of Open, and the first others
+	Unfold int // number of groups that are open at least: those of Open, and the first others
 	From   int
 	Count  int
 }
