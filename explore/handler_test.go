@@ -723,6 +723,81 @@ func TestExactValues(t *testing.T) {
 	}
 }
 
+// TestGraphs: the graph of a format that has one is that of the model, node by node; others have null.
+func TestGraphs(t *testing.T) {
+	for path, hasGraph := range map[string]bool{"tsm/tennis-graph.tsm": true, "tsm/positions.tsm": true, "tsm/tennis-opaque.tsm": true, "april/streaming.april": false, "apr1/f32.apr": false} {
+		m, err := loader.Open("../testdata/"+path, nil)
+		m = modeltest.Opened(t, m, err)
+		w := ask(t, Handler(m.Acquire, nil), "data/metadata")
+		var a struct {
+			Graph *struct {
+				Inputs, Outputs []int
+				Nodes           []struct {
+					Name, Op string
+					Inputs   []int
+					Tensors  []string
+				}
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %v %.300s", path, w.Code, err, w.Body)
+		}
+		l, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+		g, err := l.Graph()
+		if (err == nil) != hasGraph || (a.Graph != nil) != hasGraph {
+			t.Errorf("%s: %v, %+v", path, err, a.Graph)
+		}
+		if a.Graph == nil || g == nil {
+			continue
+		}
+		if len(g.Nodes) == 0 || len(a.Graph.Nodes) != len(g.Nodes) || !slices.Equal(a.Graph.Inputs, g.Inputs) || !slices.Equal(a.Graph.Outputs, g.Outputs) {
+			t.Errorf("%s: %d nodes, not %d", path, len(a.Graph.Nodes), len(g.Nodes))
+			continue
+		}
+		for i, n := range g.Nodes {
+			got := a.Graph.Nodes[i]
+			if got.Name != n.Name || got.Op != n.Op || !slices.Equal(got.Inputs, n.Inputs) || !slices.Equal(got.Tensors, n.Tensors) {
+				t.Errorf("%s: %+v, not %+v", path, got, n)
+			}
+			for _, name := range got.Tensors { // to which the page links
+				if _, err := m.Tensor(name); err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		}
+	}
+}
+
+// TestChatTemplates: a template keeps its lines and tabs, shows what is invisible in it, and is cut where it is longer than an answer may be.
+func TestChatTemplates(t *testing.T) {
+	const template = "{%- for m in messages %}\n\t{{ m['content'] }}<script>\u202e\x1b[2J\r\n{% endfor %}"
+	md := layout.Metadata{{Key: "tokenizer.chat_template", Value: template}, {Key: "tokenizer.chat_template.tools", Value: strings.Repeat("é\n", maxTextBytes)}}
+	m, err := loader.OpenBytes(modeltest.APR2Model(t, md, modeltest.Finite("a", layout.F32, 4)), nil)
+	m = modeltest.Opened(t, m, err)
+	w := ask(t, Handler(m.Acquire, nil), "data/metadata")
+	if strings.Contains(w.Body.String(), "<script") {
+		t.Error("markup in JSON")
+	}
+	var a MetadataAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]string)
+	for _, e := range a.Entries {
+		values[e.Key] = e.Value
+	}
+	if got, want := values[md[0].Key], "{%- for m in messages %}\n\t{{ m['content'] }}<script>\\u202e\\x1b[2J\\r\n{% endfor %}"; got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+	if got := values[md[1].Key]; len(got) > maxTextBytes+20 || !strings.HasPrefix(got, "é\né\n") || !strings.HasSuffix(got, "… (128 KiB more)") {
+		t.Errorf("%d bytes, ending with %q", len(got), got[max(0, len(got)-30):])
+	}
+}
+
 // TestLargeMatrix: a matrix of 1.2e9 values is not held in memory, and reading it ends with the request.
 func TestLargeMatrix(t *testing.T) {
 	path := modeltest.SparseAPR2(t, modeltest.Tensor{Name: "a", DType: layout.F32, Shape: []int{30_000, 40_000}})

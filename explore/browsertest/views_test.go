@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -335,6 +336,25 @@ func TestMapAndMetadata(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A page in one file says how long a list is that it lacks, and which command prints it.
+func TestSavedMetadata(t *testing.T) {
+	p := newTab(t, desktop)
+	tokens := make([]string, 20)
+	path := filepath.Join(t.TempDir(), "it's.apr")
+	model := modeltest.APR2Model(t, layout.Metadata{{Key: "tokens", Value: tokens}, {Key: "few", Value: tokens[:2]}}, modeltest.Finite("a", layout.F32, 4))
+	if err := os.WriteFile(path, model, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hosts["file"](p, path)
+	p.goTo("#/metadata")
+	p.wait("document.querySelectorAll('#main .meta dt').length")
+	text := p.text("document.querySelector('#main .meta').textContent")
+	if want := "20 values, not in this file: tensormap inspect '" + strings.ReplaceAll(path, "'", `'\''`) + "' --json has them"; !strings.Contains(text, want) || strings.Contains(text, "show 20") {
+		t.Errorf("%q lacks %q", text, want)
+	}
+	p.noErrors()
 }
 
 // A file of more than 4 GiB is read by ranges in the browser, in little memory. It is sampled, and the page says so.

@@ -2886,9 +2886,9 @@ return true
 return { mapView }
 })()
 const module_metadata = (() => {
-const { ask } = module_ask
+const { ask, host } = module_ask
 const { copy, el, faint, scroller } = module_dom
-const { grouped, things } = module_format
+const { grouped, quote, things } = module_format
 const { tensorLink } = module_route
 const { changed, store } = module_store
 const most = 3, rowHigh = 24, view = 288
@@ -2947,6 +2947,7 @@ more.remove()
 return el('div', null, pre, el('div', { class: 'row' }, more, el('button', { class: 'link', text: 'copy', click: () => copy(e.value) })))
 }
 function longList(e) {
+if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : `tensormap inspect ${quote(store.model.from)} --json` }), faint(' has them'))
 const box = el('div')
 const button = el('button', { class: 'link', 'aria-expanded': 'false', text: 'show ' + things(e.length, 'value'), click: () => {
 if (button.getAttribute('aria-expanded') === 'true') {

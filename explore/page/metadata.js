@@ -1,8 +1,8 @@
 // @ts-check
 // What the file says of itself: a tree of keys; long lists are read as they are scrolled and searched.
-import { ask } from './ask.js'
+import { ask, host } from './ask.js'
 import { copy, el, faint, scroller } from './dom.js'
-import { grouped, things } from './format.js'
+import { grouped, quote, things } from './format.js'
 import { tensorLink } from './route.js'
 import { changed, store } from './store.js'
 
@@ -70,8 +70,9 @@ export function metadataView(main) {
     return el('div', null, pre, el('div', { class: 'row' }, more, el('button', { class: 'link', text: 'copy', click: () => copy(e.value) })))
   }
 
-  /** Shows a long list: its length, a button that opens it. */
+  /** Shows a long list: its length, a button that opens it. A page in one file has the command that prints it in place of that. */
   function longList(e) {
+    if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : `tensormap inspect ${quote(store.model.from)} --json` }), faint(' has them'))
     const box = el('div')
     const button = el('button', { class: 'link', 'aria-expanded': 'false', text: 'show ' + things(e.length, 'value'), click: () => {
       if (button.getAttribute('aria-expanded') === 'true') {

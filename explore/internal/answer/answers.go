@@ -362,7 +362,7 @@ type MapAnswer struct {
 // MetadataAnswer answers data/metadata: a tree without the long lists, which data/metadata?key=KEY&q=&from=0&count=100 reads.
 type MetadataAnswer struct {
 	Entries []MetadataEntry `json:"entries"`
-	Graph   json.RawMessage `json:"graph"` // of TSM and .april: as inspect --json has it; null else
+	Graph   json.RawMessage `json:"graph"` // of TSM: as inspect --json has it; null else
 }
 
 // MetadataEntry is a key with its value, or a list of a given length.

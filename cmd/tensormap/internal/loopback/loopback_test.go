@@ -2,6 +2,7 @@ package loopback
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -84,6 +85,35 @@ func TestOnce(t *testing.T) {
 	group.Wait()
 	if passed.Load() != 1 {
 		t.Error(passed.Load())
+	}
+}
+
+// TestTokenOfAnother: a token or a cookie of one server opens no other, as of one that served at the same port before.
+func TestTokenOfAnother(t *testing.T) {
+	before, g := newGuard(80, shown), newGuard(80, shown)
+	for target, cookie := range map[string]string{"/?token=" + before.token: "", "/": before.cookie + "=" + before.session, "/?token=" + g.session: before.cookie + "=" + before.token} {
+		if r := send(g, "GET", target, "Cookie", cookie); r.StatusCode != http.StatusForbidden || r.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d %v", target, r.StatusCode, r.Header)
+		}
+	}
+	if r := send(g, "GET", "/?token="+g.token); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("its own token, afterwards: %d", r.StatusCode)
+	}
+}
+
+// TestForeign: the page of another origin that guesses has nothing, and spends nothing. Without the cookie it is not told what is served.
+func TestForeign(t *testing.T) {
+	g := newGuard(80, shown)
+	foreign := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://example.org"}
+	for _, target := range []string{"/", "/data/model", "/?token=guess", "/data/model?token=" + strings.ToLower(g.token)} {
+		r := send(g, "GET", target, foreign...)
+		body, _ := io.ReadAll(r.Body)
+		if r.StatusCode != http.StatusForbidden || r.Header.Get("Set-Cookie") != "" || r.Header.Get("Access-Control-Allow-Origin") != "" || strings.Contains(string(body), "shown") {
+			t.Errorf("%s: %d %v %s", target, r.StatusCode, r.Header, body)
+		}
+	}
+	if r := send(g, "GET", "/?token="+g.token); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("the token, afterwards: %d", r.StatusCode)
 	}
 }
 
