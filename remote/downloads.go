@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
@@ -18,10 +19,25 @@ type downloads struct {
 // download is a blob in a file, which the sources of its address share.
 type download struct {
 	sources int // counted under the mutex of downloads
+	fetches flight.Group[struct{}, *os.File]
 
 	mu   sync.Mutex
 	file *os.File // all bytes, or nil while no source needed them
 	path rooted.Path
+}
+
+// get returns the file with all bytes, or nil while there is none.
+func (b *download) get() *os.File {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.file
+}
+
+// set makes f, at path, the file with all bytes.
+func (b *download) set(f *os.File, path rooted.Path) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.file, b.path = f, path
 }
 
 // join returns the download of an address for one source more, which leaves it in the end. It returns nil if d is nil.

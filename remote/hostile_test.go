@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,6 +151,62 @@ func TestPullFromMirror(t *testing.T) {
 	}
 	if got, err := os.ReadFile(pulled.Files[0]); err != nil || !bytes.Equal(got, content) || last != int64(len(content)) {
 		t.Errorf("%d bytes, progress %d, %v", len(got), last, err)
+	}
+}
+
+// TestWholeBlobIsShared: of readers that want a blob of a registry without ranges one downloads it. One that waits leaves when its
+// context ends, and the download goes on; if the context of the one that downloads ends, another goes on.
+func TestWholeBlobIsShared(t *testing.T) {
+	content := bytes.Repeat([]byte("blob"), 1<<18)
+	r := newRegistry(t, layer{weightLayer, "model.safetensors", content})
+	asked, goOn := make(chan struct{}, 3), make(chan struct{})
+	r.withoutRanges(content, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		w.Write(content[:100])
+		w.(http.Flusher).Flush()
+		asked <- struct{}{}
+		select {
+		case <-goOn:
+			w.Write(content[100:])
+		case <-req.Context().Done():
+		}
+	})
+	read := remote.BlobReader(t, strings.TrimPrefix(r.URL, "http://"), "org/model", "sha256:"+hubtest.Digest(content), int64(len(content)))
+	begin := func() (chan error, context.CancelCauseFunc) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			p := make([]byte, 8)
+			err := read(ctx, p, 4)
+			if err == nil && string(p) != "blobblob" {
+				err = fmt.Errorf("read %q", p)
+			}
+			ended <- err
+		}()
+		return ended, cancel
+	}
+	first, endFirst := begin()
+	<-asked
+	errEnough := errors.New("enough")
+	second, endSecond := begin()
+	third, _ := begin()
+	time.Sleep(10 * time.Millisecond) // second and third wait by then
+	endSecond(errEnough)
+	if err := <-second; !errors.Is(err, errEnough) {
+		t.Errorf("who waits: %v", err)
+	}
+	endFirst(errEnough)
+	if err := <-first; !errors.Is(err, errEnough) {
+		t.Errorf("who downloads: %v", err)
+	}
+	<-asked
+	close(goOn)
+	if err := <-third; err != nil {
+		t.Errorf("who waits on: %v", err)
+	}
+	fourth, _ := begin()
+	if err := <-fourth; err != nil || len(asked) > 0 {
+		t.Errorf("afterwards: %v, %d further downloads", err, len(asked))
 	}
 }
 

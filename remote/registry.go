@@ -248,15 +248,13 @@ func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 		}
 		return err
 	}
-	m.whole.mu.Lock()
-	f := m.whole.file
-	m.whole.mu.Unlock()
+	f := m.whole.get()
 	if f == nil {
 		err := m.Source.ReadAt(ctx, p, off)
 		if !errors.Is(err, httprange.ErrNoRanges) {
 			return err
 		}
-		if f, err = m.download(ctx); err != nil {
+		if f, err = m.whole.fetches.Do(ctx, struct{}{}, m.download); err != nil {
 			return err
 		}
 	}
@@ -264,13 +262,10 @@ func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// download returns the file with all bytes, which the first call downloads. Others wait for it.
-func (m *mirrored) download(ctx context.Context) (f *os.File, err error) {
-	whole := m.whole
-	whole.mu.Lock()
-	defer whole.mu.Unlock()
-	if whole.file != nil {
-		return whole.file, nil
+// download returns the file with all bytes, and downloads it unless a call before has. One call runs at a time.
+func (m *mirrored) download(ctx context.Context) (*os.File, error) {
+	if f := m.whole.get(); f != nil {
+		return f, nil
 	}
 	dir, err := m.opts.cache()
 	if err == nil {
@@ -279,7 +274,8 @@ func (m *mirrored) download(ctx context.Context) (f *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if f, whole.path, err = openDownload(dir.Join(rand.Text())); err != nil {
+	f, path, err := openDownload(dir.Join(rand.Text()))
+	if err != nil {
 		return nil, err
 	}
 	_, err = httprange.Download(ctx, m.address, func(size int64) (io.Writer, error) {
@@ -294,9 +290,9 @@ func (m *mirrored) download(ctx context.Context) (f *os.File, err error) {
 		}}, empty(f)
 	}, &m.http)
 	if err != nil {
-		return nil, errors.Join(m.explain(err), f.Close(), whole.path.Remove())
+		return nil, errors.Join(m.explain(err), f.Close(), path.Remove())
 	}
-	whole.file = f
+	m.whole.set(f, path)
 	return f, nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tensormap/tensormap/loader/internal/flight"
+	"github.com/tensormap/tensormap/internal/flight"
 )
 
 // Cache holds buffers up to a budget of bytes. The least recently used go first, never one that

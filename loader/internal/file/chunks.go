@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/loader/internal/flight"
 	"github.com/tensormap/tensormap/mmapio"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader/internal/flight"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
