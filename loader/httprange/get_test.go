@@ -21,6 +21,9 @@ func TestGet(t *testing.T) {
 			}
 			w.Header().Set("X-Repo-Commit", "abc")
 			w.Write([]byte(`{"sha":"abc"}`))
+		case "/part":
+			w.WriteHeader(http.StatusPartialContent)
+			w.Write([]byte("content"))
 		case "/packed":
 			w.Header().Set("Content-Encoding", "gzip")
 		default:
@@ -43,6 +46,9 @@ func TestGet(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := httprange.Get(t.Context(), s.URL+"/packed", 12, opts); !errors.Is(err, httprange.ErrResponse) {
+		t.Error(err)
+	}
+	if _, _, err := httprange.Get(t.Context(), s.URL+"/part", 12, opts); !errors.Is(err, httprange.ErrResponse) || !strings.HasSuffix(err.Error(), "unexpected status 206 Partial Content") {
 		t.Error(err)
 	}
 	_, _, err = httprange.Get(t.Context(), s.URL+"/none", 12, opts)

@@ -50,7 +50,7 @@ func (r *Reader) peek(ctx context.Context) error {
 		return r.requestOnce(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
-				return newStatusError(resp)
+				return statusError(resp)
 			case contentEncoding(resp) != "" || resp.ContentLength < 0:
 				return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 			}
@@ -205,7 +205,7 @@ func readInto(body io.Reader, rest *[]byte, n int64) error {
 }
 
 // Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. A
-// body of more than limit bytes is ErrResponse, a status other than 200 a *StatusError.
+// body of more than limit bytes is ErrResponse, and so is a status of success other than 200; one that refuses is a *StatusError.
 func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byte, http.Header, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 		return r.requestOnce(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
-				return newStatusError(resp)
+				return statusError(resp)
 			case contentEncoding(resp) != "":
 				return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(contentEncoding(resp)))
 			}

@@ -22,7 +22,7 @@ func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err
 }
 
 // partialRange returns the range of the file that resp has. It fails with ErrNoRanges for the whole file, with
-// ErrResponse for a range that is encoded or makes no sense, and else with a *StatusError.
+// ErrResponse for a range that is encoded or makes no sense, and else as statusError says.
 func partialRange(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
@@ -31,7 +31,7 @@ func partialRange(resp *http.Response) (byteRange, error) {
 			return byteRange{}, ErrNoRanges
 		}
 	default:
-		return byteRange{}, newStatusError(resp)
+		return byteRange{}, statusError(resp)
 	}
 	if e := contentEncoding(resp); e != "" {
 		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
@@ -56,8 +56,12 @@ func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
-// newStatusError returns the error of a response whose status refuses the request. Its Text is empty: addText fills it in.
-func newStatusError(resp *http.Response) *StatusError {
+// statusError returns the error of a response whose status is not the one that was expected: a *StatusError, whose Text is empty until
+// addText fills it in, or ErrResponse if the status refuses nothing, so that the body has content and no reason.
+func statusError(resp *http.Response) error {
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return fmt.Errorf("%w: unexpected status %d %s", ErrResponse, resp.StatusCode, http.StatusText(resp.StatusCode))
+	}
 	return &StatusError{Code: resp.StatusCode, Header: resp.Header, retryAfter: retryAfter(resp)}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // StatusError is a response with a status that refuses the request. For errors.Is it is [ErrStatus], fs.ErrPermission
@@ -20,8 +21,8 @@ type StatusError struct {
 	Code   int         // such as 404
 	Header http.Header // of the answer
 	// Text is the beginning of the response's text, in one line, with characters escaped that do not print. It leaves
-	// out what may be secret in the request's address and Options.Header. It is empty for HTML, and if it says no
-	// more than the code.
+	// out what may be secret in the request's address and Options.Header. It is empty for HTML, for bytes that are no text, and
+	// if it says no more than the code.
 	Text string
 	// Elsewhere is the server that refused, if it is the target of a redirect from another server: Options.Header was
 	// not sent to it.
@@ -84,7 +85,7 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 	}
 }
 
-// excerpt returns the beginning of a server's text, printable and in one line.
+// excerpt returns the beginning of a server's text, printable and in one line, or "" for bytes that are no text.
 func excerpt(text string) string {
 	var b strings.Builder
 	n := 0
@@ -93,9 +94,12 @@ func excerpt(text string) string {
 			b.WriteString("…")
 			break
 		}
-		if unicode.IsPrint(c) {
+		switch {
+		case c == utf8.RuneError || c == 0:
+			return ""
+		case unicode.IsPrint(c):
 			b.WriteRune(c)
-		} else {
+		default:
 			escaped := strconv.QuoteRune(c)
 			b.WriteString(escaped[1 : len(escaped)-1])
 		}
