@@ -237,7 +237,7 @@ func (f *Footprint) noteMissingWeights() {
 		}
 	}
 	if found && lack > 0 {
-		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("%d layers of %d have no tensors in these files", lack, len(f.Layers))})
+		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("layers without tensors in these files: %d of %d", lack, len(f.Layers))})
 	}
 }
 

@@ -414,11 +414,11 @@ func TestFootprintFormats(t *testing.T) {
 		unknown string
 	}{
 		"apr1/f16.apr":                                    {26, "num_hidden_layers"},
-		"apr2/compressed.apr":                             {102779, "1 layers"},                    // decompressed
+		"apr2/compressed.apr":                             {102779, "such layers: 1"},              // decompressed
 		"april/streaming.april":                           {1616 + 454 + 602, "num_hidden_layers"}, // its networks, which have the other tensors
 		"bw2l/v2.b2l":                                     {344, "num_hidden_layers"},
 		"tsm/tennis-graph.tsm":                            {2057, "num_hidden_layers"},
-		"shards/apr2/model.apr":                           {4296, "3 layers"},
+		"shards/apr2/model.apr":                           {4296, "such layers: 3"},
 		"shards/gguf/model-00001-of-00004.gguf":           {4296, "num_hidden_layers"},
 		"shards/safetensors/model.safetensors.index.json": {4296, "num_hidden_layers"},
 	} {
@@ -447,7 +447,7 @@ func TestFootprintAPR2(t *testing.T) {
 	md := layout.Metadata{{Key: "architecture", Value: layout.Metadata{{Key: "model_type", Value: "gemma2"}, {Key: "n_layer", Value: 4},
 		{Key: "num_key_value_heads", Value: 2}, {Key: "head_dim", Value: 16}, {Key: "sliding_window", Value: 8}, {Key: "n_ctx", Value: 64}}}}
 	f := must(openBytes(t, modeltest.APR2(t, md, modeltest.Random("layers.3.w", layout.F32, 5)), nil).Footprint(nil))(t)
-	if f.KVBytes != 2*64*128+2*8*128 || f.WeightsBytes != 20 || f.Layers[3].WeightsBytes != 20 || len(f.Unknown) != 1 || f.Unknown[0].Why != "3 layers of 4 have no tensors in these files" { // 2 × 2 × 16 × 2 bytes
+	if f.KVBytes != 2*64*128+2*8*128 || f.WeightsBytes != 20 || f.Layers[3].WeightsBytes != 20 || len(f.Unknown) != 1 || f.Unknown[0].Why != "layers without tensors in these files: 3 of 4" { // 2 × 2 × 16 × 2 bytes
 		t.Errorf("%+v", f)
 	}
 }
@@ -539,6 +539,41 @@ func TestFootprintWeights(t *testing.T) {
 	}
 }
 
+// TestFootprintOddStates: a recurrent state whose size cannot be is not counted, and the field that gives it is named.
+func TestFootprintOddStates(t *testing.T) {
+	mamba := map[string]string{"conv_kernel": "4", "intermediate_size": "16", "state_size": "8"}
+	hybrid := map[string]string{"mamba_d_conv": "4", "mamba_n_heads": "2", "mamba_d_head": "8", "mamba_n_groups": "1", "mamba_d_state": "8"}
+	delta := map[string]string{"linear_conv_kernel_dim": "4", "linear_num_key_heads": "2", "linear_key_head_dim": "8", "linear_num_value_heads": "2", "linear_value_head_dim": "8"}
+	kimi := map[string]string{"num_heads": "2", "head_dim": "4", "short_conv_kernel_size": "4"}
+	for _, fields := range []map[string]string{mamba, hybrid, delta, kimi} {
+		configure := func(odd, value string) string {
+			text := ""
+			for name, v := range fields {
+				if name == odd {
+					v = value
+				}
+				text += fmt.Sprintf(`, %q: %s`, name, v)
+			}
+			if fields["short_conv_kernel_size"] != "" {
+				text = fmt.Sprintf(`, "linear_attn_config": {%s}`, text[1:])
+			}
+			return `{"num_hidden_layers": 1, "layer_types": ["mamba"]` + text + `}`
+		}
+		sound := must(configured(t, configure("", "")).Footprint(nil))(t)
+		if sound.StateBytes == 0 || len(sound.Unknown) > 0 {
+			t.Errorf("%v: %d, %v", fields, sound.StateBytes, sound.Unknown)
+		}
+		for name := range fields {
+			for _, value := range []string{"-1", "0", "2147483647", "1e99", `"x"`} {
+				f := must(configured(t, configure(name, value)).Footprint(nil))(t)
+				if f.StateBytes != 0 || len(f.Unknown) != 1 || f.Unknown[0].What != "state_bytes" || !strings.Contains(f.Unknown[0].Why, name) {
+					t.Errorf("%s = %s: %d, %q", name, value, f.StateBytes, f.Unknown)
+				}
+			}
+		}
+	}
+}
+
 // TestFootprintUnknown: what a configuration does not tell is said, and counted as Unknown says.
 func TestFootprintUnknown(t *testing.T) {
 	const n = 1000
@@ -547,14 +582,14 @@ func TestFootprintUnknown(t *testing.T) {
 		cache     uint64
 	}{
 		`{}`:                           {"kv_bytes", "num_hidden_layers", 0},
-		`{"num_hidden_layers":2}`:      {"kv_bytes_per_token", "2 layers", 0},
+		`{"num_hidden_layers":2}`:      {"kv_bytes_per_token", "such layers: 2", 0},
 		`{"num_hidden_layers":100000}`: {"kv_bytes", "100000", 0},
 		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"sliding_window":10}`:                          {"kv_bytes", "which layers", 4 * n},
 		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"layer_types":["sliding_attention"]}`:          {"kv_bytes", "over how many tokens", 4 * n},
 		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention","novel"]}`:          {"kv_bytes", `"novel"`, 4 * n},
-		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention"]}`:                  {"kv_bytes", "1 layers of 2", 4 * n},
+		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention"]}`:                  {"kv_bytes", "a length of 1, and num_hidden_layers is 2", 4 * n},
 		`{"num_hidden_layers":2,"num_key_value_heads":[1],"head_dim":1}`:                                            {"kv_bytes_per_token", "layer 1", 4 * n},
-		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention","mamba"]}`:          {"state_bytes", "1 recurrent", 4 * n},
+		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention","mamba"]}`:          {"state_bytes", "recurrent layers (1)", 4 * n},
 		`{"num_hidden_layers":1,"kv_lora_rank":8}`:                                                                  {"kv_bytes_per_token", "qk_rope_head_dim", 0},
 		`{"num_hidden_layers":1,"kv_lora_rank":8,"qk_rope_head_dim":1,"index_head_dim":5}`:                          {"kv_bytes_per_token", "5 values more", 18 * n},
 		`{"num_hidden_layers":1,"is_encoder_decoder":true}`:                                                         {"kv_bytes", "encoder", 0},
@@ -562,22 +597,22 @@ func TestFootprintUnknown(t *testing.T) {
 		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"compress_ratios":[4]}`:                        {"kv_bytes", "compress", 0},
 		`{"model_type":"gemma2","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1}`:                        {"kv_bytes", "gemma2", 4 * n},
 		// Lists that disagree with the number of layers.
-		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention","attention"]}`:        {"kv_bytes", "2 layers of 1", 4 * n},
-		`{"num_hidden_layers":3,"num_key_value_heads":[0,1],"head_dim":1}`:                                            {"kv_bytes", "2 layers of 3", 4 * n},
-		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"sliding_window":10,"hybrid_layer_pattern":[1]}`: {"kv_bytes", "1 layers of 2", 4*10 + 4*n},
+		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"layer_types":["attention","attention"]}`:        {"kv_bytes", "a length of 2, and num_hidden_layers is 1", 4 * n},
+		`{"num_hidden_layers":3,"num_key_value_heads":[0,1],"head_dim":1}`:                                            {"kv_bytes", "a length of 2, and num_hidden_layers is 3", 4 * n},
+		`{"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"sliding_window":10,"hybrid_layer_pattern":[1]}`: {"kv_bytes", "a length of 1, and num_hidden_layers is 2", 4*10 + 4*n},
 		// Windows that are there and null.
 		`{"model_type":"gemma3_text","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"sliding_window":null}`:          {"kv_bytes", "over how many tokens", 4 * n},
 		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"layer_types":["sliding_attention"],"sliding_window":null}`: {"kv_bytes", "over how many tokens", 4 * n},
 		// Sizes of heads that transformers' classes have and the file does not, and heads that differ by class.
-		`{"model_type":"gpt_oss","hidden_size":2880,"num_hidden_layers":2,"num_attention_heads":64,"num_key_value_heads":8,"sliding_window":128}`: {"kv_bytes_per_token", "2 layers", 0},
-		`{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":2,"num_attention_heads":32}`:                                              {"kv_bytes_per_token", "2 layers", 0},
+		`{"model_type":"gpt_oss","hidden_size":2880,"num_hidden_layers":2,"num_attention_heads":64,"num_key_value_heads":8,"sliding_window":128}`: {"kv_bytes_per_token", "such layers: 2", 0},
+		`{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":2,"num_attention_heads":32}`:                                              {"kv_bytes_per_token", "such layers: 2", 0},
 		// Jamba's class has the layers with attention where the file does not.
 		`{"model_type":"jamba","hidden_size":8,"num_hidden_layers":2,"num_key_value_heads":1,"head_dim":1,"mamba_d_conv":4,"mamba_expand":2,"mamba_d_state":16}`: {"kv_bytes", "which layers recur", 8 * n},
 		// Architectures that nobody knows.
-		`{"model_type":"novel","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":4}`:                 {"kv_bytes_per_token", "2 layers", 0},
+		`{"model_type":"novel","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":4}`:                 {"kv_bytes_per_token", "such layers: 2", 0},
 		`{"model_type":"novel","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"sliding_window":9}`: {"kv_bytes", "which layers", 4 * n},
 		`{"num_hidden_layers":-1}`: {"kv_bytes", "num_hidden_layers", 0},
-		`{"num_hidden_layers":1,"num_key_value_heads":99999999999,"head_dim":1}`:                                                                        {"kv_bytes_per_token", "1 layers", 0},
+		`{"num_hidden_layers":1,"num_key_value_heads":99999999999,"head_dim":1}`:                                                                        {"kv_bytes_per_token", "such layers: 1", 0},
 		`{"num_hidden_layers":1,"num_key_value_heads":1,"head_dim":1,"max_position_embeddings":"x","sliding_window_pattern":"LLLX","sliding_window":3}`: {"kv_bytes", "which layers", 4 * n},
 	} {
 		f := must(configured(t, config).Footprint(&loader.FootprintOptions{Context: n}))(t)

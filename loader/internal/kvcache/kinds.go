@@ -55,7 +55,7 @@ func (q *questions) setKinds() {
 				layers[i].Kind = Cross
 			}
 		}
-		q.unknown("kv_bytes", "%d layers of cross-attention keep what belongs to images or sound, whose number depends on the input", len(cross))
+		q.unknown("kv_bytes", "layers of cross-attention (%d) keep what belongs to images or sound, whose number depends on the input", len(cross))
 	}
 	if n, ok := q.int("*.nextn_predict_layers"); ok {
 		for i := max(0, len(layers)-n); i < len(layers); i++ {
@@ -94,7 +94,7 @@ func (q *questions) listed() bool {
 // checkLength notes a list under name that has n layers and not as many as the model.
 func (q *questions) checkLength(name string, n int) {
 	if n != len(q.plan.Layers) {
-		q.unknown("kv_bytes", "%s names %d layers of %d", name, n, len(q.plan.Layers))
+		q.unknown("kv_bytes", "%s has a length of %d, and num_hidden_layers is %d", name, n, len(q.plan.Layers))
 	}
 }
 
@@ -231,7 +231,7 @@ func (q *questions) setWindows() {
 		}
 	}
 	if lack > 0 {
-		q.unknown("kv_bytes", "%d layers slide, and the configuration does not say over how many tokens: they are counted with all", lack)
+		q.unknown("kv_bytes", "layers slide (%d), and the configuration does not say over how many tokens: they are counted with all", lack)
 	}
 }
 

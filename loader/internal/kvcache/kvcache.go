@@ -115,6 +115,7 @@ type questions struct {
 	plan *Plan
 	// assumesAttention says that the configuration does not tell kinds of layers, which is usual for models with attention only.
 	assumesAttention bool
+	oddSizes         []string // names of numbers that are no sizes of a recurrent layer's state
 }
 
 // unknown notes why a figure lacks something.
@@ -169,18 +170,6 @@ func bounded(list []int) bool {
 		}
 	}
 	return true
-}
-
-// all returns the numbers under names, one for each name. ok is false if one is missing.
-func (q *questions) all(names ...string) (list []int, ok bool) {
-	for _, name := range names {
-		n, ok := q.int(name)
-		if !ok {
-			return nil, false
-		}
-		list = append(list, n)
-	}
-	return list, true
 }
 
 // has reports whether the configuration has a value under one of the names.

@@ -37,10 +37,10 @@ func (q *questions) setRows(shapes func(layer int) Shapes) {
 		l.Rows = []int{keys, values}
 	}
 	if lack.n > 0 {
-		q.unknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values %d layers keep, the first being layer %d", lack.n, lack.first)
+		q.unknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values layer %d keeps; such layers: %d", lack.first, lack.n)
 	}
 	if odd.n > 0 {
-		q.unknown("kv_bytes_per_token", "the configuration gives layer %d keys of %d values, and its tensor has %d rows; %d layers differ so", odd.first, odd.says, odd.has, odd.n)
+		q.unknown("kv_bytes_per_token", "the configuration gives layer %d keys of %d values, and its tensor has %d rows; such layers: %d", odd.first, odd.says, odd.has, odd.n)
 	}
 }
 

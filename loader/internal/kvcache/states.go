@@ -11,15 +11,21 @@ func (q *questions) setStates() {
 			n++
 		}
 	}
-	values, ok := q.state()
-	if n == 0 {
-		if ok && q.assumesAttention {
+	values, names := q.state()
+	if values >= most {
+		q.oddSizes = append(q.oddSizes, names...)
+	}
+	switch {
+	case n == 0:
+		if values > 0 && q.assumesAttention {
 			q.unknown("kv_bytes", "the configuration has the size of a recurrent state, and does not say which layers recur: none is counted so")
 		}
 		return
-	}
-	if !ok {
-		q.unknown("state_bytes", "the configuration does not tell how large the state of %d recurrent layers is", n)
+	case len(q.oddSizes) > 0:
+		q.unknown("state_bytes", "the configuration gives the state of recurrent layers (%d) a size that none has: %s", n, strings.Join(q.oddSizes, ", "))
+		return
+	case values == 0:
+		q.unknown("state_bytes", "the configuration does not tell how large the state of recurrent layers (%d) is", n)
 		return
 	}
 	for i := range q.plan.Layers {
@@ -30,16 +36,16 @@ func (q *questions) setStates() {
 }
 
 // state returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and what it sums up.
-// ok is false if the configuration lacks a number.
-func (q *questions) state() (values uint64, ok bool) {
-	hidden, _ := q.int("hidden_size")
+// It returns 0 if the configuration lacks a number, else also the names of the numbers. Those that are none of a state's are in oddSizes
+// afterwards.
+func (q *questions) state() (values uint64, names []string) {
 	for _, rule := range []struct {
 		names []string
 		state func(n []int) uint64
 	}{
 		// GGUF.
 		{[]string{"*.wkv.head_size", "hidden_size"}, func(n []int) uint64 {
-			shifts, ok := q.int("*.token_shift_count")
+			shifts, ok := q.size(0, "*.token_shift_count")
 			if !ok {
 				shifts = 2
 			}
@@ -48,7 +54,7 @@ func (q *questions) state() (values uint64, ok bool) {
 		{[]string{"*.shortconv.l_cache", "hidden_size"}, func(n []int) uint64 { return mul(n[0]-1, n[1]) }},
 		{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(n []int) uint64 { return kda(n[1], n[0], n[2]) }},
 		{[]string{"*.ssm.conv_kernel", "*.ssm.inner_size", "*.ssm.state_size"}, func(n []int) uint64 {
-			groups, _ := q.int("*.ssm.group_count")
+			groups, _ := q.size(0, "*.ssm.group_count")
 			return ssm(n[0], n[1], groups, n[2])
 		}},
 		// Gated delta networks: Qwen3-Next.
@@ -77,39 +83,74 @@ func (q *questions) state() (values uint64, ok bool) {
 		{[]string{"conv_L_cache", "hidden_size"}, func(n []int) uint64 { return mul(n[0]-1, n[1]) }},
 		{[]string{"conv1d_width", "lru_width"}, func(n []int) uint64 { return mul(n[0], n[1]) }},
 	} {
-		if n, found := q.all(rule.names...); found {
-			values = rule.state(n)
-			return values, values > 0
+		if n, found := q.sizes(rule.names...); found {
+			return rule.state(n), rule.names
 		}
 	}
 	if o, found := q.object("linear_attn_config"); found {
-		n, ok := o.all("num_heads", "head_dim", "short_conv_kernel_size")
-		if ok {
-			return kda(n[0], n[1], n[2]), true
+		names = []string{"num_heads", "head_dim", "short_conv_kernel_size"}
+		if n, ok := o.sizes(names...); ok {
+			q.oddSizes = o.oddSizes
+			return kda(n[0], n[1], n[2]), names
 		}
 	}
-	if heads, ok := q.int("num_attention_heads"); ok && heads > 0 && strings.HasPrefix(q.arch, "minimax") {
-		size, ok := q.int("head_dim")
+	if n, ok := q.sizes("num_attention_heads"); ok && strings.HasPrefix(q.arch, "minimax") {
+		size, ok := q.size(1, "head_dim")
 		if !ok {
-			size = hidden / heads
+			hidden, _ := q.size(1, "hidden_size")
+			size = hidden / n[0]
 		}
-		return mul(heads, size, size), true
+		return mul(n[0], size, size), []string{"num_attention_heads", "head_dim"}
 	}
-	return 0, false
+	return 0, nil
 }
 
-// inner returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number called size, else
-// hidden_size times mamba_expand or expand. It returns 0 if the configuration lacks them.
+// sizes returns the numbers under names, each as size does. ok is false if one is missing.
+func (q *questions) sizes(names ...string) (list []int, ok bool) {
+	for _, name := range names {
+		if v, _ := q.Value(q.in(name)); v == nil {
+			return nil, false
+		}
+	}
+	for _, name := range names {
+		n, _ := q.size(1, name)
+		list = append(list, n)
+	}
+	return list, true
+}
+
+// size returns the number under name. If it is less than least, or no number that a configuration may have, it is least, and in oddSizes.
+// ok is false without a value.
+func (q *questions) size(least int, name string) (n int, ok bool) {
+	if v, _ := q.Value(q.in(name)); v == nil {
+		return 0, false
+	}
+	if n, ok = q.int(name); !ok || n < least {
+		q.oddSizes = append(q.oddSizes, q.in(name))
+		n = least
+	}
+	return n, true
+}
+
+// inner returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number called size, else hidden_size times
+// mamba_expand or expand. It returns 0 if the configuration lacks them. What they come to is noted in oddSizes if no layer has as many.
 func (q *questions) inner(heads int, size string) int {
-	if n, ok := q.int("mamba_d_ssm"); ok {
+	if n, ok := q.size(1, "mamba_d_ssm"); ok {
 		return n
 	}
-	if n, ok := q.int(size); ok && heads > 0 {
-		return product(heads, n)
+	n, ok := q.size(1, size)
+	if !ok {
+		size = "hidden_size"
+		n, _ = q.size(1, size)
+		if heads, ok = q.size(1, "mamba_expand"); !ok {
+			heads, _ = q.size(1, "expand")
+		}
 	}
-	hidden, _ := q.int("hidden_size")
-	expand, _ := q.int("mamba_expand", "expand")
-	return product(hidden, expand)
+	channels := product(heads, n)
+	if channels == most {
+		q.oddSizes = append(q.oddSizes, size)
+	}
+	return channels
 }
 
 // ssm returns the values of a state space layer: conv−1 inputs of its convolution, and state values for each channel. It returns 0 without
