@@ -14,6 +14,11 @@ import (
 //go:embed help/*.txt
 var helpTexts embed.FS
 
+// usage makes one line of cobra's two for a command with verbs, which it calls commands.
+var usage = strings.NewReplacer("{{if .Runnable}}\n  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}",
+	"\n  {{if .HasAvailableSubCommands}}{{.CommandPath}} VERB …{{else}}{{.UseLine}}{{end}}",
+	"Available Commands:", "Verbs:", "[command]", "VERB", "about a command.", "about a verb.")
+
 // setHelp sets the help of cmd and of its verbs. Verbs that cobra adds have no text here, and keep theirs.
 func setHelp(cmd *cobra.Command) {
 	text, err := helpTexts.ReadFile("help/" + strings.ReplaceAll(verbPath(cmd), " ", "-") + ".txt")

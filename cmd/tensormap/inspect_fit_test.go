@@ -50,8 +50,9 @@ Not counted: activations and buffers of the program that runs it.
 		t.Errorf("%s", got)
 	}
 	for _, tc := range [][2]string{
-		{"--memory 4KiB", "the weights alone do not fit"},
-		{"--context 65 --memory 24KiB", "256 B too much; up to 64 tokens would fit"},
+		{"--context 64 --memory 4KiB", "4.00 KiB: it does not fit: 20.0 KiB too much; without any token it takes 6.00 KiB, and less only in a smaller type: convert --dtype"},
+		{"--context 65 --memory 24KiB", "24.0 KiB: it does not fit: 256 B too much; up to 64 tokens would fit"},
+		{"--context 65 --memory 6KiB", "6.00 KiB: it does not fit: 18.3 KiB too much; no token would fit beside the weights"},
 		{"--memory 24GB", "memory   24 GB (22.4 GiB): it fits; up to 93,749,968 tokens would fit, and the model is made for 4,096"},
 		{"--context 64 --kv q8_0", "cache    9.56 KiB in Q8_0, 272 B a token"},
 		{"--context 64 --sequences 2", "context  64 tokens in each of 2 sequences"},

@@ -94,6 +94,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	setHelp(root)
+	root.SetUsageTemplate(usage.Replace(root.UsageTemplate()))
 	return root
 }
 

@@ -129,6 +129,13 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
+	for args, want := range map[string]string{"--help": "tensormap VERB …", "cache --help": "tensormap cache VERB …", "cache ls --help": "tensormap cache ls [--json]"} {
+		out := done(t, strings.Fields(args)...)
+		_, lines, _ := strings.Cut(out, "\nUsage:\n")
+		if lines, _, _ = strings.Cut(lines, "\n\n"); strings.TrimSpace(lines) != want || strings.Contains(out, "[command]") {
+			t.Errorf("%s: usage %q", args, lines)
+		}
+	}
 	for _, verb := range []string{"inspect", "verify", "dump", "map", "convert"} {
 		if a, b := done(t, verb, "--help"), done(t, "help", verb); a != b || !strings.Contains(a, "tensormap "+verb) {
 			t.Errorf("help %s and %s --help:\n%s\n%s", verb, verb, b, a)

@@ -44,7 +44,7 @@ func TestEveryVerbIsAttacked(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	_, list, _ := strings.Cut(string(text), "Available Commands:\n")
+	_, list, _ := strings.Cut(string(text), "Verbs:\n")
 	list, _, _ = strings.Cut(list, "\n\n")
 	var names []string
 	for line := range strings.Lines(list) {

@@ -147,7 +147,7 @@ func (f *fit) verdict() string {
 	case f.Fits == nil:
 		verdict = "the weights fit"
 	case !*f.Fits:
-		verdict = report.Size(f.TotalBytes-f.MemoryBytes) + " too much"
+		verdict = "it does not fit: " + report.Size(f.TotalBytes-f.MemoryBytes) + " too much"
 	}
 	if len(f.Unknown) > 0 && f.Fits != nil {
 		verdict += " by what is known"
@@ -156,7 +156,9 @@ func (f *fit) verdict() string {
 	most := "; up to " + report.Counted(uint64(n), "token") + f.inEach() + " would fit"
 	switch {
 	case n < 0:
-		return verdict + "; the weights alone do not fit"
+		return verdict + "; without any token it takes " + report.Size(f.At(0)) + ", and less only in a smaller type: convert --dtype"
+	case n == 0 && f.KVBytesPerToken > 0:
+		return verdict + "; no token would fit beside the weights"
 	case f.KVBytesPerToken == 0:
 		return verdict + "; no layer keeps anything per token"
 	case f.MaxContext > 0 && n > f.MaxContext:
