@@ -96,8 +96,8 @@ func run(ctx context.Context, s settings, log *slog.Logger) error {
 		srv.stopping.Store(true)
 		log.Info("not ready", "leave", s.leave)
 		time.Sleep(s.leave)
+		log.Info("stopping", "drain", s.drain)
 	}
-	log.Info("stopping", "drain", s.drain)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
 	for _, server := range servers {

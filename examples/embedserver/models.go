@@ -86,7 +86,11 @@ func (s *models) watch(ctx context.Context, dir string, every time.Duration) {
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != problem {
 			problem = err.Error()
-			s.log.Error("the model before goes on", "watched", dir, "err", err)
+			goesOn := "the model before goes on"
+			if !s.ready() {
+				goesOn = "no model is served yet"
+			}
+			s.log.Error(goesOn, "watched", dir, "err", err)
 		}
 		select {
 		case <-ctx.Done():

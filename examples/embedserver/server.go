@@ -179,7 +179,7 @@ func answers(f func(*http.Request) (any, error)) http.Handler {
 // parse reads a request's body, JSON of at most limit bytes, into v. The error has the status of what is wrong with it.
 func parse(r *http.Request, limit int64, v any) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" { // which pages of other origins cannot send
-		return failed(http.StatusUnsupportedMediaType, errors.New("the body must be application/json"))
+		return failed(http.StatusUnsupportedMediaType, errors.New("the header Content-Type must be application/json"))
 	}
 	err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, limit)).Decode(v)
 	if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {

@@ -172,6 +172,8 @@ func TestRefusals(t *testing.T) {
 	}
 	if resp, err := http.Post(api+"/v1/embeddings", "text/plain", strings.NewReader(`{"input": "x"}`)); err != nil || resp.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %v, %v", resp.Status, err)
+	} else if text, _ := io.ReadAll(resp.Body); !bytes.Contains(text, []byte("Content-Type must be application/json")) {
+		t.Errorf("text/plain: %s", text)
 	}
 	if status, _ := get(t, api+"/v1/embeddings"); status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", status)
@@ -372,10 +374,30 @@ func TestAdminModels(t *testing.T) {
 	}
 }
 
-// TestWatch puts models into a watched directory. The last name is served as soon as it is a model.
+// TestWatch puts models into a watched directory, which is missing at first. The last name is served as soon as it is a model. What
+// is not served is logged, with what is meanwhile.
 func TestWatch(t *testing.T) {
 	s, _, _ := testServer(t)
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "models")
+	logged := make(chan string, 8)
+	s.models.log = slog.New(slog.NewTextHandler(writer(func(line string) {
+		if strings.Contains(line, "watched=") {
+			logged <- line
+		}
+	}), nil))
+	logs := func(want string) {
+		t.Helper()
+		for late := time.After(time.Minute); ; {
+			select {
+			case line := <-logged:
+				if strings.Contains(line, want) {
+					return
+				}
+			case <-late:
+				t.Fatalf("%q is not logged", want)
+			}
+		}
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { s.models.watch(ctx, dir, time.Millisecond) })
@@ -407,12 +429,13 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("2026-01-01")
+	logs("no model is served yet")
+	put("2026-01-01") // with the directory
 	serves("2026-01-01")
 	if err := os.Mkdir(filepath.Join(dir, "2026-01-02"), 0o777); err != nil { // no model
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	logs("the model before goes on")
 	serves("2026-01-01")
 	put("2026-01-03")
 	serves("2026-01-03")
@@ -434,7 +457,12 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	s.model = "missing"
-	if err := run(t.Context(), s, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "missing") {
+	log = slog.New(slog.NewTextHandler(writer(func(line string) {
+		if strings.Contains(line, "stopping") {
+			t.Error(line)
+		}
+	}), nil))
+	if err := run(t.Context(), s, log); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("without a model: %v", err)
 	}
 }
