@@ -57,7 +57,7 @@ func hasRange(resp *http.Response) bool {
 }
 
 // statusError returns the error of a response whose status is not the one that was expected: a *StatusError, whose Text is empty until
-// addText fills it in, or ErrResponse if the status refuses nothing, so that the body has content and no reason.
+// addText fills it in. A status that refuses nothing is ErrResponse: its body has content and no reason.
 func statusError(resp *http.Response) error {
 	if resp.StatusCode < http.StatusMultipleChoices {
 		return fmt.Errorf("%w: unexpected status %d %s", ErrResponse, resp.StatusCode, http.StatusText(resp.StatusCode))

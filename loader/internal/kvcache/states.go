@@ -133,7 +133,7 @@ func (q *questions) size(least int, name string) (n int, ok bool) {
 }
 
 // inner returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number called size, else hidden_size times
-// mamba_expand or expand. It returns 0 if the configuration lacks them. What they come to is noted in oddSizes if no layer has as many.
+// mamba_expand or expand. It returns 0 if the configuration lacks them. A number of channels that no layer has is noted in oddSizes.
 func (q *questions) inner(heads int, size string) int {
 	if n, ok := q.size(1, "mamba_d_ssm"); ok {
 		return n
