@@ -21,8 +21,9 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/explore"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
-	"golang.org/x/sys/unix"
+	"github.com/tensormap/tensormap/loader/survey"
 )
 
 // BenchmarkOverview is how long the overview of a model in the page cache takes, from the first request to its last figure:
@@ -53,13 +54,31 @@ func BenchmarkOverview(b *testing.B) {
 	}
 }
 
-// processorTime returns the time of processors that this process has taken: other work on the machine changes it little.
-func processorTime(b *testing.B) time.Duration {
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
+// BenchmarkStats reports how fast all figures are found beside reading the same bytes into buffers, from the page cache, on all cores.
+func BenchmarkStats(b *testing.B) {
+	const size = 256 << 20
+	f32 := fullAPR2(b, size/4)
+	for _, test := range []struct {
+		name, path string
+	}{{"F32", f32}, {"BF16", reencoded(b, open(b, f32), layout.BF16)}} {
+		b.Run("type="+test.name, func(b *testing.B) {
+			m := open(b, test.path)
+			f, err := os.Open(test.path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			read := &way{name: "read", work: func() { preads(b, f, runtime.GOMAXPROCS(0), 1<<20) }}
+			stats := &way{name: "stats", work: func() {
+				err := survey.Stats(b.Context(), m, &survey.StatsOptions{BySigma: true}, func(*survey.TensorStats) error { return nil })
+				if err != nil {
+					b.Error(err)
+				}
+			}}
+			byTurns(b, func() {}, read, stats)
+			read.over(b, stats, "read/stats")
+		})
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // BenchmarkBeside is how long requests for rows of a model take that come every 2 ms, while a page of the same server reads

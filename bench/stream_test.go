@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -138,12 +139,12 @@ func fioSeconds(b *testing.B, f *os.File, size int) float64 {
 
 // BenchmarkStream hands a model out by Stream to a function that copies, beside plain reads of the same file by as many readers, into
 // as many buffers, that copy too. The metrics are the rate of Stream; stream/plain, the least median of the plain ways over that of
-// Stream; f16/raw and bf16/raw, the median of Stream over that of Stream to F16 from BF16, and to BF16 from F16; f16/kernels, the median of plain
-// reads of 1 MiB whose bytes the kernels convert over that of Stream to F16; kernels/raw, that of Stream over the same, which f16/raw can
-// reach; and how much memory both took beyond the buffers at most. With fio, stream/fio is the ratio for fio's direct reads, which copy
+// Stream; raw/f32-f16 and the like, the median of Stream over that of Stream to F16 from F32; kernels/bf16-f16, the median of plain
+// reads of 1 MiB whose bytes the kernels convert over that of Stream to F16 from BF16; raw/kernels, that of Stream over the same, which
+// raw/bf16-f16 can reach; and how much memory both took beyond the buffers at most. With fio, stream/fio is the ratio for fio's direct reads, which copy
 // nothing. Alternating ways share the disturbance.
 func BenchmarkStream(b *testing.B) {
-	f, halves := diskModel(b, layout.BF16), diskModel(b, layout.F16)
+	f, f16, f32 := diskModel(b, layout.BF16), diskModel(b, layout.F16), diskModel(b, layout.F32)
 	megabytes := float64(*diskMiB<<20) / 1e6
 	_, noFio := exec.LookPath("fio")
 	for _, cache := range []string{"cold", "warm"} {
@@ -170,17 +171,18 @@ func BenchmarkStream(b *testing.B) {
 				}
 				copying, convert := func(reader int, read []byte) { copy(device[reader], read) }, converting(device)
 				direct := cache == "cold"
-				raw, toF16, toBF16 := stream("Stream", f, layout.Invalid, loader.BackingAuto), stream("Stream as F16", f, layout.F16, loader.BackingAuto),
-					stream("Stream as BF16", halves, layout.BF16, loader.BackingAuto)
-				kernels := &way{name: "plain, kernels to F16", work: func() { plainly(b, f, buffers, 1<<20, direct, convert) }}
+				raw, toF16 := stream("Stream", f, layout.Invalid, loader.BackingAuto), stream("bf16-f16", f, layout.F16, loader.BackingAuto)
+				as := []*way{toF16, stream("f16-bf16", f16, layout.BF16, loader.BackingAuto), stream("f32-f16", f32, layout.F16, loader.BackingAuto),
+					stream("f32-bf16", f32, layout.BF16, loader.BackingAuto)}
+				kernels := &way{name: "plain, kernels", work: func() { plainly(b, f, buffers, 1<<20, direct, convert) }}
 				plain := []*way{{name: "plain", work: func() { plainly(b, f, buffers, int64(size), false, copying) }}}
 				if direct {
 					plain = append(plain, &way{name: "plain, direct", work: func() { plainly(b, f, buffers, int64(size), true, copying) }})
 				}
-				ways := append([]*way{raw, toF16, toBF16, kernels,
-					stream("Stream, read", f, layout.Invalid, loader.BackingRead), stream("Stream, map", f, layout.Invalid, loader.BackingMap)}, plain...)
+				ways := slices.Concat(as, plain, []*way{raw, kernels,
+					stream("Stream, read", f, layout.Invalid, loader.BackingRead), stream("Stream, map", f, layout.Invalid, loader.BackingMap)})
 				prepare := func() {
-					for _, f := range []*os.File{f, halves} {
+					for _, f := range []*os.File{f, f16, f32} {
 						if cache == "cold" {
 							chill(b, f)
 						} else {
@@ -201,12 +203,13 @@ func BenchmarkStream(b *testing.B) {
 				}
 				b.ReportMetric(megabytes/raw.seconds(0.5), "stream-MB/s")
 				b.ReportMetric(best/raw.seconds(0.5), "stream/plain")
-				b.ReportMetric(raw.seconds(0.5)/toF16.seconds(0.5), "f16/raw")
-				b.ReportMetric(raw.seconds(0.5)/toBF16.seconds(0.5), "bf16/raw")
-				b.ReportMetric(kernels.seconds(0.5)/toF16.seconds(0.5), "f16/kernels")
-				b.ReportMetric(raw.seconds(0.5)/kernels.seconds(0.5), "kernels/raw")
+				for _, w := range as {
+					raw.over(b, w, "raw/"+w.name)
+				}
+				kernels.over(b, toF16, "kernels/bf16-f16")
+				raw.over(b, kernels, "raw/kernels")
 				b.ReportMetric(float64(beyond["Stream"])/(1<<20), "beyond-MiB")
-				b.ReportMetric(float64(beyond["Stream as F16"])/(1<<20), "beyond-f16-MiB")
+				b.ReportMetric(float64(beyond["bf16-f16"])/(1<<20), "beyond-f16-MiB")
 				if len(fio) > 0 {
 					w := way{}
 					for _, s := range fio {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
@@ -65,33 +64,6 @@ func BenchmarkSurvey(b *testing.B) {
 	}
 	measured(b, "work=read", size, func() error { return read(io.Discard) })
 	measured(b, "work=sha256", size, func() error { return read(sha256.New()) })
-}
-
-// BenchmarkStats reports how fast all figures are found beside reading the same bytes into buffers, from the page cache, on all cores.
-func BenchmarkStats(b *testing.B) {
-	const size = 256 << 20
-	f32 := fullAPR2(b, size/4)
-	for _, test := range []struct {
-		name, path string
-	}{{"F32", f32}, {"BF16", reencoded(b, open(b, f32), layout.BF16)}} {
-		b.Run("type="+test.name, func(b *testing.B) {
-			m := open(b, test.path)
-			f, err := os.Open(test.path)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer f.Close()
-			read := &way{name: "read", work: func() { preads(b, f, runtime.GOMAXPROCS(0), 1<<20) }}
-			stats := &way{name: "stats", work: func() {
-				err := survey.Stats(b.Context(), m, &survey.StatsOptions{BySigma: true}, func(*survey.TensorStats) error { return nil })
-				if err != nil {
-					b.Error(err)
-				}
-			}}
-			byTurns(b, func() {}, read, stats)
-			b.ReportMetric(read.seconds(0.5)/stats.seconds(0.5), "of-reading")
-		})
-	}
 }
 
 func measured(b *testing.B, name string, bytes int64, work func() error) {

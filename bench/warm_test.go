@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,16 +29,17 @@ import (
 //	TMPDIR=/on/that/disk go test ./bench -run '^$' -bench 'Cold|Latency|Copy' -benchtime 10x -disk 1024
 var diskMiB = flag.Int("disk", 64, "size in MiB of the models that are read from disk or written to it")
 
-// diskModel is a SafeTensors file of random tensors of 16 MiB on disk, whose type has two bytes.
+// diskModel is a SafeTensors file on disk, of tensors of 16 MiB. Their values are random, finite and below 2.
 func diskModel(b *testing.B, d layout.DType) *os.File {
 	b.Helper()
 	const each = 16
 	var header, comma = "", "{"
 	for i := range max(1, *diskMiB/each) {
-		header += fmt.Sprintf(`%s"layers.%d.weight":{"dtype":"%v","shape":[%d],"data_offsets":[%d,%d]}`, comma, i, d, each<<19, i*each<<20, (i+1)*each<<20)
+		header += fmt.Sprintf(`%s"layers.%d.weight":{"dtype":"%v","shape":[%d],"data_offsets":[%d,%d]}`, comma, i, d, each<<20/d.BlockBytes(), i*each<<20, (i+1)*each<<20)
 		comma = ","
 	}
 	header += "}"
+	header += strings.Repeat(" ", -len(header)&7) // as writers align what follows
 	path := filepath.Join(b.TempDir(), "model.safetensors")
 	f, err := os.Create(path)
 	if err != nil {
@@ -49,6 +51,9 @@ func diskModel(b *testing.B, d layout.DType) *os.File {
 	buf := make([]byte, 1<<20)
 	for range max(1, *diskMiB/each) * each {
 		noise.Read(buf)
+		for i := d.BlockBytes() - 1; i < len(buf); i += d.BlockBytes() {
+			buf[i] &^= 0x40 // the greatest bit of the exponent
+		}
 		if _, err := f.Write(buf); err != nil {
 			b.Fatal(err)
 		}

@@ -420,7 +420,7 @@ func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, memory []
 	if _, cached, uncached := t.from.choose(desc.Offset + begin); cached != nil && uncached == nil {
 		memory = memory[:min(len(memory), stepCached)]
 	}
-	step := max(1, (uint64(len(memory))-2*page)/uint64(desc.DType.BlockBytes())-1) * elems // whole blocks that memory holds
+	step := max(1, (uint64(len(memory))-2*page)/uint64(desc.DType.BlockBytes())) * elems // whole blocks that memory holds
 	for first := part.off / t.block; len(b) > 0; {
 		n := min(step-first%elems, uint64(len(b))/t.block)
 		off, size := codec.Span(first, n)

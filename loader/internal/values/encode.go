@@ -146,8 +146,13 @@ func sharedStep(v Values) uint64 {
 }
 
 // readEncoded fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The
-// length of dst must be a multiple of the element's size: otherwise it would not end. It fails as v.Read does, or once ctx ends.
+// length of dst must be a multiple of the element's size: otherwise it would not end. v must not be stored as d. It fails as v.Read does,
+// or once ctx ends.
 func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
+	stored, err := asStored(ctx, env, v, layout.F32)
+	if err != nil {
+		return err
+	}
 	mem := takeScratch()
 	defer mem.release()
 	width, step := d.BlockBytes(), stepOfWorker
@@ -159,17 +164,26 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 			return err
 		}
 		n := min(step, len(dst)/width)
-		// F32 values are read into dst itself if it is aligned. For other types the view of dst means nothing.
-		floats, err := mmapio.View[float32](dst[:4*min(n, len(dst)/4)])
-		inPlace := d == layout.F32 && err == nil
-		if !inPlace {
+		var at []byte // where the values are as float32s: stored, or read into dst
+		if stored != nil {
+			if at, err = stored.View(ctx, env, 4*first, 4*uint64(n)); err != nil {
+				return err
+			}
+		} else if d == layout.F32 {
+			at = dst[:4*n]
+		}
+		floats, _ := mmapio.View[float32](at) // none if they are not aligned
+		isInPlace := len(floats) > 0
+		if !isInPlace {
 			mem.Floats = content.Grown(mem.Floats, uint64(n))
 			floats = mem.Floats
 		}
-		if err := v.Read(ctx, env, floats, first); err != nil {
-			return err
+		if !isInPlace || stored == nil {
+			if err := v.Read(ctx, env, floats, first); err != nil {
+				return err
+			}
 		}
-		if !inPlace {
+		if !isInPlace || stored != nil {
 			encode(d, dst, floats)
 		}
 		dst, first = dst[n*width:], first+uint64(n)
