@@ -257,6 +257,7 @@ func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "difference", ">dB", ">type dB", ">cosine", ">rel rms", ">max abs", "at", ">differing"},
 		Spare:   []string{"at", "max abs", "rel rms", "type dB"},
+		Last:    []string{"differing", "cosine"},
 	}
 	if slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 }) {
 		g.Heading = append(g.Heading, ">lost")

@@ -111,6 +111,7 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">max sigma", "at", ">kurtosis",
 			">0.1%", ">1%", ">50%", ">99%", ">99.9%", ">zeros"},
 		Spare: []string{"1%", "99%", "50%", "0.1%", "99.9%", "kurtosis", "zeros", "shape", "at", "dtype"},
+		Last:  []string{"mean"},
 	}
 	some := func(n func(*survey.TensorStats) bool) bool {
 		return slices.ContainsFunc(list, func(s survey.TensorStats) bool { return n(&s) })
@@ -127,6 +128,10 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	if last {
 		g.Heading = append(g.Heading, "histogram")
 	}
+	if last && !some(func(s *survey.TensorStats) bool { return s.Err != nil }) { // which stands there
+		g.Last = append(g.Last, "histogram")
+	}
+	g.Last = append(g.Last, "min", "max")
 	g.Rows = report.Rows(list, func(s *survey.TensorStats) []string {
 		counts := []uint64{s.Zeros}
 		if nan {

@@ -62,18 +62,21 @@ func PrintableJSON(text []byte) []byte {
 }
 
 // Shorten cuts the middle out of s if it takes more than width columns of a screen.
-func Shorten(s string, width int) string {
+func Shorten(s string, width int) string { return shorten(s, width, width/2) }
+
+// shorten does what Shorten does. head is the number of columns that the beginning takes, less than width.
+func shorten(s string, width, head int) string {
 	if text.StringWidth(s) <= width || width < 3 {
 		return s
 	}
 	runes := []rune(s)
-	head, tail := 0, len(runes)
-	for columns := width / 2; ; head++ {
-		if columns -= text.RuneWidth(runes[head]); columns < 0 {
+	from, tail := 0, len(runes)
+	for columns := head; ; from++ {
+		if columns -= text.RuneWidth(runes[from]); columns < 0 {
 			break
 		}
 	}
-	for columns := (width - 1) / 2; ; tail-- {
+	for columns := width - 1 - head; ; tail-- {
 		if columns -= text.RuneWidth(runes[tail-1]); columns < 0 {
 			break
 		}
@@ -81,5 +84,5 @@ func Shorten(s string, width int) string {
 	for tail < len(runes) && text.RuneWidth(runes[tail]) == 0 { // it belongs to a character that is left out
 		tail++
 	}
-	return string(runes[:head]) + "…" + string(runes[tail:])
+	return string(runes[:from]) + "…" + string(runes[tail:])
 }

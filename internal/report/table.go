@@ -26,6 +26,8 @@ type Grid struct {
 	Rows  iter.Seq[[]string]
 	Total []string // an optional last row
 	Spare []string // headings of columns that a narrow screen goes without, the first first
+	// Last are headings of columns that a narrow screen goes without where names are alike otherwise, the first first.
+	Last []string
 }
 
 // Gap is the space between columns.
@@ -45,8 +47,8 @@ func Rows[R any](list []R, cells func(*R) []string) iter.Seq[[]string] {
 	}
 }
 
-// Write draws the grid without borders. Where the screen is too narrow, spare columns are
-// left out, and then the first column is shortened.
+// Write draws the grid without borders. Where the screen is too narrow, spare columns are left out, and then the first column is
+// shortened. No two names become one by that. A last line says which columns are left out.
 func (g *Grid) Write(w io.Writer, s Screen) {
 	l := lineWriter{w: w}
 	heading := make([]string, len(g.Heading))
@@ -56,16 +58,29 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 		l.numbers, l.shown = append(l.numbers, number), append(l.shown, i)
 	}
 	l.widths = g.widths(heading)
-	for _, name := range g.Spare {
-		if s.Width > 0 && l.width() > s.Width {
-			i := slices.Index(heading, strings.ToUpper(name))
+	var without []string
+	leaveOut := func(name string) {
+		if i := slices.Index(heading, strings.ToUpper(name)); i >= 0 {
 			l.shown = slices.DeleteFunc(l.shown, func(c int) bool { return c == i })
+			without = append(without, name)
 		}
 	}
-	if s.Width > 0 {
+	isFitting := func() bool { return s.Width == 0 || l.width() <= s.Width }
+	for _, name := range g.Spare {
+		if !isFitting() {
+			leaveOut(name)
+		}
+	}
+	for last := g.Last; !isFitting(); last = last[1:] {
 		const least = 16 // narrower names are no use: the screen wraps the lines then
-		l.maxName = max(least, s.Width-(l.width()-l.widths[0]))
-		l.widths[0] = min(l.widths[0], l.maxName)
+		if l.maxName = max(least, s.Width-(l.width()-l.widths[0])); g.findHead(&l) {
+			l.widths[0] = min(l.widths[0], l.maxName)
+			break
+		}
+		if l.maxName = 0; len(last) == 0 {
+			break
+		}
+		leaveOut(last[0])
 	}
 	l.write(heading, s.Color)
 	for row := range g.Rows {
@@ -74,6 +89,41 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 	if g.Total != nil {
 		l.write(g.Total, s.Color)
 	}
+	if without != nil {
+		io.WriteString(w, sentence("not shown: ", without, s.Width)+"\n")
+	}
+}
+
+// sentence returns a list behind its beginning, in lines of at most width columns of the screen where that is possible.
+func sentence(beginning string, list []string, width int) string {
+	text, column := beginning+list[0], len(beginning)+len(list[0])
+	for _, one := range list[1:] {
+		if column += len(", ") + len(one); column+len(",") > width {
+			text, column = text+",\n"+Gap+one, len(Gap)+len(one)
+			continue
+		}
+		text += ", " + one
+	}
+	return text
+}
+
+// findHead finds how much of the beginnings of shortened names to show. It returns false if two of them become one anyway.
+func (g *Grid) findHead(l *lineWriter) bool {
+	for _, l.head = range []int{l.maxName / 2, l.maxName / 4, 3 * l.maxName / 4, 0, l.maxName - 1} {
+		names, isFree := make(map[string]string), true
+		for row := range g.Rows {
+			short := shorten(row[0], l.maxName, l.head)
+			if name, isTaken := names[short]; isTaken && name != row[0] {
+				isFree = false
+				break
+			}
+			names[short] = strings.Clone(row[0])
+		}
+		if isFree {
+			return true
+		}
+	}
+	return false
 }
 
 // widths returns for every column the width of its widest cell, or of its heading.
@@ -109,6 +159,7 @@ type lineWriter struct {
 	widths  []int
 	shown   []int // columns
 	maxName int   // columns of the screen that the first cell may take; 0 means any
+	head    int   // columns of the screen that its beginning takes if it is shortened
 	line    []byte
 }
 
@@ -130,7 +181,7 @@ func (l *lineWriter) write(row []string, bold bool) {
 	for n, i := range l.shown {
 		cell := row[i]
 		if i == 0 && l.maxName > 0 {
-			cell = Shorten(cell, l.maxName)
+			cell = shorten(cell, l.maxName, l.head)
 		}
 		space := strings.Repeat(" ", max(0, l.widths[i]-cellWidth(cell)))
 		if n > 0 {
