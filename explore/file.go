@@ -170,24 +170,21 @@ func latest[E any](list []E, number func(*E) int, isOdd func(*E) bool) []E {
 
 // maps keeps the maps by all but what is in memory, which is another matter each time.
 func (f *file) maps() error {
-	for bys := []string{""}; len(bys) > 0; bys = bys[1:] {
-		path := "data/map"
-		if bys[0] != "" {
-			path += "?by=" + bys[0]
+	bys := []string{byPart}
+	for i := 0; i < len(bys); i++ {
+		for _, format := range []string{"", "&narrow"} {
+			path := "data/map?by=" + bys[i] + format
+			rec, err := f.get(path)
+			if err != nil {
+				return err
+			}
+			var a MapAnswer
+			if err := json.Unmarshal(rec.body.Bytes(), &a); err != nil {
+				return err
+			}
+			a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byMemory })
+			bys, f.answers[path] = a.Bys, &a
 		}
-		rec, err := f.get(path)
-		if err != nil {
-			return err
-		}
-		var a MapAnswer
-		if err := json.Unmarshal(rec.body.Bytes(), &a); err != nil {
-			return err
-		}
-		a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byMemory })
-		if bys[0] == "" {
-			bys = append(bys, a.Bys...)
-		}
-		f.answers[path] = &a
 	}
 	return nil
 }

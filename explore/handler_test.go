@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"path"
 	"slices"
 	"strings"
@@ -110,7 +111,7 @@ func linesOf[L any](t testing.TB, h http.Handler, path string) (lines []L) {
 // paths are requests for all kinds of data.
 var paths = []string{
 	"data/model", "data/rows?numbers=0-2,5", "data/list", "data/list?q=layers&group=none&sort=-size", "data/stats", "data/compare", "data/compare?swap=1",
-	"data/map", "data/map?by=dtype", "data/map?by=sigma", "data/map?by=memory", "data/metadata",
+	"data/map", "data/map?by=dtype", "data/map?by=sigma", "data/map?by=memory", "data/map?narrow", "data/metadata",
 	"data/tensor?name=odd", "data/tensor?name=scalar", "data/tensor?name=empty", "data/tensor?name=cube", "data/tensor?name=complex",
 	"data/picture?name=odd&as=max", "data/picture?name=odd&as=mean&rows=3:5&columns=0:30", "data/picture?name=empty&as=max", "data/picture?name=scalar&as=mean",
 	"data/values?name=odd&row=3&column=29", "data/values?name=scalar&row=0&column=0", "data/norms?name=odd", "data/norms?name=layers.0.norm.weight", "data/norms?name=empty",
@@ -590,6 +591,23 @@ func TestTurns(t *testing.T) {
 	close(source.goOn)
 	if w := ask(t, h, "data/norms?name=layers.0.weight"); w.Code != http.StatusOK || source.reading.Load() > 3 {
 		t.Errorf("%d, %d reads", w.Code, source.reading.Load())
+	}
+}
+
+// TestModelName: a model is called as its configuration says, or as its metadata do, or like its file; escaped, on one line.
+func TestModelName(t *testing.T) {
+	for _, test := range []struct{ metadata, config, want string }{
+		{"GGUF's", `{"_name_or_path":"org/model"}`, "org/model"}, {"GGUF's", `{"_name_or_path":"./"}`, "GGUF's"}, {"GGUF's", `{`, "model.safetensors"},
+		{"", "{}", "model.safetensors"}, {"", `{"_name_or_path":7}`, "model.safetensors"}, {`a\n\u202eb`, "{}", `a\n\u202eb`},
+	} {
+		path := modeltest.WriteSafeTensors(t, `{"__metadata__":{"general.name":"`+test.metadata+`"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0)
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "config.json"), []byte(test.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := loader.Open(path, nil)
+		if got := answerOf[ModelAnswer](t, Handler(modeltest.Opened(t, m, err).Acquire, nil), "data/model").Name; got != test.want {
+			t.Errorf("%q, %s: %q, want %q", test.metadata, test.config, got, test.want)
+		}
 	}
 }
 

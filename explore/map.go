@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/internal/drawing"
 	"github.com/tensormap/tensormap/loader"
@@ -32,12 +33,15 @@ func (h *handler) maps(w http.ResponseWriter, r *http.Request) error {
 	if len(s.answer.Types) < 2 {
 		a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byType })
 	}
-	by := cmp.Or(r.URL.Query().Get("by"), byPart)
+	by, format := cmp.Or(r.URL.Query().Get("by"), byPart), drawing.Wide
+	if r.URL.Query().Has("narrow") {
+		format = drawing.Narrow
+	}
 	if !slices.Contains(a.Bys, by) {
 		return failed(http.StatusBadRequest, "A map of this model cannot be coloured by %q.", by)
 	}
 	err = h.tensors.do(r, func() (err error) {
-		a.SVG, a.Note, err = h.drawing(s, by)
+		a.SVG, a.Note, err = h.drawing(s, by, format)
 		return err
 	})
 	if err != nil {
@@ -46,14 +50,14 @@ func (h *handler) maps(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, &a)
 }
 
-// drawing returns a map of s, coloured by a key of MapAnswer.Bys, and a note if there are no figures for it. It fails if what is in
-// memory cannot be asked.
-func (h *handler) drawing(s *shown, by string) (svg, note string, err error) {
-	mm := drawing.New(s.model, s.answer.Title)
+// drawing returns a map of s in a format, coloured by a key of MapAnswer.Bys, and a note if there are no figures for it. It fails if
+// what is in memory cannot be asked.
+func (h *handler) drawing(s *shown, by string, format *drawing.Format) (svg, note string, err error) {
+	mm := drawing.New(s.model, s.answer.Title, format)
 	mm.Number(func(name string) int { return s.numbers[name] })
 	switch by {
 	case byPart:
-		mm.Color(s.coloring(byPart, partKinds(s.answer.Parts), s.partOf()))
+		mm.Color(s.byParts())
 	case bySigma:
 		stats := h.known(s)
 		if stats == nil {
@@ -61,9 +65,13 @@ func (h *handler) drawing(s *shown, by string) (svg, note string, err error) {
 		}
 		mm.Color(s.coloring("max in σ", sigmaKinds, func(number int) int { return sigmaKind(stats, number) }))
 	case byType:
-		// as the command draws it
+		kinds, at := []drawing.Kind{}, make(map[string]int)
+		for i, t := range s.answer.Types {
+			kinds, at[t.Type] = append(kinds, toned(t.Type, t.Tone)), i
+		}
+		mm.Color(s.coloring(byType, kinds, func(number int) int { return at[s.rows[number].Type] }))
 	case byMemory:
-		mm.Color(s.coloring("tensors", []drawing.Kind{{Name: "tensors", Color: "#a0c7de"}}, func(int) int { return 0 }))
+		mm.Color(s.coloring("tensors", []drawing.Kind{toned("tensors", 0.25)}, func(int) int { return 0 }))
 		if err := mm.Measure(s.model); err != nil {
 			return "", "", err
 		}
@@ -85,9 +93,9 @@ type MapOptions struct {
 // or parts of the network, with brackets over layers, if a type has nearly all bytes. It reads no tensor. It fails if w does, or
 // if what is in memory cannot be asked.
 func WriteMap(w io.Writer, l *loader.Lease, opts MapOptions) error {
-	mm := drawing.New(l.Model(), opts.Title)
+	mm := drawing.New(l.Model(), opts.Title, drawing.Wide)
 	if s := newShown(l, "", ""); s.hasOneType() && len(s.answer.Parts) > 1 {
-		mm.Color(s.coloring(byPart, partKinds(s.answer.Parts), s.partOf()))
+		mm.Color(s.byParts())
 	}
 	if opts.Resident {
 		if err := mm.Measure(l.Model()); err != nil {
@@ -127,31 +135,38 @@ func (s *shown) coloring(heading string, kinds []drawing.Kind, kindOf func(numbe
 	}
 }
 
-// partColors are the colours of parts of the network, the largest part first.
-var partColors = []string{"#477db1", "#7cafd2", "#c5deeb", "#a0c7de", "#34649c", "#ebf5fa", "#5b96c6", "#254b87"}
+// Stops of the page's scale of amounts, from low to high, in light and on dark screens: see scale.js.
+var (
+	amounts     = strings.Fields("#ebf5fa #c5deeb #a0c7de #7cafd2 #5b96c6 #477db1 #34649c #254b87 #183372")
+	darkAmounts = strings.Fields("#1f2532 #2a3a50 #34506f #3b6890 #3e82b1 #569bc5 #6fb5d9 #8ad0ed #aee9fe")
+)
 
-// partKinds returns a kind for each part of the network.
-func partKinds(parts []PartTotal) (kinds []drawing.Kind) {
-	for i, p := range parts {
-		kinds = append(kinds, drawing.Kind{Name: p.Part, Color: partColors[i%len(partColors)]})
-	}
-	return kinds
+// toneOf returns the place on the scale of amounts of the i-th largest part or type. The largest differ most, in grey as well.
+func toneOf(i int) Real {
+	tones := [...]Real{0.75, 0.5, 0.25, 1, 0.625, 0.375, 0.875, 0.125}
+	return tones[min(i, len(tones)-1)]
 }
 
-// partOf returns the function from tensors to the position of their part in the answer.
-func (s *shown) partOf() func(number int) int {
-	at := make(map[string]int)
+// toned returns a kind of tensors whose colour is a stop of the scale of amounts.
+func toned(name string, tone Real) drawing.Kind {
+	return drawing.Kind{Name: name, Color: amounts[int(8*tone)], Dark: darkAmounts[int(8*tone)]}
+}
+
+// byParts returns the colouring by parts of the network.
+func (s *shown) byParts() *drawing.Coloring {
+	kinds, at := []drawing.Kind{}, make(map[string]int)
 	for i, p := range s.answer.Parts {
-		at[p.Part] = i
+		kinds, at[p.Part] = append(kinds, toned(p.Part, p.Tone)), i
 	}
-	return func(number int) int { return at[s.rows[number].Part] }
+	return s.coloring(byPart, kinds, func(number int) int { return at[s.rows[number].Part] })
 }
 
-// sigmaKinds are the kinds of tensors by their largest distance from the mean.
+// sigmaKinds are the kinds of tensors by their largest distance from the mean, in stops of the page's scale of what is odd.
 var sigmaKinds = []drawing.Kind{
-	{Name: "128 σ and more", Color: "#722040"}, {Name: "64 to 128 σ", Color: "#923842"}, {Name: "32 to 64 σ", Color: "#af5241"},
-	{Name: "16 to 32 σ", Color: "#d89359"}, {Name: "8 to 16 σ", Color: "#e1b784"}, {Name: "below 8 σ", Color: "#faf6e6"},
-	{Name: "no figure", Color: "#d5dae2"},
+	{Name: "128 σ and more", Color: "#722040", Dark: "#f1c170"}, {Name: "64 to 128 σ", Color: "#923842", Dark: "#e2a159"},
+	{Name: "32 to 64 σ", Color: "#af5241", Dark: "#cf8148"}, {Name: "16 to 32 σ", Color: "#d89359", Dark: "#984d45"},
+	{Name: "8 to 16 σ", Color: "#e1b784", Dark: "#743c43"}, {Name: "below 8 σ", Color: "#faf6e6", Dark: "#301f29"},
+	{Name: "no figure", Color: "#d5dae2", Dark: "#2b343f"},
 }
 
 // sigmaKind returns the position in sigmaKinds of a tensor.

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -158,6 +159,12 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Type, y.Type))
 	})
 	s.grid = grid.New(s.rows)
+	for i := range a.Types {
+		a.Types[i].Tone = toneOf(i)
+	}
+	for i := range s.grid.Parts {
+		s.grid.Parts[i].Tone = toneOf(i)
+	}
 	a.Names, a.Grid, a.Outside, a.Parts, a.Example = s.grid.Names, s.grid.Grid, s.grid.Outside, s.grid.Parts, s.grid.Example
 	addSummary(a, l)
 	a.ID, s.isKnown = identity(m, s.rows)
@@ -245,6 +252,7 @@ func (h *handler) model(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer l.Release()
 	a := s.answer
+	a.Name = nameOf(r.Context(), s)
 	if h.opts.Compared != nil {
 		b, l, err := h.lease(theCompared)
 		if err != nil {
@@ -254,6 +262,19 @@ func (h *handler) model(w http.ResponseWriter, r *http.Request) error {
 		a.Compared = b.side()
 	}
 	return writeJSON(w, &a)
+}
+
+// nameOf returns what the configuration of s calls the model, or what its file does, or else its title.
+func nameOf(ctx context.Context, s *shown) string {
+	if c, err := s.model.Config(ctx); err == nil { // the metadata show what is wrong with it
+		for _, key := range []string{"_name_or_path", "general.name"} {
+			v, _ := c.Value(key)
+			if name, ok := v.(string); ok && strings.Trim(name, "./ ") != "" {
+				return report.Shorten(report.Printable(name), 120)
+			}
+		}
+	}
+	return report.Printable(s.answer.Title)
 }
 
 // side returns what the page says of s beside another model.

@@ -2,6 +2,7 @@ package drawing
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/tensormap/tensormap/internal/report"
@@ -17,8 +18,8 @@ type Coloring struct {
 	Label   func(name string) string // what stands in a cell, in place of the name
 }
 
-// Kind is a kind of tensors. Its colour is #rrggbb.
-type Kind struct{ Name, Color string }
+// Kind is a kind of tensors. Its colours, in light and on dark screens, are #rrggbb.
+type Kind struct{ Name, Color, Dark string }
 
 // Color makes mm show tensors by c.
 func (mm *Map) Color(c *Coloring) {
@@ -87,22 +88,31 @@ func (mm *Map) fills() map[string]fill {
 	return fills
 }
 
-// cssOf returns the value of the CSS property fill for f: the colour of a Kind if mm has a Coloring.
-func (mm *Map) cssOf(f fill) string {
-	if mm.coloring != nil {
-		return mm.coloring.Kinds[f].Color
+// stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours.
+func (mm *Map) stylesOf(f fill) string {
+	if mm.coloring == nil {
+		return fmt.Sprintf("svg .d%d{fill:%s}", f, f.css())
 	}
-	return f.css()
+	k := &mm.coloring.Kinds[f]
+	styles := func(color string) string {
+		return fmt.Sprintf("svg .d%d{fill:%s}svg .t%[1]d{fill:%[3]s}", f, color, inkUpon(color))
+	}
+	return styles(k.Color) + "@media (prefers-color-scheme:dark){" + styles(k.Dark) + "}"
 }
 
-// isDark reports whether the fill of a kind of tensors is so dark that text upon it is white.
-func (mm *Map) isDark(kind fill) bool {
-	if mm.coloring == nil {
-		return false
+// inkUpon returns black or white, whichever contrasts more with a colour.
+func inkUpon(color string) string {
+	var rgb [3]float64
+	for i := range rgb {
+		var c uint8
+		fmt.Sscanf(color[1+2*i:], "%02x", &c)
+		rgb[i] = math.Pow((float64(c)/255+0.055)/1.055, 2.4)
 	}
-	var r, g, b int
-	fmt.Sscanf(mm.coloring.Kinds[kind].Color, "#%02x%02x%02x", &r, &g, &b)
-	return 299*r+587*g+114*b < 128_000
+	const middle = 0.179 // of equal contrast
+	if 0.2126*rgb[0]+0.7152*rgb[1]+0.0722*rgb[2] < middle {
+		return "#fff"
+	}
+	return "#000"
 }
 
 // Measures of brackets, in pixels.

@@ -35,7 +35,7 @@ func colored(t testing.TB, path string, c *Coloring) string {
 	defer m.Close()
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	mm := New(m, filepath.Base(path))
+	mm := New(m, filepath.Base(path), Wide)
 	if c != nil {
 		mm.Color(c)
 	}
@@ -152,7 +152,7 @@ func TestMapFixtures(t *testing.T) {
 			for _, box := range boxes {
 				x, _ := strconv.ParseFloat(box[1], 64)
 				width, _ := strconv.ParseFloat(box[3], 64)
-				if x < rowLeft || x+width > rowLeft+rowWidth+0.01 || width <= 0 || box[3] != box[5] {
+				if x < float64(Wide.left) || x+width > float64(Wide.left+Wide.width)+0.01 || width <= 0 || box[3] != box[5] {
 					t.Errorf("drawn outside of its row: %q", box[0])
 				}
 			}
@@ -251,7 +251,7 @@ func TestMapManyTensors(t *testing.T) {
 	}
 	picture := svgOf(t, file)
 	cells := linesWith(picture, `class="c `)
-	if most := 48 * rowWidth / leastWidth * 2; len(cells) > most || len(picture) > 15<<20 {
+	if most := 48 * Wide.width / leastWidth * 2; len(cells) > most || len(picture) > 15<<20 {
 		t.Errorf("%d cells (%d at most), picture of %d bytes", len(cells), most, len(picture))
 	}
 	sum := 0
@@ -296,14 +296,14 @@ func TestRowBytes(t *testing.T) {
 		want  uint64
 	}{{0, 0, 16}, {1, 1, 16}, {128, 3, 16}, {129, 3, 24}, {280, 3, 48}, {1 << 20, 10, 128 << 10}, {1<<20 + 1, 10, 192 << 10},
 		{1 << 20, 400, 128 << 10}, {1 << 20, 1 << 20, 24 << 10}, {1 << 63, 5000, 3 << 56}, {1<<64 - 1, 10, 1 << 61}} {
-		if got := rowBytes(test.bytes, test.spans); got != test.want {
+		if got := Wide.rowBytes(test.bytes, test.spans); got != test.want {
 			t.Errorf("%d bytes, %d spans: %d, want %d", test.bytes, test.spans, got, test.want)
 		}
 	}
 }
 
 func TestOffset(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 48: "48 B", 1023: "1,023 B", 1024: "1 KiB", 1056: "1,056 B", 1536: "1.5 KiB", 2304 << 10: "2.25 MiB",
+	for n, want := range map[uint64]string{0: "0", 48: "48 B", 1023: "1,023 B", 1024: "1 KiB", 1056: "1,056 B", 1152 << 10: "1.125 MiB", 1536: "1.5 KiB", 2304 << 10: "2.25 MiB",
 		12 << 20: "12 MiB", 3 << 29: "1.5 GiB", 1 << 63: "8 EiB"} {
 		if got := exactSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
@@ -573,12 +573,13 @@ func TestMapStructure(t *testing.T) {
 // TestMapColoring: a map by kinds has their colours, a bracket over each group, and labels in place of names. Names stay text.
 func TestMapColoring(t *testing.T) {
 	layer := func(name string) string { return "layer " + strings.Split(name, ".")[1] }
-	c := &Coloring{Heading: "part", Kinds: []Kind{{"even", "#472000"}, {"odd", "#eeddcc"}},
+	c := &Coloring{Heading: "part", Kinds: []Kind{{"even", "#472000", "#ffeedd"}, {"odd", "#eeddcc", "#112233"}},
 		Of:    func(name string) int { return int(layer(name)[len(layer(name))-1]-'0') % 2 },
 		Group: layer, Label: func(string) string { return "up" }}
 	picture := colored(t, layered(t), c)
 	for want, n := range map[string]int{
-		"svg .d0{fill:#472000}": 1, "svg .d1{fill:#eeddcc}": 1, `<text class="l w" `: 12, `<text class="l" `: 12, ">up</text>": 24, ">layer 23</text>": 1, ">PART</text>": 1,
+		"svg .d0{fill:#472000}svg .t0{fill:#fff}@media (prefers-color-scheme:dark){svg .d0{fill:#ffeedd}svg .t0{fill:#000}}": 1, "svg .d1{fill:#eeddcc}svg .t1{fill:#000}": 1,
+		`<text class="l t0" `: 12, `<text class="l t1" `: 12, ">up</text>": 24, ">layer 23</text>": 1, ">PART</text>": 1,
 	} {
 		if got := strings.Count(picture, want); got < n {
 			t.Errorf("%d of %s, want %d", got, want, n)
@@ -586,7 +587,7 @@ func TestMapColoring(t *testing.T) {
 	}
 	plain(t, picture)
 	texts(t, picture)
-	hostile := colored(t, hostileFile(t), &Coloring{Kinds: []Kind{{"<script>", "#000000"}}, Of: func(string) int { return 0 },
+	hostile := colored(t, hostileFile(t), &Coloring{Kinds: []Kind{{"<script>", "#000000", "#000000"}}, Of: func(string) int { return 0 },
 		Group: func(name string) string { return name }, Label: func(name string) string { return name }})
 	texts(t, hostile)
 	plain(t, hostile)

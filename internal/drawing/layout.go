@@ -16,6 +16,7 @@ import (
 
 // Map has what a picture of a model shows.
 type Map struct {
+	*Format
 	title, format string
 	bytes         uint64 // of all files
 	rowSize       uint64 // bytes in a row of the picture
@@ -120,10 +121,10 @@ func (c *cell) end() (end uint64) {
 	return end
 }
 
-// New returns the map of m, called title. Measure adds what is in memory.
-func New(m *loader.Model, title string) *Map {
+// New returns the map of m, called title, in a format. Measure adds what is in memory.
+func New(m *loader.Model, title string, format *Format) *Map {
 	infos := m.Files()
-	mm := &Map{title: title, format: m.Format().String()}
+	mm := &Map{Format: format, title: title, format: m.Format().String()}
 	if v := infos[0].Layout.Index().Version; v != "" {
 		mm.format += " " + v
 	}
@@ -135,9 +136,9 @@ func New(m *loader.Model, title string) *Map {
 		count += len(spans[i])
 	}
 	mm.sumSectionsAndGaps(spans)
-	mm.rowSize = rowBytes(mm.bytes, count)
+	mm.rowSize = mm.rowBytes(mm.bytes, count)
 	for i, info := range infos {
-		mm.files = append(mm.files, newFileMap(info, spans[i], mm.rowSize))
+		mm.files = append(mm.files, newFileMap(info, spans[i], max(leastWidth*mm.rowSize/uint64(mm.width), 1)))
 	}
 	return mm
 }
@@ -251,9 +252,8 @@ func gapSpan(off, end uint64) span {
 
 // rowBytes returns the number of bytes in a row: fewer if there is more to see. It is a power of
 // two or one and a half of one, so that offsets are round numbers.
-func rowBytes(bytes uint64, spans int) uint64 {
-	const fewest, most, spansInRow = 8, 48, 40
-	rows := uint64(min(max(fewest, spans/spansInRow), most))
+func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
+	rows := uint64(min(max(f.fewest, spans/f.spansInRow), f.most))
 	want := bytes/rows + min(bytes%rows, 1)
 	for size := uint64(16); ; size *= 2 {
 		switch {
@@ -265,10 +265,9 @@ func rowBytes(bytes uint64, spans int) uint64 {
 	}
 }
 
-// newFileMap returns what is shown of a file that is divided into spans.
-func newFileMap(info loader.FileInfo, spans []span, rowSize uint64) fileMap {
+// newFileMap returns what is shown of a file that is divided into spans. Neighbours of less than least bytes are one cell.
+func newFileMap(info loader.FileInfo, spans []span, least uint64) fileMap {
 	ix := info.Layout.Index()
-	least := max(leastWidth*rowSize/rowWidth, 1)
 	f := fileMap{
 		name:    filepath.Base(info.Path),
 		size:    info.Size,

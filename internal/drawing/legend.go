@@ -27,13 +27,13 @@ func (p *picture) legendEnd() int {
 
 // legend draws the title and the legend, as an element that the page of package explore makes a table of.
 func (p *picture) legend() {
-	mm := p.mm
+	mm, left := p.mm, float64(p.mm.left)
 	p.w.WriteString(`<g class="legend">` + "\n")
 	defer p.w.WriteString("</g>\n")
-	p.text("h", rowLeft, 36, report.Shorten(report.Printable(mm.title), 90))
-	p.text("q", rowLeft, 58, p.about()+" · a row is "+exactSize(mm.rowSize))
-	p.column(rowLeft, []string{p.heading(), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
-	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, rowLeft + rowWidth}, p.otherRows())
+	p.text("h", left, 36, report.Shorten(report.Printable(mm.title), 90))
+	p.text("q", left, 58, p.about()+" · a row is "+exactSize(mm.rowSize))
+	p.column(left, []string{p.heading(), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
+	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(mm.width)}, p.otherRows())
 }
 
 // heading returns that of what tensors are coloured by.

@@ -18,9 +18,6 @@ import (
 
 // The picture's measures, in pixels.
 const (
-	mapWidth  = 1200
-	rowLeft   = 96
-	rowWidth  = 1080
 	rowHeight = 28
 	rowSpace  = 37 // with what is in memory, and space to the next
 	memoryTop = 30 // below the row's top
@@ -50,6 +47,19 @@ var (
 	mapPatterns string
 )
 
+// Format is how wide a picture is, and how many rows it has.
+type Format struct {
+	left, width, right       int // of rows, in pixels, and what is free beside them
+	fewest, most, spansInRow int // rows, and what a row should show
+	caption                  int // letters of a file's name
+}
+
+// The formats: for windows and pages, and for phones, which leave the legend to their page.
+var (
+	Wide   = &Format{left: 96, width: 1080, right: 24, fewest: 8, most: 48, spansInRow: 40, caption: 90}
+	Narrow = &Format{left: 68, width: 286, right: 4, fewest: 16, most: 64, spansInRow: 16, caption: 20}
+)
+
 // picture draws a map. w has the first error, which Flush returns.
 type picture struct {
 	w     *bufio.Writer
@@ -70,12 +80,12 @@ func (p *picture) draw() {
 	for i := range p.mm.files {
 		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*p.mm.rowPitch()
 	}
-	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", mapWidth, height, height)
+	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", p.mm.left+p.mm.width+p.mm.right, height, height)
 	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
 	p.fillStyles()
 	p.w.WriteString("</style>\n")
 	p.patterns()
-	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", mapWidth, height)
+	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", p.mm.left+p.mm.width+p.mm.right, height)
 	p.legend()
 	top := p.legendEnd()
 	for i := range p.mm.files {
@@ -91,10 +101,10 @@ func (p *picture) draw() {
 	p.w.WriteString("</svg>\n")
 }
 
-// fillStyles writes for each dtype of the picture its colour.
+// fillStyles writes for each kind of tensors in the picture its colour.
 func (p *picture) fillStyles() {
 	for _, f := range p.fillsInOrder() {
-		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, p.mm.cssOf(f))
+		p.w.WriteString(p.mm.stylesOf(f))
 	}
 	for i, opacity := range shades[1:] {
 		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
@@ -147,8 +157,8 @@ func (p *picture) captionHeight() int {
 
 // caption writes the name of a file, and what about says of it, with the base line at y.
 func (p *picture) caption(f *fileMap, y float64) {
-	p.text("b", rowLeft, y, report.Shorten(report.Printable(f.name), 90))
-	p.text("q e", rowLeft+rowWidth, y, f.about(p.mm.resident != nil))
+	p.text("b", float64(p.mm.left), y, report.Shorten(report.Printable(f.name), p.mm.caption))
+	p.text("q e", float64(p.mm.left+p.mm.width), y, f.about(p.mm.resident != nil))
 }
 
 // about returns size and number of tensors of a file and, if that is known, the share in memory.
@@ -194,9 +204,9 @@ func (d *fileDrawing) rows() {
 	for row := range uint64(d.f.rows(d.mm.rowSize)) {
 		y := d.rowTop(row)
 		off := row * d.mm.rowSize
-		d.text("g", float64(rowLeft-8), float64(y)+rowHeight/2+3.5, exactSize(off))
+		d.text("g", float64(d.mm.left-8), float64(y)+rowHeight/2+3.5, exactSize(off))
 		width := d.pixels(min(d.f.size-off, d.mm.rowSize))
-		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", rowLeft, y, px(max(width, hairline)), rowHeight)
+		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", d.mm.left, y, px(max(width, hairline)), rowHeight)
 	}
 }
 
@@ -210,7 +220,7 @@ func (mm *Map) rowPitch() int { return rowSpace + mm.bracketHeight() }
 
 // pixels returns the width of n bytes in a row.
 func (d *fileDrawing) pixels(n uint64) float64 {
-	return float64(n) / float64(d.mm.rowSize) * float64(rowWidth)
+	return float64(n) / float64(d.mm.rowSize) * float64(d.mm.width)
 }
 
 // segment is the rectangle of a cell in one row, in pixels.
@@ -218,7 +228,7 @@ type segment struct{ x, y, width float64 }
 
 // isHairline reports whether c is thinner than a cell of its own.
 func (d *fileDrawing) isHairline(c *cell) bool {
-	return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth
+	return c.end()-c.off() < leastWidth*d.mm.rowSize/uint64(d.mm.width)
 }
 
 // segments returns the rectangles of a cell, one for each row that it reaches into. None is narrower than a hairline.
@@ -232,8 +242,8 @@ func (d *fileDrawing) segments(c *cell) (list []segment) {
 			width-- // a line between neighbours
 		}
 		width = max(width, hairline)
-		x = min(x, float64(rowWidth)-width)
-		list = append(list, segment{float64(rowLeft) + x, float64(d.rowTop(row)), width})
+		x = min(x, float64(d.mm.width)-width)
+		list = append(list, segment{float64(d.mm.left) + x, float64(d.rowTop(row)), width})
 	}
 	return list
 }
@@ -419,8 +429,8 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	case c.spans[0].tensor != nil && d.mm.coloring != nil && d.mm.coloring.Label != nil:
 		name = d.mm.coloring.Label(c.spans[0].weightName())
 	}
-	if s := c.largest(); s.tensor != nil && d.mm.isDark(d.fills[d.mm.kindOf(s)]) {
-		class = "l w"
+	if s := c.largest(); s.tensor != nil && d.mm.coloring != nil {
+		class = fmt.Sprintf("l t%d", d.fills[d.mm.kindOf(s)])
 	}
 	name = report.Printable(name)
 	const margin = 5
@@ -501,15 +511,15 @@ func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
 	for row := off / rowSize; row*rowSize < end; row++ {
 		x := d.pixels(max(off, row*rowSize) - row*rowSize)
 		until := d.pixels(min(end-row*rowSize, rowSize))
-		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(rowLeft)+x), d.rowTop(row)+memoryTop, px(until-x), memoryBar)
+		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.mm.left)+x), d.rowTop(row)+memoryTop, px(until-x), memoryBar)
 	}
 }
 
-// exactSize formats n bytes in the largest unit in which two digits after the point say it exactly: "1.25 MiB".
+// exactSize formats n bytes in the largest unit in which three digits after the point say it exactly: "1.25 MiB".
 func exactSize(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	unit := 0
-	for unit < len(units)-1 && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-2)) == 0 {
+	for unit < len(units)-1 && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-3)) == 0 {
 		unit++
 	}
 	if n == 0 {

@@ -18,6 +18,7 @@ type Real float64
 // ModelAnswer answers data/model, from the index alone.
 type ModelAnswer struct {
 	Title      string `json:"title"` // the base name of the file, directory or address
+	Name       string `json:"name"`  // of the model, as its configuration or its file says it; else Title
 	From       string `json:"from"`  // the path or address as it was given
 	Format     string `json:"format"`
 	ID         string `json:"id"` // changes when another model or another version of a file is served
@@ -47,6 +48,7 @@ type TypeTotal struct {
 	Tensors  int    `json:"tensors"`
 	Elements uint64 `json:"elements"`
 	Bytes    uint64 `json:"stored_bytes"`
+	Tone     Real   `json:"tone"` // the place of its colour on the scale of amounts
 }
 
 // PartTotal sums up the tensors of a part of the network.
@@ -55,6 +57,7 @@ type PartTotal struct {
 	Tensors  int    `json:"tensors"`
 	Elements uint64 `json:"elements"`
 	Bytes    uint64 `json:"stored_bytes"`
+	Tone     Real   `json:"tone"` // as a TypeTotal has it
 }
 
 // Grid has the tensors of layers: a column a layer, a row a role.
@@ -351,8 +354,8 @@ type TypeError struct {
 	ErrorShare Real   `json:"error_share"`
 }
 
-// MapAnswer answers data/map?by=part|dtype|sigma|memory. SVG is what the command's map draws, with the number of its first
-// tensor in the attribute data-t of each cell.
+// MapAnswer answers data/map?by=part|dtype|sigma|memory, and data/map?by=…&narrow for phones. SVG is what the command's map draws,
+// with the number of its first tensor in the attribute data-t of each cell.
 type MapAnswer struct {
 	SVG  string   `json:"svg"`
 	Bys  []string `json:"bys"` // what it can be coloured by here
