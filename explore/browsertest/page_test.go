@@ -134,7 +134,14 @@ func overviewShows(t *testing.T, p *tab) {
 		t.Errorf("%d cells of 96 tensors: %.5q", found, labels)
 	}
 	text := p.text("document.getElementById('main').innerText")
-	for _, part := range []string{"22.7 M", "86.7 MiB", "output.dense", "175 σ"} {
+	name := "nreimers/MiniLM-L6-H384-uncased" // in config.json
+	if p.host == "web" {
+		name = minilmTitle // of the one file that was chosen
+	}
+	if title := p.text("document.querySelector('#main h1').textContent"); title != name {
+		t.Errorf("the overview is of %q, not %q", title, name)
+	}
+	for _, part := range []string{"22.7 M", "86.7 MiB", "output.dense", "175 σ", "6 layers × 16 roles", "embeddings 52.5 % of parameters, 52.5 % of bytes"} {
 		if !strings.Contains(strings.ReplaceAll(text, "\u202f", " "), part) {
 			t.Errorf("the overview does not say %q", part)
 		}

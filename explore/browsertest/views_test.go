@@ -145,6 +145,9 @@ func listSorts(t *testing.T, p *tab) {
 	p.eval("history.back()", new(any))
 	p.rows(65)
 	p.resize(size{390, 844, true})
+	p.goTo("#/tensors")
+	p.rows(8)
+	p.says("1 damaged, 1 with NaN, 3 all zero")
 	p.fits("list")
 	p.accessible("list, 390 px, dark")
 }
@@ -311,6 +314,15 @@ func TestMapAndMetadata(t *testing.T) {
 		if text := p.text("document.getElementById('main').innerText"); !strings.Contains(text, "embeddings") {
 			t.Errorf("the map does not name embeddings: %.500s", text)
 		}
+		p.goTo("#/map")
+		p.wait("document.querySelectorAll('#main .maplegend tbody tr').length > 1")
+		p.resize(size{1280, 900, true})
+		colors := p.text("[...document.querySelectorAll('#main .maplegend table:first-child rect')].map((r) => getComputedStyle(r).fill)")
+		p.goTo("#/")
+		if bar := p.text("[...document.querySelectorAll('#main .key .swatch')].map((r) => getComputedStyle(r).backgroundColor)"); bar != colors {
+			t.Errorf("parts have the colours %s in the overview, and %s in the map", bar, colors)
+		}
+		p.resize(desktop)
 		p.goTo("#/metadata")
 		p.wait("document.querySelectorAll('#main .meta dt').length")
 		p.accessible("metadata")
@@ -333,6 +345,9 @@ func TestMapAndMetadata(t *testing.T) {
 			p.fits(hash + ", 390 px")
 			if p.is("[...document.querySelectorAll('#tabs a')].some((a) => a.getBoundingClientRect().right > innerWidth)") {
 				t.Errorf("%s, 390 px: a tab is cut", hash)
+			}
+			if p.is("[...document.querySelectorAll('#main .box')].some((e) => e.scrollWidth > e.clientWidth)") {
+				t.Errorf("%s, 390 px: a picture is cut", hash)
 			}
 		}
 	})

@@ -350,7 +350,7 @@ return { onTheme, rgb, colour, ink, paint, byLog, logTicks, css }
 const module_store = (() => {
 const { ask, host, problemOf } = module_ask
 const store = {
-model: null, rows: [], stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
+model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
 }
 const listeners = new Set()
 let waiting = false
@@ -373,9 +373,9 @@ took = performance.now() - from
 async function load() {
 stop.abort()
 stop = new AbortController()
-Object.assign(store, { model: null, rows: [], stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
+Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
 store.model = await (await ask('data/model')).json()
-store.read = Promise.all([rows(stop.signal), compute(false)])
+store.read = Promise.all([rows(stop.signal).then(() => { store.listed = true; changed() }), compute(false)])
 }
 async function rows(signal) {
 const n = store.model.tensors
@@ -502,27 +502,27 @@ return stat?.sampled && sign ? sign + ' ' : ''
 const zeroShare = (s) => (s.finite ? s.zeros / s.finite : null)
 const measures = [
 {
-key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark a tensor',
+key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark for each tensor',
 value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, add: true,
 domain: (v) => [v[0], v[v.length - 1]], log: true, needs: 'row',
 },
 {
-key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark a tensor',
+key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark for each tensor',
 value: (row) => row && (row.elements ? (8 * row.stored_bytes) / row.elements : null), text: number, long: (v) => number(v) + ' bits per weight', short: number,
 domain: () => [1, 32], log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, needs: 'row',
 },
 {
-key: 'std', name: 'σ', title: 'Standard deviation σ', sub: 'of a tensor’s values around their mean', ramp: 'amount', foot: 'σ, log scale, clamped to the 2nd … 98th percentile of this model’s matrices; a mark a tensor',
+key: 'std', name: 'σ', title: 'Standard deviation σ', sub: 'of a tensor’s values around their mean', ramp: 'amount', foot: 'σ, log scale, clamped to the 2nd … 98th percentile of this model’s matrices; a mark for each tensor',
 value: (row, stat) => stat && (stat.error ? null : stat.std), text: number, long: (v) => 'σ ' + number(v), short: number,
 domain: (v) => { const w = v.filter((x) => x > 0); return w.length ? [at(w, 0.02), at(w, 0.98)] : [0.01, 1] }, log: true,
 },
 {
-key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark a tensor',
+key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
 value: (row, stat) => stat && (stat.error ? null : stat.max_sigma), text: cell, long: (v) => cell(v) + thin + 'σ', short: cell, unit: 'σ', bound: '≥',
 domain: () => [4, 256], log: true, ticks: [4, 8, 16, 32, 64, 128, 256], tick: String,
 },
 {
-key: 'zeros', name: 'Zeros', title: 'Share of zeros', sub: 'values that are exactly 0', ramp: 'odd', foot: 'share of zeros, log scale from 0.01 % to 100 %; a mark a tensor',
+key: 'zeros', name: 'Zeros', title: 'Share of zeros', sub: 'values that are exactly 0', ramp: 'odd', foot: 'share of zeros, log scale from 0.01 % to 100 %; a mark for each tensor',
 value: (row, stat) => stat && (stat.error ? null : zeroShare(stat)), text: zeroText, long: (v) => percent(v) + ' zeros', short: (v) => zeroText(v) + thin + '%', unit: '%', bound: '≈',
 domain: () => [1e-4, 1], log: true, ticks: [1e-4, 1e-3, 1e-2, 0.1, 1], tick: percent,
 },
@@ -609,12 +609,13 @@ const n = o.grid.layers.length
 const big = rows.length * n > canvasFrom
 const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n) } })
 if (!o.shapes) node.style.setProperty('--last', '0px')
-const box = el('div', { class: 'gridbox' }, node)
+const box = el('div', { class: 'gridbox' }, node), hint = el('p', { class: 'sub', hidden: true })
 const written = el('p', { class: 'written', hidden: true })
+const experts = Math.max(0, ...rows.map((r) => r.experts))
 const cells = [] // of each row: its cells
 const looks = rows.map(() => [])
 const lines = []
-let over = null, quiet = false
+let over = null, quiet = false, key = ''
 let at = [0, 0], marked = new Set(), now = -1, wide = 99
 const head = el('div', { class: 'gr h', role: 'row' }, el('span', { class: 'r', role: 'columnheader', text: 'layer' }))
 const heads = o.grid.layers.map((l) => el('span', { role: 'columnheader', 'aria-label': 'layer ' + l }))
@@ -645,13 +646,17 @@ return cell
 }
 function update() {
 measureWidth()
+const marks = new Set()
 rows.forEach((row, r) => {
 row.cells.forEach((numbers, c) => {
 looks[r][c] = numbers.length ? o.look(numbers, row, o.grid.layers[c]) : null
+marks.add(looks[r][c]?.mark)
 if (!big) dress(cells[r][c], looks[r][c], r, c)
 })
 if (big) draw(r)
 })
+key = [marks.has('bad') && '✕ or a stroke: damaged or NaN', marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
 focusable()
 write()
 }
@@ -664,7 +669,13 @@ node.style.setProperty('--gap', room / n < 4 ? '0px' : room / n < 12 ? '1px' : '
 wide = Math.max(least, room / n - 2)
 const step = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((s) => s * wide >= 26) ?? 100
 heads.forEach((h, i) => { h.textContent = i % step === 0 ? String(o.grid.layers[i]).split('–')[0] : '' })
-written.hidden = wide >= 28
+scrolled()
+}
+function scrolled() {
+const all = box.scrollWidth, seen = box.clientWidth, column = (i) => o.grid.layers[Math.max(0, Math.min(n - 1, i))]
+hint.hidden = all < seen + 8
+box.classList.toggle('more', !hint.hidden && box.scrollLeft + seen < all - 8)
+if (!hint.hidden) hint.textContent = `Layers ${column(Math.ceil((box.scrollLeft / all) * n))} to ${column(Math.floor(((box.scrollLeft + seen) / all) * n) - 1)} are in view. Scroll sideways for the others, up to ${o.grid.layers[n - 1]}.`
 }
 function labelWidth() {
 const w = parseFloat(getComputedStyle(node).getPropertyValue('--label'))
@@ -756,10 +767,9 @@ cell?.setAttribute('tabindex', '0')
 return cell
 }
 function write() {
-if (written.hidden) return
-const look = looks[at[0]]?.[at[1]], row = rows[at[0]]
-written.replaceChildren(look ? el('b', { text: 'layer ' + o.grid.layers[at[1]] + ' · ' + row.role }) : '', look ? ' · ' + look.name : '', el('br'),
-'✕ or a stroke: damaged or NaN, □ all zero' + (row?.experts ? '; the worst of ' + row.experts + ' experts colours a cell' : '') + (o.grid.binned ? `; a cell is ${o.grid.binned} layers, the worst colours it` : ''))
+const look = wide < 28 && looks[at[0]]?.[at[1]]
+written.hidden = !look && !key
+written.replaceChildren(...(look ? [el('b', { text: 'layer ' + o.grid.layers[at[1]] + ' · ' + rows[at[0]].role }), ' · ' + look.name] : []), look && key ? el('br') : '', key)
 }
 function move(r, c, focus) {
 if (!rows[r]) return
@@ -821,10 +831,11 @@ const cell = under(e)
 const numbers = cell && rows[cell[0]].cells[cell[1]]
 if (numbers?.length) o.open(numbers)
 })
+box.addEventListener('scroll', scrolled, { passive: true })
 const watch = new ResizeObserver(() => update())
 watch.observe(box)
 return {
-node: el('div', null, box, written), rows, update,
+node: el('div', null, hint, box, written), rows, update,
 select(numbers, one) {
 marked = new Set(numbers)
 now = one
@@ -922,7 +933,7 @@ const marks = large && wide > 600 ? [-128, -64, -32, -16, -8, -4, -2, -1, 0, 1, 
 for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
 if (stat.excess >= 4 && stat.max_sigma) {
 const n = outermost(stat), px = (x(edge(n.bin)) + x(edge(n.bin + 1))) / 2
-const ty = large ? Math.max(top + 40, y(1) - 36) : 16
+const ty = large ? Math.max(top + 40, y(1) - (wide > 600 ? 36 : 84)) : 16
 const far = px > wide * 0.6
 g.append(svg('text', { class: far ? 'b e' : 'b', x: far ? Math.min(wide, px + 8) : Math.max(left, px - 8), y: ty, text: things(n.count, 'value') + (large ? ' at ' : ', ') + cell(stat.max_sigma) + thin + 'σ' }),
 svg('line', { class: 'ax', x1: px, x2: px, y1: ty + 5, y2: Math.max(ty + 6, y(n.count) - 4) }))
@@ -958,7 +969,7 @@ const t = m.reversed ? w - x : x
 inner.append(svg('line', { class: 'ax', x1: t, x2: t, y1: 32, y2: 36 }), svg('text', { class: 'k' + (t < 8 ? '' : t > w - 8 ? ' e' : ' c'), x: t, y: 48, text: m.tick ? m.tick(v) : m.short(v) }))
 })
 g.append(inner)
-return el('div', { class: 'legend' }, g, el('p', { class: 'sub', css: { 'padding-left': '8px' }, text: m.foot.replace('a mark a tensor', each > 1 ? 'a mark up to ' + each + ' tensors' : 'a mark a tensor') }))
+return el('div', { class: 'legend' }, g, el('p', { class: 'sub', css: { 'padding-left': '8px' }, text: m.foot.replace('for each tensor', each > 1 ? 'for up to ' + each + ' tensors' : 'for each tensor') }))
 }
 function drawThumb(canvas, m, grid, rows, stats) {
 const lines = grid.groups.flatMap((g) => g.rows).filter((r) => !r.vector)
@@ -1397,13 +1408,14 @@ const { colour } = module_scale
 const { savedList } = module_saved
 const { listen, rowsOf, store } = module_store
 const { go, put, read, tensorLink } = module_route
-const high = 28, windowSize = 60
+const windowSize = 60
 const sorts = [['name', 'name', 'l'], ['', 'largest, by layer', 'l strip0'], ['type', 'dtype', 'l'], ['elements', 'shape', ''], ['size', 'size', ''], ['std', 'σ', ''], ['max_sigma', 'max in σ', ''], ['', 'note', 'l']]
 function cell(css, ...children) {
 return el('span', { class: 'lc ' + css, role: 'gridcell' }, ...children)
 }
 function listView(main, inside) {
 let q = '', group = '', sort = '', show = '', open = new Set()
+let high = 28 // of a row: on a phone it has a second line
 let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
 let windows = new Map(), generation = 0, stop = new AbortController()
 const extras = new Map() // heights of opened maps of experts, by row
@@ -1536,6 +1548,7 @@ if (!odd.hidden) findings.update(list, Boolean(store.progress?.done))
 let drawn = ''
 function draw(force) {
 if (!inside) drawOdd()
+high = innerWidth <= 600 ? 44 : 28
 const top = -body.getBoundingClientRect().top
 let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
 if (inside) b = Math.min(rows, b)
@@ -1557,7 +1570,7 @@ wantFocus = false
 }
 function line(i) {
 const r = row(i)
-const node = el('div', { class: 'lr', role: 'row', 'data-i': i, tabindex: i === active ? 0 : -1, 'aria-rowindex': i + 2, 'aria-level': (r?.depth ?? 0) + 1, css: { top: y(i) + 'px' } })
+const node = el('div', { class: 'lr', role: 'row', 'data-i': i, tabindex: i === active ? 0 : -1, 'aria-rowindex': i + 2, 'aria-level': (r?.depth ?? 0) + 1, css: { top: y(i) + 'px', '--in': 20 * (r?.depth ?? 0) + 16 + 'px' } })
 if (!r) {
 node.append(cell('l', '…'))
 return [node]
@@ -1736,7 +1749,7 @@ const { chip, drawThumb, legend, sigmaChip } = module_figure
 const { bytes, count, grouped, none, number, pace, percent, quote, seconds, shape, things } = module_format
 const { binned, layerGrid, lookAt } = module_grid
 const { bound, domain, measure, measures } = module_measures
-const { colour, ink } = module_scale
+const { colour, css, ink } = module_scale
 const { compute, listen, rowsOf, store } = module_store
 const { go, put, read, tensorLink } = module_route
 const { listView } = module_list
@@ -1776,22 +1789,27 @@ const findings = findingsList('Findings', choose)
 const oddSub = el('span', { class: 'sub' })
 const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
 findings.nodes[2].append(el('button', { class: 'link', text: 'how “odd” is decided', click: rules }))
-const stored = model.types.reduce((s, t) => s + t.stored_bytes, 0) || 1
-const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, t.type, el('small', { text: ' ' + (model.types.length > 1 ? percent(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
-const roles = model.grid.groups.reduce((s, g) => s + g.rows.length, 0)
-const wide = innerWidth > 600
-main.append(
-el('h1', { class: 'hidden', text: model.title + ': overview' }),
+const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts))
+const facts = el('div')
+let factsOf = ''
+function drawFacts() {
+const wide = innerWidth > 600, key = wide + css('--bg')
+if (key === factsOf) return
+factsOf = key
+const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / model.bytes) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
+const layers = things(model.grid.layers.length, 'layer'), of = things(rows.length, 'role'), more = model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''
+facts.replaceChildren(
 strip([
 ['Parameters', count(model.parameters)], ['Size', bytes(model.bytes)], [wide ? 'Bits per weight' : 'Bits', number(model.bits_per_weight)],
 ['Types', el('span', null, ...types), model.types.length > 4 ? '+ ' + (model.types.length - 4) : ''],
-hasGrid && !wide && ['Layers', grouped(model.grid.layers.length)],
-hasGrid && wide && ['Grid', things(model.grid.layers.length, 'layer') + ' × ' + things(roles, 'role'), model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''],
+hasGrid && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
 !wide && ['Tensors', grouped(model.tensors)],
-model.names && wide && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
+model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
 wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
-]),
-parts(model), notes, progress, oddPart)
+]), ...parts(model))
+}
+drawFacts()
+main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress, oddPart)
 let grid = null, shownGrid = null, select = null
 const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
 if (hasGrid) {
@@ -1910,13 +1928,16 @@ lastSaid = Date.now()
 progressText.replaceChildren('Reading values: ', el('b', { text: grouped(p.tensors) + ' of ' + grouped(p.all_tensors) }), ' tensors, ' + count(p.values) + ' of ' + count(p.all_values) + ' values')
 }
 }
-const sampled = p && p.share < 1 && !store.exact
-oddSub.replaceChildren(...(busy ? ['so far'] : p ? [sampled ? percent(p.share) + ' of all values read · ' : 'all values read · ', kbd('o'), ' next'] : ['reading']))
+const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
+oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read') + ' · ', kbd('o'), ' next'] : ['reading']))
 return busy
+}
+function damaged() {
+return store.stats.filter((s) => s?.error && s.kind !== 'no values')
 }
 let noteKey = ''
 function showNotes() {
-const p = store.progress, bad = store.stats.filter((s) => s && s.error && s.kind !== 'no values')
+const p = store.progress, bad = damaged()
 const key = JSON.stringify([p?.done && p?.share, store.exact, bad.length, store.problem])
 if (key === noteKey) return
 noteKey = key
@@ -1935,6 +1956,7 @@ notes.replaceChildren(...out)
 let touched = state.params.has('at')
 function update() {
 const busy = showProgress()
+drawFacts()
 showNotes()
 findings.update(store.findings, !busy)
 oddPart.hidden = !store.findings.length && !busy && Boolean(store.problem)
@@ -1949,10 +1971,11 @@ grid.update()
 title.textContent = m.title
 sub.textContent = m.sub + (d.same && !d.empty ? '; all ' + m.short(d.most) : '')
 select.value = m.key
+const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
 for (const [x, b, canvas, small] of thumbs) {
 b.setAttribute('aria-checked', String(x === m))
 b.setAttribute('tabindex', x === m ? '0' : '-1')
-if (canvas.clientWidth) small.textContent = drawThumb(canvas, x, model.grid, store.rows, store.stats)
+if (canvas.clientWidth) small.textContent = (x.needs === 'row' ? store.listed : read) ? drawThumb(canvas, x, model.grid, store.rows, store.stats) : '…'
 }
 const values = []
 for (const n of numbers) {
@@ -2008,15 +2031,21 @@ return true
 },
 }
 }
+function swatch(x) {
+return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } })
+}
+function share(x) {
+return x && x < 0.0005 ? '<' + percent(0.001) : percent(x)
+}
 function parts(model) {
-const sum = model.parts.reduce((s, p) => s + p.elements, 0) || 1
-const list = [...model.parts].sort((a, b) => b.elements - a.elements)
-const bar = el('div', { class: 'bar', role: 'img', 'aria-label': 'Parameters by part: ' + list.map((p) => p.part + ' ' + percent(p.elements / sum)).join(', ') })
-list.forEach((p, i) => {
-const share = p.elements / sum, t = Math.max(0.12, 0.62 - i * 0.165)
-bar.append(el('div', { class: share < 0.02 ? 'thin' : null, title: p.part + ' ' + percent(share), css: { flex: `${100 * share} 1 0`, background: colour('amount', t), color: ink('amount', t) }, text: share * Math.min(1376, innerWidth) < 20 + 7 * (p.part.length + 7) ? '' : p.part + ' ' + percent(share) }))
-})
-return bar
+const all = model.parameters || 1, list = [...model.parts].sort((a, b) => b.elements - a.elements)
+return [
+el('div', { class: 'bar', 'aria-hidden': 'true' }, list.map((p) => {
+const of = p.elements / all
+return el('div', { class: of < 0.02 ? 'thin' : null, css: { flex: `${100 * of} 1 0`, background: colour('amount', p.tone), color: ink('amount', p.tone) }, text: of * Math.min(1376, innerWidth) < 24 + 7 * p.part.length ? '' : p.part })
+})),
+el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li', null, swatch(p), el('b', { text: p.part }), ' ' + share(p.elements / all) + (i ? ', ' : ' of parameters, ') + share(p.stored_bytes / model.bytes) + (i ? '' : ' of bytes')))),
+]
 }
 return { strip, overview }
 })()
@@ -2123,7 +2152,7 @@ if (open) box.append(counts(s))
 else box.querySelector('.counts')?.remove()
 } })
 const box = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Values by σ' }), el('span', { class: 'sub wide', text: 'bins equal in asinh(z ÷ 2): ¼ σ in the middle, 12 % of the value outside; counts on a log axis' })),
-s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : 480, 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
+s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
 return el('section', { class: 'cols near' }, box, el('aside', { class: 'side', 'aria-label': 'Statistics' }, el('h3', null, 'Statistics ', el('span', { text: (s.sampled ? 'of a sample' : 'exact') + ', ' + things(t.elements, 'value') })), pairs(figures(s, true), true)))
 }
 function counts(s) {
@@ -2586,7 +2615,7 @@ const typewords = maps.querySelector('.typewords')
 if (typewords) {
 const lows = [...by.values()].filter((q) => q.db !== null && q.type_db !== null).map((q) => q.db - q.type_db)
 const least = Math.min(...lows)
-typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the losses on the left come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
+typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the dB lost come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
 }
 }
 function kindOf(s) {
@@ -2617,7 +2646,7 @@ if (!points.length) return el('p', { class: 'sub t8', text: 'Nothing differs.' }
 const ts = data.types.filter((t) => t.db !== null)
 const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter((v) => v !== null))
 const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
-const w = 560, h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
+const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
 const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
 const stepY = y1 - y0 > 40 ? 10 : 5
 for (let v = y0; v <= y1; v += stepY) g.append(svg('line', { class: 'gl', x1: 40, x2: w - 16, y1: y(v), y2: y(v) }), svg('text', { class: 'k e', x: 32, y: y(v) + 4, text: String(v).replace('-', '−') }))
@@ -2638,10 +2667,10 @@ g.append(svg('line', { class: 'ty', x1: 48, x2: 68, y1: 24, y2: 24 }), svg('text
 return g
 }
 function byType() {
-const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { text: count(t.elements) }), el('td', { text: number(t.bits) }),
+const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { class: 'wide', text: count(t.elements) }), el('td', { text: number(t.bits) }),
 el('td', null, t.db === null ? 'identical' : dbChip(t.db)), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
 const integers = data.pairs.filter((p) => p && p.same_elements && /^(I|U|BOOL)/.test(p.type_a)).length
-return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', ''], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
+return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
 integers ? el('p', { class: 'sub t8', text: things(integers, 'tensor') + ' of integers, identical, ' + (integers === 1 ? 'is' : 'are') + ' not counted in dB.' }) : '']
 }
 function dbChip(v) {
@@ -2725,7 +2754,7 @@ return { compareView, forgetComparisons }
 const module_map = (() => {
 const { ask } = module_ask
 const { atRest, choice, el, kbd, say, svg } = module_dom
-const { bytes, grouped, shape } = module_format
+const { bytes, grouped, shape, thin } = module_format
 const { go, put, read, tensorLink } = module_route
 const { changed, rowsOf, store } = module_store
 const words = { part: 'part', dtype: 'dtype', sigma: 'max in σ', memory: 'in memory' }
@@ -2746,8 +2775,8 @@ else if (node.localName === 'rect') last && !last.cells.length ? last.squares.pu
 else if (node.localName === 'text' && last) last.cells.push(node.textContent)
 }
 return parts.filter((p) => p.rows.length).map((p) => el('table', { class: 'tb' },
-el('thead', null, el('tr', null, p.heads.map((h, k) => el('th', { scope: 'col', class: place(k, p), text: h.toLowerCase() })))),
-el('tbody', null, p.rows.map((r) => el('tr', null, r.cells.map((c, k) => el('td', { class: place(k, p) }, k ? null : square(r.squares), c)))))))
+el('thead', null, el('tr', null, p.heads.map((h, k) => el('th', { scope: 'col', class: place(k, p), text: h.toLowerCase().replace('of all', 'of all bytes') })))),
+el('tbody', null, p.rows.map((r) => el('tr', null, r.cells.map((c, k) => el('td', { class: place(k, p) }, k ? null : square(r.squares), c.replace(/^0.0 %/, '<0.1 %').replace(/(\d) ?([KMGT]?i?B|[KMBT]|%)$/, '$1' + thin + '$2'))))))))
 }
 function place(k, part) {
 return k === 0 ? 'l' : k === 2 && part.heads.length > 4 ? 'wide' : null
@@ -2756,26 +2785,32 @@ function square(rects) {
 return svg('svg', { width: 12, height: 12, 'aria-hidden': 'true' }, rects.map((r) => svg('rect', { class: r.getAttribute('class'), width: 12, height: r.getAttribute('height') })))
 }
 function mapView(main) {
-let by = read().params.get('by') ?? ''
+let by = read().params.get('by') || 'part', narrow = false
 const stop = new AbortController()
 const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
 let answer = null, order = [], at = null // the tensor or cell that is looked at
 let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
 const outline = svg('path', { class: 'now' })
-main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: save }))),
+main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
 el('div', { class: 'mappicture' }, legend, looked, picture))
 load()
 async function load() {
+narrow = innerWidth <= 600
 try {
-answer = await (await ask('data/map' + (by ? '?by=' + by : ''), { signal: stop.signal })).json()
+answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
 draw()
 } catch (e) {
 if (e.name !== 'AbortError') picture.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The map cannot be drawn.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
 }
 }
+function take(b) {
+by = b
+put({ by: b === 'part' ? '' : b })
+load()
+}
 function draw() {
 const held = modes.contains(document.activeElement)
-modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by || answer.bys[0], (b) => { by = b; put({ by: b === answer.bys[0] ? '' : b }); load() }) : '')
+modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take) : '')
 if (held) modes.querySelector('[tabindex="0"]')?.focus()
 note.replaceChildren(answer.note || '', ' ', el('span', { class: 'wide' }, kbd('←'), ' ', kbd('→'), ' tensor before, after, ', kbd('↵'), ' open'))
 const [before, style, rest] = answer.svg.split(/<\/?style>/) // the page's policy forbids it within the document
@@ -2789,7 +2824,7 @@ changed()
 }
 function inline(root) {
 const wide = Number(root.getAttribute('width')), high = Number(root.getAttribute('height'))
-const out = svg('svg', { role: 'img', 'aria-label': 'Map of the bytes of all tensors, coloured by ' + (words[by || answer.bys[0]] ?? by) })
+const out = svg('svg', { role: 'img', 'aria-label': 'Map of the bytes of all tensors, coloured by ' + (words[by] ?? by) })
 const groups = new Map()
 let top = high
 cells = []
@@ -2841,8 +2876,8 @@ function open() {
 const n = at?.number ?? at?.first
 if (n !== null && n !== undefined) rowsOf([n]).then(() => go(tensorLink(store.rows[n].name)), () => {})
 }
-function save() {
-if (!answer) return
+async function save() {
+const answer = await (await ask('data/map?by=' + by)).json()
 const a = el('a', { href: URL.createObjectURL(new Blob([answer.svg.replace(/ data-t="\d+"/g, '')], { type: 'image/svg+xml' })), download: store.model.title + '.svg' })
 a.click()
 setTimeout(() => URL.revokeObjectURL(a.href), 1000)
@@ -2863,9 +2898,10 @@ picture.addEventListener('click', (e) => {
 const cell = under(e)
 if (!cell) return
 show(cell)
-open()
+if (e.pointerType !== 'touch') open() // a finger hits a neighbour: the name above the picture is the link
 })
 return {
+update: () => { if (narrow !== innerWidth <= 600) load() },
 leave: () => { stop.abort(); document.adoptedStyleSheets = [] },
 reset: () => false,
 state: () => (answer ? bytes(store.model.bytes) + ' in ' + grouped(store.model.files) + (store.model.files === 1 ? ' file' : ' files') : ''),
@@ -2875,9 +2911,7 @@ if (e.key === 'ArrowRight') step(1)
 else if (e.key === 'ArrowLeft') step(-1)
 else if (e.key === 'Enter' && at && (atRest() || document.activeElement === picture)) open()
 else if ((e.key === 'm' || e.key === 'M') && bys.length > 1) {
-by = bys[(Math.max(0, bys.indexOf(by)) + (e.key === 'm' ? 1 : bys.length - 1)) % bys.length]
-put({ by })
-load()
+take(bys[(Math.max(0, bys.indexOf(by)) + (e.key === 'm' ? 1 : bys.length - 1)) % bys.length])
 } else return false
 return true
 },

@@ -213,7 +213,7 @@ export function compareView(main) {
     if (typewords) {
       const lows = [...by.values()].filter((q) => q.db !== null && q.type_db !== null).map((q) => q.db - q.type_db)
       const least = Math.min(...lows)
-      typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the losses on the left come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
+      typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the dB lost come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
     }
   }
 
@@ -256,7 +256,7 @@ export function compareView(main) {
     const ts = data.types.filter((t) => t.db !== null)
     const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter((v) => v !== null))
     const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
-    const w = 560, h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
+    const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
     const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
     const stepY = y1 - y0 > 40 ? 10 : 5
     for (let v = y0; v <= y1; v += stepY) g.append(svg('line', { class: 'gl', x1: 40, x2: w - 16, y1: y(v), y2: y(v) }), svg('text', { class: 'k e', x: 32, y: y(v) + 4, text: String(v).replace('-', '−') }))
@@ -279,10 +279,10 @@ export function compareView(main) {
 
   /** Makes the table of types. */
   function byType() {
-    const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { text: count(t.elements) }), el('td', { text: number(t.bits) }),
+    const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { class: 'wide', text: count(t.elements) }), el('td', { text: number(t.bits) }),
       el('td', null, t.db === null ? 'identical' : dbChip(t.db)), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
     const integers = data.pairs.filter((p) => p && p.same_elements && /^(I|U|BOOL)/.test(p.type_a)).length
-    return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', ''], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
+    return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
       integers ? el('p', { class: 'sub t8', text: things(integers, 'tensor') + ' of integers, identical, ' + (integers === 1 ? 'is' : 'are') + ' not counted in dB.' }) : '']
   }
 

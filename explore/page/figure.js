@@ -59,7 +59,7 @@ export function histogram(stat, wide, high, large) {
   for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
   if (stat.excess >= 4 && stat.max_sigma) {
     const n = outermost(stat), px = (x(edge(n.bin)) + x(edge(n.bin + 1))) / 2
-    const ty = large ? Math.max(top + 40, y(1) - 36) : 16
+    const ty = large ? Math.max(top + 40, y(1) - (wide > 600 ? 36 : 84)) : 16
     const far = px > wide * 0.6
     g.append(svg('text', { class: far ? 'b e' : 'b', x: far ? Math.min(wide, px + 8) : Math.max(left, px - 8), y: ty, text: things(n.count, 'value') + (large ? ' at ' : ', ') + cell(stat.max_sigma) + thin + 'σ' }),
       svg('line', { class: 'ax', x1: px, x2: px, y1: ty + 5, y2: Math.max(ty + 6, y(n.count) - 4) }))
@@ -101,7 +101,7 @@ export function legend(m, d, values, wide) {
     inner.append(svg('line', { class: 'ax', x1: t, x2: t, y1: 32, y2: 36 }), svg('text', { class: 'k' + (t < 8 ? '' : t > w - 8 ? ' e' : ' c'), x: t, y: 48, text: m.tick ? m.tick(v) : m.short(v) }))
   })
   g.append(inner)
-  return el('div', { class: 'legend' }, g, el('p', { class: 'sub', css: { 'padding-left': '8px' }, text: m.foot.replace('a mark a tensor', each > 1 ? 'a mark up to ' + each + ' tensors' : 'a mark a tensor') }))
+  return el('div', { class: 'legend' }, g, el('p', { class: 'sub', css: { 'padding-left': '8px' }, text: m.foot.replace('for each tensor', each > 1 ? 'for up to ' + each + ' tensors' : 'for each tensor') }))
 }
 
 /** Draws the small map of a measure: its matrices by layer. */

@@ -32,12 +32,13 @@ export function layerGrid(o) {
   const big = rows.length * n > canvasFrom
   const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n) } })
   if (!o.shapes) node.style.setProperty('--last', '0px')
-  const box = el('div', { class: 'gridbox' }, node)
+  const box = el('div', { class: 'gridbox' }, node), hint = el('p', { class: 'sub', hidden: true })
   const written = el('p', { class: 'written', hidden: true })
+  const experts = Math.max(0, ...rows.map((r) => r.experts))
   const cells = [] // of each row: its cells
   const looks = rows.map(() => [])
   const lines = []
-  let over = null, quiet = false
+  let over = null, quiet = false, key = ''
   let at = [0, 0], marked = new Set(), now = -1, wide = 99
 
   const head = el('div', { class: 'gr h', role: 'row' }, el('span', { class: 'r', role: 'columnheader', text: 'layer' }))
@@ -74,13 +75,17 @@ export function layerGrid(o) {
   /** Shows the values as they are now. */
   function update() {
     measureWidth()
+    const marks = new Set()
     rows.forEach((row, r) => {
       row.cells.forEach((numbers, c) => {
         looks[r][c] = numbers.length ? o.look(numbers, row, o.grid.layers[c]) : null
+        marks.add(looks[r][c]?.mark)
         if (!big) dress(cells[r][c], looks[r][c], r, c)
       })
       if (big) draw(r)
     })
+    key = [marks.has('bad') && '✕ or a stroke: damaged or NaN', marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+      o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
     focusable()
     write()
   }
@@ -95,7 +100,15 @@ export function layerGrid(o) {
     wide = Math.max(least, room / n - 2)
     const step = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((s) => s * wide >= 26) ?? 100
     heads.forEach((h, i) => { h.textContent = i % step === 0 ? String(o.grid.layers[i]).split('–')[0] : '' })
-    written.hidden = wide >= 28
+    scrolled()
+  }
+
+  /** Says which columns are in view, if the map scrolls. */
+  function scrolled() {
+    const all = box.scrollWidth, seen = box.clientWidth, column = (i) => o.grid.layers[Math.max(0, Math.min(n - 1, i))]
+    hint.hidden = all < seen + 8
+    box.classList.toggle('more', !hint.hidden && box.scrollLeft + seen < all - 8)
+    if (!hint.hidden) hint.textContent = `Layers ${column(Math.ceil((box.scrollLeft / all) * n))} to ${column(Math.floor(((box.scrollLeft + seen) / all) * n) - 1)} are in view. Scroll sideways for the others, up to ${o.grid.layers[n - 1]}.`
   }
 
   /** Returns how wide the names of roles are. */
@@ -201,12 +214,11 @@ export function layerGrid(o) {
     return cell
   }
 
-  /** Writes out the present cell where cells are too small for numbers. */
+  /** Writes out the present cell where cells are too small for numbers, and what marks and colours mean. */
   function write() {
-    if (written.hidden) return
-    const look = looks[at[0]]?.[at[1]], row = rows[at[0]]
-    written.replaceChildren(look ? el('b', { text: 'layer ' + o.grid.layers[at[1]] + ' · ' + row.role }) : '', look ? ' · ' + look.name : '', el('br'),
-      '✕ or a stroke: damaged or NaN, □ all zero' + (row?.experts ? '; the worst of ' + row.experts + ' experts colours a cell' : '') + (o.grid.binned ? `; a cell is ${o.grid.binned} layers, the worst colours it` : ''))
+    const look = wide < 28 && looks[at[0]]?.[at[1]]
+    written.hidden = !look && !key
+    written.replaceChildren(...(look ? [el('b', { text: 'layer ' + o.grid.layers[at[1]] + ' · ' + rows[at[0]].role }), ' · ' + look.name] : []), look && key ? el('br') : '', key)
   }
 
   /** Moves to a cell. */
@@ -275,11 +287,12 @@ export function layerGrid(o) {
     const numbers = cell && rows[cell[0]].cells[cell[1]]
     if (numbers?.length) o.open(numbers)
   })
+  box.addEventListener('scroll', scrolled, { passive: true })
   const watch = new ResizeObserver(() => update())
   watch.observe(box)
 
   return {
-    node: el('div', null, box, written), rows, update,
+    node: el('div', null, hint, box, written), rows, update,
     /** Outlines tensors, and the one that is looked at. */
     select(numbers, one) {
       marked = new Set(numbers)

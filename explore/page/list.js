@@ -14,7 +14,7 @@ import { savedList } from './saved.js'
 import { listen, rowsOf, store } from './store.js'
 import { go, put, read, tensorLink } from './route.js'
 
-const high = 28, windowSize = 60
+const windowSize = 60
 const sorts = [['name', 'name', 'l'], ['', 'largest, by layer', 'l strip0'], ['type', 'dtype', 'l'], ['elements', 'shape', ''], ['size', 'size', ''], ['std', 'σ', ''], ['max_sigma', 'max in σ', ''], ['', 'note', 'l']]
 
 /** Makes a cell of a row. */
@@ -25,6 +25,7 @@ function cell(css, ...children) {
 /** Shows the list; inside another view without a field of its own height. */
 export function listView(main, inside) {
   let q = '', group = '', sort = '', show = '', open = new Set()
+  let high = 28 // of a row: on a phone it has a second line
   let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
   let windows = new Map(), generation = 0, stop = new AbortController()
   const extras = new Map() // heights of opened maps of experts, by row
@@ -190,6 +191,7 @@ export function listView(main, inside) {
   /** Puts the rows in view into the document, ten over. */
   function draw(force) {
     if (!inside) drawOdd()
+    high = innerWidth <= 600 ? 44 : 28
     const top = -body.getBoundingClientRect().top
     let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
     if (inside) b = Math.min(rows, b)
@@ -213,7 +215,7 @@ export function listView(main, inside) {
   /** Makes a row. */
   function line(i) {
     const r = row(i)
-    const node = el('div', { class: 'lr', role: 'row', 'data-i': i, tabindex: i === active ? 0 : -1, 'aria-rowindex': i + 2, 'aria-level': (r?.depth ?? 0) + 1, css: { top: y(i) + 'px' } })
+    const node = el('div', { class: 'lr', role: 'row', 'data-i': i, tabindex: i === active ? 0 : -1, 'aria-rowindex': i + 2, 'aria-level': (r?.depth ?? 0) + 1, css: { top: y(i) + 'px', '--in': 20 * (r?.depth ?? 0) + 16 + 'px' } })
     if (!r) {
       node.append(cell('l', '…'))
       return [node]

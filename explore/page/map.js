@@ -2,7 +2,7 @@
 // Where bytes lie: the picture that the command's map draws, in the page, so that it leads to tensors.
 import { ask } from './ask.js'
 import { atRest, choice, el, kbd, say, svg } from './dom.js'
-import { bytes, grouped, shape } from './format.js'
+import { bytes, grouped, shape, thin } from './format.js'
 import { go, put, read, tensorLink } from './route.js'
 import { changed, rowsOf, store } from './store.js'
 
@@ -28,8 +28,8 @@ function legendTable(legend) {
     else if (node.localName === 'text' && last) last.cells.push(node.textContent)
   }
   return parts.filter((p) => p.rows.length).map((p) => el('table', { class: 'tb' },
-    el('thead', null, el('tr', null, p.heads.map((h, k) => el('th', { scope: 'col', class: place(k, p), text: h.toLowerCase() })))),
-    el('tbody', null, p.rows.map((r) => el('tr', null, r.cells.map((c, k) => el('td', { class: place(k, p) }, k ? null : square(r.squares), c)))))))
+    el('thead', null, el('tr', null, p.heads.map((h, k) => el('th', { scope: 'col', class: place(k, p), text: h.toLowerCase().replace('of all', 'of all bytes') })))),
+    el('tbody', null, p.rows.map((r) => el('tr', null, r.cells.map((c, k) => el('td', { class: place(k, p) }, k ? null : square(r.squares), c.replace(/^0.0 %/, '<0.1 %').replace(/(\d) ?([KMGT]?i?B|[KMBT]|%)$/, '$1' + thin + '$2'))))))))
 }
 
 /** Returns the class of a column: the first is at the left, and a narrow window leaves out the elements. */
@@ -44,30 +44,38 @@ function square(rects) {
 
 /** Shows the map. */
 export function mapView(main) {
-  let by = read().params.get('by') ?? ''
+  let by = read().params.get('by') || 'part', narrow = false
   const stop = new AbortController()
   const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
   let answer = null, order = [], at = null // the tensor or cell that is looked at
   let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
   const outline = svg('path', { class: 'now' })
-  main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: save }))),
+  main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
     el('div', { class: 'mappicture' }, legend, looked, picture))
   load()
 
   /** Asks for the map and shows it. */
   async function load() {
+    narrow = innerWidth <= 600
     try {
-      answer = await (await ask('data/map' + (by ? '?by=' + by : ''), { signal: stop.signal })).json()
+      answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
       draw()
     } catch (e) {
       if (e.name !== 'AbortError') picture.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The map cannot be drawn.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
     }
   }
 
+  /** Takes another measure for colours. */
+  function take(b) {
+    by = b
+    put({ by: b === 'part' ? '' : b })
+    load()
+  }
+
   /** Shows the choice of colours, what they mean, and the picture. */
   function draw() {
     const held = modes.contains(document.activeElement)
-    modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by || answer.bys[0], (b) => { by = b; put({ by: b === answer.bys[0] ? '' : b }); load() }) : '')
+    modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take) : '')
     if (held) modes.querySelector('[tabindex="0"]')?.focus()
     note.replaceChildren(answer.note || '', ' ', el('span', { class: 'wide' }, kbd('←'), ' ', kbd('→'), ' tensor before, after, ', kbd('↵'), ' open'))
     const [before, style, rest] = answer.svg.split(/<\/?style>/) // the page's policy forbids it within the document
@@ -83,7 +91,7 @@ export function mapView(main) {
   /** Makes the picture without its legend. Cells of a colour are one path, so that there are few nodes. */
   function inline(root) {
     const wide = Number(root.getAttribute('width')), high = Number(root.getAttribute('height'))
-    const out = svg('svg', { role: 'img', 'aria-label': 'Map of the bytes of all tensors, coloured by ' + (words[by || answer.bys[0]] ?? by) })
+    const out = svg('svg', { role: 'img', 'aria-label': 'Map of the bytes of all tensors, coloured by ' + (words[by] ?? by) })
     const groups = new Map()
     let top = high
     cells = []
@@ -145,8 +153,8 @@ export function mapView(main) {
   }
 
   /** Saves the picture as a file. */
-  function save() {
-    if (!answer) return
+  async function save() {
+    const answer = await (await ask('data/map?by=' + by)).json()
     const a = el('a', { href: URL.createObjectURL(new Blob([answer.svg.replace(/ data-t="\d+"/g, '')], { type: 'image/svg+xml' })), download: store.model.title + '.svg' })
     a.click()
     setTimeout(() => URL.revokeObjectURL(a.href), 1000)
@@ -170,9 +178,10 @@ export function mapView(main) {
     const cell = under(e)
     if (!cell) return
     show(cell)
-    open()
+    if (e.pointerType !== 'touch') open() // a finger hits a neighbour: the name above the picture is the link
   })
   return {
+    update: () => { if (narrow !== innerWidth <= 600) load() },
     leave: () => { stop.abort(); document.adoptedStyleSheets = [] },
     reset: () => false,
     state: () => (answer ? bytes(store.model.bytes) + ' in ' + grouped(store.model.files) + (store.model.files === 1 ? ' file' : ' files') : ''),
@@ -182,9 +191,7 @@ export function mapView(main) {
       else if (e.key === 'ArrowLeft') step(-1)
       else if (e.key === 'Enter' && at && (atRest() || document.activeElement === picture)) open()
       else if ((e.key === 'm' || e.key === 'M') && bys.length > 1) {
-        by = bys[(Math.max(0, bys.indexOf(by)) + (e.key === 'm' ? 1 : bys.length - 1)) % bys.length]
-        put({ by })
-        load()
+        take(bys[(Math.max(0, bys.indexOf(by)) + (e.key === 'm' ? 1 : bys.length - 1)) % bys.length])
       } else return false
       return true
     },

@@ -28,27 +28,27 @@ const zeroShare = (s) => (s.finite ? s.zeros / s.finite : null)
 /** The measures in the order of the page. value gives undefined as long as it is not computed, null if there is none. */
 export const measures = [
   {
-    key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark a tensor',
+    key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark for each tensor',
     value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, add: true,
     domain: (v) => [v[0], v[v.length - 1]], log: true, needs: 'row',
   },
   {
-    key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark a tensor',
+    key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark for each tensor',
     value: (row) => row && (row.elements ? (8 * row.stored_bytes) / row.elements : null), text: number, long: (v) => number(v) + ' bits per weight', short: number,
     domain: () => [1, 32], log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, needs: 'row',
   },
   {
-    key: 'std', name: 'σ', title: 'Standard deviation σ', sub: 'of a tensor’s values around their mean', ramp: 'amount', foot: 'σ, log scale, clamped to the 2nd … 98th percentile of this model’s matrices; a mark a tensor',
+    key: 'std', name: 'σ', title: 'Standard deviation σ', sub: 'of a tensor’s values around their mean', ramp: 'amount', foot: 'σ, log scale, clamped to the 2nd … 98th percentile of this model’s matrices; a mark for each tensor',
     value: (row, stat) => stat && (stat.error ? null : stat.std), text: number, long: (v) => 'σ ' + number(v), short: number,
     domain: (v) => { const w = v.filter((x) => x > 0); return w.length ? [at(w, 0.02), at(w, 0.98)] : [0.01, 1] }, log: true,
   },
   {
-    key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark a tensor',
+    key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
     value: (row, stat) => stat && (stat.error ? null : stat.max_sigma), text: cell, long: (v) => cell(v) + thin + 'σ', short: cell, unit: 'σ', bound: '≥',
     domain: () => [4, 256], log: true, ticks: [4, 8, 16, 32, 64, 128, 256], tick: String,
   },
   {
-    key: 'zeros', name: 'Zeros', title: 'Share of zeros', sub: 'values that are exactly 0', ramp: 'odd', foot: 'share of zeros, log scale from 0.01 % to 100 %; a mark a tensor',
+    key: 'zeros', name: 'Zeros', title: 'Share of zeros', sub: 'values that are exactly 0', ramp: 'odd', foot: 'share of zeros, log scale from 0.01 % to 100 %; a mark for each tensor',
     value: (row, stat) => stat && (stat.error ? null : zeroShare(stat)), text: zeroText, long: (v) => percent(v) + ' zeros', short: (v) => zeroText(v) + thin + '%', unit: '%', bound: '≈',
     domain: () => [1e-4, 1], log: true, ticks: [1e-4, 1e-3, 1e-2, 0.1, 1], tick: percent,
   },

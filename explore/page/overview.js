@@ -7,7 +7,7 @@ import { chip, drawThumb, legend, sigmaChip } from './figure.js'
 import { bytes, count, grouped, none, number, pace, percent, quote, seconds, shape, things } from './format.js'
 import { binned, layerGrid, lookAt } from './grid.js'
 import { bound, domain, measure, measures } from './measures.js'
-import { colour, ink } from './scale.js'
+import { colour, css, ink } from './scale.js'
 import { compute, listen, rowsOf, store } from './store.js'
 import { go, put, read, tensorLink } from './route.js'
 import { listView } from './list.js'
@@ -55,22 +55,28 @@ export function overview(main) {
   const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
   findings.nodes[2].append(el('button', { class: 'link', text: 'how “odd” is decided', click: rules }))
 
-  const stored = model.types.reduce((s, t) => s + t.stored_bytes, 0) || 1
-  const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, t.type, el('small', { text: ' ' + (model.types.length > 1 ? percent(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
-  const roles = model.grid.groups.reduce((s, g) => s + g.rows.length, 0)
-  const wide = innerWidth > 600
-  main.append(
-    el('h1', { class: 'hidden', text: model.title + ': overview' }),
-    strip([
-      ['Parameters', count(model.parameters)], ['Size', bytes(model.bytes)], [wide ? 'Bits per weight' : 'Bits', number(model.bits_per_weight)],
-      ['Types', el('span', null, ...types), model.types.length > 4 ? '+ ' + (model.types.length - 4) : ''],
-      hasGrid && !wide && ['Layers', grouped(model.grid.layers.length)],
-      hasGrid && wide && ['Grid', things(model.grid.layers.length, 'layer') + ' × ' + things(roles, 'role'), model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''],
-      !wide && ['Tensors', grouped(model.tensors)],
-      model.names && wide && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
-      wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
-    ]),
-    parts(model), notes, progress, oddPart)
+  const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts))
+  const facts = el('div')
+  let factsOf = ''
+  /** Shows the facts in the window's width and theme. */
+  function drawFacts() {
+    const wide = innerWidth > 600, key = wide + css('--bg')
+    if (key === factsOf) return
+    factsOf = key
+    const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / model.bytes) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
+    const layers = things(model.grid.layers.length, 'layer'), of = things(rows.length, 'role'), more = model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''
+    facts.replaceChildren(
+      strip([
+        ['Parameters', count(model.parameters)], ['Size', bytes(model.bytes)], [wide ? 'Bits per weight' : 'Bits', number(model.bits_per_weight)],
+        ['Types', el('span', null, ...types), model.types.length > 4 ? '+ ' + (model.types.length - 4) : ''],
+        hasGrid && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
+        !wide && ['Tensors', grouped(model.tensors)],
+        model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
+        wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
+      ]), ...parts(model))
+  }
+  drawFacts()
+  main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress, oddPart)
 
   let grid = null, shownGrid = null, select = null
   const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
@@ -213,15 +219,20 @@ export function overview(main) {
         progressText.replaceChildren('Reading values: ', el('b', { text: grouped(p.tensors) + ' of ' + grouped(p.all_tensors) }), ' tensors, ' + count(p.values) + ' of ' + count(p.all_values) + ' values')
       }
     }
-    const sampled = p && p.share < 1 && !store.exact
-    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [sampled ? percent(p.share) + ' of all values read · ' : 'all values read · ', kbd('o'), ' next'] : ['reading']))
+    const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
+    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read') + ' · ', kbd('o'), ' next'] : ['reading']))
     return busy
+  }
+
+  /** Returns the figures of tensors that cannot be read. */
+  function damaged() {
+    return store.stats.filter((s) => s?.error && s.kind !== 'no values')
   }
 
   let noteKey = ''
   /** Shows notes: a sample, damaged tensors, errors. */
   function showNotes() {
-    const p = store.progress, bad = store.stats.filter((s) => s && s.error && s.kind !== 'no values')
+    const p = store.progress, bad = damaged()
     const key = JSON.stringify([p?.done && p?.share, store.exact, bad.length, store.problem])
     if (key === noteKey) return
     noteKey = key
@@ -242,6 +253,7 @@ export function overview(main) {
   /** Shows all as it is now known. */
   function update() {
     const busy = showProgress()
+    drawFacts()
     showNotes()
     findings.update(store.findings, !busy)
     oddPart.hidden = !store.findings.length && !busy && Boolean(store.problem)
@@ -256,10 +268,11 @@ export function overview(main) {
     title.textContent = m.title
     sub.textContent = m.sub + (d.same && !d.empty ? '; all ' + m.short(d.most) : '')
     select.value = m.key
+    const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
     for (const [x, b, canvas, small] of thumbs) {
       b.setAttribute('aria-checked', String(x === m))
       b.setAttribute('tabindex', x === m ? '0' : '-1')
-      if (canvas.clientWidth) small.textContent = drawThumb(canvas, x, model.grid, store.rows, store.stats)
+      if (canvas.clientWidth) small.textContent = (x.needs === 'row' ? store.listed : read) ? drawThumb(canvas, x, model.grid, store.rows, store.stats) : '…'
     }
     const values = []
     for (const n of numbers) {
@@ -319,14 +332,24 @@ export function overview(main) {
   }
 }
 
-/** Draws the bar of parameters by part. */
+/** Makes the square of a part's or a type's colour, which is that of the map. */
+function swatch(x) {
+  return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } })
+}
+
+/** Writes a share of the model. */
+function share(x) {
+  return x && x < 0.0005 ? '<' + percent(0.001) : percent(x)
+}
+
+/** Draws the bar of parameters by part, and what its colours mean. */
 function parts(model) {
-  const sum = model.parts.reduce((s, p) => s + p.elements, 0) || 1
-  const list = [...model.parts].sort((a, b) => b.elements - a.elements)
-  const bar = el('div', { class: 'bar', role: 'img', 'aria-label': 'Parameters by part: ' + list.map((p) => p.part + ' ' + percent(p.elements / sum)).join(', ') })
-  list.forEach((p, i) => {
-    const share = p.elements / sum, t = Math.max(0.12, 0.62 - i * 0.165)
-    bar.append(el('div', { class: share < 0.02 ? 'thin' : null, title: p.part + ' ' + percent(share), css: { flex: `${100 * share} 1 0`, background: colour('amount', t), color: ink('amount', t) }, text: share * Math.min(1376, innerWidth) < 20 + 7 * (p.part.length + 7) ? '' : p.part + ' ' + percent(share) }))
-  })
-  return bar
+  const all = model.parameters || 1, list = [...model.parts].sort((a, b) => b.elements - a.elements)
+  return [
+    el('div', { class: 'bar', 'aria-hidden': 'true' }, list.map((p) => {
+      const of = p.elements / all
+      return el('div', { class: of < 0.02 ? 'thin' : null, css: { flex: `${100 * of} 1 0`, background: colour('amount', p.tone), color: ink('amount', p.tone) }, text: of * Math.min(1376, innerWidth) < 24 + 7 * p.part.length ? '' : p.part })
+    })),
+    el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li', null, swatch(p), el('b', { text: p.part }), ' ' + share(p.elements / all) + (i ? ', ' : ' of parameters, ') + share(p.stored_bytes / model.bytes) + (i ? '' : ' of bytes')))),
+  ]
 }

@@ -2,9 +2,9 @@
 // What the page knows: the model, its tensors, and their figures, which come while they are computed.
 import { ask, host, problemOf } from './ask.js'
 
-/** All that the views show. rows and stats are by tensor number; read is a promise of the first of both. */
+/** All that the views show. rows and stats are by tensor number; listed says that no more rows come by themselves; read is a promise of the first of both. */
 export const store = {
-  model: null, rows: [], stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
+  model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
 }
 const listeners = new Set()
 let waiting = false
@@ -33,9 +33,9 @@ export function changed() {
 export async function load() {
   stop.abort()
   stop = new AbortController()
-  Object.assign(store, { model: null, rows: [], stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
+  Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
   store.model = await (await ask('data/model')).json()
-  store.read = Promise.all([rows(stop.signal), compute(false)])
+  store.read = Promise.all([rows(stop.signal).then(() => { store.listed = true; changed() }), compute(false)])
 }
 
 /** Reads what the index says of all tensors that the grid and its neighbour show. */

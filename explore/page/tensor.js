@@ -119,7 +119,7 @@ function values(t) {
     else box.querySelector('.counts')?.remove()
   } })
   const box = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Values by σ' }), el('span', { class: 'sub wide', text: 'bins equal in asinh(z ÷ 2): ¼ σ in the middle, 12 % of the value outside; counts on a log axis' })),
-    s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : 480, 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
+    s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
   return el('section', { class: 'cols near' }, box, el('aside', { class: 'side', 'aria-label': 'Statistics' }, el('h3', null, 'Statistics ', el('span', { text: (s.sampled ? 'of a sample' : 'exact') + ', ' + things(t.elements, 'value') })), pairs(figures(s, true), true)))
 }
 
