@@ -97,7 +97,11 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
 			}
-			part.count(src[at:end], values[at:end], elems)
+			if isPlain(d, stored) {
+				part.hasNonzero = true
+			} else {
+				part.count(src[at:end], values[at:end], elems)
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -110,6 +114,23 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 // lossTile is the number of elements that are encoded, expanded and compared at a time, so that the cache still has
 // them. It is a multiple of every block.
 const lossTile = 1 << 11
+
+// isPlain reports whether stored has only finite values other than zero, as F16s or BF16s. Then none was NaN, infinite or zero.
+func isPlain(d layout.DType, stored []byte) bool {
+	const each = 0x0001_0001_0001_0001
+	exponent := uint64(each << 10) // carries NaNs and infinities to the sign
+	if d == layout.BF16 {
+		exponent = each << 7
+	} else if d != layout.F16 {
+		return false
+	}
+	odd := uint64(len(stored) % 8)
+	for ; len(stored) >= 8; stored = stored[8:] {
+		v := binary.LittleEndian.Uint64(stored) & (0x7fff * each)
+		odd |= (v + exponent | ^(v + 0x7fff*each)) & (each << 15)
+	}
+	return odd == 0
+}
 
 // count adds to l what is lost when the values was become the values is. Both are whole blocks of elems elements.
 func (l *Loss) count(was, is []float32, elems int) {

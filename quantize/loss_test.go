@@ -68,7 +68,7 @@ func TestEncodeLoss(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, tt := range []struct {
 		d       layout.DType
-		fill, x float32 // 64 values, of which the 40th is x
+		fill, x float32 // 64 values, of which one is x
 		want    Loss
 	}{
 		{layout.F32, 1, 3e-9, Loss{hasNonzero: true}},
@@ -103,18 +103,20 @@ func TestEncodeLoss(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v/%v among %v", tt.d, tt.x, tt.fill), func(t *testing.T) {
 			eachLevel(t, func(t *testing.T) {
-				src := make([]float32, 64)
-				for i := range src {
-					src[i] = tt.fill
-				}
-				src[40] = tt.x
-				dst := make([]byte, len(src)/tt.d.BlockElems()*tt.d.BlockBytes())
-				got, err := EncodeLoss(unitCodec(tt.d), dst, src, nil, make([]float32, 64), dequant.AllCores)
-				if err != nil || got != tt.want {
-					t.Errorf("%+v, %v, want %+v", got, err, tt.want)
-				}
-				if got.AllZeroed() != (got.Zeroed > 0 && !tt.want.hasNonzero) {
-					t.Errorf("all %t", got.AllZeroed())
+				for at := 40; at < 44; at++ {
+					src := make([]float32, 64)
+					for i := range src {
+						src[i] = tt.fill
+					}
+					src[at] = tt.x
+					dst := make([]byte, len(src)/tt.d.BlockElems()*tt.d.BlockBytes())
+					got, err := EncodeLoss(unitCodec(tt.d), dst, src, nil, make([]float32, 64), dequant.AllCores)
+					if err != nil || got != tt.want {
+						t.Errorf("at %d: %+v, %v, want %+v", at, got, err, tt.want)
+					}
+					if got.AllZeroed() != (got.Zeroed > 0 && !tt.want.hasNonzero) {
+						t.Errorf("all %t", got.AllZeroed())
+					}
 				}
 			})
 		})
