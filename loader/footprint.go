@@ -156,7 +156,7 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	layers, _ := config.Int("num_hidden_layers")
 	w := sumByLayer(m.eachListed(neverClosed, nil), layers)
 	f.addWeights(w)
-	plan := kvcache.New(config, w.shapesOfLayer)
+	plan := kvcache.New(config.values, w.shapesOfLayer)
 	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {
 		for i := range plan.Unknown {
 			plan.Unknown[i].Why = "no config.json beside the file, which would say num_hidden_layers"

@@ -74,11 +74,11 @@ func (q *questions) fill(k Kind) {
 // listed sets kinds from a list of names or a string of letters. It reports false if there is none.
 func (q *questions) listed() bool {
 	for _, name := range []string{"layer_types", "layers_block_type", "hybrid_override_pattern", "_block_types", "block_types"} {
-		list, err := q.Strings(name)
-		if letters, ok := q.String(name); err != nil && ok == nil {
-			list, err = strings.Split(letters, ""), nil
+		list, ok := ask[[]string](q, name)
+		if letters, isString := ask[string](q, name); !ok && isString {
+			list = strings.Split(letters, "")
 		}
-		if err != nil || len(list) == 0 {
+		if len(list) == 0 {
 			continue
 		}
 		repeats := strings.HasSuffix(name, "block_types") // a pattern, not a list of all
@@ -246,7 +246,7 @@ func (q *questions) setSliding() {
 	if flags != nil {
 		q.checkLength("the list of layers that slide", len(flags))
 	}
-	letters, _ := q.String("sliding_window_pattern")
+	letters, _ := ask[string](q, "sliding_window_pattern")
 	nth, ok := q.int("sliding_window_pattern", "_sliding_window_pattern", "*.attention.sliding_window_pattern", "no_rope_layer_interval")
 	first, partial := q.int("max_window_layers")
 	if !ok && !q.yes("use_sliding_window") {
@@ -274,11 +274,10 @@ func (q *questions) setSliding() {
 // flags returns the first list of truth values, or of numbers that stand for them, under one of the names.
 func (q *questions) flags(names ...string) (flags []bool) {
 	for _, name := range names {
-		v, _ := q.Value(q.in(name))
-		if flags, ok := as[[]bool](v); ok && len(flags) > 0 {
+		if flags, ok := ask[[]bool](q, name); ok && len(flags) > 0 {
 			return flags
 		}
-		if numbers, ok := as[[]int](v); ok && len(numbers) > 0 {
+		if numbers, ok := ask[[]int](q, name); ok && len(numbers) > 0 {
 			for _, n := range numbers {
 				flags = append(flags, n != 0)
 			}

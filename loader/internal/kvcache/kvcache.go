@@ -6,6 +6,7 @@ package kvcache
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 
@@ -60,15 +61,8 @@ type Unknown struct {
 	Why  string
 }
 
-// Config answers by name, as a model's configuration does.
-type Config interface {
-	Value(name string) (any, bool)
-	Int(name string) (int, error)
-	Ints(name string) ([]int, error)
-	Bool(name string) (bool, error)
-	String(name string) (string, error)
-	Strings(name string) ([]string, error)
-}
+// Config yields the values that a model's configuration has under a name, in the order in which they count.
+type Config func(name string) iter.Seq[any]
 
 // Shapes are the rows that the matrices of one layer's attention have. 0 means that there is no such matrix.
 type Shapes struct {
@@ -85,10 +79,10 @@ type Plan struct {
 // New plans the layers that a configuration describes. shapes, which may be asked for each layer, stands in for numbers of heads that
 // the configuration lacks. Without a number of layers there are none, and Unknown says so.
 func New(c Config, shapes func(layer int) Shapes) *Plan {
-	q := &questions{Config: c, plan: new(Plan)}
-	q.arch, _ = c.String("model_type")
+	q := &questions{config: c, plan: new(Plan)}
+	q.arch, _ = ask[string](q, "model_type")
 	if text, ok := q.object("text_config"); ok && text.has("model_type") {
-		q.arch, _ = text.String("model_type")
+		q.arch, _ = ask[string](text, "model_type")
 	}
 	n, ok := q.int("num_hidden_layers")
 	switch {
@@ -110,9 +104,9 @@ func New(c Config, shapes func(layer int) Shapes) *Plan {
 
 // questions asks a configuration, under the names of config.json and of GGUF.
 type questions struct {
-	Config
-	arch string // model_type, of the language model where a model has several kinds of input
-	plan *Plan
+	config Config
+	arch   string // model_type, of the language model where a model has several kinds of input
+	plan   *Plan
 	// assumesAttention says that the configuration does not tell kinds of layers, which is usual for models with attention only.
 	assumesAttention bool
 	oddSizes         []string // names of numbers that are no sizes of a recurrent layer's state
@@ -139,13 +133,23 @@ func cutStar(name string) (rest string, ok bool) {
 	return "", false
 }
 
+// ask returns the first value under name that becomes a T.
+func ask[T any](q *questions, name string) (x T, ok bool) {
+	for v := range q.config(q.in(name)) {
+		if x, ok := layout.As[T](v); ok {
+			return x, true
+		}
+	}
+	return x, false
+}
+
 // most bounds every number of a configuration: far more than any dimension of a model.
 const most = math.MaxInt32
 
 // int returns the first number under one of the names that is an integer from 0 to most.
 func (q *questions) int(names ...string) (n int, ok bool) {
 	for _, name := range names {
-		if n, err := q.Int(q.in(name)); err == nil && n >= 0 && n <= most {
+		if n, ok := ask[int](q, name); ok && n >= 0 && n <= most {
 			return n, true
 		}
 	}
@@ -155,7 +159,7 @@ func (q *questions) int(names ...string) (n int, ok bool) {
 // ints returns the first list of such integers under one of the names.
 func (q *questions) ints(names ...string) []int {
 	for _, name := range names {
-		if list, err := q.Ints(q.in(name)); err == nil && len(list) > 0 && bounded(list) {
+		if list, ok := ask[[]int](q, name); ok && len(list) > 0 && bounded(list) {
 			return list
 		}
 	}
@@ -175,7 +179,7 @@ func bounded(list []int) bool {
 // has reports whether the configuration has a value under one of the names.
 func (q *questions) has(names ...string) bool {
 	for _, name := range names {
-		if _, ok := q.Value(q.in(name)); ok {
+		if _, ok := ask[any](q, name); ok {
 			return true
 		}
 	}
@@ -184,46 +188,27 @@ func (q *questions) has(names ...string) bool {
 
 // yes reports whether the configuration has true under name.
 func (q *questions) yes(name string) bool {
-	b, err := q.Bool(q.in(name))
-	return err == nil && b
+	b, ok := ask[bool](q, name)
+	return ok && b
 }
 
 // no reports whether the configuration has false under name.
 func (q *questions) no(name string) bool {
-	b, err := q.Bool(q.in(name))
-	return err == nil && !b
+	b, ok := ask[bool](q, name)
+	return ok && !b
 }
 
 // object returns the object called name as a configuration of its own. ok is false if there is none.
 func (q *questions) object(name string) (*questions, bool) {
-	v, _ := q.Value(name)
-	md, ok := v.(layout.Metadata)
-	return &questions{Config: object(md), arch: q.arch, plan: q.plan}, ok
-}
-
-// object answers from one object of metadata.
-type object layout.Metadata
-
-// Value returns the value of a key.
-func (o object) Value(name string) (any, bool) { return layout.Metadata(o).Get(name) }
-
-// Int returns an integer, or the error of layout.Get.
-func (o object) Int(name string) (int, error) { return layout.Get[int](layout.Metadata(o), name) }
-
-// Ints returns a list of integers, or the error of layout.Get.
-func (o object) Ints(name string) ([]int, error) { return layout.Get[[]int](layout.Metadata(o), name) }
-
-// Bool returns a truth value, or the error of layout.Get.
-func (o object) Bool(name string) (bool, error) { return layout.Get[bool](layout.Metadata(o), name) }
-
-// String returns a string, or the error of layout.Get.
-func (o object) String(name string) (string, error) {
-	return layout.Get[string](layout.Metadata(o), name)
-}
-
-// Strings returns a list of strings, or the error of layout.Get.
-func (o object) Strings(name string) ([]string, error) {
-	return layout.Get[[]string](layout.Metadata(o), name)
+	md, ok := ask[layout.Metadata](q, name)
+	values := func(name string) iter.Seq[any] {
+		return func(yield func(any) bool) {
+			if v, ok := md.Get(name); ok {
+				yield(v)
+			}
+		}
+	}
+	return &questions{config: values, arch: q.arch, plan: q.plan}, ok
 }
 
 // Mul returns the product of all numbers, or the greatest number if that does not fit.

@@ -2,12 +2,7 @@ package kvcache
 
 import (
 	"slices"
-
-	"github.com/tensormap/tensormap/layout"
 )
-
-// as converts a value of metadata.
-func as[T any](v any) (T, bool) { return layout.As[T](v) }
 
 // setRows sets how many values of a token each layer with attention keeps. Where the configuration lacks a number of heads, the
 // shapes of the layer's tensors tell, or else Unknown says so.
