@@ -61,7 +61,7 @@ type Unknown struct {
 	Why  string
 }
 
-// Config yields the values that a model's configuration has under a name, in the order in which they count.
+// Config yields the values that a model's configuration has under a name, in the order in which they count. None is nil.
 type Config func(name string) iter.Seq[any]
 
 // Shapes are the rows that the matrices of one layer's attention have. 0 means that there is no such matrix.
@@ -203,7 +203,7 @@ func (q *questions) object(name string) (*questions, bool) {
 	md, ok := ask[layout.Metadata](q, name)
 	values := func(name string) iter.Seq[any] {
 		return func(yield func(any) bool) {
-			if v, ok := md.Get(name); ok {
+			if v, _ := md.Get(name); v != nil {
 				yield(v)
 			}
 		}

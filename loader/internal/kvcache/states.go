@@ -108,7 +108,7 @@ func (q *questions) state() (values uint64, names []string) {
 // sizes returns the numbers under names, each as size does. ok is false if one is missing.
 func (q *questions) sizes(names ...string) (list []int, ok bool) {
 	for _, name := range names {
-		if v, _ := q.Value(q.in(name)); v == nil {
+		if !q.has(name) {
 			return nil, false
 		}
 	}
@@ -122,7 +122,7 @@ func (q *questions) sizes(names ...string) (list []int, ok bool) {
 // size returns the number under name. If it is less than least, or no number that a configuration may have, it is least, and in oddSizes.
 // ok is false without a value.
 func (q *questions) size(least int, name string) (n int, ok bool) {
-	if v, _ := q.Value(q.in(name)); v == nil {
+	if !q.has(name) {
 		return 0, false
 	}
 	if n, ok = q.int(name); !ok || n < least {
