@@ -22,6 +22,8 @@ WASM = ./internal/atomicfile ./mmapio ./dequant/... ./quantize ./shard ./loader/
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of convert that compute most: every scheme to every format. Others of convert run the same goroutines.
 EVERY_SCHEME = ^Test(CopiesKeepTheirMethod|Checkpoints)$$
+# Tests that compute most under the race detector, in goroutines that other tests start too.
+RACED_BY_OTHERS = $(EVERY_SCHEME)|^Test(Claims|Compress(Memory|Reencoded)?|ExpandAcrossReads|ExpandEveryWay|FileOfMany|FootprintHostile|Quantized(Damage|Edges|Lies)|ReencodeToI8|Truncations|ZeroedValues)$$
 # Tests of loader that ask the system for nothing but a file: SHORT=-short and WASI leave them out.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
@@ -45,10 +47,11 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -vet off $(SHORT) -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
 
+# Tests of the command run the goroutines of other packages, whose tests race them.
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
-	$(GO) test -vet off -race -short -skip '$(EVERY_SCHEME)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
+	$(GO) test -vet off -race -short -skip '$(RACED_BY_OTHERS)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL)|cmd/tensormap)$$')
 	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow ./internal/moments
 	for module in metrics examples/embedserver; do (cd $$module && $(GO) test -vet off -race ./...) || exit 1; done
 
@@ -75,7 +78,6 @@ test-windows: ## the short tests of what maps and of what reads mappings, as pro
 lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./...
-	cd bench/peers && export CGO_ENABLED=1 CGO_CFLAGS=-O0 CGO_CXXFLAGS=-O0 && $(GO) vet . && $(GO) test -c -o /dev/null .
 	for module in metrics examples/embedserver; do (cd $$module && $(GO) vet ./...) || exit 1; done # test-race tests them
 	for module in trust/keyless examples/bert examples/distributed examples/cuda; do (cd $$module && $(GO) vet ./... && $(GO) test ./...) || exit 1; done
 	$(GO) run $(STATICCHECK) ./...
