@@ -1208,7 +1208,7 @@ const { colour, css } = module_scale
 const { store } = module_store
 const side = 6
 function height(r) {
-return Math.max(120, r.experts * size(r) + 40)
+return (innerWidth <= 600 ? 108 : 0) + Math.max(120, r.experts * size(r) + 40)
 }
 function size(r) {
 return r.experts > 64 ? 3 : side
@@ -1427,7 +1427,7 @@ const table = el('div', { class: 'list', role: 'treegrid', 'aria-label': 'Tensor
 const layers = store.model.grid.layers
 const findings = findingsList('Findings', (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
 main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
-el('div', { class: 'listbar' }, field, faint('Group'), groups, faint('Show'), shows),
+el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
 el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ', host === 'file' ? '' : 'Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
 problem, inside ? '' : odd, table)
 function take(s) {
@@ -2068,7 +2068,7 @@ const key = encodeURIComponent(name)
 let t = null, matrix = null
 let end = () => {}
 const reading = el('p', { class: 'sub', role: 'status', text: 'Reading the tensor …' })
-main.append(crumbs(name), el('h1', { class: 'm t4', text: name }), reading)
+main.append(crumbs(name), el('h1', { class: 'm t4' }, ...breakable(name)), reading)
 start().catch((e) => {
 if (e.name === 'AbortError') return
 reading.remove()
@@ -2080,7 +2080,7 @@ t = await remember('data/tensor?name=' + key, signal)
 if (signal.aborted) return
 const s = t.stat
 const same = el('span', { class: 'sp' })
-main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm', text: t.name }), same), facts(t))
+main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm' }, ...breakable(t.name)), same), facts(t))
 for (const f of t.findings.slice(0, 4)) main.append(el('p', { class: 'note' + (f.severity >= 3 ? ' bad' : f.severity ? ' warn' : '') }, ...rich(f.text), f.evidence ? faint(' · ' + f.evidence) : null))
 if (s.error) main.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad') }, el('b', { text: s.kind === 'no values' ? 'No figures: ' : 'The values cannot be read: ' }), el('span', { class: 'm', text: s.error })))
 const drawSame = () => sameRole(same, t)
@@ -2142,6 +2142,9 @@ return a
 })
 const held = box.contains(document.activeElement)
 if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean))
+}
+function breakable(name) {
+return name.length > 200 ? [name] : name.split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
 }
 function values(t) {
 const s = t.stat

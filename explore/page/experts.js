@@ -9,9 +9,9 @@ import { store } from './store.js'
 
 const side = 6
 
-/** Returns the height that the map of a group takes. */
+/** Returns the height that the map of a group takes, on a phone below its words. */
 function height(r) {
-  return Math.max(120, r.experts * size(r) + 40)
+  return (innerWidth <= 600 ? 108 : 0) + Math.max(120, r.experts * size(r) + 40)
 }
 
 /** Returns the height of an expert's cell. */

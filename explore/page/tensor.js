@@ -21,7 +21,7 @@ export function tensorView(main, name) {
   let t = null, matrix = null
   let end = () => {}
   const reading = el('p', { class: 'sub', role: 'status', text: 'Reading the tensor …' })
-  main.append(crumbs(name), el('h1', { class: 'm t4', text: name }), reading)
+  main.append(crumbs(name), el('h1', { class: 'm t4' }, ...breakable(name)), reading)
 
   start().catch((e) => {
     if (e.name === 'AbortError') return
@@ -36,7 +36,7 @@ export function tensorView(main, name) {
     if (signal.aborted) return
     const s = t.stat
     const same = el('span', { class: 'sp' })
-    main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm', text: t.name }), same), facts(t))
+    main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm' }, ...breakable(t.name)), same), facts(t))
     for (const f of t.findings.slice(0, 4)) main.append(el('p', { class: 'note' + (f.severity >= 3 ? ' bad' : f.severity ? ' warn' : '') }, ...rich(f.text), f.evidence ? faint(' · ' + f.evidence) : null))
     if (s.error) main.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad') }, el('b', { text: s.kind === 'no values' ? 'No figures: ' : 'The values cannot be read: ' }), el('span', { class: 'm', text: s.error })))
     const drawSame = () => sameRole(same, t)
@@ -107,6 +107,11 @@ function sameRole(box, t) {
   })
   const held = box.contains(document.activeElement)
   if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean))
+}
+
+/** Returns a name that lines may break behind its dots. */
+function breakable(name) {
+  return name.length > 200 ? [name] : name.split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
 }
 
 /** Makes the histogram and the statistics. */
