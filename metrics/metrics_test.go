@@ -439,7 +439,7 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// TestDashboard: dashboard.json names metrics and labels that there are, and shows every metric.
+// TestDashboard: dashboard.json names metrics and labels that there are, shows every metric, and tells replicas apart.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("dashboard.json")
 	if err != nil {
@@ -481,6 +481,9 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		for _, target := range p.Targets {
+			if p.Type == "timeseries" && !strings.Contains(target.LegendFormat, "{{instance}}") || !strings.Contains(target.Expr, `instance=~"$instance"`) {
+				t.Errorf("%s: %q as %q: lines of several replicas are alike", p.Title, target.Expr, target.LegendFormat)
+			}
 			names := regexp.MustCompile(`tensormap_\w+`).FindAllString(target.Expr, -1)
 			if len(names) == 0 {
 				t.Errorf("%s: %q names no metric", p.Title, target.Expr)
