@@ -1415,7 +1415,7 @@ return el('span', { class: 'lc ' + css, role: 'gridcell' }, ...children)
 }
 function listView(main, inside) {
 let q = '', group = '', sort = '', show = '', open = new Set()
-let high = 28 // of a row: on a phone it has a second line
+let high = 28 // of a row: in a narrow window it has a second line
 let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
 let windows = new Map(), generation = 0, stop = new AbortController()
 const extras = new Map() // heights of opened maps of experts, by row
@@ -1548,7 +1548,7 @@ if (!odd.hidden) findings.update(list, Boolean(store.progress?.done))
 let drawn = ''
 function draw(force) {
 if (!inside) drawOdd()
-high = innerWidth <= 600 ? 44 : 28
+high = innerWidth <= 800 ? 44 : 28
 const top = -body.getBoundingClientRect().top
 let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
 if (inside) b = Math.min(rows, b)

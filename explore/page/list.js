@@ -25,7 +25,7 @@ function cell(css, ...children) {
 /** Shows the list; inside another view without a field of its own height. */
 export function listView(main, inside) {
   let q = '', group = '', sort = '', show = '', open = new Set()
-  let high = 28 // of a row: on a phone it has a second line
+  let high = 28 // of a row: in a narrow window it has a second line
   let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
   let windows = new Map(), generation = 0, stop = new AbortController()
   const extras = new Map() // heights of opened maps of experts, by row
@@ -191,7 +191,7 @@ export function listView(main, inside) {
   /** Puts the rows in view into the document, ten over. */
   function draw(force) {
     if (!inside) drawOdd()
-    high = innerWidth <= 600 ? 44 : 28
+    high = innerWidth <= 800 ? 44 : 28
     const top = -body.getBoundingClientRect().top
     let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
     if (inside) b = Math.min(rows, b)
