@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv("XDG_CACHE_HOME", dir) // not the user's
+	runtime.MemProfileRate = 0       // a profile of all that tests allocate takes seconds to write
 	status := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(status)

@@ -121,8 +121,8 @@ func TestMemory(t *testing.T) {
 		return path, len(b)
 	}
 	small, _ := file("small.safetensors", lots(1))
-	many, manySize := file("many.safetensors", lots(100_000))
-	blank, blankSize := file("blank.tsm", blankModule(1_250_000))
+	many, manySize := file("many.safetensors", lots(50_000))
+	blank, blankSize := file("blank.tsm", blankModule(600_000))
 	empty, emptySize := file("empty.april", initializers(500_000))
 	for _, test := range []struct {
 		verb   string
