@@ -816,6 +816,34 @@ func TestChatTemplates(t *testing.T) {
 	}
 }
 
+// TestMetadataAreBounded: keys that lead to many others do not stand before each of them, and what is left out is counted.
+func TestMetadataAreBounded(t *testing.T) {
+	inside, many := layout.Metadata{}, layout.Metadata{}
+	for i := range maxMembers {
+		inside = append(inside, layout.Entry{Key: fmt.Sprint(i), Value: "x"})
+	}
+	for range 40 {
+		inside = layout.Metadata{{Key: strings.Repeat("k", 1000), Value: inside}}
+	}
+	for i := range maxEntries + 7 {
+		many = append(many, layout.Entry{Key: fmt.Sprint("m", i), Value: "y"})
+	}
+	m, err := loader.OpenBytes(modeltest.APR2Model(t, append(layout.Metadata{{Key: "deep", Value: inside}}, many...), modeltest.Finite("a", layout.F32, 4)), nil)
+	m = modeltest.Opened(t, m, err)
+	h := Handler(m.Acquire, nil)
+	if w := ask(t, h, "data/metadata"); w.Body.Len() > 2<<20 {
+		t.Errorf("%d bytes", w.Body.Len())
+	}
+	a := answerOf[MetadataAnswer](t, h, "data/metadata")
+	if a.More < 8 || a.More > 20 || len(a.Entries) != maxEntries {
+		t.Errorf("%d keys and %d more", len(a.Entries), a.More)
+	}
+	at := slices.IndexFunc(a.Entries, func(e MetadataEntry) bool { return strings.HasPrefix(e.Key, "deep.") })
+	if at < 0 || a.Entries[at].Type != "object" || len(a.Entries[at].Key) > 2*maxKeyBytes+1000 {
+		t.Errorf("%d: %+v", at, a.Entries[max(at, 0)])
+	}
+}
+
 // TestLargeMatrix: a matrix of 1.2e9 values is not held in memory, and reading it ends with the request.
 func TestLargeMatrix(t *testing.T) {
 	path := modeltest.SparseAPR2(t, modeltest.Tensor{Name: "a", DType: layout.F32, Shape: []int{30_000, 40_000}})

@@ -274,7 +274,9 @@ func (p *tiles) bytes(isMean bool) []byte {
 		case p.std > 0:
 			level = math.Log(sum/p.std/leastFar) / math.Log(mostFar/leastFar)
 		}
-		out[i] = byte(math.Round(levels * min(max(level, 0), 1)))
+		if level > 0 { // NaN is not, as of a standard deviation beyond float64
+			out[i] = byte(math.Round(levels * min(level, 1)))
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ const (
 	maxLineBytes = 200
 	maxShort     = 16  // elements of a list that is a value, not a list of its own
 	maxMembers   = 256 // keys of an object that is no list of its own
+	maxKeyBytes  = 512 // of the keys that lead to such an object
 )
 
 // metadata answers data/metadata, and data/metadata?key=KEY.
@@ -37,45 +39,62 @@ func (h *handler) metadata(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	l.Model().Config(r.Context()) // reads config.json, if there is one; what is wrong with it shows where it is asked
-	described := []struct {
-		prefix string
-		layout.Metadata
-	}{{"", md}, {"config.json.", l.Model().ConfigFile()}}
+	described := func(yield func(string, any) bool) {
+		if yieldLeaves("", md, yield) {
+			yieldLeaves("config.json.", l.Model().ConfigFile(), yield)
+		}
+	}
 	query := r.URL.Query()
-	if key := query.Get("key"); key != "" {
-		from, err := numberOf(query, "from", 0, math.MaxInt)
-		if err != nil {
-			return err
-		}
-		count, err := numberOf(query, "count", 100, maxListed)
-		if err != nil {
-			return err
-		}
-		for _, d := range described {
-			for at, v := range leaves(d.prefix, d.Metadata) {
-				if at == key {
-					return writeJSON(w, windowOf(v, query.Get("q"), from, count))
-				}
-			}
-		}
-		return failed(http.StatusNotFound, "The metadata have no key of this name.")
-	}
-	a := MetadataAnswer{Entries: []MetadataEntry{}}
-	left := maxAllBytes
-	for _, d := range described {
-		for key, v := range leaves(d.prefix, d.Metadata) {
-			if len(a.Entries) == maxEntries {
-				break
-			}
-			e := entryOf(key, v, min(maxTextBytes, max(left, maxLineBytes)))
-			left -= len(e.Value)
-			a.Entries = append(a.Entries, e)
-		}
-	}
-	if a.Graph, err = graphOf(l); err != nil {
+	from, err := numberOf(query, "from", 0, math.MaxInt)
+	if err != nil {
 		return err
 	}
-	return writeJSON(w, &a)
+	count, err := numberOf(query, "count", 100, maxListed)
+	if err != nil {
+		return err
+	}
+	var a any
+	err = h.lists.do(r, func() (err error) {
+		if key := query.Get("key"); key != "" {
+			a, err = valuesAt(r.Context(), described, key, query.Get("q"), from, count)
+		} else {
+			a, err = entriesOf(l, described)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, a)
+}
+
+// entriesOf returns the answer with all keys that there are, within bounds. It fails if the graph of the model that l holds cannot be
+// read.
+func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*MetadataAnswer, error) {
+	a := &MetadataAnswer{Entries: []MetadataEntry{}}
+	left := maxAllBytes
+	for key, v := range described {
+		if len(a.Entries) == maxEntries || left < -maxAllBytes {
+			a.More++
+			continue
+		}
+		e := entryOf(key, v, min(maxTextBytes, max(left, maxLineBytes)))
+		left -= len(e.Key) + len(e.Value)
+		a.Entries = append(a.Entries, e)
+	}
+	var err error
+	a.Graph, err = graphOf(l)
+	return a, err
+}
+
+// valuesAt returns a window of the list at a key: see windowOf. It fails if there is no such key, or if ctx ends.
+func valuesAt(ctx context.Context, described iter.Seq2[string, any], key, contains string, from, count int) (*ListValuesAnswer, error) {
+	for at, v := range described {
+		if at == key {
+			return windowOf(ctx, v, contains, from, count)
+		}
+	}
+	return nil, failed(http.StatusNotFound, "The metadata have no key of this name.")
 }
 
 // graphOf returns the model's graph as JSON, or null if its format has none.
@@ -90,15 +109,12 @@ func graphOf(l *loader.Lease) (json.RawMessage, error) {
 	return json.Marshal(report.NewGraph(g))
 }
 
-// leaves yields the values of md that are no objects, or large ones, with the keys that lead to them joined by dots behind prefix.
-func leaves(prefix string, md layout.Metadata) iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) { yieldLeaves(prefix, md, yield) }
-}
-
+// yieldLeaves yields the values of md that are no objects, or large or deep ones. prefix and dots join the keys that lead to them. It
+// returns false if yield does.
 func yieldLeaves(prefix string, md layout.Metadata, yield func(string, any) bool) bool {
 	for _, e := range md {
 		key := prefix + e.Key
-		if m, ok := e.Value.(layout.Metadata); ok && len(m) > 0 && len(m) <= maxMembers {
+		if m, ok := e.Value.(layout.Metadata); ok && len(m) > 0 && len(m) <= maxMembers && len(key) <= maxKeyBytes {
 			if !yieldLeaves(key+".", m, yield) {
 				return false
 			}
@@ -129,16 +145,20 @@ func entryOf(key string, v any, most int) MetadataEntry {
 	return e
 }
 
-// windowOf returns the elements of a list that contain a text, in upper or lower case: those from the from-th on, at most count.
-func windowOf(v any, contains string, from, count int) *ListValuesAnswer {
+// windowOf returns the elements of a list that contain a text, in upper or lower case: those from the from-th on, at most count. It
+// fails if ctx ends.
+func windowOf(ctx context.Context, v any, contains string, from, count int) (*ListValuesAnswer, error) {
 	a := &ListValuesAnswer{Values: []ListValue{}}
 	contains = strings.ToLower(contains)
 	_, elements := elementsOf(v)
 	if elements == nil {
-		return a
+		return a, nil
 	}
 	at := 0
 	for text := range elements {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if contains == "" || strings.Contains(strings.ToLower(text), contains) {
 			if a.Matches >= from && len(a.Values) < count {
 				a.Values = append(a.Values, ListValue{At: at, Value: shortened(text, maxTextBytes/16)})
@@ -147,7 +167,7 @@ func windowOf(v any, contains string, from, count int) *ListValuesAnswer {
 		}
 		at++
 	}
-	return a
+	return a, nil
 }
 
 // elementsOf returns the number of elements of a list, or of members of an object, and their texts. It returns nil for other

@@ -3,9 +3,11 @@ package explore
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -240,6 +242,61 @@ func TestSwapEndsJobs(t *testing.T) {
 		}
 		if err := current.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSwapBeside: whatever is swapped while requests are answered, or whoever leaves, each answer is of one model, or says why not.
+func TestSwapBeside(t *testing.T) {
+	var current loader.Current[int]
+	defer current.Close()
+	open := func(i int) (m *loader.Model) {
+		switch i % 3 {
+		case 0:
+			return layered(t)
+		case 1:
+			return hostileModel(t)
+		}
+		m, err := loader.OpenBytes(modeltest.SafeTensors(modeltest.Finite("odd", layout.F64, 12, 30)), nil)
+		return modeltest.Opened(t, m, err)
+	}
+	current.Swap(open(0), 0)
+	acquire := func() (*loader.Lease, error) {
+		_, l, err := current.Acquire(context.Background())
+		return l, err
+	}
+	h := Handler(acquire, &Options{Compared: acquire, Workers: 2})
+	var group sync.WaitGroup
+	for k := range 4 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(k)))
+			for range 25 {
+				path := paths[random.IntN(len(paths))]
+				ctx, leave := context.WithCancel(t.Context())
+				if random.IntN(4) == 0 {
+					time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, leave)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/"+path, nil))
+				leave()
+				if w.Code == http.StatusInternalServerError {
+					t.Errorf("%s: %s", path, w.Body)
+				}
+			}
+		})
+	}
+	answered := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(answered)
+	}()
+	for i := 1; ; i++ {
+		select {
+		case <-answered:
+			waitFor(t, "the end of the models before", func() bool { return current.Stats().Draining == 0 })
+			return
+		case <-time.After(time.Millisecond):
+			current.Swap(open(i), i)
 		}
 	}
 }

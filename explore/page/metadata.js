@@ -8,12 +8,17 @@ import { changed, store } from './store.js'
 
 const most = 3, rowHigh = 24, view = 288
 
+/** Returns the command that prints all metadata. */
+function command() {
+  return `tensormap inspect ${quote(store.model.from)} --json`
+}
+
 /** Shows the metadata. */
 export function metadataView(main) {
   const stop = new AbortController(), { signal } = stop
   const found = el('span', { class: 'sub', role: 'status' }), tree = el('div', { class: 'tree' })
   const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => draw() })
-  let entries = [], graph = null
+  let entries = [], graph = null, more = 0
   const folded = new Set()
   main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), found), el('div', { class: 'listbar t12' }, field), tree)
   load()
@@ -24,6 +29,7 @@ export function metadataView(main) {
       const a = await (await ask('data/metadata', { signal })).json()
       entries = a.entries ?? []
       graph = a.graph
+      more = a.more
       draw()
       changed()
     } catch (e) {
@@ -51,6 +57,7 @@ export function metadataView(main) {
       } else out.push(box)
       if (es.length > 500) out.push(el('p', { class: 'sub', text: grouped(es.length - 500) + ' more: search for them' }))
     }
+    if (more) out.push(el('p', { class: 'note', text: things(more, 'key') + ' more than the page shows: ' + command() + ' prints all' }))
     if (!entries.length) out.push(el('p', { class: 'note', text: 'This file says nothing of itself beyond its tensors.' }))
     if (store.model.summary && typeof store.model.summary === 'object' && !q) out.push(el('details', null, el('summary', null, el('b', { text: 'Summary' })), el('pre', { class: 'text', text: JSON.stringify(store.model.summary, null, 2) })))
     if (graph && !q) out.push(graphPart())
@@ -72,7 +79,7 @@ export function metadataView(main) {
 
   /** Shows a long list: its length, a button that opens it. A page in one file has the command that prints it in place of that. */
   function longList(e) {
-    if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : `tensormap inspect ${quote(store.model.from)} --json` }), faint(' has them'))
+    if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : command() }), faint(' has them'))
     const box = el('div')
     const button = el('button', { class: 'link', 'aria-expanded': 'false', text: 'show ' + things(e.length, 'value'), click: () => {
       if (button.getAttribute('aria-expanded') === 'true') {

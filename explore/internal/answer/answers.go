@@ -365,6 +365,7 @@ type MapAnswer struct {
 // MetadataAnswer answers data/metadata: a tree without the long lists, which data/metadata?key=KEY&q=&from=0&count=100 reads.
 type MetadataAnswer struct {
 	Entries []MetadataEntry `json:"entries"`
+	More    int             `json:"more"`  // keys behind them, which are too many
 	Graph   json.RawMessage `json:"graph"` // of TSM: as inspect --json has it; null else
 }
 

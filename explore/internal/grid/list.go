@@ -32,7 +32,7 @@ const maxTerms = 16
 // has nil for those that are not known yet. An answer with a Problem has no rows. List fails if ctx ends.
 func (x *Index) List(ctx context.Context, q Query, stats []*answer.TensorStat) (answer.ListAnswer, error) {
 	a := answer.ListAnswer{Shows: []answer.Show{}, Window: []answer.ListRow{}}
-	l := list{Index: x, query: q, stats: stats, open: make(map[string]bool, len(q.Open))}
+	l := list{Index: x, ctx: ctx, query: q, stats: stats, open: make(map[string]bool, len(q.Open))}
 	var ok bool
 	if l.key, ok = keys[strings.TrimPrefix(q.Sort, "-")]; !ok && q.Sort != "" {
 		a.Problem = fmt.Sprintf("There is no column %q to sort by.", q.Sort)
@@ -42,7 +42,7 @@ func (x *Index) List(ctx context.Context, q Query, stats []*answer.TensorStat) (
 	for _, id := range q.Open {
 		l.open[id] = true
 	}
-	if a.Problem = l.find(ctx); a.Problem != "" || ctx.Err() != nil {
+	if a.Problem = l.find(); a.Problem != "" || ctx.Err() != nil {
 		return a, context.Cause(ctx)
 	}
 	a.Shows = l.show()
@@ -54,6 +54,7 @@ func (x *Index) List(ctx context.Context, q Query, stats []*answer.TensorStat) (
 // list makes one answer.
 type list struct {
 	*Index
+	ctx          context.Context
 	query        Query
 	stats        []*answer.TensorStat
 	open         map[string]bool
@@ -81,8 +82,8 @@ type group struct {
 	totals   *totals
 }
 
-// find finds the tensors that the search asks for. It returns why it cannot be understood, or "". Once ctx ends, it finds no more.
-func (l *list) find(ctx context.Context) (problem string) {
+// find finds the tensors that the search asks for. It returns why it cannot be understood, or "". Once the context ends, it finds no more.
+func (l *list) find() (problem string) {
 	if len(l.query.Search) > glob.MaxBytes {
 		return fmt.Sprintf("A search has at most %d bytes.", glob.MaxBytes)
 	}
@@ -93,7 +94,7 @@ func (l *list) find(ctx context.Context) (problem string) {
 		}
 		l.found = make([]bool, len(l.Rows))
 		for i := range l.Rows {
-			if ended(ctx, i) {
+			if ended(l.ctx, i) {
 				break
 			}
 			if pattern.Match(l.Rows[i].Name) {
@@ -106,7 +107,7 @@ func (l *list) find(ctx context.Context) (problem string) {
 	if l.terms = l.Index.terms(l.query.Search); len(l.terms) > maxTerms {
 		return fmt.Sprintf("A search has at most %d words.", maxTerms)
 	}
-	l.found, l.matches = l.search(ctx, l.terms)
+	l.found, l.matches = l.search(l.ctx, l.terms)
 	return ""
 }
 
@@ -309,7 +310,7 @@ func (l *list) window(a *answer.ListAnswer, items []item, depth int) {
 		if g != nil && len(l.open) < l.query.Unfold {
 			l.open[g.id] = true
 		}
-		if a.Rows >= l.query.From && len(a.Window) < l.query.Count {
+		if a.Rows >= l.query.From && len(a.Window) < l.query.Count && l.ctx.Err() == nil {
 			a.Window = append(a.Window, l.row(one, depth))
 		}
 		a.Rows++

@@ -134,17 +134,21 @@ func (x *Index) search(ctx context.Context, all []term) (found []bool, n int) {
 // false if none of the members matches all terms.
 func (r *role) open(x *Index, all []term) (open []term, fits bool) {
 	texts := r.texts(x)
-	for _, t := range all {
-		if t.matchesIn(texts) {
+	inTexts := matchedIn(texts, all)
+	for i, t := range all {
+		if inTexts[i] {
 			continue
 		}
 		if !t.isLayer && !t.isExpert {
-			for _, word := range t.words {
-				one := term{words: []string{word}}
-				if one.matchesIn(texts) {
+			ones := make([]term, len(t.words))
+			for k := range ones {
+				ones[k].words = t.words[k : k+1]
+			}
+			for k, isIn := range matchedIn(texts, ones) {
+				if isIn {
 					continue
 				}
-				n, ok := number(word)
+				n, ok := number(t.words[k])
 				if !ok {
 					return nil, false
 				}
@@ -172,7 +176,7 @@ func (x *Index) hasNumbers(m member, t *term) bool {
 			return false
 		}
 	}
-	return len(t.words) == 1 || t.matchesIn([]string{x.Rows[m.number].Name})
+	return len(t.words) == 1 || matchedIn([]string{x.Rows[m.number].Name}, []term{*t})[0]
 }
 
 // texts returns what names of r have in common, and what r is called in general.
@@ -180,20 +184,26 @@ func (r *role) texts(x *Index) []string {
 	return []string{x.stacks[r.stack], r.before, r.after, r.common(), r.kind.part}
 }
 
-// matchesIn reports whether one of some texts matches t.
-func (t *term) matchesIn(texts []string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool {
-		for range t.matchesOf(text) {
-			return true
+// matchedIn reports of each term whether one of some texts matches it.
+func matchedIn(texts []string, all []term) []bool {
+	is, left := make([]bool, len(all)), len(all)
+	for _, text := range texts {
+		for i := range matchesOf(text, all) {
+			if !is[i] {
+				is[i] = true
+				left--
+			}
+			if left == 0 {
+				return is
+			}
 		}
-		return false
-	})
+	}
+	return is
 }
 
 // has reports whether a tensor outside the grid matches all terms.
 func (x *Index) has(number int, all []term) bool {
-	texts := []string{x.Rows[number].Name, x.Rows[number].Part}
-	return !slices.ContainsFunc(all, func(t term) bool { return !t.matchesIn(texts) })
+	return !slices.Contains(matchedIn([]string{x.Rows[number].Name, x.Rows[number].Part}, all), false)
 }
 
 // words has the words of all names that have letters, and of what roles are called in general.
@@ -222,12 +232,15 @@ func newWords(x *Index) words {
 // have reports whether word is one of w, or a number.
 func (w words) have(word string) bool { return w[word] || class(word[0]) == 1 }
 
+// maxMatched bounds the places in a name that are marked.
+const maxMatched = 64
+
 // matched returns pairs of offsets of what terms match in a name, ascending and apart from each other.
 func matched(name string, all []term) []int {
 	pairs := [][2]int{}
-	for _, t := range all {
-		for from, to := range t.matchesOf(name) {
-			pairs = append(pairs, [2]int{from, to})
+	for _, place := range matchesOf(name, all) {
+		if pairs = append(pairs, place); len(pairs) == maxMatched {
+			break
 		}
 	}
 	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
@@ -242,20 +255,23 @@ func matched(name string, all []term) []int {
 	return offsets
 }
 
-// matchesOf yields where words of a text are those of t, as offsets.
-func (t *term) matchesOf(text string) iter.Seq2[int, int] {
-	return func(yield func(from, to int) bool) {
+// matchesOf yields the places of terms whose words a text has, and their offsets there.
+func matchesOf(text string, all []term) iter.Seq2[int, [2]int] {
+	return func(yield func(term int, place [2]int) bool) {
 		var last [maxPhrase]span // the words before, as in a ring
 		n := 0
 		for s := range spans(text) {
 			last[n%len(last)] = s
 			n++
-			if n < len(t.words) {
-				continue
-			}
-			first := n - len(t.words)
-			if t.matches(func(i int) string { return last[(first+i)%len(last)].word }) && !yield(last[first%len(last)].from, s.to) {
-				return
+			for i := range all {
+				t := &all[i]
+				first := n - len(t.words)
+				if first < 0 || !t.matches(func(i int) string { return last[(first+i)%len(last)].word }) {
+					continue
+				}
+				if !yield(i, [2]int{last[first%len(last)].from, s.to}) {
+					return
+				}
 			}
 		}
 	}

@@ -72,3 +72,18 @@ func TestSearch(t *testing.T) {
 		}
 	}
 }
+
+// TestManyMatches: a name of many words has few places that are marked, and a search of many words goes through it once.
+func TestManyMatches(t *testing.T) {
+	name := strings.Repeat("a.b.", 5000)
+	x := New(named(name))
+	all := x.terms(strings.Repeat("a b ", maxTerms/2))
+	if got := matched(name, all); len(got) == 0 || len(got) > 2*maxMatched {
+		t.Errorf("%d offsets", len(got))
+	}
+	for search, want := range map[string]int{"a b": 1, "b.a a.b": 1, "a c": 0, "a.a": 0} {
+		if _, n := x.search(context.Background(), x.terms(search)); n != want {
+			t.Errorf("%q finds %d", search, n)
+		}
+	}
+}
