@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,8 +81,11 @@ func fullAPR2(b testing.TB, elements uint64) string {
 		b.Fatal(err)
 	}
 	values := make([]float32, elements)
-	for i := range values {
-		values[i] = float32(i%1000) / 1000
+	for i := range values[:min(elements, 1<<20)] {
+		values[i] = float32(rand.NormFloat64() / 50)
+	}
+	for n := 1 << 20; n < len(values); n *= 2 {
+		copy(values[n:], values[:n])
 	}
 	if err := w.WriteTensor(mmapio.Bytes(values)); err != nil {
 		b.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Percents are the percentages whose percentiles TensorStats has.
@@ -39,17 +41,18 @@ type codeCount struct {
 	n    uint64
 }
 
-// countFloats counts float32s by their upper halves.
+// countFloats counts float32s by their upper halves. It reads them as integers: the way out of a register of floats takes longer.
 func (c *counter) countFloats(v []float32) {
-	for ; len(v) >= 4; v = v[4:] { // a fifth faster than one at a time
-		i, j, k, l := math.Float32bits(v[0])>>16, math.Float32bits(v[1])>>16, math.Float32bits(v[2])>>16, math.Float32bits(v[3])>>16
-		c.counts[i]++
-		c.counts[j]++
-		c.counts[k]++
-		c.counts[l]++
+	b := mmapio.Bytes(v)
+	for ; len(b) >= 16; b = b[16:] {
+		two, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		c.counts[uint16(two>>16)]++
+		c.counts[uint16(two>>48)]++
+		c.counts[uint16(more>>16)]++
+		c.counts[uint16(more>>48)]++
 	}
-	for _, x := range v {
-		c.counts[math.Float32bits(x)>>16]++
+	for ; len(b) > 0; b = b[4:] {
+		c.counts[binary.LittleEndian.Uint16(b[2:])]++
 	}
 }
 
@@ -67,12 +70,16 @@ func countCentered[T float](c *counter, v []T, center float64) {
 
 // countBF16s counts the BF16s in b by their bits.
 func (c *counter) countBF16s(b []byte) {
-	for ; len(b) >= 8; b = b[8:] {
-		four := binary.LittleEndian.Uint64(b)
+	for ; len(b) >= 16; b = b[16:] {
+		four, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 		c.counts[uint16(four)]++
 		c.counts[uint16(four>>16)]++
 		c.counts[uint16(four>>32)]++
 		c.counts[uint16(four>>48)]++
+		c.counts[uint16(more)]++
+		c.counts[uint16(more>>16)]++
+		c.counts[uint16(more>>32)]++
+		c.counts[uint16(more>>48)]++
 	}
 	for ; len(b) >= 2; b = b[2:] {
 		c.counts[binary.LittleEndian.Uint16(b)]++
