@@ -47,18 +47,15 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	}
 	width, n := uint64(d.BlockBytes()), v.Elements()
 	size := n * width
-	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
+	if !suitsWorkers(v) {
 		step := min(sharedStep(v), n)
-		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
+		encoded := make([]byte, step*width)
 		for first := uint64(0); first < n; first += step {
-			step := min(step, n-first)
-			if err := v.Read(ctx, env, floats[:step], first); err != nil {
+			b := encoded[:min(step, n-first)*width]
+			if err := ReadEncoded(ctx, env, v, d, b, first); err != nil {
 				return err
 			}
-			if err := encodeOnAllCores(d, encoded, floats[:step]); err != nil {
-				return err
-			}
-			if _, err := w.Write(encoded[:step*width]); err != nil {
+			if _, err := w.Write(b); err != nil {
 				return err
 			}
 		}
