@@ -15,7 +15,6 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/loader/internal/values"
-	"github.com/tensormap/tensormap/loader/internal/values/valuestest"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -52,7 +51,7 @@ func newStore() *content.Store {
 func run(t *testing.T, want []float32, stored []byte, open func(in *content.Cached) values.Values) {
 	for kind, in := range contents {
 		t.Run(kind, func(t *testing.T) {
-			valuestest.Run(t, want, cols, func(t *testing.T) values.Values { return open(in(t, stored)) })
+			checkValues(t, want, cols, func(t *testing.T) values.Values { return open(in(t, stored)) })
 		})
 	}
 }

@@ -1,5 +1,4 @@
-// Package valuestest has the tests that all [values.Values] pass.
-package valuestest
+package values_test
 
 import (
 	"bytes"
@@ -18,9 +17,9 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Run tests every method of Values that must be want, a matrix with rows of cols elements. open returns the Values
+// checkValues tests every method of Values that must be want, a matrix with rows of cols elements. open returns the Values
 // anew, with nothing cached.
-func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
+func checkValues(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
 	size := uint64(len(want))
 	t.Run("Ranges", func(t *testing.T) {
 		v := open(t)
@@ -28,7 +27,7 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 			t.Fatalf("%d values, want %d, of %v, %v", v.Elements(), size, v.Source(), err)
 		}
 		for _, r := range contenttest.Ranges(size) {
-			check(t, v, want, r)
+			checkRange(t, v, want, r)
 		}
 	})
 	t.Run("Cancelled", func(t *testing.T) {
@@ -44,12 +43,12 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 			}
 		}
 		for _, r := range few { // a context that has not ended reads again
-			check(t, v, want, r)
+			checkRange(t, v, want, r)
 		}
 	})
 	t.Run("Concurrent", func(t *testing.T) {
 		v := open(t)
-		contenttest.Concurrently(size, 10_000, func(r contenttest.Range) bool { return check(t, v, want, r) })
+		contenttest.Concurrently(size, 10_000, func(r contenttest.Range) bool { return checkRange(t, v, want, r) })
 	})
 	t.Run("Allocations", func(t *testing.T) {
 		v := open(t)
@@ -61,13 +60,13 @@ func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.
 			t.Errorf("%v allocations", n)
 		}
 	})
-	t.Run("Blocks", func(t *testing.T) { blocks(t, want, cols, open(t)) })
-	t.Run("Encoded", func(t *testing.T) { encoded(t, want, open(t)) })
+	t.Run("Blocks", func(t *testing.T) { checkBlocks(t, want, cols, open(t)) })
+	t.Run("Encoded", func(t *testing.T) { checkEncoded(t, want, open(t)) })
 }
 
-// check compares the values that Read returns for range r with want, all values of v, and checks that Read writes
+// checkRange compares the values that Read returns for range r with want, all values of v, and checks that Read writes
 // nothing around dst. It reports whether all is right, after an error of t if not.
-func check(t *testing.T, v values.Values, want []float32, r contenttest.Range) bool {
+func checkRange(t *testing.T, v values.Values, want []float32, r contenttest.Range) bool {
 	t.Helper()
 	want = want[r.Off:][:r.N]
 	buf := make([]float32, r.N+2)
@@ -80,9 +79,9 @@ func check(t *testing.T, v values.Values, want []float32, r contenttest.Range) b
 	return true
 }
 
-// blocks reads the rows that Blocks returns one by one, expands and scales them, and compares them with want. It skips
+// checkBlocks reads the rows that Blocks returns one by one, expands and scales them, and compares them with want. It skips
 // the test if Blocks returns none, or rows that begin within a block.
-func blocks(t *testing.T, want []float32, cols int, v values.Values) {
+func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 	b, ok, err := v.Blocks(t.Context(), content.Env{})
 	if err != nil {
 		t.Fatal(err)
@@ -112,9 +111,9 @@ func blocks(t *testing.T, want []float32, cols int, v values.Values) {
 	}
 }
 
-// encoded compares the bytes that Write and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
+// checkEncoded compares the bytes that Write and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
 // at once. want gives only their number.
-func encoded(t *testing.T, want []float32, v values.Values) {
+func checkEncoded(t *testing.T, want []float32, v values.Values) {
 	plain := make([]float32, len(want))
 	if err := v.Read(t.Context(), content.Env{}, plain, 0); err != nil {
 		t.Fatal(err)
