@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -46,7 +47,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 	for _, d := range dtypes {
 		c := modeltest.Random("x", d, 3, 5, 768)
 		for _, n := range []int{1, 3} {
-			xs := modeltest.Normal(n * 768)
+			xs := normal(n * 768)
 			want, got := product(t, c, xs, n), make([]float32, n*15)
 			file := modeltest.APR2Model(t, nil, c)
 			for _, p := range placements {
@@ -54,13 +55,13 @@ func TestMultiplyEveryWay(t *testing.T) {
 				if err := x.MatMul(ctx, got, xs, n); err != nil {
 					t.Fatalf("%v %s: %v", d, p.name, err)
 				}
-				modeltest.WantFloats(t, d.String()+" "+p.name, got, want)
+				wantFloats(t, d.String()+" "+p.name, got, want)
 			}
 			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)}), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}
-			modeltest.WantFloats(t, d.String()+" LZ4", got, want)
+			wantFloats(t, d.String()+" LZ4", got, want)
 		}
 	}
 }
@@ -69,7 +70,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 func TestMultiplyLarge(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.IQ2_S} {
 		c := modeltest.Random("x", d, 3001, 1024)
-		xs := modeltest.Normal(2 * 1024)
+		xs := normal(2 * 1024)
 		want := product(t, c, xs, 2)
 		file := modeltest.APR2Model(t, nil, c)
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
@@ -77,7 +78,7 @@ func TestMultiplyLarge(t *testing.T) {
 			if err := tensor(t, openPath(t, modeltest.Write(t, "m", file), opts), "x").MatMul(t.Context(), got, xs, 2); err != nil {
 				t.Fatal(err)
 			}
-			modeltest.WantFloats(t, d.String(), got, want)
+			wantFloats(t, d.String(), got, want)
 		}
 	}
 }
@@ -89,7 +90,7 @@ func TestMultiplyScaled(t *testing.T) {
 		"zero -3")
 	cs := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 5, 64), modeltest.Random("zero", layout.I8, 5, 64), modeltest.Random("i16", layout.I16, 5, 64)}
 	m := openBytes(t, modeltest.APR2Model(t, md, cs...), nil)
-	xs := modeltest.Normal(64)
+	xs := normal(64)
 	for _, c := range cs {
 		x := tensor(t, m, c.Name)
 		values, err := x.Float32s()
@@ -127,12 +128,12 @@ func TestMultiplyLogical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			xs, got, want := modeltest.Normal(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
+			xs, got, want := normal(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
 			a, err := dot.Prepare(layout.F32, xs)
 			if err = errors.Join(err, dot.Floats(want, values, a), x.MatVec(t.Context(), got, xs)); err != nil {
 				t.Fatal(err)
 			}
-			modeltest.WantFloats(t, dir+" "+x.Name(), got, want)
+			wantFloats(t, dir+" "+x.Name(), got, want)
 		}
 	}
 	if logical < 16 {
@@ -145,18 +146,18 @@ func TestMultiplyErrors(t *testing.T) {
 	x := tensor(t, m, "x")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	nan := modeltest.Normal(64)
+	nan := normal(64)
 	nan[5] = float32(math.NaN())
-	dst, xs := make([]float32, 4), modeltest.Normal(64)
+	dst, xs := make([]float32, 4), normal(64)
 	for name, c := range map[string]struct{ err, want error }{
-		"long vector":   {x.MatVec(t.Context(), dst, modeltest.Normal(65)), loader.ErrRange},
+		"long vector":   {x.MatVec(t.Context(), dst, normal(65)), loader.ErrRange},
 		"short result":  {x.MatVec(t.Context(), dst[:3], xs), loader.ErrRange},
 		"other number":  {x.MatMul(t.Context(), dst, xs, 2), loader.ErrRange},
 		"negative":      {x.MatMul(t.Context(), dst, xs, -1), loader.ErrRange},
 		"NaN":           {x.MatVec(t.Context(), dst, nan), dequant.ErrNotFinite},
 		"ended context": {x.MatVec(ended, dst, xs), context.Canceled},
 		"no vectors":    {x.MatMul(t.Context(), nil, nil, 0), nil},
-		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, modeltest.Normal(7)), nil},
+		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, normal(7)), nil},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -196,19 +197,19 @@ func TestMultiplyFromAfar(t *testing.T) {
 	r := &endingReader{ReaderAt: f, from: math.MaxInt64, cancel: cancel}
 	m, err := loader.OpenReaderAt(t.Context(), r, info.Size(), nil)
 	x := tensor(t, modeltest.Opened(t, m, err), "x")
-	xs, got := modeltest.Normal(1024), make([]float32, 9000)
+	xs, got := normal(1024), make([]float32, 9000)
 	if err := x.MatVec(ctx, got, xs); err != nil {
 		t.Fatal(err)
 	}
 	want := product(t, c, xs, 1)
-	modeltest.WantFloats(t, "from afar", got, want)
+	wantFloats(t, "from afar", got, want)
 	near := tensor(t, newDistant(path, modeltest.Read(t, path)).backed(t).open(t, nil), "x")
 	for _, way := range []string{"through a cache", "from the cache"} {
 		clear(got)
 		if err := near.MatVec(ctx, got, xs); err != nil {
 			t.Fatal(err)
 		}
-		modeltest.WantFloats(t, way, got, want)
+		wantFloats(t, way, got, want)
 	}
 	r.from = int64(x.Offset())
 	if err := x.MatVec(ctx, got, xs); !errors.Is(err, context.Canceled) {
@@ -245,7 +246,7 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 				continue
 			}
 			rows, cols := shape[0], shape[1]
-			dst, xs := make([]float32, 3*rows), modeltest.Normal(3*cols)
+			dst, xs := make([]float32, 3*rows), normal(3*cols)
 			run := func() {
 				if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:cols]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
 					t.Fatal(err)
@@ -256,5 +257,23 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 				t.Errorf("%s, %s: %v allocations", name, x.Name(), n)
 			}
 		}
+	}
+}
+
+// normal returns n floats of the standard normal distribution, the same in every run.
+func normal(n int) []float32 {
+	rng := rand.New(rand.NewPCG(12, uint64(n)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// wantFloats ends the test if got and want, which what names, differ: see modeltest.Differ.
+func wantFloats(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if i := modeltest.Differ(got, want); i >= 0 {
+		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
 	}
 }

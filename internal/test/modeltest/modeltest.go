@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -60,24 +59,6 @@ func ReadFloat32s(b []byte) []float32 {
 		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 	return v
-}
-
-// Normal returns n floats of the standard normal distribution, the same in every run.
-func Normal(n int) []float32 {
-	rng := rand.New(rand.NewPCG(12, uint64(n)))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	return x
-}
-
-// WantFloats ends the test if got and want, which what names, differ: see Differ.
-func WantFloats(t testing.TB, what string, got, want []float32) {
-	t.Helper()
-	if i := Differ(got, want); i >= 0 {
-		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
-	}
 }
 
 // Allocated returns how many bytes of heap f takes, also those that it frees again.
