@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/internal/test/testmode"
 )
 
 // globTests are patterns with names that each matches, and names that it does not.
@@ -119,7 +121,7 @@ func FuzzGlob(f *testing.F) {
 // TestStars holds patterns of stars alone to the automata that they stand for.
 func TestStars(t *testing.T) {
 	var texts []string
-	for n := range 3 * 3 * 3 * 3 * 3 * 3 {
+	for n := range 3 * 3 * 3 * 3 * 3 {
 		text := ""
 		for ; n > 0; n /= 3 {
 			text += []string{"", "a", "*"}[n%3]
@@ -169,7 +171,7 @@ var asRegexp = strings.NewReplacer("*", ".*", "?", ".", "{", "(?:", ",", "|", "}
 // TestRegexp holds automata to regular expressions.
 func TestRegexp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for range 60 {
 		pattern, depth := "", 0
 		for len(pattern) < 3+random.IntN(90) || depth > 0 {
 			c := "aab*?{,}é"[random.IntN(9):][:1]
@@ -205,10 +207,10 @@ func TestRegexp(t *testing.T) {
 
 // TestLongNames: a long pattern finds its way through a long name faster than a regular expression.
 func TestLongNames(t *testing.T) {
-	name := strings.Repeat("ab", 2000)
+	name := strings.Repeat("ab", 500)
 	took := func(f func(string) bool) time.Duration {
 		least := time.Hour
-		for range 3 {
+		for range 5 {
 			begun := time.Now()
 			if f(name) {
 				t.Error("it matches")
@@ -218,6 +220,9 @@ func TestLongNames(t *testing.T) {
 		return least
 	}
 	for _, one := range []string{"*{a,b}", "*a?", "{*,a}"} {
+		if testmode.Races() { // which slows one down more than the other
+			break
+		}
 		var g Pattern
 		pattern := strings.Repeat(one, 350/len(one)) + "c"
 		if err := g.Set(pattern); err != nil {
