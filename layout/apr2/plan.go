@@ -6,20 +6,22 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // headPlan makes the head of a file: everything before the tensors' data.
 type headPlan struct {
 	header   Header
 	align    uint64
-	metadata []byte   // as JSON
+	metadata []byte // as JSON
+	source   layout.Metadata
 	encrypt  *encrypt // or nil
 }
 
 // newHeadPlan encodes the metadata and sets the header's fields that do not depend on the tensors. It fails for an alignment or flags that
 // cannot be written, and for metadata that is too large or has no JSON.
 func newHeadPlan(opts *Options, encrypt *encrypt) (*headPlan, error) {
-	p := &headPlan{header: Header{Major: major, Flags: Aligned64}, align: defaultAlign, encrypt: encrypt}
+	p := &headPlan{header: Header{Major: major, Flags: Aligned64}, align: defaultAlign, encrypt: encrypt, source: opts.Metadata}
 	switch opts.Align {
 	case 0, 64:
 	case 32:
@@ -84,11 +86,34 @@ func (p *headPlan) encode(tensors []layout.Tensor) (head []byte, f *File, err er
 	if f, err = Decode(in, nil); err != nil {
 		return nil, nil, err
 	}
-	md, err := f.Metadata(in)
+	return b, f, p.checkMetadata(f)
+}
+
+// checkMetadata returns the error that f's Metadata or Scales would. It does not make all values again, which may take a
+// lot of memory.
+func (p *headPlan) checkMetadata(f *File) error {
+	if len(p.metadata) == 0 {
+		return nil
+	}
+	if err := jsontext.Check(p.metadata, layout.APR2, headerSize, "metadata", f.lim); err != nil {
+		return err
+	}
+	if err := f.checkEncryption(p.source); err != nil {
+		return err
+	}
+	q, ok := p.source.Get("quantization")
+	if !ok {
+		return nil
+	}
+	text, err := layout.EncodeJSON(layout.Metadata{{Key: "quantization", Value: q}})
+	if err != nil {
+		return err
+	}
+	md, err := jsontext.Parse(text, layout.APR2, headerSize, "metadata", f.lim)
 	if err == nil {
 		_, err = f.Scales(md)
 	}
-	return b, f, err
+	return err
 }
 
 // admit adds to the header the flags and the minor version that a file with t needs. It fails if the fields of an index entry, which would

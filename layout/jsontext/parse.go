@@ -44,6 +44,11 @@ func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field str
 	return p.any(), p.Err()
 }
 
+// Check returns the error that Parse would, and makes no values.
+func Check[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) error {
+	return newParser(text, f, at, field, lim).checkObject()
+}
+
 // parser makes Go values of JSON. It checks all of the text before it makes any.
 type parser struct {
 	Scanner[string]
@@ -60,10 +65,7 @@ func newParser[T string | []byte](text T, f layout.Format, at uint64, field stri
 
 // document returns the object that the text is. It fails if the text is something else, or invalid.
 func (p *parser) document() (layout.Metadata, error) {
-	if p.err == nil && p.Next() != '{' {
-		p.Unexpected("an object")
-	}
-	if err := p.check(); err != nil {
+	if err := p.checkObject(); err != nil {
 		return nil, err
 	}
 	md := p.object()
@@ -71,6 +73,14 @@ func (p *parser) document() (layout.Metadata, error) {
 		return nil, p.err
 	}
 	return md, nil
+}
+
+// checkObject returns an error unless the text is one valid object. It does not advance p.
+func (p *parser) checkObject() error {
+	if p.err == nil && p.Next() != '{' {
+		p.Unexpected("an object")
+	}
+	return p.check()
 }
 
 // check returns an error unless the text is one valid value, of MaxValues values at most. It does not advance p.
