@@ -47,15 +47,18 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	}
 	width, n := uint64(d.BlockBytes()), v.Elements()
 	size := n * width
-	if !suitsWorkers(v) {
+	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
 		step := min(sharedStep(v), n)
-		encoded := make([]byte, step*width)
+		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
 		for first := uint64(0); first < n; first += step {
-			b := encoded[:min(step, n-first)*width]
-			if err := ReadEncoded(ctx, env, v, d, b, first); err != nil {
+			step := min(step, n-first)
+			if err := v.Read(ctx, env, floats[:step], first); err != nil {
 				return err
 			}
-			if _, err := w.Write(b); err != nil {
+			if err := encodeOnAllCores(d, encoded, floats[:step]); err != nil {
+				return err
+			}
+			if _, err := w.Write(encoded[:step*width]); err != nil {
 				return err
 			}
 		}
