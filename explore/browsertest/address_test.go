@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -65,4 +66,22 @@ func TestAddress(t *testing.T) {
 			compareFigures(t, p, filepath.Join(dir, "model.apr"))
 		})
 	}
+}
+
+// The address that explore prints may be a link on a page of another site, such as a terminal in the browser.
+func TestAddressAsLink(t *testing.T) {
+	address := serve(t, minilmQ4(t))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<link rel="icon" href="data:,"><a href="%s">explore</a>`, address)
+	}))
+	defer other.Close()
+	p := newTab(t, desktop)
+	p.open(strings.Replace(other.URL, "127.0.0.1", "localhost", 1))
+	p.eval("document.querySelector('a').click()", new(any))
+	p.wait("document.querySelector('#main [role=grid]')")
+	if at := p.text("location.href"); strings.Contains(at, "token") {
+		t.Error(at)
+	}
+	p.noErrors()
 }

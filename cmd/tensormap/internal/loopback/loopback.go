@@ -77,8 +77,8 @@ func newGuard(port int, h http.Handler) *guard {
 	return g
 }
 
-// ServeHTTP passes a request with the cookie on to the handler. It answers one with the token by the cookie and a redirect, and refuses
-// all others.
+// ServeHTTP passes a request with the cookie on to the handler. It answers one with the token by the cookie and a redirect, or a page that
+// leads on, and refuses all others.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -91,7 +91,12 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case asks && r.Method == http.MethodGet && (g.hasCookie(r) || g.exchange(token[0])):
 		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Location", "/"+strings.TrimLeft(r.URL.EscapedPath(), "/")) // with two slashes it would be another host's
+		to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/") // with two slashes it would be another host's
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {    // a redirect of another site's link has no cookie
+			w.Header().Set("Refresh", "0; url="+to)
+			return
+		}
+		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusSeeOther)
 	case g.hasCookie(r):
 		g.handler.ServeHTTP(w, r)

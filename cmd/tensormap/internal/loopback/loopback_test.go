@@ -117,6 +117,18 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestLink: the address may be a link of another site. To what it redirects to the browser would send no cookie.
+func TestLink(t *testing.T) {
+	g := newGuard(80, shown)
+	r := send(g, "GET", "/?token="+g.token, "Sec-Fetch-Site", "cross-site")
+	if r.StatusCode != http.StatusOK || r.Header.Get("Refresh") != "0; url=/" || len(r.Cookies()) != 1 || r.Header.Get("Cache-Control") != "no-store" || r.ContentLength > 0 {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+	if r := send(g, "GET", "/?token="+g.token, "Sec-Fetch-Site", "cross-site"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("a second time: %d", r.StatusCode)
+	}
+}
+
 // TestNames: only names of the loopback interface pass, so that a page whose name leads here now has no part in it.
 func TestNames(t *testing.T) {
 	g := newGuard(80, shown)
