@@ -68,7 +68,7 @@ type Piece struct {
 	DType  layout.DType
 	Bytes  []byte // little-endian elements, row-major
 	Offset uint64 // bytes of the tensor before these, as it is handed out
-	Size   uint64 // bytes of the whole tensor, as it is handed out. The last piece ends there
+	Size   uint64 // bytes of the whole tensor, as it is handed out. The last piece ends there, an empty tensor's only one too
 
 	buffer *lent
 	turn   uint64
