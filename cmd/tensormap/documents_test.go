@@ -270,7 +270,10 @@ func provokeOpen(t *testing.T, plain, encrypted string) (messages []string) {
 		_, err := m.StreamAll(t.Context(), &loader.StreamOptions{Buffers: buffers}, nil)
 		fails(err)
 	}
-	_, err := m.Region(t.Context(), 0)
+	quantized := open("../../testdata/quantized/gptq-sym/model.safetensors", nil)
+	_, err := quantized.StreamAll(t.Context(), &loader.StreamOptions{Buffers: [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}}, nil)
+	fails(err)
+	_, err = m.Region(t.Context(), 0)
 	fails(err)
 	_, err = open(encrypted, nil).Region(t.Context(), 0)
 	fails(err)
