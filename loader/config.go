@@ -216,8 +216,8 @@ func firstAs[T any](c *Config, name string) (firstAs T, err error) {
 // Bool returns a truth value. The error is that of Int.
 func (c *Config) Bool(name string) (bool, error) { return firstAs[bool](c, name) }
 
-// Int returns an integer: the first value under one of the names that is one and in range. The error is ErrNotFound, or
-// layout.ErrInvalid if there are only others.
+// Int returns an integer: the first value under name, or another name of it, that is one and in range. The error is
+// ErrNotFound if there is no value, or layout.ErrInvalid if none is such an integer.
 func (c *Config) Int(name string) (int, error) { return firstAs[int](c, name) }
 
 // Ints returns a list of integers, such as the heads of each layer. The error is that of Int.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Current is the model that a server serves now, with the weights W that were bound of it. Its methods may be
-// called at once. The zero value serves none.
+// Current is the model that a server serves now, with the weights W that were bound from it. Its methods may
+// be called concurrently. The zero value has no model.
 type Current[W any] struct {
 	serving atomic.Pointer[serving[W]]
 
@@ -28,17 +28,17 @@ type serving[W any] struct {
 // drains reports whether somebody has closed the model, whose memory leases or calls still hold.
 func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.gone() }
 
-// Swap makes m the current model and bound what Acquire returns beside its leases. It closes the model before, which
-// drains: it goes with its last lease. [Current.Wait] waits for that, Swap does not. The error is of unmapping the model before: m serves
-// all the same. If m is the current model already, only bound changes.
+// Swap makes m the current model and bound what Acquire returns beside its leases. It closes the previous model, which drains.
+// Swap does not wait for that: see [Current.Wait]. An error of unmapping the previous model is returned, and m is current all the
+// same. If m is the current model already, only bound changes.
 func (c *Current[W]) Swap(m *Model, bound W) error { return c.swap(&serving[W]{m, bound}) }
 
 // Close closes the current model, which drains. Acquire returns ErrClosed from then on, until another Swap. A server that stops
 // calls Close and Wait after its last request.
 func (c *Current[W]) Close() error { return c.swap(nil) }
 
-// Wait waits until the memory of all models is released that were swapped out or closed before the call. The current model is one of them
-// if its own Close was called. Wait returns the cause of ctx if that ends first.
+// Wait waits until the models that were swapped out or closed before the call have released their memory. The current model is
+// one of them if its own Close was called. Wait returns the cause of ctx if that ends first.
 func (c *Current[W]) Wait(ctx context.Context) error {
 	c.mu.Lock()
 	draining := slices.Clone(c.draining)
@@ -76,9 +76,10 @@ func (c *Current[W]) swap(next *serving[W]) error {
 	return nil // closed by somebody else
 }
 
-// Acquire takes a lease of the current model, and returns what was bound of that model. Tensors among it work while
-// the lease is held, across a Swap too. Only those taken from the lease ([Lease.Of]) end with ctx and pin what they
-// hand out. The error is ErrClosed if there is no current model or somebody has closed it, or the cause of ctx.
+// Acquire takes a lease of the current model, and returns what Swap got with that model. Tensors in bound work
+// while the lease is held, across a Swap too. Only those taken from the lease ([Lease.Of]) end with ctx and pin
+// what they hand out. The error is ErrClosed if there is no current model or somebody has closed it, or the cause
+// of ctx.
 func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err error) {
 	for {
 		s := c.serving.Load()
@@ -96,10 +97,10 @@ func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err er
 
 // CurrentStats says what a [Current] costs and has done.
 type CurrentStats struct {
-	// Stats has the number of tensors of the current model, and Closed if there is none. The rest are sums: sizes and leases over
-	// the models whose memory is not released, counters over these and all before.
+	// Tensors and Closed are those of the current model: 0 and true if there is none. The rest are sums: sizes and leases over
+	// the models whose memory is not released, counters over all models so far.
 	Stats
-	Draining int    `json:"draining"` // models that were swapped out or closed, by their own Close too, and whose memory is not released
+	Draining int    `json:"draining"` // models, swapped out or closed in any way, whose memory is not released
 	Swaps    uint64 `json:"swaps"`    // calls of Swap
 }
 

@@ -62,12 +62,11 @@
 //
 // # Streaming
 //
-// [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web
-// server. Nothing is read that is not asked for, and every tensor is a copy, in the cache or in
-// the caller's memory. Memory for more than 16 MiB is taken once the last byte has been read, and
-// as the others arrive: a server that has less than it claims costs five times what it has.
-// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only the bytes that
-// they need. [Model.Warm] fetches several tensors into the cache at once, neighbours by one request.
+// [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web server. Nothing is read that is
+// not asked for, and every tensor is a copy, in the cache or in the caller's memory. Memory beyond 16 MiB for a tensor is
+// taken once its last byte has been read, and then as the others arrive. A server that claims more than it has makes a reader
+// take at most five times the bytes that it sends. Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges
+// only the bytes that they need. [Model.Warm] fetches several tensors into the cache at once, neighbours by one request.
 // Reading them makes no request while they stay there (but see What bounds the heap): as long as Options.CacheBytes allows, or
 // until the release of the lease that [Lease.Warm] pinned them in.
 //

@@ -16,8 +16,8 @@ var (
 	ErrClosed = layout.ErrClosed
 	// ErrNotFound means that the model has no tensor of that name.
 	ErrNotFound = layout.ErrNotFound
-	// ErrKey means that a tensor is encrypted and there is no key, or another one. It also means that there
-	// is a key and the file is not encrypted.
+	// ErrKey means that a tensor is encrypted, and Options.Key is not set or has another key. It also means
+	// that Options.Key is set and a file is not encrypted.
 	ErrKey = layout.ErrKey
 	// ErrUnsupported means that the file is valid and the work cannot be done: a dtype
 	// without a value in float32, say. It is errors.ErrUnsupported.

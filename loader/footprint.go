@@ -16,36 +16,37 @@ import (
 
 // FootprintOptions say for what use of a model memory is estimated. A nil *FootprintOptions and every zero field mean the defaults.
 type FootprintOptions struct {
-	// Context is the number of tokens of each sequence. 0 means as many as the model is made for (max_position_embeddings). If the
-	// configuration does not say how many those are, it means none: KVBytes is 0, and Unknown says so.
+	// Context is the number of tokens of each sequence. 0 means as many as the model is made for (max_position_embeddings). If
+	// the configuration does not say how many those are, KVBytes is 0, and Unknown says so.
 	Context int
 	// Sequences is the number of sequences that run at once. 0 means 1.
 	Sequences int
-	// KV is the type of the elements of the key-value cache. Invalid, the zero value, means F16. In a block type such as Q8_0, 34 bytes
-	// for 32 values, each row has whole blocks.
+	// KV is the type of the cached keys and values: a type of floats, or of blocks such as Q8_0, where each row has whole blocks.
+	// Invalid, the zero value, means F16.
 	KV layout.DType
 }
 
 // Footprint estimates the memory that a model takes while it runs. All sizes are in bytes. In JSON it is the object fit of
 // "tensormap inspect --fit --json".
 //
-// Unknown lists what could not be told, which is not guessed. Not counted is what only a program knows: activations, its own
-// buffers, and blocks that it takes whole. llama.cpp, for one, keeps as many tokens beyond a window as it computes at once.
+// Unknown lists the figures that the model's files do not tell: none is guessed. Memory that depends on the program is not
+// counted, such as activations and buffers. llama.cpp, for one, caches as many tokens beyond a window as it computes at
+// once.
 type Footprint struct {
-	Context    int          `json:"context"` // tokens of each sequence
-	MaxContext int          `json:"max_context,omitempty"`
-	Sequences  int          `json:"sequences"`
-	KV         layout.DType `json:"kv_dtype"`
+	Context    int          `json:"context"`               // tokens of each sequence
+	MaxContext int          `json:"max_context,omitempty"` // tokens that the model is made for; 0 if unknown
+	Sequences  int          `json:"sequences"`             // that run at once
+	KV         layout.DType `json:"kv_dtype"`              // type of the cached keys and values
 
 	WeightsBytes    uint64 `json:"weights_bytes"`      // of all tensors, decompressed. Bytes of a file that tensors share count once
 	SharedBytes     uint64 `json:"shared_bytes"`       // of WeightsBytes, those of no layer
 	KVBytesPerToken uint64 `json:"kv_bytes_per_token"` // of one sequence that is shorter than every window
 	KVBytes         uint64 `json:"kv_bytes"`           // of Sequences sequences of Context tokens
-	StateBytes      uint64 `json:"state_bytes"`        // of the recurrent layers of Sequences sequences, which grows with no token
+	StateBytes      uint64 `json:"state_bytes"`        // of the recurrent layers of Sequences sequences, whatever Context is
 	TotalBytes      uint64 `json:"total_bytes"`        // WeightsBytes + KVBytes + StateBytes
 
 	DTypes []NamedBytes `json:"dtypes"` // of WeightsBytes by dtype or scheme, the largest first
-	Shared []NamedBytes `json:"shared"` // of SharedBytes by the names of tensors up to their last part or their number, the largest first
+	Shared []NamedBytes `json:"shared"` // of SharedBytes by names of tensors, cut before their number or last part, the largest first
 
 	Layers  []LayerFootprint `json:"layers"`
 	Unknown []Unknown        `json:"unknown"` // what could not be told
@@ -57,24 +58,24 @@ type NamedBytes struct {
 	Bytes uint64 `json:"bytes"`
 }
 
-// LayerFootprint is the part of a [Footprint] that one layer has.
+// LayerFootprint is one layer's part of a [Footprint].
 type LayerFootprint struct {
 	Layer int `json:"layer"` // its number in the names of tensors
 	// Kind says what the layer keeps of the tokens before:
 	//
 	//	"attention" "sliding attention" "recurrent" "attention and recurrent" "none" "unknown"
-	//	"cross-attention"  of another input, such as an image, which is not counted
-	//	"shared"           the cache of a layer before
+	//	"cross-attention"  keys and values of another input, such as an image: they are not counted
+	//	"shared"           it uses the cache of an earlier layer
 	//	"draft"            it predicts further tokens, and its cache is not counted
 	Kind            string `json:"kind"`
 	WeightsBytes    uint64 `json:"weights_bytes"`
-	KVBytesPerToken uint64 `json:"kv_bytes_per_token"`
-	Window          int    `json:"window,omitempty"` // how many tokens are cached at most; 0 means all
-	KVBytes         uint64 `json:"kv_bytes"`
+	KVBytesPerToken uint64 `json:"kv_bytes_per_token"` // of one sequence
+	Window          int    `json:"window,omitempty"`   // how many tokens are cached at most; 0 means all
+	KVBytes         uint64 `json:"kv_bytes"`           // of all sequences, as are StateBytes
 	StateBytes      uint64 `json:"state_bytes,omitempty"`
 }
 
-// Unknown is something that a [Footprint] lacks.
+// Unknown is a figure of a [Footprint] that is unknown, or known in part only.
 type Unknown struct {
 	What string `json:"what"` // the figure, by its name in JSON
 	Why  string `json:"why"`
@@ -87,15 +88,15 @@ const stateBytes = 4
 //
 //	total = weights + sequences × Σ layers (min(context, window) × row bytes + 4 × state values)
 //
-// The row bytes of a layer with attention are those of its keys and of its values, each heads × head_dim elements of type KV. MLA has one
-// row instead: kv_lora_rank + qk_rope_head_dim. A layer without a window keeps all of the context. Only layers with attention have
-// rows, and only recurrent ones a state: of a convolution the conv−1 last inputs, and with it
+// The row bytes of a layer with attention are those of its keys and of its values, each heads × head_dim elements of type KV. MLA
+// has one row instead: kv_lora_rank + qk_rope_head_dim. A layer without a window keeps all of the context. Only layers with
+// attention have rows, and only recurrent ones a state. Its values are, for example:
 //
 //	Mamba and Mamba-2      (conv−1) × (inner + 2 × groups × state) + inner × state
 //	gated delta networks   (conv−1) × (2 × key heads × key dim + value heads × value dim) + value heads × key dim × value dim
 //
-// Heads that the configuration lacks are taken from the shapes of the layer's matrices. The error is of reading metadata or config.json,
-// or layout.ErrInvalid if a number of opts is negative or KV holds no numbers.
+// Heads that the configuration lacks are taken from the shapes of the layer's matrices. The error is of reading metadata or
+// config.json, or layout.ErrInvalid if a number of opts is negative or KV is neither a float nor quantized.
 func (m *Model) Footprint(opts *FootprintOptions) (*Footprint, error) {
 	return readWhileOpen(context.Background(), m, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
 }
@@ -258,14 +259,15 @@ func (f *Footprint) At(context int) uint64 {
 	return total
 }
 
-// CacheKnown reports whether Unknown has nothing of the cache of keys and values: neither kv_bytes nor kv_bytes_per_token.
+// CacheKnown reports whether the cache of keys and values is counted in full: Unknown has neither kv_bytes nor
+// kv_bytes_per_token.
 func (f *Footprint) CacheKnown() bool {
 	return !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.What == "kv_bytes" || u.What == "kv_bytes_per_token" })
 }
 
-// LargestContext returns how many tokens each sequence may have, so that the total is at most memory bytes: math.MaxInt32 if no number is too
-// many, and -1 if the weights and states alone take more. It returns 0 if nothing is known of the cache, and goes by what is
-// counted if something is: CacheKnown says whether that is all.
+// LargestContext returns the most tokens that each sequence may have for a total of at most memory bytes. It returns
+// math.MaxInt32 if no number is too many, -1 if the weights and states alone take more, and 0 if nothing is known of the cache.
+// If the cache is known in part (see CacheKnown), the result may be too large.
 func (f *Footprint) LargestContext(memory uint64) int {
 	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
 		return 0

@@ -76,11 +76,11 @@ type FileInfo struct {
 	ContentID string
 }
 
-// Close lets go of the files once no lease and no running call needs them. It does not
-// wait for these: Done does. Reads by a reader of the caller's may never end: without a lease they
-// are ended, see OpenReaderAt. A large cache that goes with the model costs a collection of the heap
-// in the background: see Options.CacheBytes. A second Close does nothing and returns ErrClosed. An error of
-// unmapping after Close has returned goes to Options.Logger.
+// Close closes the model. Its files are released once no lease and no running call needs them. Close does
+// not wait for that: see Done. It ends reads by a reader of the caller's that run outside of leases: see
+// OpenReaderAt. A large cache that goes with the model costs a collection of the heap in the background:
+// see Options.CacheBytes. A second Close does nothing and returns ErrClosed. An error of unmapping after
+// Close has returned goes to Options.Logger.
 func (m *Model) Close() error {
 	now := time.Now()
 	m.closedAt.CompareAndSwap(nil, &now)

@@ -10,7 +10,7 @@ import (
 // HeldLease describes a lease that is not released.
 type HeldLease struct {
 	Taken time.Time // the time of Acquire
-	Stack string    // of the goroutine that took it: a function and its line per two lines
+	Stack string    // of the goroutine that took it: for each call its function and, on a second line, its file and line
 }
 
 // tracedLease is made for each lease if Options.TraceLeases is set.

@@ -61,9 +61,9 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	return open(context.Background(), s, folderOf(f.Name(), o), o)
 }
 
-// OpenBytes reads the index of a model that is in memory. Views alias b, which must not
-// change until Close. It opens no other file, so a manifest or a part of a split is
-// ErrUnsupported.
+// OpenBytes reads the index of a model that is in memory. Views alias b, which must not change
+// until the model is gone (see Model.Done). It opens no other file, so a manifest or a part of a
+// split is ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
 	return open(context.Background(), storedFrom("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
 }

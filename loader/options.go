@@ -46,11 +46,11 @@ type Options struct {
 	// called once for each id, under the context of opening. An error of it refuses the model. Without Key the
 	// tensors of encrypted files are ErrKey.
 	Key func(ctx context.Context, id string) (Secret, error)
-	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
+	// TraceLeases notes who takes each lease, for HeldLeases. A lease then costs about a
+	// microsecond and 500 bytes more.
 	TraceLeases bool
-	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets
-	// them at level Warn of layers that a quantization configuration names and the model lacks. It gets them at level Error of models that could not be unmapped. Panics in callbacks whose caller
-	// had left are told at this level too (see the package's documentation).
+	// Logger, if set, gets records of models that are opened and gone (Debug), and of models that could not be unmapped (Error).
+	// It gets records of layers that a quantization configuration names and the model lacks (Warn).
 	Logger *slog.Logger
 	// Hooks are called on events that a server counts.
 	Hooks Hooks

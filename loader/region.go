@@ -5,26 +5,28 @@ import (
 	"fmt"
 )
 
-// Region is the memory of a file's tensors, as the system has mapped it. It is for a device that memory is registered with, such as by
-// cudaHostRegister or Metal's buffers without a copy. It holds a lease until Release.
+// Region is the mapped memory of a file's tensors, to be registered with a device: by cudaHostRegister, or as a buffer of Metal
+// without a copy. It holds a lease until Release.
 type Region struct {
-	// Bytes are whole pages, read-only. The first begins on a page, and behind the end of the file are zeros. Touching them may
-	// fault: see [mmapio.Guard].
+	// Bytes are whole pages, read-only. Those behind the end of the file are zeros. Touching Bytes may fault: see
+	// [mmapio.Guard].
 	Bytes []byte
-	// Offset is that of the first of Bytes in the file. A tensor of it begins at Tensor.Offset - Offset.
+	// Offset is where Bytes begin in the file. The stored bytes of a tensor begin at
+	// Bytes[Tensor.Offset()-Offset].
 	Offset uint64
 
 	lease *Lease
 }
 
-// Release ends the region: Bytes must not be touched any more, by a device neither. A second Release does nothing.
+// Release ends the region: neither the program nor a device may touch Bytes any more. A second Release does
+// nothing.
 func (r *Region) Release() { r.lease.Release() }
 
 // Region returns the pages that hold all tensors of a file; file is a position in Files. They stay where they are until the
-// region is released, though the model is closed meanwhile. Bytes that have to be fetched or verified first are, before
-// Region returns. A file that is not mapped is ErrUnsupported (see [Options].NoMap, Private and [OpenBytes]), as is an encrypted one, or
-// one without tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are those of
-// reading and verifying, or the cause of ctx.
+// region is released, though the model is closed meanwhile. Region first fetches and verifies their bytes, where needed. A file
+// that is not mapped is ErrUnsupported (see [Options].NoMap, Private and [OpenBytes]), as is an encrypted one, or one without
+// tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are those of reading
+// and verifying, or the cause of ctx.
 func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	l, err := m.Acquire()
 	if err != nil {

@@ -38,8 +38,9 @@ type axis struct{ size, first, count uint64 }
 const maxAxes = 8
 
 // Slice returns the region of the tensor that has these positions of its dimensions, the outermost
-// first. Dimensions without a range are whole. A rank of a tensor-parallel model takes its rows with
-// one range, or its columns with All and another.
+// first. Dimensions without a range are whole. Positions that the tensor does not have are ErrRange.
+// A rank of a tensor-parallel model takes its rows with one range, or its columns with All and
+// another.
 func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 	s, err := sliceOf(t, ranges)
 	return s, t.wrap(err)
@@ -134,8 +135,9 @@ func (s Slice) Dequantize(dst []float32) error {
 	})
 }
 
-// RawBytes returns the number of bytes of the region's elements. It is ErrUnsupported if they are no
-// bytes of their own: if a run begins or ends inside a block, or the tensor is stored as several.
+// RawBytes returns the number of bytes of the region's elements. The error is ErrUnsupported if a
+// run of them begins or ends inside a block, if values depend on the tensor's head, or for a logical
+// tensor.
 func (s Slice) RawBytes() (uint64, error) {
 	n, err := s.rawBytes()
 	return n, s.tensor.wrap(err)

@@ -35,13 +35,13 @@ type Stored struct {
 	// Source reads the file, or what Local lacks. If it is nil, Local has all.
 	Source Source
 	// Local is a file of this system that has the bytes, or takes them. The model maps it: bytes that are present are
-	// views of it. Source closes it, or else the model.
+	// views of it. Source closes it; if Source is nil, the model does.
 	Local *os.File
 	// Cache tells which bytes Local has, and brings others. If it is nil, Local has all.
 	Cache Cache
 }
 
-// Close closes the file, which no model has.
+// Close closes a file that no model has taken.
 func (s *Stored) Close() error {
 	switch {
 	case s.Source != nil:

@@ -17,33 +17,36 @@ import (
 // nothing to stream.
 type StreamOptions struct {
 	// Buffers are two or more slices of the caller's that do not overlap, such as pinned memory of a device. They are lent until
-	// Stream returns. Of each as many bytes are used as the shortest has. They are filled in parts of 1 MiB, or 2 with As, or 8 if a file
-	// is read over a network. At most two parts for each reader are in use, or all over a network. The rest of large buffers serves
-	// pieces that are retained. With As half of each part takes what is read, to be converted. Direct reads want buffers of 68 KiB at
-	// least. Memory in large pages takes them soonest: a disk may be slower the more places of memory a read goes to.
+	// Stream returns. Of each, as many bytes are used as the shortest has. Readers fill them in parts of at most 1 MiB, 2 with
+	// As, or 8 if a file is read over a network. At most two parts for each reader are in use at a time, over a network all.
+	// Other parts of large buffers stand in for those that are retained. With As, half of each part takes what is read before it
+	// is converted. Direct reads need buffers of at least 68 KiB. They are fastest into large pages: a disk may be slower the
+	// more places of memory a read goes to.
 	Buffers [][]byte
 	// As is the type of the elements that are handed out: F32, F16 or BF16, as [Tensor.ReadAs] makes them. Integers and booleans
 	// without a scale keep their type, which [Piece.DType] says: they are positions or token numbers, not weights. The zero
-	// value hands out the bytes of Bytes, decrypted and decompressed. Logical tensors have no such bytes.
+	// value hands out what [Tensor.Bytes] returns. For a logical tensor that is ErrUnsupported.
 	As layout.DType
-	// Ordered hands out the tensors in the order of their names' list. Otherwise their order is the one in which they are
-	// stored, which takes the fewest reads.
+	// Ordered hands out the tensors in the order of names. Otherwise they come as they are stored, which takes the fewest
+	// reads.
 	Ordered bool
-	// Readers is the number of goroutines that fill buffers. 0 means one for each buffer. More find no work.
+	// Readers is the number of goroutines that fill buffers. 0 means one for each buffer, and more than that
+	// are not started.
 	Readers int
-	// Backing says how bytes of local files had better reach the buffers. It is a wish: a file that cannot be read so is read
-	// otherwise, without an error. [StreamResult.Files] says what was done, and why.
+	// Backing says how bytes of local files should reach the buffers. A file that cannot be read so is read otherwise,
+	// without an error. [StreamResult.Files] says how, and why.
 	Backing Backing
 	// Progress, if set, is called with the number of bytes that were handed out and that of all bytes: in the caller's
 	// goroutine, with done never falling.
 	Progress func(done, total uint64)
 }
 
-// Backing is a way by which bytes of a file reach a buffer, where that is possible.
+// Backing is a way by which Stream brings bytes of a file into a buffer.
 type Backing uint8
 
 const (
-	// BackingAuto is direct for bytes that are not in the page cache, where the file system allows that. Others are read.
+	// BackingAuto is BackingDirect for bytes that are not in the page cache, if the file system can, and BackingRead for
+	// others.
 	BackingAuto Backing = iota
 	// BackingMap copies from the mapping, whose pages are first brought into memory by large requests and then released again.
 	BackingMap
@@ -60,26 +63,27 @@ func (b Backing) String() string {
 	return fmt.Sprintf("Backing(%d)", uint8(b))
 }
 
-// Piece is consecutive elements of one tensor in a lent buffer. They are whole blocks of DType. However large the buffers are, a piece
-// has at most 1 MiB, or 8 MiB if a file is read over a network. In memory the elements are aligned as in the file, or to 64
-// bytes if they are decompressed or converted. Buffers shorter than 68 KiB align nothing.
+// Piece is consecutive elements of one tensor in a lent buffer. They are whole blocks of DType: at most 1 MiB, or 8 MiB if a file
+// is read over a network. A tensor without elements is one piece without bytes. Elements that are decompressed or converted begin
+// on a multiple of 64 bytes, others are aligned as in the file. In buffers shorter than 68 KiB none are aligned.
 type Piece struct {
 	Tensor Tensor
 	DType  layout.DType
 	Bytes  []byte // little-endian elements, row-major
-	Offset uint64 // bytes of the tensor before these, as it is handed out
-	Size   uint64 // bytes of the whole tensor, as it is handed out. The last piece ends there, an empty tensor's only one too
+	Offset uint64 // bytes of the tensor before these, as they are handed out
+	Size   uint64 // bytes of the whole tensor as it is handed out: where its last piece ends
 
 	buffer *lent
 	turn   uint64
 	part   int
 }
 
-// Retain makes the memory wait for Release after the function has returned, for a copy that goes on. It panics if the function
-// that got p has returned already. Stream returns once all retained pieces are released: after an error and at the end of its context too.
+// Retain leaves Bytes as they are until Release, for a copy that goes on after the function that got p has returned. Called after
+// that return, Retain panics. Stream returns once all retained pieces are released: after an error and at the end of its context
+// too.
 //
-// While all memory is retained, Stream hands out nothing, and waits for a Release without an end. To release pieces only when a later
-// one has come is therefore safe for less than all buffers hold.
+// While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
+// later one has come must therefore retain less than all buffers hold.
 func (p Piece) Retain() { p.buffer.retain(p.turn, p.part) }
 
 // Release ends Retain. Bytes may hold something else from then on. Any goroutine may call it. A second Release does
@@ -92,34 +96,34 @@ func (p Piece) Release() {
 
 // StreamResult says what Stream has done.
 type StreamResult struct {
-	Bytes uint64         // that were handed out
-	Files []StreamedFile // of the tensors, in the order of Model.Files
+	Bytes uint64         // that f has taken
+	Files []StreamedFile // those that have tensors of the call, in the order of Model.Files
 }
 
-// StreamedFile says how one file was read: how many of the bytes that were handed out came by which way. Those of a logical tensor
-// count for the file of its codes. After an error, bytes count too that were read and not handed out.
+// StreamedFile says by which way the bytes that were handed out of one file came. Bytes of a logical tensor count for the file of
+// its codes. After an error, bytes that were read and not handed out count too.
 type StreamedFile struct {
-	File   int // in Model.Files
-	Mapped uint64
-	Read   uint64
-	Direct uint64
+	File   int    // its position in Model.Files
+	Mapped uint64 // bytes that were copied from the mapping, or made of it
+	Read   uint64 // bytes that were read through the page cache, or by requests
+	Direct uint64 // bytes that were read past the page cache
 	Why    string // what decided that; "" if nothing of the file was read
 }
 
-// Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does
-// nothing, whatever opts and f are. It is for weights that go to a device: nothing stays in memory of the process, and no page of a cold mapping is
-// touched.
+// Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does nothing,
+// whatever opts and f are. It is for weights that go to a device: none of them stay in memory of the process.
 //
-// Readers fill the buffers by large reads, neighbours by one, while f is called: in the caller's goroutine, with one piece after
-// the other. The pieces of a tensor come in their order. Memory is used again when f has returned for all pieces in it,
-// and [Piece.Release] was called for those that f has retained. Memory beyond the buffers stays below 32 MiB for up to four readers,
-// unless a tensor can only be unpacked as a whole (layout.Encoding.Packed). Each tensor adds half a KiB.
+// Readers fill parts of the buffers by large reads, one for neighbouring tensors, while f uses other parts. Stream calls f in the
+// caller's goroutine, for one piece after the other; those of a tensor come in their order. A part is filled again once f has
+// returned for all pieces in it, and those that f has retained are released. Beside the buffers, Stream takes less than 32 MiB
+// for up to four readers, and half a KiB for each tensor. It takes more for a tensor that can only be unpacked as a whole
+// (layout.Encoding.Packed).
 //
-// All that other reads do is done here too: elements are verified, decrypted, decompressed and expanded. Buffers that overlap or
-// cannot hold one block are ErrRange. A tensor that cannot be read so is the error that reading it would be. Stream tells both
-// before it reads anything. An error of f ends Stream and is returned as it is. So do a panic
-// and runtime.Goexit. When the context ends, Stream returns its cause. No reader uses a buffer
-// after Stream has returned, and no retained piece is left but after a panic or Goexit.
+// Elements are verified, decrypted, decompressed and expanded as by other reads. Less than two buffers, and buffers that overlap
+// or cannot hold one block, are ErrRange. A tensor that cannot be handed out as asked is the error of [Tensor.Bytes] or
+// [Tensor.ReadAs]. Stream returns these errors before it reads anything. An error of f ends Stream, which returns it as it is. A
+// panic or runtime.Goexit of f ends Stream too, and pieces may still be retained then. When ctx ends, Stream returns its cause.
+// No reader uses a buffer after Stream has returned.
 //
 // A file that has become shorter is io.ErrUnexpectedEOF, or mmapio.ErrFault if its mapping was copied. One that
 // has changed otherwise since it was opened is ErrChanged, which Stream finds out at its end.

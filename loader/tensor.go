@@ -11,10 +11,10 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// Tensor is a handle on one tensor of a model. It is small, is passed by value, and stays valid.
-// After Close its description is still there, and methods that read return ErrClosed. The zero Tensor
-// equals what package bind leaves in a field without a tensor. Only comparing it makes sense: its
-// methods panic.
+// Tensor is a handle on one tensor of a model. It is small and passed by value. Its description
+// outlives the model. Methods that read return ErrClosed once the model is closed and its last lease
+// released; those of a lease's tensor, once that lease is. The zero Tensor, which package bind leaves
+// in a field without a tensor, may only be compared: its methods panic.
 type Tensor struct {
 	model  *Model
 	lease  *Lease // through which it was taken, or nil

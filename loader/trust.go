@@ -25,7 +25,7 @@ type Lister interface {
 	Lists(name string) bool
 }
 
-// Secret opens what was encrypted with it: a [encrypted.Key], or a passphrase of package trust.
+// Secret opens what was encrypted with it: an [encrypted.Key], or a passphrase of package trust.
 type Secret = encrypted.Secret
 
 // IntegrityError means that a chunk of a file is not the trusted one. It wraps

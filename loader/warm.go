@@ -16,8 +16,8 @@ import (
 
 // WarmOptions tune Warm and WarmAll. A nil *WarmOptions and every zero field mean the defaults.
 type WarmOptions struct {
-	// Ordered reads the tensors in the order of their names' list. Otherwise they are read in the
-	// order in which they are stored, which takes the fewest requests.
+	// Ordered reads the tensors in the order of names. Otherwise they are read as they are stored,
+	// which takes the fewest requests.
 	Ordered bool
 	// Readers is the number of goroutines that read. 0 means 1 for a mapped model, whose requests
 	// are large enough to occupy a disk, and 8 for others.
