@@ -31,8 +31,8 @@ type Pair struct {
 	Compared bool
 	// Differing counts the values that are not equal.
 	Differing uint64
-	// Unmatched counts those among them whose difference is no number: one is NaN or infinite,
-	// or they are different infinities. They have no part in the following.
+	// Unmatched counts those among them whose difference is not finite: one is NaN or infinite, or
+	// both are different infinities. The figures below leave them out.
 	Unmatched   uint64
 	UnmatchedAt uint64 // the first of them, as a row-major number
 	// MaxAbs is the largest |a−b|, and MaxAbsAt the first element that has it.
@@ -49,7 +49,8 @@ type Pair struct {
 	isRounded bool
 }
 
-// Cosine returns the cosine of the angle between A and B as vectors: 1 if no value differs, and as [Errors.Cosine] else.
+// Cosine returns the cosine of the angle between A and B as vectors: 1 if no value differs, else [Errors.Cosine]. It
+// means nothing unless p was Compared.
 func (p *Pair) Cosine() float64 {
 	if p.Differing == 0 {
 		return 1
@@ -62,8 +63,8 @@ func (p *Pair) Identical() bool {
 	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
 }
 
-// Shown returns p as page and command show it: sums over integers that no scale or scheme makes real numbers say nothing, and are
-// NaN.
+// Shown returns p as package explore and the command show it: the sums are NaN for integers without a scale or scheme, such as
+// ids.
 func (p *Pair) Shown() *Pair {
 	if !p.Compared || p.Differing == 0 || isReal(*p.A) && isReal(*p.B) {
 		return p
@@ -74,8 +75,8 @@ func (p *Pair) Shown() *Pair {
 	return &shown
 }
 
-// Within reports whether no value differs by more than tolerance, whatever types they are
-// stored in, in tensors of the same shape.
+// Within reports whether no value differs by more than tolerance, whatever types they are stored
+// in, in tensors of the same shape. It is false if float64 rounds 64-bit integers that may differ.
 func (p *Pair) Within(tolerance float64) bool {
 	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.isRounded
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Findings collects what is wrong or odd with the values of a model, as [loader.Model.Verify] does
-// with the rest of it. A NaN, an infinity or damage is an error. A tensor of zeros alone has a
-// warning. Beyond a hundred of a kind in a file, findings are counted.
+// Findings collects what is wrong or odd with the values of a model: [loader.Model.Verify] does so
+// with the rest of it. A NaN, an infinity or damage is an error, and a tensor of zeros alone a
+// warning. Beyond a hundred of a kind in a file, findings are only counted.
 type Findings struct {
 	format layout.Format
 	files  []loader.FileInfo
@@ -28,8 +28,8 @@ func NewFindings(m *loader.Model) *Findings {
 	return l
 }
 
-// Add adds what Stats has found out about one tensor. The error is about a tensor that could not
-// be read.
+// Add adds what Stats has found out about one tensor. It returns the error of a tensor that could
+// not be read; damage is a finding.
 func (l *Findings) Add(s *TensorStats) error {
 	t, damage := s.Tensor, new(layout.FormatError)
 	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))
@@ -49,8 +49,8 @@ func (l *Findings) Add(s *TensorStats) error {
 	return nil
 }
 
-// All returns the findings in the order of the files and their tensors, and behind each file's the number of the
-// others.
+// All returns the findings in the order of the files and their tensors. Those of each file end with the number
+// of findings that were only counted.
 func (l *Findings) All() (all []loader.Finding) {
 	for i := range l.lists {
 		for _, f := range l.lists[i].All() {

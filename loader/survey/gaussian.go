@@ -27,7 +27,7 @@ var gaussian = map[layout.DType]float64{
 }
 
 // GaussianDB returns the ratio of signal to error, in decibels, that Gaussian values keep when they are stored as d. It is
-// NaN for dtypes without such a figure: those that lose nothing of float32, and those that are not written here.
+// NaN for other dtypes than F16, BF16 and blocks that this module quantizes to.
 func GaussianDB(d layout.DType) float64 {
 	if db, ok := gaussian[d]; ok {
 		return db
@@ -35,8 +35,8 @@ func GaussianDB(d layout.DType) float64 {
 	return math.NaN()
 }
 
-// TypeDB returns GaussianDB of B's dtype, if B is stored as another dtype than A. Otherwise it is NaN: the dtype
-// explains no error.
+// TypeDB returns GaussianDB of B's dtype, if B is stored as another dtype than A. Otherwise it returns NaN: the
+// dtype explains no error.
 func (p *Pair) TypeDB() float64 {
 	if p.A == nil || p.B == nil || p.B.Scheme() != nil || p.A.Scheme() == nil && p.A.DType() == p.B.DType() {
 		return math.NaN()

@@ -17,8 +17,8 @@ var Percents = [5]float64{0.1, 1, 50, 99, 99.9}
 const SigmaBins = 89
 
 // SigmaEdge returns the lower edge of bin i of a histogram by σ, in standard deviations from the mean. Edges are equally
-// far apart in asinh(x/2): ¼ σ in the middle, 12 % of the value outside. SigmaEdge(SigmaBins) is 256, the upper edge of
-// the last bin. The first and last bins count what lies beyond too.
+// far apart in asinh(x/2): bins are ¼ σ wide in the middle, and 12 % of the distance from the mean far out.
+// SigmaEdge(SigmaBins) is 256, the upper edge of the last bin. The first and last bins count what lies beyond too.
 func SigmaEdge(i int) float64 {
 	return 2 * math.Sinh(math.Asinh(128)*(2*float64(i)/SigmaBins-1))
 }

@@ -20,7 +20,7 @@ type StatsOptions struct {
 	// Bins is the number of bins of every histogram of equal bins: at most 255. 0 makes none, which saves the
 	// second pass over the values.
 	Bins int
-	// BySigma asks for histograms by σ, which need no second pass.
+	// BySigma asks for histograms by σ. They need no pass of their own.
 	BySigma bool
 }
 
@@ -36,30 +36,31 @@ type TensorStats struct {
 	Finite              uint64 // number of finite values
 	Zeros               uint64 // among them, of either sign
 	NaN, PosInf, NegInf uint64
-	// ZeroRows counts the rows whose norm is 0: those whose finite values are all 0. The first dimension counts rows. It is 0 for
-	// tensors of one row.
+	// ZeroRows counts the rows whose finite values are all 0. A row is a position of the first dimension here. ZeroRows is 0 for
+	// tensors of one row, or of one dimension.
 	ZeroRows uint64
-	Min, Max float64 // these and the next are NaN if no value is finite
+	Min, Max float64 // NaN if no value is finite, as are Mean, Std and Percentiles
 	Mean     float64
-	// Std is the standard deviation of the population: the divisor is Finite, not one less. It
-	// is infinite if float64s lie beyond 1e150.
+	// Std is the standard deviation of the population: the divisor is Finite, not one less. It is
+	// infinite for values of F64 beyond 1e150.
 	Std float64
-	// Percentiles are those of Percents, between two values interpolated as NumPy does. They are exact for BF16. Each of
-	// other dtypes is off by at most 1/128 of its distance from zero. If the mean is more than 4 Std from zero, it is
-	// 1/128 of the distance from the mean. Subnormal float32s count as one range.
+	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16. In other dtypes each
+	// is off by at most 1/128 of its distance from zero. If the mean is more than 4 Std from zero, the distance from the
+	// mean counts instead. Subnormal float32s count as one range.
 	Percentiles [len(Percents)]float64
 	// MaxSigma is the largest distance from the mean, in units of Std, and MaxSigmaAt the first element that has it, as a
 	// row-major number: see Coordinates. MaxSigma is NaN if Std is 0 or no number.
 	MaxSigma   float64
 	MaxSigmaAt uint64
 	// Kurtosis is the fourth central moment divided by Std to the fourth, less 3: 0 for Gaussian values. It is NaN if
-	// MaxSigma is, or if float64s lie beyond 1e77.
+	// MaxSigma is, or for values of F64 beyond 1e77.
 	Kurtosis float64
-	// BySigma counts the finite values in SigmaBins bins whose edges SigmaEdge has, around the mean. Values that
-	// Percentiles do not know exactly may be counted in the next bin. It is nil if MaxSigma is NaN.
+	// BySigma counts the finite values in SigmaBins bins whose edges SigmaEdge has, around the mean. A value of
+	// another dtype than BF16 may be counted in a neighbouring bin. BySigma is nil if it was not asked for, or
+	// if MaxSigma is NaN.
 	BySigma []uint64
-	// Histogram counts the finite values in bins of equal width from Min to Max. Each bin has
-	// its lower edge, the last one Max too. There is one bin if Min is Max, and none if no
+	// Histogram counts the finite values in bins of equal width from Min to Max. Each bin has its
+	// lower edge, the last one Max too. There is one bin if Min is Max, and none if Bins is 0 or no
 	// value is finite.
 	Histogram []uint64
 }
@@ -73,9 +74,10 @@ type TensorStats struct {
 // Memory does not grow with the number of tensors or their sizes. Results do not depend on the
 // number of workers: sums are made of fixed parts and merged in a fixed order.
 //
-// One pass finds everything but Histogram, whose bins depend on the range. A second one follows the first tensor by
-// tensor, and so finds small tensors in the page cache. Tensors whose mean is far from zero have one more, for
-// Percentiles and BySigma.
+// One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. Tensors whose
+// mean is more than 4 Std from zero are read once more, for Percentiles and BySigma. BF16 tensors are read again
+// up to the element of MaxSigmaAt. Each pass follows the last one tensor by tensor, and so finds small tensors in
+// the page cache.
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
@@ -415,8 +417,8 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	}
 }
 
-// Shown returns s as page and command show it. Integers that no scale or scheme makes real numbers have counts, Min and Max alone, and a
-// Histogram that was asked for: other figures of ids or positions say nothing, and are NaN.
+// Shown returns s as package explore and the command show it. Of integers without a scale or scheme, such as ids, only the
+// counts, Min, Max and Histogram mean something: the other figures are NaN.
 func (s *TensorStats) Shown() *TensorStats {
 	if s.Err != nil || isReal(s.Tensor) {
 		return s
