@@ -2,7 +2,8 @@ package explore
 
 import "github.com/tensormap/tensormap/explore/internal/answer"
 
-// The answers are declared in package answer, for grid and odd make parts of them.
+// The handler writes these answers, and parts of them, as JSON: explore/internal/answer documents
+// their fields.
 type (
 	Real             = answer.Real
 	Value            = answer.Value

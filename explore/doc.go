@@ -2,5 +2,5 @@
 // differs from another model. [Handler] is an http.Handler that a server mounts beside /debug/pprof.
 //
 // The page asks the handler for data, as internal/answer declares it. Figures are those of package survey, by the names that
-// the command's --json gives them. All that is no drawing is done here, so that the page draws and nothing else.
+// the command's --json gives them. The page only draws: all else is done here.
 package explore

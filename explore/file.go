@@ -29,9 +29,9 @@ const (
 	maxFileBytes    = 16 << 20 // of answers about single tensors, and of each list, beyond which no more are added
 )
 
-// WriteFile writes the page as one file that needs no server: with the figures of all tensors, and the matrices of those that
-// are odd. It reads all values, and fails if a file has changed meanwhile. open and opts are as for Handler. The page begins with the
-// comparison if opts.Compared is set.
+// WriteFile writes the page as one file that needs no server. It has the figures of the first 20,000 tensors and of odd ones
+// beyond, and the matrices of the 24 oddest at most. WriteFile reads all values, and fails if a file of the model has changed
+// meanwhile. open and opts are as for Handler. The page begins with the comparison if opts.Compared is set.
 func WriteFile(ctx context.Context, w io.Writer, open func() (*loader.Lease, error), opts *Options) error {
 	f := &file{ctx: ctx, handler: Handler(open, opts).(*handler), answers: make(map[string]any)}
 	if err := f.ask(); err != nil {

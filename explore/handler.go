@@ -20,18 +20,19 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-// Options tune Handler. Nil and zero fields mean the defaults.
+// Options tune Handler and WriteFile. Nil and zero fields mean the defaults.
 type Options struct {
-	// Compared takes a lease of the model that the page compares with. If it is nil, there is none.
+	// Compared takes a lease of the model that the page compares with. If Compared is nil, the page
+	// compares nothing.
 	Compared func() (*loader.Lease, error)
 	// From and ComparedFrom are the paths or addresses that the models were opened by, as the page shows them. "" stands for
 	// their Path.
 	From, ComparedFrom string
-	// Workers bounds the goroutines that read values at once: one of them reads single tensors, the others all tensors. 0 is
-	// for servers: it means 2, and that reading pauses half of the time. 2 is the least there can be.
+	// Workers bounds the goroutines that read values at once: one reads single tensors that a page asks for, the others the
+	// figures of all. Less than 2 means 2. 0, for servers, also makes reading pause half of the time.
 	Workers int
-	// Signature says whose signature of the model was verified. "" means that none was: then the page shows who the model says
-	// has signed it, as not verified.
+	// Signature says whose signature of the model was verified. "" means that none was: the page then shows the signer that
+	// the model claims, as not verified.
 	Signature string
 }
 
@@ -50,17 +51,17 @@ const (
 	sendBytes  = 256 << 10
 )
 
-// Handler returns a handler that serves the page and its data. It serves below any prefix: see http.StripPrefix. open takes
-// a lease of the model that is served now. The handler releases it at the end of a request or of a job, and it changes nothing.
-// It answers GET and HEAD alone, and refuses pages of other origins. It asks nobody who they are, and takes any Host: mount it
-// where profiles are, and check the Host on a loopback listener, which names that were rebound lead to.
+// Handler returns a handler that serves the page and its data. It serves below any prefix: see http.StripPrefix. open takes a
+// lease of the model that is served now. The handler releases it at the end of the request, or of the work that several
+// requests wait for. It answers GET and HEAD alone, changes nothing, and refuses data to pages of other origins. It
+// authenticates nobody and takes any Host: mount it where profiles are. On a loopback listener check the Host, against DNS
+// rebinding.
 //
-// An error of open becomes the answer: the page shows its text, with 503 if it is loader.ErrClosed or of a context, and 500 otherwise.
-// Results are kept by the identity of a model's files (see [loader.FileInfo]): another open model of the same files has them at once,
-// and one of changed files never. Values that were written through a shared mapping may leave the identity, and so old figures, as they
-// are. Beside the models that are served, the handler keeps those of 100,000 tensors. It forgets all of them half an hour after the
-// last request.
-// Nil options read values with two goroutines, which pause half of the time (see [Options].Workers).
+// An error of open becomes the answer: the page shows its text, with 503 if it is loader.ErrClosed or of a context, and 500
+// otherwise. The handler caches figures by [loader.FileInfo].ContentID: another open model of the same files has them at once,
+// and one of changed files never. Writes through a shared mapping may not change the ContentID: the page then shows old figures.
+// Figures of models that are no longer served are cached for 100,000 tensors at most. All are dropped half an hour after the last
+// request, unless a page is open.
 func Handler(open func() (*loader.Lease, error), opts *Options) http.Handler {
 	if opts == nil {
 		opts = &Options{}

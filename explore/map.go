@@ -89,9 +89,9 @@ type MapOptions struct {
 	Resident bool // show what is in memory now
 }
 
-// WriteMap writes a picture of where the bytes of the model that l holds are, as SVG. Types are the colours;
-// or parts of the network, with brackets over layers, if a type has nearly all bytes. It reads no tensor. It fails if w does, or
-// if what is in memory cannot be asked.
+// WriteMap writes a picture of where the bytes of the model that l holds are, as SVG. Colours stand for dtypes. If one dtype has
+// nearly all bytes, they stand for parts of the network, with brackets over layers. WriteMap reads no tensor. It fails if w
+// does, or if opts.Resident is set and what is in memory cannot be told.
 func WriteMap(w io.Writer, l *loader.Lease, opts MapOptions) error {
 	mm := drawing.New(l.Model(), opts.Title, drawing.Wide)
 	if s := newShown(l, "", ""); s.hasOneType() && len(s.answer.Parts) > 1 {

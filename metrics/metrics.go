@@ -8,8 +8,9 @@
 // Counters of a [loader.Current] go on across swaps: those of models that are gone stay in the sums. A model that is served without a
 // Current is added by [Collector.AddModel].
 //
-// Every metric begins with tensormap_ and has the label model, the name that Add was given. One has no label, since it counts for the whole
-// process: tensormap_faults_total. OpenTelemetry reads them through its bridge, go.opentelemetry.io/contrib/bridges/prometheus.
+// Every metric begins with tensormap_ and has the label model, the name that Add was given. Only tensormap_faults_total has no
+// label: it counts for the whole process. docs/serving.md lists the metrics. OpenTelemetry reads them through its bridge,
+// go.opentelemetry.io/contrib/bridges/prometheus.
 package metrics
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// MaxNames bounds the values of the label model, and so the series of a process.
+// MaxNames bounds the names that a Collector takes, and so the series of a process.
 const MaxNames = 128
 
 // Source is what a collector asks about models that are served under one name. A pointer to a [loader.Current] is one.
@@ -34,7 +35,7 @@ type Source interface {
 	ResidentBytes() (uint64, error)
 }
 
-// Collector is a [prometheus.Collector] over models. Its methods may be called at once.
+// Collector is a [prometheus.Collector] over models. Its methods may be called concurrently.
 type Collector struct {
 	mu        sync.Mutex
 	sources   map[string]Source
@@ -50,11 +51,11 @@ func New() *Collector {
 	return &Collector{sources: make(map[string]Source), warming: make(map[string]progress), streaming: make(map[string]progress)}
 }
 
-// ErrName means that a name is empty, taken, or one more than MaxNames.
+// ErrName means that a name is empty or taken, or that there are MaxNames already.
 var ErrName = errors.New("metrics: name cannot be added")
 
-// Add makes the collector ask s, under name, from now on. Give a name to a task of the program, not to a version or a path: it is a label.
-// The error is ErrName.
+// Add makes the collector ask s from now on. name becomes a label: name a task of the program, not a version or a path. The error
+// is ErrName.
 func (c *Collector) Add(name string, s Source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +72,8 @@ func (c *Collector) Add(name string, s Source) error {
 	return nil
 }
 
-// AddModel adds a model that no [loader.Current] has. After it is closed its counters stay. The error is ErrName.
+// AddModel adds a model that is in no [loader.Current]. Its counters stay after it is closed. The error is
+// ErrName.
 func (c *Collector) AddModel(name string, m *loader.Model) error { return c.Add(name, single{m}) }
 
 // single is one model as a Source.
@@ -90,8 +92,8 @@ func (s single) Stats() loader.CurrentStats {
 	return stats
 }
 
-// Warming returns a copy of opts, which may be nil, whose Progress also tells the collector how far warming a model called name
-// has come. Only a name that was added is collected.
+// Warming returns a copy of opts, which may be nil, for one Warm of a model. Its Progress also tells the collector how far that
+// has come, under a name that was added: others are ignored.
 func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmOptions {
 	var out loader.WarmOptions
 	if opts != nil {
@@ -101,8 +103,8 @@ func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmO
 	return &out
 }
 
-// Streaming returns a copy of opts, whose Progress also tells the collector how far streaming a model called name has come. Only a name
-// that was added is collected.
+// Streaming returns a copy of opts for one Stream of a model. Its Progress also tells the collector how far that has come, under
+// a name that was added: others are ignored.
 func (c *Collector) Streaming(name string, opts loader.StreamOptions) *loader.StreamOptions {
 	opts.Progress = c.telling(c.streaming, name, opts.Progress)
 	return &opts
@@ -210,7 +212,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. It asks the kernel about every page that is mapped: about a millisecond for ten gigabytes.
+// Collect implements [prometheus.Collector]. It asks the kernel about every mapped page, which takes about a millisecond for ten
+// gigabytes.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(faults, counter, float64(mmapio.Faults()))
 	c.mu.Lock()
