@@ -1,6 +1,6 @@
-// Package convert writes models that package loader can read as APR2, SafeTensors or GGUF files.
-// Nothing that the source says is lost. [NewPlan] says what will be written, [Plan.Write] writes it, and
-// [Write] does both. [Save] writes tensors that are in memory.
+// Package convert writes models that package loader can read as APR2, SafeTensors or GGUF files. Nothing
+// that the source says is lost, except as named below. [NewPlan] says what will be written, [Plan.Write]
+// writes it, and [Write] does both. [Save] writes tensors that are in memory.
 //
 // # Tensors
 //
@@ -20,7 +20,7 @@
 //   - integers with a scale in SafeTensors, and such with a scale of 0 in APR2. They become
 //     F32 as well
 //   - floats that APR2 has no id for (F4, F6, F8_…FNUZ), which become F32 too. Codes that cannot be decoded
-//     keep their bits, as the next ones
+//     keep their bits, as the types of the next point do
 //   - other types that the new format has no id for (in APR2 complex numbers, F8_E8M0, and what TSM has
 //     beyond numbers). Their bits stay, as unsigned integers of
 //     their width or, if that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.

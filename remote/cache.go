@@ -37,7 +37,7 @@ type CacheEntry struct {
 func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
 // Cache lists the files of this module's cache, complete or not, and of huggingface_hub's, most recently used first.
-// Of opts it uses CacheDir. It fails if a folder cannot be read.
+// It uses only CacheDir of opts, which may be nil. It fails if a folder cannot be read.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
 	dir, err := o.cache()

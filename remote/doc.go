@@ -24,21 +24,21 @@
 // A model of Ollama is a GGUF layer, or layers of tensors. Layers in Ollama's store are read without
 // a request.
 //
-// An object in a bucket is its endpoint, bucket, key and ETag. Changed under its key, it is another
-// one.
+// An object in a bucket is identified by its endpoint, bucket, key and ETag: once overwritten, it
+// is another object.
 //
 // # Cache
 //
-// A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in $XDG_CACHE_HOME or ~/.cache.
-// Each of the two finds what the other has. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in .tensormap beside
-// the complete files if they are on another file system. When it has all bytes and its digest is right, it moves to its
-// final place.
+// A complete file of the Hub lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in
+// $XDG_CACHE_HOME or ~/.cache. Each of the two finds what the other has. A complete file of Ollama lies in its store, and all
+// other files in $XDG_CACHE_HOME/tensormap. An incomplete file whose final place is on another file system lies in .tensormap
+// beside that. When it has all bytes and its digest is right, it moves to its final place.
 //
 // # Credentials
 //
 // The Hub gets the token of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file HF_TOKEN_PATH. A registry
-// gets what docker login has stored. A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role
-// provide. Targets of redirects get none of them, and no message has them.
+// gets what docker login has stored. A bucket gets signatures made with the keys of AWS_ACCESS_KEY_ID, a profile or the
+// machine's role. Targets of redirects get no credentials, and messages show none.
 //
 // # Offline
 //

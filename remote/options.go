@@ -23,15 +23,15 @@ type Options struct {
 	HTTP *httprange.Options
 	// NoCache writes nothing to the cache. Files that the cache has are read from there all the same.
 	NoCache bool
-	// CacheDir is the folder of incomplete files. "" means $XDG_CACHE_HOME/tensormap, else tensormap in
-	// os.UserCacheDir, or a folder beside the final place if that is on another file system.
+	// CacheDir is the folder of this module's cache: incomplete files, and complete ones but for those
+	// of the Hub and Ollama. "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir.
 	CacheDir string
 	// Fill lets Open fetch the rest of the model's files in the background, until the model is closed. Reads go
 	// first. A file that is complete is checked, and moves to its final place.
 	Fill bool
-	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all. While a server
-	// that answers no ranges sends a whole file, it is called with the bytes of that file. It is called from one goroutine
-	// at a time.
+	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all bytes. While a
+	// server without ranges sends a whole file, the numbers are those of that file. One goroutine at a time calls
+	// Progress.
 	Progress func(have, total int64)
 
 	fresh     bool       // set by Pull: a tag is resolved by its server, even if Ollama's store knows it

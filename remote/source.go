@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Source reads an object, and is closed by who has connected to it.
+// Source reads an object. The caller of Store.Connect closes it.
 type Source = loader.Source
 
 // versionOf returns what tells the version of the bytes that s reads from others, such as an ETag, or "" if nothing does.
