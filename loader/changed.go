@@ -5,8 +5,8 @@ import "context"
 // Changed returns nil if all files of the model are, as far as can be told, what they were when
 // they were opened. If one has been written since, or another one has its name, the error wraps
 // [mmapio.ErrChanged] and says which. It asks the system about every file's name, and reads
-// nothing. A name that has gone, or may not be asked for any more, says nothing about the file
-// that it led to. Nothing is known of memory and of readers.
+// nothing. A file whose name is gone, or may not be looked up any more, counts as unchanged, as do
+// memory and readers.
 //
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.

@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Summary returns a few facts that the model's format tells people, of the first file. It returns nil if the format
-// has none, and fails if reading does.
+// Summary returns a few facts for people from the first file, as its format chooses them. It returns nil if the
+// format has none, and fails if reading does.
 func (l *Lease) Summary() ([]layout.Fact, error) {
 	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) ([]layout.Fact, error) {
 		f := &m.files[0]

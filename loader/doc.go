@@ -20,8 +20,9 @@
 // A server that swaps models while requests run binds its weights once per model: it looks the
 // tensors up and keeps their slices. A request takes a lease, uses the slices and releases the
 // lease. It finishes on the model that it began with, though that is closed meanwhile. Methods of
-// bound tensors work while any lease of the model is held. [Lease.Of] binds them to one, whose
-// context ends them. [Current] swaps models and takes leases of whichever is current.
+// bound tensors work while any lease of the model is held. [Lease.Of] returns tensors that work
+// through one lease, and whose calls end with its context. [Current] swaps models and takes leases
+// of whichever is current.
 //
 // [Model.Done] tells when a closed model is gone. Readers handed to [OpenReaderAt] are the caller's,
 // and may be closed then. [Model.Stats] counts the leases of a model that drains. With

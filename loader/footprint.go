@@ -266,8 +266,8 @@ func (f *Footprint) CacheKnown() bool {
 }
 
 // LargestContext returns the most tokens that each sequence may have for a total of at most memory bytes. It returns
-// math.MaxInt32 if no number is too many, -1 if the weights and states alone take more, and 0 if nothing is known of the cache.
-// If the cache is known in part (see CacheKnown), the result may be too large.
+// math.MaxInt32 if no number is too many, and -1 if the weights and states alone take more. The result is 0 if nothing is known
+// of the cache. If the cache is known in part (see CacheKnown), the result may be too large.
 func (f *Footprint) LargestContext(memory uint64) int {
 	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
 		return 0

@@ -10,8 +10,8 @@ import (
 )
 
 // OpenFS opens the model called name in fsys, such as an [embed.FS], and its other files beside it. Files of this system, as
-// those of [os.DirFS] and [os.Root.FS], are mapped. Others are read as [OpenReaderAt] reads them: they must be io.ReaderAt, or
-// else, as in a zip archive, they are ErrUnsupported. The model closes them.
+// those of [os.DirFS] and [os.Root.FS], are mapped. Others are read as by [OpenReaderAt]. Those that are no io.ReaderAt, as in
+// a zip archive, are ErrUnsupported. The model closes all.
 func OpenFS(fsys fs.FS, name string, opts *Options) (*Model, error) {
 	return OpenFolder(context.Background(), fsFolder{fsys, path.Dir(name)}, path.Base(name), opts)
 }

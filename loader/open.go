@@ -43,9 +43,10 @@ func Open(path string, opts *Options) (*Model, error) {
 	return open(context.Background(), storedFrom(path, mapping), folderOf(path, o), o)
 }
 
-// OpenFile maps an open file, whatever its read position. The caller keeps f and may close it at once. Options.NoMap
-// makes the model read from f, which must then stay open. The other files of a sharded model are looked for beside
-// f.Name(). It fails if the file is damaged or cannot be mapped.
+// OpenFile maps an open file, whatever its read position. f stays the caller's, who may close it at once where files
+// are mapped. With Options.NoMap, and on platforms that cannot map, the model reads from f until it is gone (see
+// [Model.Done]). The other files of a sharded model are looked for beside f.Name(). OpenFile fails if the file is
+// damaged or cannot be read.
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	mapFile := mmapio.MapFile
@@ -62,7 +63,7 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not change
-// until the model is gone (see Model.Done). It opens no other file, so a manifest or a part of a
+// until the model is gone (see [Model.Done]). It opens no other file, so a manifest or a part of a
 // split is ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
 	return open(context.Background(), storedFrom("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
@@ -74,8 +75,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's: see [FromReaderAt]. Errors call it by its
-// method Name, if it has one as *os.File does. A reader that is a [Folder], such as one of package
-// [github.com/tensormap/tensormap/loader/httprange], is opened by its name in itself, and the files beside it too.
+// method Name, if it has one as *os.File does. If r is a [Folder] too, such as one of package
+// [github.com/tensormap/tensormap/loader/httprange], r opens the file of that name, and those beside it.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
@@ -93,7 +94,7 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 }
 
 // OpenFolder opens the model called name in a folder that is not of this system, such as an address of package httprange. It
-// reads as [OpenReaderAt] does. Files that the model has opened it closes.
+// reads as [OpenReaderAt] does. The model closes the files that f opens.
 func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	from := newCallersFolder(f, o)

@@ -135,9 +135,8 @@ func (s Slice) Dequantize(dst []float32) error {
 	})
 }
 
-// RawBytes returns the number of bytes of the region's elements. The error is ErrUnsupported if a
-// run of them begins or ends inside a block, if values depend on the tensor's head, or for a logical
-// tensor.
+// RawBytes returns the number of bytes of the region's elements. The error is ErrUnsupported for a
+// logical tensor, if a run begins or ends inside a block, or if values depend on the tensor's head.
 func (s Slice) RawBytes() (uint64, error) {
 	n, err := s.rawBytes()
 	return n, s.tensor.wrap(err)

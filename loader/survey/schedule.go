@@ -16,8 +16,9 @@ type Options struct {
 	Workers int
 	// Filter, if set, selects tensors by name.
 	Filter func(name string) bool
-	// Progress, if set, hears how many bytes of elements have been read, and how many there
-	// are. A second pass counts again. One goroutine at a time calls it; done never falls.
+	// Progress, if set, is called with the number of bytes of elements read and that of all bytes
+	// to read. A second pass for histograms counts again. One goroutine at a time calls Progress;
+	// done never falls.
 	Progress func(done, total uint64)
 }
 
