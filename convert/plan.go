@@ -16,7 +16,7 @@ import (
 
 // Options tune a conversion. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Format is the format to write. Unknown takes the one whose suffix the path has.
+	// Format is the format to write. Unknown means the format that the suffix of path names.
 	Format layout.Format
 	// Align is the alignment of every tensor of an APR2 file in bytes: 64, the default, or 32.
 	Align int

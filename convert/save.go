@@ -24,7 +24,7 @@ type SaveTensor struct {
 
 // SaveOptions tune Save. A nil *SaveOptions and every zero field mean the defaults.
 type SaveOptions struct {
-	// Format is the format to write. Unknown takes the one whose suffix the path has.
+	// Format is the format to write. Unknown means the format that the suffix of path names.
 	Format layout.Format
 	// Metadata has values as the format's writer takes them: [apr2.NewWriter], [gguf.NewWriter]. SafeTensors has strings
 	// only, and other values become JSON there.
