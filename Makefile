@@ -23,8 +23,8 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of convert that compute most: every scheme to every format. Others of convert run the same goroutines.
 EVERY_SCHEME = ^Test(CopiesKeepTheirMethod|Checkpoints)$$
 # Tests that compute most under the race detector, in goroutines that other tests start too.
-RACED_BY_OTHERS = $(EVERY_SCHEME)|^Test(Claims|Compress(Memory|Reencoded)?|ExpandAcrossReads|ExpandEveryWay|FileOfMany|FootprintHostile|Quantized(Damage|Edges|Lies)|ReencodeToI8|Truncations|ZeroedValues)$$
-# Tests of loader that ask the system for nothing but a file: SHORT=-short and WASI leave them out.
+RACED_BY_OTHERS = $(EVERY_SCHEME)|^Test(Claims|Compress(Memory|Reencoded)?|ExpandAcrossReads|ExpandEveryWay|FaultsOf(EveryMethod|LogicalTensors)|FileOfMany|FootprintByHeads|FootprintHostile|KilledFill|Memory|Multiply|Quantized(Damage|Edges|Lies)|ReencodeToI8|Truncations|Writer|ZeroedValues|ZeroRows)$$
+# Tests of loader that ask the system for nothing but a file: SHORT=-short and WASI leave them out. WASI with SHORT=-short leaves out loader.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
 # What maps, or reads what is mapped, under Wine, and what Wine lacks of Windows: it truncates no NUL.
@@ -47,11 +47,11 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -vet off $(SHORT) -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
 
-# Tests of the command run the goroutines of other packages, whose tests race them.
+# Tests of the command run goroutines of other packages, and loader's those of the kernels' packages.
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
-	$(GO) test -vet off -race -short -skip '$(RACED_BY_OTHERS)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL)|cmd/tensormap)$$')
+	$(GO) test -vet off -race -short -skip '$(RACED_BY_OTHERS)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL)|cmd/tensormap|dequant|quantize|internal/(narrow|moments))$$')
 	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow ./internal/moments
 	for module in metrics examples/embedserver; do (cd $$module && $(GO) test -vet off -race ./...) || exit 1; done
 
@@ -64,7 +64,7 @@ test-js: ## the short tests of the library as WebAssembly for browsers, in Node 
 
 test-wasip1: ## the short tests of what asks the system for anything as WebAssembly with WASI preview 1, in wazero
 	GOOS=wasip1 GOARCH=wasm $(GO) test -vet off -short -skip '$(COMPUTES)' \
-		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(WASI)
+		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(if $(SHORT),$(filter-out ./loader,$(WASI)),$(WASI))
 
 # One program stays: else Wine ends between two packages, and what the next one starts of it keeps its output open.
 test-windows: export WINEDEBUG ?= -all
@@ -139,7 +139,7 @@ test-kills: ## kill 200 processes while they fill a cache, and check what they l
 
 # Tests a module that has much to download, or says that it cannot.
 define module
-	@cd $(1) && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -vet off -count 1 $(2) .; \
+	@cd $(1) && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) test -vet off -count 1 $(2) .; \
 		else echo "$(1): skipped, its modules cannot be had here"; fi
 endef
 
