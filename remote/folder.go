@@ -212,6 +212,15 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.name, err)
 	}
+	if f.partial.Have() == 0 {
+		// Another process may have completed the file, and moved it away, since this one looked for it.
+		if f.complete, err = o.openComplete(); err == nil {
+			f.partial.Remove() // an empty file that stays does no harm
+			f.partial.Close()
+			f.partial = nil
+			return f, nil
+		}
+	}
 	if f.partial.Has(0, f.headBytes()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
