@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tensormap/tensormap/explore"
@@ -159,6 +160,18 @@ func (p *tab) choose(paths ...string) {
 	}
 	p.wait("document.querySelector('" + field + "')")
 	run(p, chromedp.SetUploadFiles(chromedp.CSS(field), paths, chromedp.NodeReady))
+}
+
+// drop drops a file, or a directory, on the page for browsers alone.
+func (p *tab) drop(path string) {
+	p.t.Helper()
+	p.wait("document.querySelector('#main .panel')")
+	var at struct{ X, Y float64 }
+	p.eval("(({x, y}) => ({x: x + 10, y: y + 10}))(document.querySelector('#main .panel').getBoundingClientRect())", &at)
+	data := &input.DragData{Items: []*input.DragDataItem{}, Files: []string{path}, DragOperationsMask: 1}
+	for _, kind := range []input.DispatchDragEventType{"dragEnter", "dragOver", "drop"} {
+		call(p, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at.X, Y: at.Y, Data: data})
+	}
 }
 
 // hosts are the ways to show a model.

@@ -53,7 +53,7 @@ func damagedShows(t *testing.T, p *tab) {
 	}
 }
 
-// A file or a shard that is cut off is an error with the command's words, behind which another model opens.
+// A dropped file or folder is read: one that is cut off or empty is an error with the command's words, behind which another model opens.
 func TestTruncated(t *testing.T) {
 	cut := func(path string) {
 		info, err := os.Stat(path)
@@ -81,12 +81,12 @@ func TestTruncated(t *testing.T) {
 	cut(filepath.Join(shards, "model-00002-of-00008.apr"))
 	p := newTab(t, desktop)
 	p.open(publish(t))
-	for path, says := range map[string]string{file: "(truncated)", shards: `shards.size: shard "model-00002-of-00008.apr"`} {
-		p.choose(path)
+	for path, says := range map[string]string{file: "(truncated)", shards: `shards.size: shard "model-00002-of-00008.apr"`, t.TempDir(): "0 files"} {
+		p.drop(path)
 		p.wait("document.querySelector('#main pre')?.textContent.includes(" + quote(says) + ")")
 		p.accessible(path)
 	}
-	p.choose(good)
+	p.drop(good)
 	p.computed()
 }
 

@@ -2401,8 +2401,13 @@ e.preventDefault()
 panel.classList.remove('over')
 const entries = [...(e.dataTransfer?.items ?? [])].map((i) => i.webkitGetAsEntry?.()).filter(Boolean)
 const out = []
+if (!entries.length) out.push(...[...(e.dataTransfer?.files ?? [])].map((f) => ({ path: f.name, file: f })))
+try {
 for (const x of entries) await walk(x, '', out)
-files(out.length ? out : [...(e.dataTransfer?.files ?? [])].map((f) => ({ path: f.name, file: f })))
+} catch (x) {
+return fail({ text: 'The browser cannot read what was dropped.', line: String(x), hint: '' })
+}
+open({ files: out })
 })
 function files(list) {
 if (list.length) open({ files: list })
@@ -2411,7 +2416,9 @@ async function open(what) {
 problem.replaceChildren(el('p', { class: 'sub t16', text: 'Opening …' }))
 const answer = await tell(side ? { ...what, side } : what)
 if (answer.opened) return done()
-const p = answer.problem ?? { text: 'The model cannot be opened.', line: '', hint: '' }
+fail(answer.problem ?? { text: 'The model cannot be opened.', line: '', hint: '' })
+}
+function fail(p) {
 problem.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 'text t12', text: p.line }) : '', p.hint ? el('p', { class: 'sub t12', text: p.hint }) : '')
 }
 }
