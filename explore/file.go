@@ -60,7 +60,7 @@ func unchanged(open func() (*loader.Lease, error)) error {
 		return err
 	}
 	defer lease.Release()
-	return lease.Model().Changed()
+	return lease.Changed()
 }
 
 // file collects the answers that a page in one file has inside.

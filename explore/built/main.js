@@ -2053,7 +2053,7 @@ const module_tensor = (() => {
 const { host, problemOf } = module_ask
 const { figures, flat, paintTiles, pairs } = module_aside
 const { choice, copy, el, faint, kbd, rich, scroller, svg } = module_dom
-const { histogram, legend } = module_figure
+const { edge, histogram, legend } = module_figure
 const { bytes, cell, grouped, none, number, place, thin, things } = module_format
 const { allZero, bound, broken, measure, position } = module_measures
 const { byLog, colour, ink, paint } = module_scale
@@ -2160,7 +2160,6 @@ return el('section', { class: 'cols near' }, box, el('aside', { class: 'side', '
 }
 function counts(s) {
 const body = el('tbody')
-const reach = Math.asinh(128), edge = (i) => 2 * Math.sinh(-reach + (2 * reach * i) / 89)
 s.sigma_histogram.forEach((n, i) => {
 if (n) body.append(el('tr', null, el('td', { text: number(edge(i)) + ' to ' + number(edge(i + 1)) + ' σ' }), el('td', { text: grouped(n) }), el('td', { text: s.gaussian ? number(s.gaussian[i]) : '' })))
 })

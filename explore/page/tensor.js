@@ -3,7 +3,7 @@
 import { host, problemOf } from './ask.js'
 import { figures, flat, paintTiles, pairs } from './aside.js'
 import { choice, copy, el, faint, kbd, rich, scroller, svg } from './dom.js'
-import { histogram, legend } from './figure.js'
+import { edge, histogram, legend } from './figure.js'
 import { bytes, cell, grouped, none, number, place, thin, things } from './format.js'
 import { allZero, bound, broken, measure, position } from './measures.js'
 import { byLog, colour, ink, paint } from './scale.js'
@@ -131,7 +131,6 @@ function values(t) {
 /** Makes the table of the histogram's counts, without empty bins. */
 function counts(s) {
   const body = el('tbody')
-  const reach = Math.asinh(128), edge = (i) => 2 * Math.sinh(-reach + (2 * reach * i) / 89)
   s.sigma_histogram.forEach((n, i) => {
     if (n) body.append(el('tr', null, el('td', { text: number(edge(i)) + ' to ' + number(edge(i + 1)) + ' σ' }), el('td', { text: grouped(n) }), el('td', { text: s.gaussian ? number(s.gaussian[i]) : '' })))
   })
