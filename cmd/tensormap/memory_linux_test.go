@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 	small, _ := file("small.safetensors", lots(1))
 	many, manySize := file("many.safetensors", lots(50_000))
 	blank, blankSize := file("blank.tsm", blankModule(600_000))
-	empty, emptySize := file("empty.april", initializers(500_000))
+	empty, emptySize := file("empty.april", initializers(750_000))
 	for _, test := range []struct {
 		verb   string
 		path   string
