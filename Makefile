@@ -36,6 +36,9 @@ WINE_LACKS = TestAbandonedInPlace
 # there. Attacks run under it with FLAGS=-race.
 SEQUENTIAL = layout(/([^a].*|apr1|aprender|april))?|scheme|shard|dequant/dot|internal/(block|crcmath|drawing|glob|nearest|report|test/(attack|fuzz|iofault|kerneltest|lint|modeltest|pictures|testmode))|explore/internal/(grid|odd)|cmd/tensormap/internal/(inspection|slice)
 
+# The packages with kernels of several processors.
+KERNELS = ./dequant/... ./quantize ./internal/narrow ./internal/moments
+
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 test-windows lint cross fuzz fuzz-hours attack bench bench-gguf bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote test-browser web generate ci
 
 help: ## list the targets
@@ -45,14 +48,14 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -vet off $(SHORT) -tags purego ./dequant/... ./quantize ./internal/narrow ./internal/moments ./internal/lz4block
+	$(GO) test -vet off $(SHORT) -tags purego $(KERNELS) ./internal/lz4block
 
 # Tests of the command run goroutines of other packages, and loader's those of the kernels' packages.
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
 	$(GO) test -vet off -race -short -skip '$(RACED_BY_OTHERS)' -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL)|cmd/tensormap|dequant|quantize|internal/(narrow|moments))$$')
-	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 ./dequant/... ./quantize ./internal/narrow ./internal/moments
+	$(GO) test -vet off -short -gcflags=./...=-d=checkptr=2 $(KERNELS)
 	for module in metrics examples/embedserver; do (cd $$module && $(GO) test -vet off -race ./...) || exit 1; done
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
