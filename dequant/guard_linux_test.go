@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/tensormap/tensormap/internal/simd"
 	"github.com/tensormap/tensormap/internal/test/kerneltest"
@@ -39,8 +38,7 @@ func TestKernelReads(t *testing.T) {
 
 // TestScaledBounds puts source and destination beside unreadable pages for the kernels of scaled integers.
 func TestScaledBounds(t *testing.T) {
-	out, in := kerneltest.Guarded(t), kerneltest.Guarded(t)
-	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(out))), len(out)/4)
+	numbers, in := kerneltest.GuardedFloats(t), kerneltest.Guarded(t)
 	copy(in, randomBytes(rand.New(rand.NewPCG(15, 15)), len(in)))
 	for _, l := range levels {
 		for _, d := range types {

@@ -5,7 +5,6 @@ package quantize
 import (
 	"runtime/debug"
 	"testing"
-	"unsafe"
 
 	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
@@ -13,8 +12,7 @@ import (
 // TestEncoderBounds puts source and destination of every encoder directly after and directly
 // before an unreadable page, so that an access outside them faults.
 func TestEncoderBounds(t *testing.T) {
-	out, in := kerneltest.Guarded(t), kerneltest.Guarded(t)
-	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(in))), len(in)/4)
+	out, numbers := kerneltest.Guarded(t), kerneltest.GuardedFloats(t)
 	all := floats(20_000)
 	copy(numbers, all[len(all)-len(numbers):])
 	for _, l := range levels {

@@ -3,7 +3,6 @@ package moments
 import (
 	"runtime/debug"
 	"testing"
-	"unsafe"
 
 	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
@@ -12,8 +11,7 @@ import (
 // them faults.
 func TestBounds(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	memory := kerneltest.Guarded(t)
-	x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/4)
+	x := kerneltest.GuardedFloats(t)
 	eachLevel(t, func(name string) {
 		for n := range 3*step + 1 {
 			for _, a := range kerneltest.Ends(x, n) {

@@ -3,7 +3,6 @@ package narrow
 import (
 	"runtime/debug"
 	"testing"
-	"unsafe"
 
 	"github.com/tensormap/tensormap/internal/test/kerneltest"
 )
@@ -12,8 +11,7 @@ import (
 // an access outside them faults.
 func TestBounds(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	out, in := kerneltest.Guarded(t), kerneltest.Guarded(t)
-	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(in))), len(in)/4)
+	out, numbers := kerneltest.Guarded(t), kerneltest.GuardedFloats(t)
 	copy(numbers, floats(len(numbers)))
 	eachKernel(t, func(name string, k kernel, portable func(dst []byte, src []float32)) {
 		if k.run == nil {

@@ -23,6 +23,12 @@ func Guarded(t *testing.T) []byte {
 	return m[page : 2*page]
 }
 
+// GuardedFloats does what Guarded does, for floats.
+func GuardedFloats(t *testing.T) []float32 {
+	page := Guarded(t)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(page))), len(page)/4)
+}
+
 // At calls f depth frames deep. It reports whether f reads lost memory, and whether the
 // stack has grown since.
 //
