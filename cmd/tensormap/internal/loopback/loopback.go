@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"html"
 	"net"
 	"net/http"
 	"strconv"
@@ -94,6 +96,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/") // with two slashes it would be another host's
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {    // a redirect of another site's link has no cookie
 			w.Header().Set("Refresh", "0; url="+to)
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			// Without an icon of its own the page would have the browser ask for /favicon.ico.
+			fmt.Fprintf(w, "<!DOCTYPE html><title>tensormap</title><link rel=icon href=data:,><a href=\"%s\">The model</a>\n", html.EscapeString(to))
 			return
 		}
 		w.Header().Set("Location", to)

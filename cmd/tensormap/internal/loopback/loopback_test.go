@@ -120,9 +120,13 @@ func TestForeign(t *testing.T) {
 // TestLink: the address may be a link of another site. To what it redirects to the browser would send no cookie.
 func TestLink(t *testing.T) {
 	g := newGuard(80, shown)
-	r := send(g, "GET", "/?token="+g.token, "Sec-Fetch-Site", "cross-site")
-	if r.StatusCode != http.StatusOK || r.Header.Get("Refresh") != "0; url=/" || len(r.Cookies()) != 1 || r.Header.Get("Cache-Control") != "no-store" || r.ContentLength > 0 {
+	r := send(g, "GET", "/a&b?token="+g.token, "Sec-Fetch-Site", "cross-site")
+	if r.StatusCode != http.StatusOK || r.Header.Get("Refresh") != "0; url=/a&b" || len(r.Cookies()) != 1 || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+	body, err := io.ReadAll(r.Body)
+	if text := string(body); err != nil || !strings.Contains(text, `href="/a&amp;b"`) || !strings.Contains(text, "<link rel=icon href=data:,>") {
+		t.Errorf("without an icon the browser asks for one: %s %v", body, err)
 	}
 	if r := send(g, "GET", "/?token="+g.token, "Sec-Fetch-Site", "cross-site"); r.StatusCode != http.StatusForbidden {
 		t.Errorf("a second time: %d", r.StatusCode)
