@@ -106,8 +106,8 @@ func (l *Lease) Footprint(opts *FootprintOptions) (*Footprint, error) {
 	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
 }
 
-// withDefaults returns a copy of o in which Sequences and KV have defaults in place of zeros. o may be nil. The error
-// is layout.ErrInvalid for negative numbers and types without numbers.
+// withDefaults returns a copy of o in which 1 replaces a Sequences of 0, and F16 an unset KV. o may be nil. The error
+// is layout.ErrInvalid for negative numbers and for a KV that is no type of numbers.
 func (o *FootprintOptions) withDefaults() (FootprintOptions, error) {
 	if o == nil {
 		o = &FootprintOptions{}
@@ -170,13 +170,13 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 // addWeights sets the sizes of the weights: in total, by dtype, by layer, and outside of layers.
 func (f *Footprint) addWeights(w *layerSums) {
 	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
-	rest := w.bytesOutside
+	shared := w.bytesOutside
 	for name, s := range w.stackByPrefix {
 		if s != w.mainStack {
-			rest[name] += s.bytes
+			shared[name] += s.bytes
 		}
 	}
-	f.Shared = largestFirst(rest)
+	f.Shared = largestFirst(shared)
 	for _, s := range f.Shared {
 		f.SharedBytes += s.Bytes
 	}
@@ -186,8 +186,8 @@ func (f *Footprint) addWeights(w *layerSums) {
 	}
 }
 
-// addCache sets what sequences keep in each layer, and the sums over all layers. Layers beyond those of the
-// configuration count as draft layers.
+// addCache sets the bytes of keys, values and states that sequences keep in each layer of plan, and the sums over all layers.
+// Layers with tensors beyond those of plan count as draft layers.
 func (f *Footprint) addCache(plan *kvcache.Plan) {
 	for _, u := range plan.Unknown {
 		f.Unknown = append(f.Unknown, Unknown(u))
@@ -207,7 +207,7 @@ func (f *Footprint) addCache(plan *kvcache.Plan) {
 			planned[l.Layer].WeightsBytes = l.WeightsBytes
 			continue
 		}
-		if len(plan.Layers) > 0 { // beyond those that the configuration counts
+		if len(plan.Layers) > 0 {
 			l.Kind = string(kvcache.Draft)
 		}
 		planned = append(planned, l)
@@ -226,23 +226,23 @@ func (f *Footprint) addCache(plan *kvcache.Plan) {
 	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
 }
 
-// noteMissingWeights notes layers that keep something of the tokens and have no tensors, where others have some: one shard of several was
-// opened by itself.
+// noteMissingWeights notes in f.Unknown how many layers have no tensors, if other layers have some: probably only one shard of several
+// was opened. Layers that keep nothing of the tokens do not count.
 func (f *Footprint) noteMissingWeights() {
-	lack, found := 0, false
+	missing, found := 0, false
 	for i := range f.Layers {
 		l := &f.Layers[i]
 		found = found || l.WeightsBytes > 0
 		if l.WeightsBytes == 0 && l.KVBytesPerToken+l.StateBytes > 0 {
-			lack++
+			missing++
 		}
 	}
-	if found && lack > 0 {
-		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("layers without tensors in these files: %d of %d", lack, len(f.Layers))})
+	if found && missing > 0 {
+		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("layers without tensors in these files: %d of %d", missing, len(f.Layers))})
 	}
 }
 
-// kvBytes returns the size of the layer's keys and values for that many sequences of context tokens each.
+// kvBytes returns the size of the layer's keys and values for the given number of sequences, each of context tokens.
 func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
 	if l.Window > 0 {
 		context = min(context, l.Window)
@@ -250,7 +250,7 @@ func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
 	return kvcache.Mul(l.KVBytesPerToken, uint64(context), uint64(sequences))
 }
 
-// At returns the total with context tokens in each sequence.
+// At returns the total memory in bytes if each sequence has context tokens.
 func (f *Footprint) At(context int) uint64 {
 	total := kvcache.Add(f.WeightsBytes, f.StateBytes)
 	for i := range f.Layers {
@@ -265,9 +265,9 @@ func (f *Footprint) CacheKnown() bool {
 	return !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.What == "kv_bytes" || u.What == "kv_bytes_per_token" })
 }
 
-// LargestContext returns the most tokens that each sequence may have for a total of at most memory bytes. It returns
-// math.MaxInt32 if no number is too many, and -1 if the weights and states alone take more. The result is 0 if nothing is known
-// of the cache. If the cache is known in part (see CacheKnown), the result may be too large.
+// LargestContext returns how many tokens each sequence may have at most if the total is to fit memory bytes. It returns
+// math.MaxInt32 if any number fits, and -1 if the weights and states alone are too large. It returns 0 if nothing is known of the
+// cache. If the cache is known in part (see CacheKnown), the result may be too large.
 func (f *Footprint) LargestContext(memory uint64) int {
 	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
 		return 0

@@ -56,6 +56,7 @@ const (
 	BackingDirect
 )
 
+// String returns the name of b: auto, map, read or direct.
 func (b Backing) String() string {
 	if names := [...]string{"auto", "map", "read", "direct"}; int(b) < len(names) {
 		return names[b]
@@ -78,16 +79,16 @@ type Piece struct {
 	part   int
 }
 
-// Retain leaves Bytes as they are until Release, for a copy that goes on after the function that got p has returned. Called after
-// that return, Retain panics. Stream returns once all retained pieces are released: after an error and at the end of its context
-// too.
+// Retain keeps Bytes unchanged until Release, so that a copy of them may go on after the function that got p has returned. Retain
+// panics if it is called after that return. Stream returns only when all retained pieces are released, even after an error or the
+// end of its context.
 //
 // While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
 // later one has come must therefore retain less than all buffers hold.
 func (p Piece) Retain() { p.buffer.retain(p.turn, p.part) }
 
-// Release ends Retain. Bytes may hold something else from then on. Any goroutine may call it. A second Release does
-// nothing, as does one without Retain, or of a zero Piece.
+// Release gives a retained piece back: Bytes may hold something else from then on. Any goroutine may call it. It does
+// nothing for a piece that is not retained, was released already, or is the zero Piece.
 func (p Piece) Release() {
 	if p.buffer != nil {
 		p.buffer.release(p.turn, p.part)
@@ -190,7 +191,8 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 	})
 }
 
-// run fills buffers with all loads, of one tensor at least, and hands their parts to f. It returns how many bytes f has taken.
+// run fills buffers with all loads, which belong to one tensor at least, and hands the loads' parts to f. It returns how many bytes f
+// has taken. It fails with the first error of reading or of f, or when ctx ends.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
 	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
 	defer stop(nil)
@@ -199,15 +201,15 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	if opts.Readers > 0 {
 		readers = min(readers, opts.Readers)
 	}
-	q := newTurns(p.buffers, p.ahead(readers), &retained)
+	q := newTurns(p.buffers, p.buffersInTurn(readers), &retained)
 	next := func(job *parallel.Job) (more bool) {
-		q.parts[job].load, more = p.next()
+		q.parts[job].load, more = p.nextLoad()
 		return more
 	}
 	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
 	err = parallel.InOrder(ctx, readers, q.free, next, func(jobs iter.Seq[*parallel.Job]) {
 		for job := range jobs {
-			err := mmapio.Guard(func() error { return p.read(reading, &q.parts[job].load, job.Into) })
+			err := mmapio.Guard(func() error { return p.fillBuffer(reading, &q.parts[job].load, job.Into) })
 			if err != nil {
 				stop(err)
 				err = context.Cause(reading) // the first failure, not that of the readers it cancels
@@ -230,7 +232,7 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 			return err
 		})
 		if handed = err == nil; handed {
-			q.open()
+			q.endTurn()
 		}
 		return err
 	})
@@ -244,61 +246,61 @@ type turns struct {
 	parts map[*parallel.Job]*lent
 	free  chan *parallel.Job
 
-	mu     sync.Mutex
-	spare  []*parallel.Job
-	opened int // turns that no part has
+	mu          sync.Mutex
+	spare       []*parallel.Job
+	unusedTurns int // turns that no part has
 }
 
-// newTurns returns the turns of all parts, whose pieces are counted while they are retained. At most ahead parts are in turn.
+// newTurns returns the turns of the buffers parts. At most ahead of them are in turn. retained counts pieces that are retained.
 func newTurns(parts [][]byte, ahead int, retained *sync.WaitGroup) *turns {
 	q := &turns{parts: make(map[*parallel.Job]*lent, len(parts)), free: make(chan *parallel.Job, ahead)}
 	for _, b := range parts {
 		job := &parallel.Job{Into: b}
-		q.parts[job] = &lent{memory: b, pieces: retained, free: func() { q.put(job) }}
+		q.parts[job] = &lent{memory: b, retainedPieces: retained, free: func() { q.makeSpare(job) }}
 		q.spare = append(q.spare, job)
 	}
 	for range ahead {
-		q.open()
+		q.endTurn()
 	}
 	return q
 }
 
-// put makes a part available that nobody uses.
-func (q *turns) put(job *parallel.Job) {
+// makeSpare makes the buffer of job, which nobody uses, available for a turn.
+func (q *turns) makeSpare(job *parallel.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.spare = append(q.spare, job)
-	q.fill()
+	q.startTurns()
 }
 
-// open ends the turn of a part that was handed out, or taken out of free.
-func (q *turns) open() {
+// endTurn ends the turn of a buffer that was handed out, so that a spare one can take its place.
+func (q *turns) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.opened++
-	q.fill()
+	q.unusedTurns++
+	q.startTurns()
 }
 
-// fill gives turns to spare parts, those first that were used last.
-func (q *turns) fill() {
-	for n := len(q.spare); n > 0 && q.opened > 0; n-- {
+// startTurns gives unused turns to spare buffers. The one used last comes first: the processor's cache may hold it.
+func (q *turns) startTurns() {
+	for n := len(q.spare); n > 0 && q.unusedTurns > 0; n-- {
 		q.free <- q.spare[n-1]
-		q.spare, q.opened = q.spare[:n-1], q.opened-1
+		q.spare, q.unusedTurns = q.spare[:n-1], q.unusedTurns-1
 	}
 }
 
 // lent is a part of a buffer of the caller's.
 type lent struct {
-	memory []byte
-	free   func()          // makes it available again
-	load   load            // that fills it
-	pieces *sync.WaitGroup // counts those that are retained, of all parts
+	memory         []byte
+	free           func()          // makes it available again
+	load           bufferLoad      // that fills it
+	retainedPieces *sync.WaitGroup // counts those that are retained, of all parts
 
-	mu       sync.Mutex
-	turn     uint64 // counts the loads that it has had
-	next     int    // the part that is handed out
-	retained []bool // of each part of the load
-	users    int    // parts that are retained, and hand
+	mu        sync.Mutex
+	turn      uint64 // counts the loads that it has had
+	handedOut int    // the part that is handed out
+	retained  []bool // of each part of the load
+	users     int    // parts that are retained, and hand
 }
 
 // hand calls f for each part of the load, and frees the buffer unless parts are retained. It stops with the first
@@ -307,54 +309,54 @@ func (b *lent) hand(ctx context.Context, f func(p Piece) error) error {
 	l := &b.load
 	b.mu.Lock()
 	b.turn++
-	b.next, b.users = 0, 1
+	b.handedOut, b.users = 0, 1
 	b.retained = append(b.retained[:0], make([]bool, len(l.parts))...)
 	turn := b.turn
 	b.mu.Unlock()
-	defer b.over() // after an error, a panic, or the goroutine's end too
+	defer b.endRetaining() // after an error, a panic, or the goroutine's end too
 	for i := range l.parts {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		b.mu.Lock()
-		b.next = i
+		b.handedOut = i
 		b.mu.Unlock()
 		part := &l.parts[i]
 		err := f(Piece{
-			Tensor: part.of.Tensor, DType: cmp.Or(part.of.as, part.of.DType()), Bytes: b.memory[part.at:][:part.n:part.n], Offset: part.off, Size: part.of.size,
+			Tensor: part.tensor.Tensor, DType: cmp.Or(part.tensor.as, part.tensor.DType()), Bytes: b.memory[part.bufferOff:][:part.size:part.size], Offset: part.tensorOff, Size: part.tensor.size,
 			buffer: b, turn: turn, part: i,
 		})
 		if err != nil {
 			return err
 		}
 	}
-	b.over()
+	b.endRetaining()
 	b.leave()
 	return nil
 }
 
-// over ends the time of the function that gets pieces of the load: none of them can be retained any more.
-func (b *lent) over() {
+// endRetaining makes retain panic from now on: the function that got pieces of the load has returned.
+func (b *lent) endRetaining() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next = len(b.retained)
+	b.handedOut = len(b.retained)
 }
 
-// retain makes a part of the load that is handed out a user of the buffer.
+// retain keeps the buffer in use for a part of its load, until release. It panics unless that part is being handed out.
 func (b *lent) retain(turn uint64, part int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if turn != b.turn || part != b.next {
+	if turn != b.turn || part != b.handedOut {
 		panic("loader: Piece.Retain after the function that got the piece has returned")
 	}
 	if !b.retained[part] {
 		b.retained[part] = true
-		b.pieces.Add(1)
+		b.retainedPieces.Add(1)
 		b.users++
 	}
 }
 
-// release ends retain, if the part is retained.
+// release ends what retain began for a part of the buffer's load, if it is retained. The last user's release frees the buffer.
 func (b *lent) release(turn uint64, part int) {
 	b.mu.Lock()
 	retained := turn == b.turn && b.retained[part]
@@ -364,11 +366,11 @@ func (b *lent) release(turn uint64, part int) {
 	b.mu.Unlock()
 	if retained {
 		b.leave()
-		b.pieces.Done()
+		b.retainedPieces.Done()
 	}
 }
 
-// leave ends one use of the buffer. The last one frees it.
+// leave makes the buffer's users one less. The last one frees it.
 func (b *lent) leave() {
 	b.mu.Lock()
 	b.users--

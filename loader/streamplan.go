@@ -17,51 +17,51 @@ import (
 
 // streamPlan is what Stream reads into buffers, in the order in which it is handed out.
 type streamPlan struct {
-	model    *Model
-	as       layout.DType // layout.Invalid for elements as they are stored
-	buffers  [][]byte     // as much of each as is used
-	capacity uint64       // bytes of a buffer
-	outBytes uint64       // bytes of a buffer for what is handed out: all, or half if the other one takes what is read to be converted
-	paged    bool         // bytes of a file begin in a buffer where they do in their page, and capacity is whole pages
-	total    uint64       // bytes that are handed out
-	waits    bool         // for a network
-	files    map[*file]*streamFile
-	tensors  []*streamTensor
+	model         *Model
+	as            layout.DType // layout.Invalid for elements as they are stored
+	buffers       [][]byte     // as much of each as is used
+	capacity      uint64       // bytes of a buffer
+	pieceCapacity uint64       // bytes of a buffer for what is handed out: all, or half if the other one takes what is read to be converted
+	pageAligned   bool         // bytes of a file begin in a buffer where they do in their page, and capacity is whole pages
+	total         uint64       // bytes that are handed out
+	mayWait       bool         // for a network
+	files         map[*file]*streamFile
+	tensors       []*streamTensor
 
-	at  int    // the tensor that the next load begins with
-	off uint64 // where in it
+	nextTensor int    // the tensor that the next load begins with
+	nextOff    uint64 // where in it
 }
 
-// load is what fills a buffer at once.
-type load struct {
-	file   *streamFile // whose bytes lie in the buffer as they lie there; nil if each part is made by itself
-	off, n uint64      // of the bytes in the file
-	lead   uint64      // where they begin in the buffer
-	parts  []streamPart
+// bufferLoad fills one buffer: with a range of a file, or with parts that are made one by one.
+type bufferLoad struct {
+	file          *streamFile // whose range fills the buffer; nil if each part is made by itself
+	fileOff, size uint64      // the range of the file
+	bufferOff     uint64      // where the range begins in the buffer
+	parts         []streamPart
 }
 
-// streamPart is a share of a load that belongs to one tensor.
+// streamPart is the share of a load that belongs to one tensor.
 type streamPart struct {
-	of  *streamTensor
-	off uint64 // in the tensor, in bytes that are handed out
-	at  uint64 // in the buffer
-	n   uint64 // bytes
+	tensor    *streamTensor
+	tensorOff uint64 // in the tensor, in bytes that are handed out
+	bufferOff uint64 // in the buffer
+	size      uint64 // bytes
 }
 
 // streamTensor is a tensor that is handed out.
 type streamTensor struct {
 	Tensor
-	from   *streamFile
-	as     layout.DType  // of the elements that are handed out; layout.Invalid: as they are stored
-	size   uint64        // bytes that are handed out
-	placed bool          // they are bytes of the file, decrypted
-	stored *values.Typed // what they are made of, if that is bytes of the file, decrypted, and a buffer can take them too; else nil
-	head   uint64        // bytes before the first block
-	block  uint64        // bytes that stay together
-	step   uint64        // bytes that had better be made together, a multiple of block
+	streamFile   *streamFile
+	as           layout.DType  // of the elements that are handed out; layout.Invalid: as they are stored
+	size         uint64        // bytes that are handed out
+	isFileBytes  bool          // what is handed out is stored in the file like that, if encrypted
+	storedValues *values.Typed // converts what a buffer reads from the file; nil if nothing is converted, or the elements are not read so
+	headBytes    uint64        // bytes before the first block
+	blockBytes   uint64        // bytes that stay together
+	stepBytes    uint64        // bytes that are best made together, a multiple of blockBytes
 
-	pins cache.Pins   // of what is had as a whole, until the last part is made
-	left atomic.Int64 // parts to be made, and 1 until all are planned
+	pins      cache.Pins   // of what is had as a whole, until the last part is made
+	partsLeft atomic.Int64 // parts to be made, and 1 until all are planned
 }
 
 // minDirect is the least memory of a buffer for direct reads.
@@ -74,8 +74,8 @@ const maxLoad = 1 << 20
 // maxRequest is maxLoad where reading may wait for a network.
 const maxRequest = 8 << 20
 
-// newStreamPlan returns the plan of the tensors for the options, and reads nothing. It fails if the buffers are too few, too small or
-// overlap, or if a tensor cannot be had so.
+// newStreamPlan returns the plan for streaming the tensors with the options. It reads no elements. It fails if the buffers are too
+// few, too small or overlap, or if a tensor cannot be handed out as the type opts.As.
 func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *StreamOptions) (*streamPlan, error) {
 	p := &streamPlan{model: m, as: opts.As, files: make(map[*file]*streamFile)}
 	if p.as != layout.Invalid {
@@ -87,40 +87,41 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 	if p.as != layout.Invalid {
 		largest *= 2 // half of it takes what is read to be converted
 	}
-	if p.waits = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.waits {
+	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
 		largest = maxRequest
 		if slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().decrypted != nil }) {
 			largest /= 2 // encrypted bytes take as much memory of the process
 		}
 	}
-	if err := p.lend(opts.Buffers, largest); err != nil {
+	if err := p.useBuffers(opts.Buffers, largest); err != nil {
 		return nil, inFile(m.path, err)
 	}
 	for _, t := range tensors {
-		s, err := p.tensor(ctx, t)
+		s, err := p.planTensor(ctx, t)
 		if err != nil {
 			return nil, t.wrap(err)
 		}
-		s.from = p.fileOf(t, opts.Backing)
+		s.streamFile = p.streamFileOf(t, opts.Backing)
 		p.tensors = append(p.tensors, s)
 		p.total += s.size
-		s.left.Add(1)
-		s.from.left.Add(1)
+		s.partsLeft.Add(1)
+		s.streamFile.readsLeft.Add(1)
 	}
 	return p, nil
 }
 
-// ahead returns how many parts of buffers are filled before they are handed out: two of each reader. Over a network all are, since
-// it may pause.
-func (p *streamPlan) ahead(readers int) int {
-	if p.waits {
+// buffersInTurn returns how many buffers are being filled or wait to be handed out: two of each reader. Over a network these are
+// all buffers, since it may pause.
+func (p *streamPlan) buffersInTurn(readers int) int {
+	if p.mayWait {
 		return len(p.buffers)
 	}
 	return min(len(p.buffers), 2*readers)
 }
 
-// lend sets what is used of the buffers, in parts of equal size: at most largest bytes. The error is ErrRange.
-func (p *streamPlan) lend(buffers [][]byte, largest uint64) error {
+// useBuffers divides the caller's buffers into p.buffers of equal size, at most largest bytes. The error is ErrRange if the caller's
+// are less than two, overlap, or if one is empty.
+func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
 	}
@@ -138,7 +139,7 @@ func (p *streamPlan) lend(buffers [][]byte, largest uint64) error {
 	if p.capacity == 0 {
 		return fmt.Errorf("%w: a buffer of no bytes to stream into", ErrRange)
 	}
-	if p.paged = p.capacity >= minDirect+mmapio.DirectAlignment; p.paged {
+	if p.pageAligned = p.capacity >= minDirect+mmapio.DirectAlignment; p.pageAligned {
 		for i, b := range p.buffers {
 			p.buffers[i] = mmapio.AlignUp(b, mmapio.DirectAlignment)
 		}
@@ -149,15 +150,15 @@ func (p *streamPlan) lend(buffers [][]byte, largest uint64) error {
 	for _, b := range p.buffers {
 		parts = slices.AppendSeq(parts, slices.Chunk(b[:p.capacity/each*each], int(each)))
 	}
-	p.buffers, p.capacity, p.outBytes = parts, each, each
-	if p.as != layout.Invalid && p.paged {
-		p.outBytes = each / 2 &^ (mmapio.DirectAlignment - 1)
+	p.buffers, p.capacity, p.pieceCapacity = parts, each, each
+	if p.as != layout.Invalid && p.pageAligned {
+		p.pieceCapacity = each / 2 &^ (mmapio.DirectAlignment - 1)
 	}
 	return nil
 }
 
 // isUnscaledInteger reports whether t has integers or booleans without a scale: positions or token numbers, say, which F16 and BF16 cannot
-// hold. It fails if the scale cannot be told.
+// hold. It fails if the file's metadata, which may have the scale, cannot be read.
 func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	desc := t.desc()
 	switch desc.DType.Kind() {
@@ -171,14 +172,15 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return false, nil
 }
 
-// tensor returns what is handed out of t. The error says why that cannot be had, or is ErrRange if a buffer holds no block.
-func (p *streamPlan) tensor(ctx context.Context, t Tensor) (*streamTensor, error) {
+// planTensor returns how t is handed out. It fails if the elements of t cannot be read as p.as, and with ErrRange if a buffer
+// holds no block of them.
+func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, error) {
 	s, desc := t.state(), t.desc()
 	out := &streamTensor{Tensor: t, as: p.as}
 	if p.as != layout.Invalid {
-		if keeps, err := isUnscaledInteger(ctx, t); err != nil {
+		if keepsType, err := isUnscaledInteger(ctx, t); err != nil {
 			return nil, err
-		} else if keeps {
+		} else if keepsType {
 			out.as = layout.Invalid
 		}
 	}
@@ -186,42 +188,42 @@ func (p *streamPlan) tensor(ctx context.Context, t Tensor) (*streamTensor, error
 		if err := s.bytesErr(); err != nil {
 			return nil, err
 		}
-		out.size, out.head, out.block = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
-		out.placed = desc.Encoding == layout.Raw
+		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
+		out.isFileBytes = desc.Encoding == layout.Raw
 	} else {
 		if err := s.values.Err(); err != nil {
 			return nil, err
 		}
-		out.block = uint64(out.as.BlockBytes())
-		out.size = t.Elements() * out.block
+		out.blockBytes = uint64(out.as.BlockBytes())
+		out.size = t.Elements() * out.blockBytes
 		typed, ok := s.values.Values.(*values.Typed)
 		raw := ok && desc.Encoding == layout.Raw
-		if out.placed = raw && desc.DType == out.as && typed.Codec == plainCodec(out.as); !out.placed && raw && typed.Codec != nil && p.outBytes < p.capacity {
-			out.stored = typed
+		if out.isFileBytes = raw && desc.DType == out.as && typed.Codec == plainCodec(out.as); !out.isFileBytes && raw && typed.Codec != nil && p.pieceCapacity < p.capacity {
+			out.storedValues = typed
 		}
 	}
-	out.step = out.block
-	if rows := t.Shape(); !out.placed && out.as != layout.Invalid && len(rows) > 1 {
-		out.step *= max(1, uint64(rows[len(rows)-1])) // groups lie along rows
-	} else if !out.placed && lz4block.Size%out.block == 0 {
-		out.step = lz4block.Size
+	out.stepBytes = out.blockBytes
+	if rows := t.Shape(); !out.isFileBytes && out.as != layout.Invalid && len(rows) > 1 {
+		out.stepBytes *= max(1, uint64(rows[len(rows)-1])) // groups lie along rows
+	} else if !out.isFileBytes && lz4block.Size%out.blockBytes == 0 {
+		out.stepBytes = lz4block.Size
 	}
-	if need := out.head + out.block + p.mostLead(); min(need, out.size+p.mostLead()) > p.outBytes {
-		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.outBytes, out.head+out.block)
+	if need := out.headBytes + out.blockBytes + p.maxBufferOff(); min(need, out.size+p.maxBufferOff()) > p.pieceCapacity {
+		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.pieceCapacity, out.headBytes+out.blockBytes)
 	}
 	return out, nil
 }
 
-// mostLead returns how far behind the start of a buffer bytes of a file may begin.
-func (p *streamPlan) mostLead() uint64 {
-	if p.paged {
+// maxBufferOff returns the greatest offset in a buffer at which the range of a file may begin.
+func (p *streamPlan) maxBufferOff() uint64 {
+	if p.pageAligned {
 		return mmapio.DirectAlignment - 1
 	}
 	return 0
 }
 
-// fileOf returns the file of t's stored bytes, to be read by backing.
-func (p *streamPlan) fileOf(t Tensor, backing Backing) *streamFile {
+// streamFileOf returns the file that stores t, to be read by backing.
+func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
 	f := t.file()
 	if p.files[f] == nil {
 		p.files[f] = &streamFile{file: f, position: t.File(), backing: backing}
@@ -229,69 +231,71 @@ func (p *streamPlan) fileOf(t Tensor, backing Backing) *streamFile {
 	return p.files[f]
 }
 
-// next returns the load that follows, and whether others do. There must be one. A tensor without bytes is one part.
-func (p *streamPlan) next() (l load, more bool) {
-	for p.at < len(p.tensors) {
-		s := p.tensors[p.at]
-		at, ok := p.place(&l, s, p.off)
+// nextLoad returns the next load. more says that another one follows. A caller that got more == false may not call it again. A
+// tensor without bytes is one part.
+func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
+	for p.nextTensor < len(p.tensors) {
+		s := p.tensors[p.nextTensor]
+		at, ok := p.placeInLoad(&l, s, p.nextOff)
 		if !ok {
 			return l, true
 		}
-		n := s.upTo(p.off, p.outBytes-at)
-		l.parts = append(l.parts, streamPart{of: s, off: p.off, at: at, n: n})
-		s.left.Add(1)
-		if s.placed {
-			l.n = s.desc().Offset + p.off + n - l.off
+		n := s.bytesThatFit(p.nextOff, p.pieceCapacity-at)
+		l.parts = append(l.parts, streamPart{tensor: s, tensorOff: p.nextOff, bufferOff: at, size: n})
+		s.partsLeft.Add(1)
+		if s.isFileBytes {
+			l.size = s.desc().Offset + p.nextOff + n - l.fileOff
 		} else {
-			l.n = at + n
-			s.from.left.Add(1)
+			l.size = at + n
+			s.streamFile.readsLeft.Add(1)
 		}
-		if p.off += n; p.off == s.size {
-			p.at, p.off = p.at+1, 0
-			p.made(s)
-			s.from.loaded()
+		if p.nextOff += n; p.nextOff == s.size {
+			p.nextTensor, p.nextOff = p.nextTensor+1, 0
+			p.partDone(s)
+			s.streamFile.readDone()
 		}
 	}
 	return l, false
 }
 
-// place returns where bytes of s from off on begin in the buffer of a load. It is not ok if the load has other bytes, behind which they
-// do not follow, or too little capacity. An empty load becomes one for s.
-func (p *streamPlan) place(l *load, s *streamTensor, off uint64) (at uint64, ok bool) {
-	inFile, capacity := s.desc().Offset+off, p.outBytes
+// placeInLoad returns at, where the bytes of s from off on begin in the buffer of l. ok is false if they do not follow the bytes
+// that l has, or if the buffer is too small for both. If l has no parts yet, it becomes a load for s.
+func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (at uint64, ok bool) {
+	inFile, capacity := s.desc().Offset+off, p.pieceCapacity
 	if len(l.parts) == 0 {
-		if s.placed {
-			l.file, l.off = s.from, inFile
-			if p.paged {
-				l.lead = inFile % mmapio.DirectAlignment
+		if s.isFileBytes {
+			l.file, l.fileOff = s.streamFile, inFile
+			if p.pageAligned {
+				l.bufferOff = inFile % mmapio.DirectAlignment
 			}
-			l.file.left.Add(1)
+			l.file.readsLeft.Add(1)
 		}
-		return l.lead, true
+		return l.bufferOff, true
 	}
-	wants := min(s.head+s.block, s.size-off) // at least
-	if s.placed {
-		ok = l.file == s.from && inFile >= l.off && plan.Adjacent(s.from, l.off+l.n, inFile)
-		at = l.lead + inFile - l.off
+	leastBytes := min(s.headBytes+s.blockBytes, s.size-off) // without room for these, the next load has s
+	if s.isFileBytes {
+		ok = l.file == s.streamFile && inFile >= l.fileOff && plan.Adjacent(s.streamFile, l.fileOff+l.size, inFile)
+		at = l.bufferOff + inFile - l.fileOff
 	} else {
 		ok = l.file == nil
-		at = (l.n + 63) &^ 63
-		wants = min(s.step, s.size-off)
+		at = (l.size + 63) &^ 63
+		leastBytes = min(s.stepBytes, s.size-off)
 	}
-	return at, ok && at < capacity && wants <= capacity-at
+	return at, ok && at < capacity && leastBytes <= capacity-at
 }
 
-// upTo returns how many bytes of s from off on fill capacity: whole steps, or else whole blocks, or all that are left.
-func (s *streamTensor) upTo(off, capacity uint64) uint64 {
+// bytesThatFit returns how many bytes of s, from off on, a buffer takes that has room for capacity bytes: all that are left, or
+// else whole steps, or else whole blocks. The tensor's head comes before the first block.
+func (s *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	if s.size-off <= capacity {
 		return s.size - off
 	}
-	head := s.head
+	head := s.headBytes
 	if off > 0 {
 		head = 0
 	}
-	if n := (capacity - head) / s.step * s.step; n > 0 {
+	if n := (capacity - head) / s.stepBytes * s.stepBytes; n > 0 {
 		return head + n
 	}
-	return head + (capacity-head)/s.block*s.block
+	return head + (capacity-head)/s.blockBytes*s.blockBytes
 }

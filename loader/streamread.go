@@ -21,67 +21,68 @@ import (
 // streamFile is a file that Stream reads.
 type streamFile struct {
 	*file
-	position int          // in Model.Files
-	backing  Backing      // that the caller has asked for
-	left     atomic.Int64 // loads and parts that are not yet read, and tensors that are not yet planned
+	position  int          // of the file in Model.Files
+	backing   Backing      // that the caller has asked for
+	readsLeft atomic.Int64 // loads and parts that are not yet read, and tensors that are not yet planned
 
-	mapped, read, direct atomic.Uint64 // bytes that came so
+	mappedBytes, readBytes, directBytes atomic.Uint64 // bytes that came so
 
-	mu       sync.Mutex
-	chosen   bool
-	way      Backing  // for bytes that are not read direct
-	refused  bool     // a direct read has failed
-	cached   *os.File // reads it through the page cache; nil if the model's own file does
-	uncached *os.File // reads it past the page cache; or nil
-	cachedAt []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
-	why      string
+	mu           sync.Mutex
+	isDecided    bool
+	indirectWay  Backing  // for bytes that are not read direct
+	directFailed bool     // a direct read has failed
+	cachedHandle *os.File // reads it through the page cache; nil if the model's own file does
+	directHandle *os.File // reads it past the page cache; or nil
+	wasCached    []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
+	reason       string
 }
 
-// read fills a buffer with a load.
-func (p *streamPlan) read(ctx context.Context, l *load, b []byte) error {
+// fillBuffer fills b with the load l: with a range of l.file, or with each part by itself. It fails if reading does, with the names
+// of the file and the tensors, or when ctx has ended.
+func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if l.file == nil {
 		for i := range l.parts {
 			part := &l.parts[i]
-			err := p.make(ctx, part, b)
-			part.of.from.loaded()
+			err := p.makePart(ctx, part, b)
+			part.tensor.streamFile.readDone()
 			if err != nil {
-				return part.of.wrap(err)
+				return part.tensor.wrap(err)
 			}
 		}
 		return nil
 	}
 	defer func() {
 		for i := range l.parts {
-			p.made(l.parts[i].of)
+			p.partDone(l.parts[i].tensor)
 		}
-		l.file.loaded()
+		l.file.readDone()
 	}()
-	way, err := l.file.place(ctx, l, b)
+	way, err := l.file.readInto(ctx, l, b)
 	if err != nil {
 		return l.wrap(err)
 	}
 	for i := range l.parts {
-		l.file.count(way, l.parts[i].n)
+		l.file.countBytes(way, l.parts[i].size)
 	}
 	return nil
 }
 
 // wrap adds the names of the file and of the load's tensors to err: of all, unless err tells which one it is about. It returns
 // errors of a context as they are.
-func (l *load) wrap(err error) error {
+func (l *bufferLoad) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	first, last := l.parts[0].of, l.parts[len(l.parts)-1].of
+	first, last := l.parts[0].tensor, l.parts[len(l.parts)-1].tensor
 	if first == last {
 		return first.wrap(err)
 	}
 	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
 		for i := range l.parts {
-			if of := l.parts[i].of; of.Name() == encrypted.Tensor {
+			if of := l.parts[i].tensor; of.Name() == encrypted.Tensor {
 				return of.wrap(err)
 			}
 		}
@@ -89,34 +90,34 @@ func (l *load) wrap(err error) error {
 	return l.file.Wrap(fmt.Errorf("tensors %q to %q: %w", first.Name(), last.Name(), err))
 }
 
-// count notes that n bytes came by a way.
-func (f *streamFile) count(way Backing, n uint64) {
+// countBytes adds n to the bytes that came by the given way.
+func (f *streamFile) countBytes(way Backing, n uint64) {
 	switch way {
 	case BackingMap:
-		f.mapped.Add(n)
+		f.mappedBytes.Add(n)
 	case BackingDirect:
-		f.direct.Add(n)
+		f.directBytes.Add(n)
 	default:
-		f.read.Add(n)
+		f.readBytes.Add(n)
 	}
 }
 
-// place fills b with the bytes of a load as the file has them, and returns the way that they came.
-func (f *streamFile) place(ctx context.Context, l *load, b []byte) (Backing, error) {
-	way, cached, uncached := f.choose(l.off)
+// readInto reads the file's range that l names into b, decrypted, and returns the way by which the bytes came. It fails if reading does.
+func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Backing, error) {
+	way, cached, uncached := f.chooseWay(l.fileOff)
 	if f.decrypted != nil {
-		return way, f.Fill(ctx, padded(l, b), l.off)
+		return way, f.Fill(ctx, padded(l, b), l.fileOff)
 	}
-	into := b[l.lead:][:l.n]
+	into := b[l.bufferOff:][:l.size]
 	switch {
-	case l.n == 0:
+	case l.size == 0:
 		return way, nil
 	case way == BackingMap:
-		return way, f.copyMapped(ctx, into, l.off)
+		return way, f.copyMapped(ctx, into, l.fileOff)
 	case cached != nil:
-		return f.readLocal(cached, uncached, b, l.lead, l.n, l.off)
+		return f.readLocal(cached, uncached, b, l.bufferOff, l.size, l.fileOff)
 	}
-	return way, f.data.ReadAt(ctx, into, l.off)
+	return way, f.data.ReadAt(ctx, into, l.fileOff)
 }
 
 // readLocal fills b[lead:][:n] with the bytes of the file from off on, and returns the way that they came: direct if uncached is
@@ -127,30 +128,30 @@ func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off
 		if err == nil {
 			return BackingDirect, nil
 		}
-		f.refuse(err)
+		f.giveUpDirect(err)
 	}
 	return BackingRead, mmapio.ReadFull(cached, b[lead:][:n], off)
 }
 
-// padded returns the parts of a load as memory for Fill.
-func padded(l *load, b []byte) (buffers []plan.Padded) {
-	at := l.lead
+// padded returns the memory in b for each part of l, with the gaps between them, as Fill takes it.
+func padded(l *bufferLoad, b []byte) (buffers []plan.Padded) {
+	at := l.bufferOff
 	for i := range l.parts {
 		part := &l.parts[i]
-		if part.n > 0 {
-			buffers = append(buffers, plan.Padded{Gap: part.at - at, B: b[part.at:][:part.n]})
-			at = part.at + part.n
+		if part.size > 0 {
+			buffers = append(buffers, plan.Padded{Gap: part.bufferOff - at, B: b[part.bufferOff:][:part.size]})
+			at = part.bufferOff + part.size
 		}
 	}
 	return buffers
 }
 
-// copyMapped fills b with bytes of a file in place, from off on. It fetches and verifies them, brings their pages into memory and
-// releases the pages afterwards, some at a time.
+// copyMapped copies bytes of a mapped file, from off on, into b. It does so by steps: it fetches, verifies and copies some pages, and
+// then releases them. It fails if reading does.
 func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error {
 	for len(b) > 0 {
 		n := min(stepFar, uint64(len(b)))
-		if err := f.bring(ctx, off, n); err != nil {
+		if err := f.bringIntoMemory(ctx, off, n); err != nil {
 			return err
 		}
 		in, err := f.data.View(ctx, off, n)
@@ -158,7 +159,7 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 			return f.data.ReadAt(ctx, b, off)
 		}
 		copy(b, in)
-		f.leave(off, n)
+		f.releasePages(off, n)
 		if err != nil {
 			return err
 		}
@@ -167,14 +168,14 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	return nil
 }
 
-// bring brings the pages of n bytes at off of a file in place into memory.
-func (f *file) bring(ctx context.Context, off, n uint64) error {
+// bringIntoMemory reads the pages that hold n bytes at off of a mapped file. It fails if reading or verifying them does.
+func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
 	resident, err := f.data.Resident(off, n)
 	return f.data.Warm(ctx, off, n, err != nil || resident < n)
 }
 
-// leave releases the whole pages of n bytes at off of a mapped file. They stay in the page cache.
-func (f *file) leave(off, n uint64) {
+// releasePages releases the whole pages among n bytes at off of a mapped file. They stay in the page cache.
+func (f *file) releasePages(off, n uint64) {
 	if f.data.Mapped() {
 		f.data.Mapping().Advise(mmapio.DontNeed, off, n) // an error means that they stay, as locked ones do
 	}
@@ -214,26 +215,26 @@ func (f *streamFile) residency() (cached []bool, err error) {
 	return cached, nil
 }
 
-// choose returns the way for a load or a step at off, and the descriptors for it. The first call decides what is possible, and opens
-// them.
-func (f *streamFile) choose(off uint64) (way Backing, cached, uncached *os.File) {
+// chooseWay returns by which way to read at off, and the handles for that: cached reads through the page cache, uncached past it.
+// Either is nil if it is not to be used. The first call finds out which ways there are, and opens the handles.
+func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.chosen {
-		f.chosen = true
-		f.way, f.why = f.decide()
+	if !f.isDecided {
+		f.isDecided = true
+		f.indirectWay, f.reason = f.decideWays()
 	}
-	if f.uncached == nil || f.refused {
-		return f.way, f.cached, nil
+	if f.directHandle == nil || f.directFailed {
+		return f.indirectWay, f.cachedHandle, nil
 	}
-	if f.backing == BackingAuto && f.cachedAt[off/residencyStep] {
-		return f.way, f.cached, nil
+	if f.backing == BackingAuto && f.wasCached[off/residencyStep] {
+		return f.indirectWay, f.cachedHandle, nil
 	}
-	return BackingDirect, f.cached, f.uncached
+	return BackingDirect, f.cachedHandle, f.directHandle
 }
 
-// decide returns the way for bytes that are not read direct, and why. It opens the descriptors.
-func (f *streamFile) decide() (way Backing, why string) {
+// decideWays returns the way for bytes that are not read past the page cache, and the reason as a text. It opens the handles.
+func (f *streamFile) decideWays() (way Backing, why string) {
 	switch inPlace := f.data.InPlace(); {
 	case f.decrypted != nil:
 		return BackingRead, "its tensors are encrypted"
@@ -253,7 +254,7 @@ func (f *streamFile) decide() (way Backing, why string) {
 		return BackingMap, "asked for"
 	}
 	var err error
-	if f.cached, err = f.reopen(); err != nil {
+	if f.cachedHandle, err = f.reopen(); err != nil {
 		way = BackingRead
 		if f.data.InPlace() {
 			way = BackingMap
@@ -269,13 +270,13 @@ func (f *streamFile) decide() (way Backing, why string) {
 	uncached, err := f.reopen()
 	if err == nil {
 		if err = mmapio.Direct(uncached); err == nil {
-			f.uncached = uncached
+			f.directHandle = uncached
 			if f.backing == BackingDirect {
 				return BackingRead, "asked for"
 			}
-			if f.cachedAt, err = f.residency(); err != nil {
+			if f.wasCached, err = f.residency(); err != nil {
 				uncached.Close()
-				f.uncached = nil
+				f.directHandle = nil
 				return BackingRead, "nobody tells what is in the page cache"
 			}
 			return BackingRead, "bytes in the page cache are read, others direct"
@@ -285,33 +286,34 @@ func (f *streamFile) decide() (way Backing, why string) {
 	return BackingRead, fmt.Sprintf("no direct reads: %v", err)
 }
 
-// refuse makes choose choose no more direct reads, since one has failed with err.
-func (f *streamFile) refuse(err error) {
+// giveUpDirect ends direct reads of the file, since one has failed with err.
+func (f *streamFile) giveUpDirect(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refused, f.why = true, fmt.Sprintf("a direct read has failed: %v", err)
+	f.directFailed, f.reason = true, fmt.Sprintf("a direct read has failed: %v", err)
 }
 
-// loaded notes that a load or a part was read, or that all loads of a tensor are planned. After the last one it closes the descriptors.
-func (f *streamFile) loaded() {
-	if f.left.Add(-1) == 0 {
+// readDone notes that a load or a part was read, or that all loads of a tensor are planned. After the last of them it closes the file's
+// handles.
+func (f *streamFile) readDone() {
+	if f.readsLeft.Add(-1) == 0 {
 		f.close()
 	}
 }
 
-// close closes the descriptors.
+// close closes the handles that decideWays opened.
 func (f *streamFile) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, file := range []*os.File{f.cached, f.uncached} {
+	for _, file := range []*os.File{f.cachedHandle, f.directHandle} {
 		if file != nil {
 			file.Close()
 		}
 	}
-	f.cached, f.uncached = nil, nil
+	f.cachedHandle, f.directHandle = nil, nil
 }
 
-// close closes all files, and unpins what is pinned. No reader is left.
+// close closes the handles of all files, and unpins what the tensors have pinned in the cache. No reader may be left.
 func (p *streamPlan) close() {
 	for _, f := range p.files {
 		f.close()
@@ -334,7 +336,7 @@ func (p *streamPlan) changed() error {
 // result says how the files were read, in the order of their positions.
 func (p *streamPlan) result() (files []StreamedFile) {
 	for _, f := range p.files {
-		files = append(files, StreamedFile{f.position, f.mapped.Load(), f.read.Load(), f.direct.Load(), f.why})
+		files = append(files, StreamedFile{f.position, f.mappedBytes.Load(), f.readBytes.Load(), f.directBytes.Load(), f.reason})
 	}
 	slices.SortFunc(files, func(a, b StreamedFile) int { return a.File - b.File })
 	return files
@@ -350,22 +352,23 @@ const (
 // stepCached bounds what is read from the page cache before it is converted: the processor's nearest caches hold it.
 const stepCached = 72 << 10
 
-// make fills the share of a part in a buffer. Its elements are decompressed, unpacked or expanded, a step at a time.
-func (p *streamPlan) make(ctx context.Context, part *streamPart, buffer []byte) error {
-	t, b := part.of, buffer[part.at:][:part.n]
+// makePart fills the part's share of buffer: it decompresses, unpacks or expands the part's elements, a step at a time. It fails if
+// reading does.
+func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
+	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
 	s := t.state()
-	defer p.made(t)
-	if t.stored != nil && part.n > 0 {
-		if way, _, _ := t.from.choose(t.desc().Offset); way != BackingMap {
-			return p.convert(ctx, part, b, buffer[p.outBytes:])
+	defer p.partDone(t)
+	if t.storedValues != nil && part.size > 0 {
+		if way, _, _ := t.streamFile.chooseWay(t.desc().Offset); way != BackingMap {
+			return p.convert(ctx, part, b, buffer[p.pieceCapacity:])
 		}
 	}
 	way, why := BackingRead, "what it yields is made of reads"
 	if t.inPlace() {
 		way, why = BackingMap, "what it yields is made of the mapping"
 	}
-	t.from.count(way, part.n)
-	t.from.explain(why)
+	t.streamFile.countBytes(way, part.size)
+	t.streamFile.setReason(why)
 
 	env := s.envOfParts(content.Env{}, &t.pins)
 	read := func(b []byte, off uint64) error { return s.elements.ReadAt(ctx, env, b, off) }
@@ -373,7 +376,7 @@ func (p *streamPlan) make(ctx context.Context, part *streamPart, buffer []byte) 
 	if t.as != layout.Invalid {
 		from = s.values.Source()
 		read = func(b []byte, off uint64) error {
-			return values.ReadEncoded(ctx, env, s.values, t.as, b, off/t.block)
+			return values.ReadEncoded(ctx, env, s.values, t.as, b, off/t.blockBytes)
 		}
 	}
 	step := stepNear
@@ -390,15 +393,15 @@ func (p *streamPlan) make(ctx context.Context, part *streamPart, buffer []byte) 
 			step /= 2
 		}
 	}
-	for at, first := 0, true; first || at < len(b); first = false { // nothing is read once too, for its checks
+	for at, first := 0, true; first || at < len(b); first = false { // runs once if b is empty too: the read checks the tensor
 		n := min(step, len(b)-at)
-		off := part.off + uint64(at)
-		leave, err := t.bring(ctx, off, uint64(n))
+		off := part.tensorOff + uint64(at)
+		release, err := t.bringIntoMemory(ctx, off, uint64(n))
 		if err != nil {
 			return err
 		}
 		err = read(b[at:at+n], off)
-		leave()
+		release()
 		if err != nil {
 			return err
 		}
@@ -407,51 +410,52 @@ func (p *streamPlan) make(ctx context.Context, part *streamPart, buffer []byte) 
 	return nil
 }
 
-// convert fills b with a part of a tensor whose stored elements are read, not mapped. It reads them into memory, which is of the same
-// buffer, a step at a time. They come by the ways of bytes that are handed out as they are. It fails as reading does.
+// convert fills b with a part of a tensor that is converted, and not mapped. A step at a time, it reads stored elements into memory,
+// the other half of the buffer, and converts them into b. It fails if reading does.
 func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, memory []byte) error {
 	const page = mmapio.DirectAlignment
-	t := part.of
-	desc, codec := t.desc(), t.stored.Codec
+	t := part.tensor
+	desc, codec := t.desc(), t.storedValues.Codec
 	in := &window{size: desc.Raw}
-	v := &values.Typed{Content: in, Count: t.stored.Count, Codec: codec}
+	v := &values.Typed{Content: in, Count: t.storedValues.Count, Codec: codec}
 	elems := uint64(desc.DType.BlockElems())
-	begin, _ := codec.Span(part.off/t.block, 1)
-	if _, cached, uncached := t.from.choose(desc.Offset + begin); cached != nil && uncached == nil {
+	begin, _ := codec.Span(part.tensorOff/t.blockBytes, 1)
+	if _, cached, uncached := t.streamFile.chooseWay(desc.Offset + begin); cached != nil && uncached == nil {
 		memory = memory[:min(len(memory), stepCached)]
 	}
 	step := max(1, (uint64(len(memory))-2*page)/uint64(desc.DType.BlockBytes())) * elems // whole blocks that memory holds
-	for first := part.off / t.block; len(b) > 0; {
-		n := min(step-first%elems, uint64(len(b))/t.block)
+	for first := part.tensorOff / t.blockBytes; len(b) > 0; {
+		n := min(step-first%elems, uint64(len(b))/t.blockBytes)
 		off, size := codec.Span(first, n)
-		l := load{off: desc.Offset + off, n: size, lead: (desc.Offset + off) % page}
-		l.parts = []streamPart{{of: t, at: l.lead, n: size}}
-		way, err := t.from.place(ctx, &l, memory)
+		l := bufferLoad{fileOff: desc.Offset + off, size: size, bufferOff: (desc.Offset + off) % page}
+		l.parts = []streamPart{{tensor: t, bufferOff: l.bufferOff, size: size}}
+		way, err := t.streamFile.readInto(ctx, &l, memory)
 		if err != nil {
 			return err
 		}
-		t.from.count(way, n*t.block)
-		in.b, in.off = memory[l.lead:][:size], off
-		if err := values.ReadEncoded(ctx, content.Env{}, v, t.as, b[:n*t.block], first); err != nil {
+		t.streamFile.countBytes(way, n*t.blockBytes)
+		in.bytes, in.firstByte = memory[l.bufferOff:][:size], off
+		if err := values.ReadEncoded(ctx, content.Env{}, v, t.as, b[:n*t.blockBytes], first); err != nil {
 			return err
 		}
-		b, first = b[n*t.block:], first+n
+		b, first = b[n*t.blockBytes:], first+n
 	}
 	return nil
 }
 
 // window is the content of a tensor, in memory from off on.
 type window struct {
-	size uint64
-	b    []byte
-	off  uint64
+	size      uint64
+	bytes     []byte
+	firstByte uint64
 }
 
+// Size returns the size of the whole tensor in bytes.
 func (w *window) Size() uint64 { return w.size }
 
 // View returns the n bytes at off, which must be in memory: otherwise it fails.
 func (w *window) View(_ context.Context, _ content.Env, off, n uint64) ([]byte, error) {
-	return layout.Bytes(w.b).Slice(off-w.off, n)
+	return layout.Bytes(w.bytes).Slice(off-w.firstByte, n)
 }
 
 // ReadAt fills p with the bytes from off on, which must be in memory: otherwise it fails.
@@ -461,23 +465,25 @@ func (w *window) ReadAt(ctx context.Context, env content.Env, p []byte, off uint
 	return err
 }
 
+// Probe returns true: the bytes are in memory.
 func (w *window) Probe(context.Context) (sure bool, err error) { return true, nil }
 
+// Cost returns the zero Cost: the bytes are in memory.
 func (w *window) Cost() content.Cost { return content.Cost{} }
 
-// made notes that a part of t was made, or that all are planned. After the last one it unpins what was had as a whole.
-func (p *streamPlan) made(t *streamTensor) {
-	if t.left.Add(-1) == 0 {
+// partDone notes that a part of t was made, or that all its parts are planned. After the last of them it unpins what t has in the cache.
+func (p *streamPlan) partDone(t *streamTensor) {
+	if t.partsLeft.Add(-1) == 0 {
 		p.model.cache.Unpin(&t.pins)
 	}
 }
 
-// explain notes why a file is read as it is, unless that is known.
-func (f *streamFile) explain(why string) {
+// setReason sets why the file is read as it is, unless a reason is set already.
+func (f *streamFile) setReason(why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.why == "" {
-		f.why = why
+	if f.reason == "" {
+		f.reason = why
 	}
 }
 
@@ -485,9 +491,9 @@ func (f *streamFile) explain(why string) {
 // anywhere in them.
 const wholePart = 8 << 20
 
-// bring brings what n bytes at off of the tensor are made of into memory, where it is mapped: about the same share of each stored
-// tensor, or all of a small part of a logical one. leave releases the pages.
-func (t *streamTensor) bring(ctx context.Context, off, n uint64) (leave func(), err error) {
+// bringIntoMemory reads the pages from which n bytes at off of the tensor are made, of mapped files only: about the same share of
+// each stored tensor, or all of a small part of a logical one. The caller calls release after use. It fails if reading does.
+func (t *streamTensor) bringIntoMemory(ctx context.Context, off, n uint64) (release func(), err error) {
 	if t.size == 0 {
 		return func() {}, nil
 	}
@@ -496,9 +502,9 @@ func (t *streamTensor) bring(ctx context.Context, off, n uint64) (leave func(), 
 		off, n uint64
 	}
 	var brought []pages
-	leave = func() {
+	release = func() {
 		for _, p := range brought {
-			p.f.leave(p.off, p.n)
+			p.f.releasePages(p.off, p.n)
 		}
 	}
 	for _, i := range t.storedTensors() {
@@ -514,11 +520,11 @@ func (t *streamTensor) bring(ctx context.Context, off, n uint64) (leave func(), 
 			begin = min(uint64(float64(off)*share), end)
 		}
 		p := pages{stored.file(), desc.Offset + begin, end - begin}
-		if err := p.f.bring(ctx, p.off, p.n); err != nil {
-			leave()
+		if err := p.f.bringIntoMemory(ctx, p.off, p.n); err != nil {
+			release()
 			return nil, err
 		}
 		brought = append(brought, p)
 	}
-	return leave, nil
+	return release, nil
 }

@@ -63,8 +63,8 @@ func (p *Pair) Identical() bool {
 	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
 }
 
-// Shown returns p as package explore and the command show it: the sums are NaN for integers without a scale or scheme, such as
-// ids.
+// Shown returns p as package explore and the command show it: a copy with NaN in place of the sums if values differ that are integers
+// without a scale or scheme, such as ids; else p itself.
 func (p *Pair) Shown() *Pair {
 	if !p.Compared || p.Differing == 0 || isReal(*p.A) && isReal(*p.B) {
 		return p
@@ -139,9 +139,8 @@ func (t *compareTask) progressBytes() uint64 {
 	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
 }
 
-// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. The first compares
-// stored bytes, if equal elements have equal bytes. The second compares values, unless all bytes were equal. A phase
-// without parts it skips.
+// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. The first compares stored bytes, and
+// is skipped if equal bytes do not mean equal elements. The second compares values, unless all bytes were equal.
 func (t *compareTask) begin(ctx context.Context) uint64 {
 	p := t.pair
 	t.phase++
@@ -217,11 +216,11 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	end := min((p+1)*partElements, t.a.RawBytes())
 	for off := p * partElements; off < end && !t.differ.Load(); off += hashStep {
 		n := min(hashStep, end-off)
-		a, err := w.a.storedBytes(&t.a, off, n)
+		a, err := w.readerA.storedBytes(&t.a, off, n)
 		if err != nil {
 			return err
 		}
-		b, err := w.b.storedBytes(&t.b, off, n)
+		b, err := w.readerB.storedBytes(&t.b, off, n)
 		if err != nil {
 			return err
 		}
@@ -241,9 +240,9 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
 		if t.a.isWide || t.b.isWide {
-			err = compareRange(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)
+			err = compareRange(d, first, n, &t.a, &t.b, w.readerA.values64, w.readerB.values64)
 		} else {
-			err = compareRange(d, first, n, &t.a, &t.b, w.a.values32, w.b.values32)
+			err = compareRange(d, first, n, &t.a, &t.b, w.readerA.values32, w.readerB.values32)
 		}
 		if err != nil {
 			return err
@@ -270,8 +269,8 @@ func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, rea
 	return nil
 }
 
-// end releases both tensors, and returns the pair with the result of the comparison. If a part failed with err, the pair has that as
-// its Err.
+// end releases both tensors, and returns the pair with the result of the comparison. If err, the error of a part, is not nil, it becomes
+// the pair's Err.
 func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()
@@ -284,7 +283,7 @@ func (t *compareTask) end(err error) (*Pair, error) {
 	}
 	d := &t.distance
 	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
-	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
+	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.maxAbs, d.maxAbsAt, d.maxRel, d.maxRelAt
 	p.Errors = d.Errors
 	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
 	p.isRounded = p.Differing == 0 && t.areBytesComparable() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide

@@ -17,7 +17,7 @@ type Errors struct {
 	DD     float64 // sum of (a−b)²
 }
 
-// Add adds the sums of other values.
+// Add adds the sums o of other pairs of values to those of e.
 func (e *Errors) Add(o Errors) {
 	e.Values += o.Values
 	e.AA += o.AA
@@ -26,8 +26,8 @@ func (e *Errors) Add(o Errors) {
 	e.DD += o.DD
 }
 
-// DB returns the ratio of signal to error in decibels, 10 log₁₀(Σa² / Σ(a−b)²): infinite if no value differs, and NaN
-// without values.
+// DB returns the ratio of signal to error in decibels, 10 log₁₀(Σa² / Σ(a−b)²). It is infinite if no value differs, and NaN
+// if there are no values.
 func (e *Errors) DB() float64 {
 	switch {
 	case e.Values == 0:
@@ -38,7 +38,7 @@ func (e *Errors) DB() float64 {
 	return 10 * math.Log10(e.AA/e.DD)
 }
 
-// RelativeRMS returns √(Σ(a−b)² / Σa²): 0 if no value differs, and NaN without values.
+// RelativeRMS returns √(Σ(a−b)² / Σa²). It is 0 if no value differs, and NaN if there are no values.
 func (e *Errors) RelativeRMS() float64 {
 	if e.Values > 0 && e.DD == 0 {
 		return 0
@@ -46,7 +46,7 @@ func (e *Errors) RelativeRMS() float64 {
 	return math.Sqrt(e.DD / e.AA)
 }
 
-// RMSE returns the root of the mean of (a−b)²: 0 without values.
+// RMSE returns the square root of the mean of (a−b)², or 0 if there are no values.
 func (e *Errors) RMSE() float64 { return math.Sqrt(e.DD / float64(max(e.Values, 1))) }
 
 // Cosine returns the cosine of the angle between A and B as vectors. It is NaN if one of the two is all zeros or has
@@ -65,10 +65,11 @@ type Overall struct {
 	same map[string]bool // tensors whose values were not read, since their elements are the same
 }
 
-// Add adds a pair. Pairs that were not compared, and those of plain integers, do not count.
+// Add adds the errors of a pair, or notes its name for Complete if both tensors have the same elements. It ignores pairs that were not
+// compared, and plain integers.
 func (o *Overall) Add(p *Pair) {
 	switch {
-	case !p.Compared || !isReal(*p.A) || !isReal(*p.B):
+	case !p.Compared || !isReal(*p.A) || !isReal(*p.B): // does not count
 	case p.SameElements:
 		if o.same == nil {
 			o.same = make(map[string]bool)
@@ -86,8 +87,8 @@ func isReal(t loader.Tensor) bool {
 	return t.Scheme() != nil || isScaled && err == nil || kind == layout.KindFloat || kind == layout.KindQuantized
 }
 
-// Complete adds the tensors of a whose elements are the same in b, by reading them from a. It does nothing if no value
-// differs. Errors are as for [Stats]; a tensor that cannot be read has no part in the sums.
+// Complete adds to the sums the pairs with the same elements, whose values Compare has not read: it reads them from model a. It does
+// nothing if no value of any pair differs. It fails as [Stats] does, and ignores tensors that cannot be read.
 func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) error {
 	if o.DD == 0 || len(o.same) == 0 {
 		return nil
@@ -119,29 +120,30 @@ func ErrorsOf(a, b []float32) (sum Errors) {
 
 // errorsOf returns the sums p of n pairs as Errors, and reports whether all values are finite. If not, the errors mean nothing.
 func errorsOf(n int, p moments.Pairs) (e Errors, finite bool) {
-	return Errors{uint64(n), p.AA, p.BB, p.AB, p.DD}, p.DD-p.DD == 0
+	return Errors{uint64(n), p.AA, p.BB, p.AB, p.DD}, isFinite(p.DD)
 }
 
 // distance has the results of one pass over the values of two tensors. A NaN equals a NaN, and an infinity equals
 // itself; neither is part of the sums.
 type distance struct {
 	Errors
-	differing    uint64
-	unmatched    uint64 // pairs of a NaN and another value, or of different infinities
-	unmatchedAt  uint64 // the first such pair
-	abs, rel     float64
-	absAt, relAt uint64
+	differing          uint64
+	unmatched          uint64 // pairs of a NaN and another value, or of different infinities
+	unmatchedAt        uint64 // the first such pair
+	maxAbs, maxRel     float64
+	maxAbsAt, maxRelAt uint64
 }
 
-// compare adds to m the distances of the values a[i] and b[i], whose elements are first+i. It merges them in batches,
-// so that sums stay exact enough. It looks at single pairs of a batch only if one is not finite or farther apart than all before.
+// compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. It sums them in
+// batches, so that rounding errors stay small. It looks at single pairs of a batch only if one is not finite, or farther apart than
+// all before.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
-		p := moments.PairsOf(a[:n], b[:n], m.rel)
+		p := moments.PairsOf(a[:n], b[:n], m.maxRel)
 		d := distance{differing: p.Differing}
 		errors, finite := errorsOf(n, p)
-		if !finite || p.Most > m.abs || p.Exceeding > 0 {
+		if !finite || p.Most > m.maxAbs || p.Exceeding > 0 {
 			d = differences(a[:n], b[:n], first)
 		}
 		if finite {
@@ -152,17 +154,17 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences returns the distances of the values a[i] and b[i], whose elements are first+i. Products are converted to
-// float64, so that no machine fuses them with a sum: all get the same results.
+// differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. Products are
+// converted to float64, so that no machine fuses them with a sum: all get the same results.
 func differences[T float](a, b []T, first uint64) (m distance) {
 	b = b[:len(a)]
 	var notFinite, differing uint64
-	var aa, bb, ab, dd, abs, rel float64
-	var absAt, relAt int
+	var aa, bb, ab, dd, maxAbs, maxRel float64
+	var maxAbsAt, maxRelAt int
 	for i, v := range a {
 		x, y := float64(v), float64(b[i])
 		d := math.Abs(x - y)
-		if !(d <= math.MaxFloat64) && !(x-x == 0 && y-y == 0) {
+		if !isFinite(d) && !(isFinite(x) && isFinite(y)) { // the difference of two finite values may overflow
 			m.addNotFinite(x, y, first+uint64(i))
 			notFinite++
 			continue
@@ -172,16 +174,16 @@ func differences[T float](a, b []T, first uint64) (m distance) {
 		bb += float64(y * y)
 		ab += float64(x * y)
 		dd += float64(d * d)
-		if d > abs {
-			abs, absAt = d, i
+		if d > maxAbs {
+			maxAbs, maxAbsAt = d, i
 		}
-		if larger := max(math.Abs(x), math.Abs(y)); d > float64(rel*larger) { // d/larger > rel, without a division
-			rel, relAt = d/larger, i
+		if larger := max(math.Abs(x), math.Abs(y)); d > float64(maxRel*larger) { // d/larger > rel, without a division
+			maxRel, maxRelAt = d/larger, i
 		}
 	}
 	m.Errors = Errors{uint64(len(a)) - notFinite, aa, bb, ab, dd}
 	m.differing += differing
-	m.abs, m.absAt, m.rel, m.relAt = abs, first+uint64(absAt), rel, first+uint64(relAt)
+	m.maxAbs, m.maxAbsAt, m.maxRel, m.maxRelAt = maxAbs, first+uint64(maxAbsAt), maxRel, first+uint64(maxRelAt)
 	return m
 }
 
@@ -198,18 +200,18 @@ func (m *distance) addNotFinite(x, y float64, at uint64) {
 	m.differing++
 }
 
-// merge adds to m the distances o of later elements. Of equal maxima the first element stays.
+// merge adds to m the distances o of later elements. If both have the same maximum, the earlier element keeps it.
 func (m *distance) merge(o distance) {
 	m.differing += o.differing
 	if m.unmatched == 0 {
 		m.unmatchedAt = o.unmatchedAt
 	}
 	m.unmatched += o.unmatched
-	if o.abs > m.abs {
-		m.abs, m.absAt = o.abs, o.absAt
+	if o.maxAbs > m.maxAbs {
+		m.maxAbs, m.maxAbsAt = o.maxAbs, o.maxAbsAt
 	}
-	if o.rel > m.rel {
-		m.rel, m.relAt = o.rel, o.relAt
+	if o.maxRel > m.maxRel {
+		m.maxRel, m.maxRelAt = o.maxRel, o.maxRelAt
 	}
 	m.Add(o.Errors)
 }

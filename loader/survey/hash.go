@@ -95,8 +95,8 @@ func (t *hashTask) progressBytes() uint64 {
 	return n * t.digest.Tensor.RawBytes()
 }
 
-// begin sets t.work to the digests to make in the next of two phases, and returns their number, or 0 after the last.
-// The second phase makes the digest of stored elements if the first has shown that it is needed.
+// begin sets t.work to the functions that make the digests of the next phase, and returns their number, or 0 after the last phase. There
+// are two: the second makes the digest of stored elements if the first has shown that it is needed.
 func (t *hashTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	t.work = nil
@@ -143,14 +143,14 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 	return d, nil
 }
 
-// hashValues sets the digest of the values, and t.hasOddNaN if it has replaced a NaN. If a value is no float32 it sets
-// none, and returns nil.
+// hashValues sets the digest of the values as float32s, in which all NaNs have the same bits; t.hasOddNaN says that one had others. It sets
+// no digest if float32 would round a value. It fails if reading does, or the work is canceled.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.leased
 	h := sha256.New()
 	for first := uint64(0); first < s.Elements(); first += chunk {
 		n := min(chunk, s.Elements()-first)
-		v, exact, err := w.a.exactFloats(s, first, n)
+		v, exact, err := w.readerA.exactFloats(s, first, n)
 		if err != nil {
 			return err
 		}
@@ -202,12 +202,12 @@ func canonicalizeNaNs(v []float32) (changed bool) {
 // hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.
 const hashStep = 1 << 18
 
-// hashStored sets the digest of the stored elements, decompressed.
+// hashStored sets the digest of the stored elements, decompressed. It fails if reading does, or the work is canceled.
 func (t *hashTask) hashStored(w *worker) error {
 	s := &t.leased
 	h := sha256.New()
 	for off := uint64(0); off < s.RawBytes(); off += hashStep {
-		b, err := w.b.storedBytes(s, off, min(hashStep, s.RawBytes()-off))
+		b, err := w.readerB.storedBytes(s, off, min(hashStep, s.RawBytes()-off))
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ type lines struct {
 	missing bool // a tensor has no digest
 }
 
-// Add adds the digests of the next tensor.
+// Add adds a tensor's digests to those of the model. The caller adds tensors by ascending name.
 func (m *ModelDigest) Add(d *TensorDigest) {
 	if d.Values != nil {
 		m.values.add(d, d.Values, "values", squeezed(d.Tensor.Shape()))
@@ -338,6 +338,7 @@ type fileTask struct {
 	hasBegun bool
 }
 
+// progressBytes returns the size of the file.
 func (t *fileTask) progressBytes() uint64 { return t.digest.File.Size }
 
 // begin returns 1 at its first call, for the whole file, and then 0.
@@ -353,7 +354,7 @@ func (t *fileTask) begin(context.Context) (parts uint64) {
 func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
-		b := w.a.byteBuffer(min(chunkBytes, size-off))
+		b := w.readerA.byteBuffer(min(chunkBytes, size-off))
 		if err := t.model.ReadFileAt(w.ctx, t.file, b, off); err != nil {
 			return err
 		}
@@ -367,4 +368,5 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	return nil
 }
 
+// end returns the file's digest, or the error of reading the file.
 func (t *fileTask) end(err error) (*FileDigest, error) { return t.digest, err }

@@ -56,8 +56,8 @@ func (c *counter) countFloats(v []float32) {
 	}
 }
 
-// countCentered counts the distances of values from center, as float32s, by their upper halves. Finite distances beyond
-// float32 count as its greatest.
+// countCentered counts the distances x−center of the values in v, by the upper halves of these as float32s. A finite value whose
+// distance overflows float32 counts as the greatest float32.
 func countCentered[T float](c *counter, v []T, center float64) {
 	for _, x := range v {
 		d := float32(float64(x) - center)
@@ -138,7 +138,7 @@ func rangeOfCode(code uint16) (lo, hi float64) {
 	return lo, hi
 }
 
-// rankOfCode returns a number that is the larger the larger the float32s with this upper half are: negative ones come first.
+// rankOfCode returns a number by which codes can be sorted: codes of larger float32s have larger numbers.
 func rankOfCode(code uint16) uint16 {
 	if code&0x8000 != 0 {
 		return ^code
@@ -146,25 +146,26 @@ func rankOfCode(code uint16) uint16 {
 	return code | 0x8000
 }
 
-// levels returns the finite levels of list in ascending order. It adds center to each, and cuts it to the range of m, the
-// summary of the values. isExact says that values are BF16: each level is one value.
+// levels returns, in ascending order, the ranges of values that the codes of list stand for, and how many values lie in each. It adds
+// center to a range, cuts it to the range of m, the summary of the values, and leaves out what is not finite. isExact says that values
+// are BF16, so that a code stands for one value.
 func levels(list []codeCount, isExact bool, center float64, m *summary) []level {
 	slices.SortFunc(list, func(a, b codeCount) int { return int(rankOfCode(a.code)) - int(rankOfCode(b.code)) })
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
-	small := uint64(0) // zeros and subnormals that share their code
+	tiny := uint64(0) // zeros, and the subnormals that share their code
 	for _, c := range list {
 		if c.code&0x7fff == 0 {
-			small += c.n
+			tiny += c.n
 		}
 	}
-	areZeros := small == m.zeros && center == 0
+	onlyZeros := tiny == m.zeros && center == 0
 	for _, c := range list {
 		lo, hi := rangeOfCode(c.code)
-		if lo-lo != 0 {
-			continue // NaN or infinite
+		if !isFinite(lo) {
+			continue
 		}
-		if areZeros && c.code&0x7fff == 0 {
+		if onlyZeros && c.code&0x7fff == 0 {
 			lo, hi = 0, 0
 		} else if isExact {
 			lo = valueOfBF16(c.code)
@@ -172,7 +173,7 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 		}
 		lo, hi = lo+center, hi+center
 		if hi >= math.MaxFloat32 {
-			hi = greatest // float64s beyond
+			hi = greatest // larger float64s have this code too
 		}
 		if lo <= -math.MaxFloat32 {
 			lo = least
@@ -183,7 +184,7 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 	return all
 }
 
-// summarizeBF16s returns the summary of BF16s that were counted, without the places of min and max.
+// summarizeBF16s returns the summary of the BF16s that list counts by their bits. It does not set minAt and maxAt.
 func summarizeBF16s(list []codeCount) summary {
 	m := newSummary()
 	all := list[:0:0]
@@ -208,11 +209,11 @@ func summarizeBF16s(list []codeCount) summary {
 		return m
 	}
 	pivot := sum / float64(m.n)
-	var rest float64 // that rounding has left in pivot
+	var unrounded float64 // what rounding has taken from pivot, times m.n
 	for _, c := range all {
-		rest += float64((valueOfBF16(c.code) - pivot) * float64(c.n))
+		unrounded += float64((valueOfBF16(c.code) - pivot) * float64(c.n))
 	}
-	m.mean = pivot + rest/float64(m.n)
+	m.mean = pivot + unrounded/float64(m.n)
 	for _, c := range all {
 		d := valueOfBF16(c.code) - m.mean
 		squares := float64(float64(d*d) * float64(c.n))
@@ -226,14 +227,14 @@ func summarizeBF16s(list []codeCount) summary {
 // valueOfBF16 returns the value of a BF16 with these bits.
 func valueOfBF16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
 
-// quantile returns the value below which the share q of n values lies: between two neighbours it interpolates, as NumPy
-// does. all are in ascending order. Within a level values are taken as evenly spread.
-func quantile(all []level, n uint64, q float64) float64 {
-	at := q * float64(n-1)
-	i := uint64(at)
+// quantile returns the value below which the given share of the n values in all lies. It interpolates between two neighbours, as NumPy
+// does. all is in ascending order, and the values within a level are taken as evenly spread.
+func quantile(all []level, n uint64, share float64) float64 {
+	rank := share * float64(n-1)
+	i := uint64(rank)
 	x := valueOfRank(all, n, i)
-	if share := at - float64(i); share > 0 {
-		x += share * (valueOfRank(all, n, i+1) - x)
+	if toNext := rank - float64(i); toNext > 0 {
+		x += toNext * (valueOfRank(all, n, i+1) - x)
 	}
 	return x
 }

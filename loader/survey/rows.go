@@ -28,8 +28,8 @@ func newZeroRows(shape []int) *zeroRows {
 	return z
 }
 
-// add adds the run of n values from element first on. isNothing reports of one of them, by its place in the run, whether it adds
-// nothing to a norm. Few rows have more than one such value at their beginning: of others no more is asked.
+// add adds the run of n values from element first on. isNothing reports whether the i-th value of the run is 0 or not finite, and so
+// adds nothing to a norm. Once a value of a row does, add skips the rest of the row.
 func (z *zeroRows) add(first, n uint64, isNothing func(i uint64) bool) {
 	if z.columns == 0 {
 		return
@@ -48,7 +48,7 @@ func (z *zeroRows) add(first, n uint64, isNothing func(i uint64) bool) {
 	}
 }
 
-// addZeros adds zeros of a row.
+// addZeros adds n values of a row that add nothing to its norm. Once all of the row's values do, it counts the row.
 func (z *zeroRows) addZeros(row, n uint64) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -62,13 +62,13 @@ func (z *zeroRows) addZeros(row, n uint64) {
 
 // addFloats adds the run v of values from element first on to z.
 func addFloats[T float](z *zeroRows, v []T, first uint64) {
-	z.add(first, uint64(len(v)), func(i uint64) bool { return v[i] == 0 || v[i]-v[i] != 0 })
+	z.add(first, uint64(len(v)), func(i uint64) bool { return v[i] == 0 || !isFinite(v[i]) })
 }
 
 // addBF16s adds the run b of BF16s from element first on.
 func (z *zeroRows) addBF16s(b []byte, first uint64) {
 	z.add(first, uint64(len(b)/2), func(i uint64) bool {
 		x := math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)
-		return x == 0 || x-x != 0
+		return x == 0 || !isFinite(x)
 	})
 }

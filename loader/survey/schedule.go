@@ -53,15 +53,15 @@ type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	progress parallel.Progress // in bytes of the tasks' weights
-	each     func(*R) error
+	handOut  func(*R) error
 	results  sequence[*R]
 	workers  chan *worker // idle ones
 }
 
-// run does all tasks, which read models, and hands their results to each in the order of tasks. It goes through tasks
-// twice: the first time for the weights alone. It fails if ctx ends, if each or a task's end fails, or if a model was
+// run does all tasks, which read models, and calls handOut with their results in the order of tasks. It goes through tasks
+// twice: the first time to sum up the bytes for Progress. It fails if ctx ends, if handOut or a task's end fails, or if a model was
 // closed or one of its files changed.
-func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks iter.Seq[task[R]], models ...*loader.Model) error {
+func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, tasks iter.Seq[task[R]], models ...*loader.Model) error {
 	if err := checkModels(models...); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 	if workers <= 0 {
 		workers = parallel.Cores()
 	}
-	s := &scheduler[R]{progress: parallel.Progress{Report: opts.Progress}, each: each, workers: make(chan *worker, workers)}
+	s := &scheduler[R]{progress: parallel.Progress{Report: opts.Progress}, handOut: handOut, workers: make(chan *worker, workers)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	defer s.cancel(nil)
 	for range workers {
@@ -88,9 +88,9 @@ func run[R any](ctx context.Context, opts *Options, each func(*R) error, tasks i
 	return checkModels(models...)
 }
 
-// doAll does all tasks by this number of workers, and returns when they have ended. A goroutine takes the next task
-// once all parts of the previous one's phase are handed out, so that large tasks get all workers. Nobody waits
-// for a task of at most partElements bytes: it has one part, or few.
+// doAll does all tasks by the given number of goroutines, and returns when they have ended. A goroutine takes the next task only when
+// all parts of the previous task's phase are handed out. So a large task gets all workers. A goroutine does not wait for a task of at
+// most partElements bytes, which has few parts.
 func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
 	following, stop := iter.Pull(tasks)
 	defer stop()
@@ -102,14 +102,14 @@ func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
 		r.task, ok = following()
 		r.number, number = number, number+1
 		if ok && r.task.progressBytes() > partElements {
-			last := make(chan struct{})
-			waitForPrevious = func() { <-last }
-			r.handedOut = sync.OnceFunc(func() { close(last) })
+			allHandedOut := make(chan struct{})
+			waitForPrevious = func() { <-allHandedOut }
+			r.handedOut = sync.OnceFunc(func() { close(allHandedOut) })
 		}
 		return r, ok && s.ctx.Err() == nil
 	}, func(tasks iter.Seq[running[R]]) error {
 		for r := range tasks {
-			s.do(r)
+			s.doTask(r)
 		}
 		return nil
 	})
@@ -132,22 +132,22 @@ type running[R any] struct {
 	handedOut func() // says that all parts of a phase are handed out: the next task may begin
 }
 
-// do does a task, and hands its result to the caller's function when it is its turn. An error of the task's end cancels
-// all work. The task counts for its weight in Progress, whatever its parts have read.
-func (s *scheduler[R]) do(r running[R]) {
+// doTask does a task, and calls s.handOut with the result when its turn has come. An error of the task's end cancels
+// all work. In Progress the task counts for its progressBytes, whatever its parts have read.
+func (s *scheduler[R]) doTask(r running[R]) {
 	defer r.handedOut() // if it has no parts, or one has failed
 	var mu sync.Mutex
-	left := r.task.progressBytes()
+	uncounted := r.task.progressBytes()
 	count := func(n uint64) {
 		mu.Lock()
-		n = min(n, left)
-		left -= n
+		n = min(n, uncounted)
+		uncounted -= n
 		mu.Unlock()
 		if n > 0 {
 			s.progress.Add(n)
 		}
 	}
-	result, err := s.phases(r, count)
+	result, err := s.doPhases(r, count)
 	switch {
 	case s.ctx.Err() != nil: // the task did not get to its end, and has no result
 		return
@@ -159,9 +159,9 @@ func (s *scheduler[R]) do(r running[R]) {
 	count(r.task.progressBytes())
 }
 
-// phases does one phase of a task after the other, and returns what the task's end returns. The first part that fails
-// ends them. count gets the number of bytes that each part has read.
-func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, err error) {
+// doPhases does one phase of a task after the other, and returns what the task's end returns. A part that fails ends them. Workers call
+// count with the number of bytes that a part has read.
+func (s *scheduler[R]) doPhases(r running[R], count func(n uint64)) (result *R, err error) {
 	defer func() { result, err = r.task.end(err) }() // also if a part panics
 	for s.ctx.Err() == nil {
 		parts := r.task.begin(s.ctx)
@@ -177,7 +177,7 @@ func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, er
 		}
 		err := parallel.Each(int(min(parts, uint64(cap(s.workers)))), next, func(parts iter.Seq[uint64]) error {
 			for part := range parts {
-				if err := s.part(r.task, part, count); err != nil {
+				if err := s.doPart(r.task, part, count); err != nil {
 					return err
 				}
 			}
@@ -190,30 +190,30 @@ func (s *scheduler[R]) phases(r running[R], count func(n uint64)) (result *R, er
 	return nil, context.Cause(s.ctx)
 }
 
-// part waits for an idle worker, and does one part of t with it.
-func (s *scheduler[R]) part(t task[R], part uint64, count func(n uint64)) error {
+// doPart waits for an idle worker, and does one part of t with it. It fails if the part does.
+func (s *scheduler[R]) doPart(t task[R], part uint64, count func(n uint64)) error {
 	w := <-s.workers
 	defer func() { s.workers <- w }()
-	w.add = count
+	w.addProgress = count
 	return t.do(w, part)
 }
 
-// deliver hands a result to the caller's function, unless the work has ended. An error of the function ends it.
+// deliver calls s.handOut with a result, unless the work has been canceled. An error of s.handOut cancels the work.
 func (s *scheduler[R]) deliver(result *R) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if err := s.each(result); err != nil {
+	if err := s.handOut(result); err != nil {
 		s.cancel(err)
 	}
 }
 
 // worker is the buffers with which one goroutine at a time does a part.
 type worker struct {
-	ctx   context.Context
-	add   func(n uint64) // adds to the task's progress, in bytes
-	a, b  reader
-	codes *counter // made when it is first used
+	ctx              context.Context
+	addProgress      func(n uint64) // adds to the task's progress, in bytes
+	readerA, readerB reader
+	codes            *counter // made when it is first used
 }
 
 // counter returns the worker's counter, which is empty.
@@ -226,7 +226,7 @@ func (w *worker) counter() *counter {
 
 // progress adds n bytes to the task's progress. It returns the context's cause if that has ended.
 func (w *worker) progress(n uint64) error {
-	w.add(n)
+	w.addProgress(n)
 	return context.Cause(w.ctx)
 }
 
@@ -238,8 +238,8 @@ type sequence[T any] struct {
 	early map[uint64]T // results that arrived before their turn
 }
 
-// add calls fold with the result if all of smaller numbers were folded, and then with those that follow it and have
-// arrived. Else it stores the result. One goroutine at a time calls fold.
+// add calls fold with the result if fold has had all results of smaller numbers. Then it calls fold with the results that were waiting
+// for this one. Otherwise it stores the result. One goroutine at a time calls fold.
 func (s *sequence[T]) add(number uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,7 @@ func (t *statsTask) progressBytes() uint64 {
 	return n
 }
 
-// begin begins the next phase that is needed, and returns the number of its parts, or 0 if none is.
+// begin begins the next phase that is needed, and returns the number of its parts, or 0 if no more phases are needed.
 func (t *statsTask) begin(ctx context.Context) uint64 {
 	t.endCounting()
 	for t.phase++; t.phase < finished; t.phase++ {
@@ -162,7 +162,8 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 			return false
 		}
 	case t.phase == centering:
-		if !(std > 0 && math.Abs(t.sum.mean) > 4*std) || math.IsInf(std, 0) || t.isExact() {
+		isFarFromZero := std > 0 && math.Abs(t.sum.mean) > 4*std
+		if !isFarFromZero || math.IsInf(std, 0) || t.isExact() {
 			return false
 		}
 		t.center = t.sum.mean
@@ -198,8 +199,8 @@ func (t *statsTask) addCounts(c *counter) {
 	}
 }
 
-// endCounting moves what the last phase has counted, if it has, to t.counted. For BF16s it sets the summary, too, which follows from
-// the counts but for the places of min and max.
+// endCounting moves the counts of the last phase, if it counted, to t.counted. After the first phase of BF16s it computes the summary
+// from these counts; the places of min and max are still unknown.
 func (t *statsTask) endCounting() {
 	if t.counts != nil {
 		t.counted = t.counts.takeCounts()
@@ -247,12 +248,12 @@ func (t *statsTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// countBF16s counts the BF16s of a part by their bits, which say all but places.
+// countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts.
 func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
 	c := w.counter()
 	for first, n := range chunks(part, t.leased.Elements()) {
 		var b []byte
-		if b, err = w.a.storedBytes(&t.leased, 2*first, 2*n); err != nil {
+		if b, err = w.readerA.storedBytes(&t.leased, 2*first, 2*n); err != nil {
 			break
 		}
 		c.countBF16s(b)
@@ -265,8 +266,8 @@ func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
 	return err
 }
 
-// findFarthest finds the value that is farthest from the mean of the tensor, its least or its greatest, in a part of BF16s. It lowers
-// minAt or maxAt to the first place. It reads no further once an earlier part has such a value.
+// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean, the least or the greatest. It lowers t.sum.minAt
+// or maxAt to the first element that has it. It stops early if the value was found in an earlier element.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
 	for first, n := range chunks(part, t.leased.Elements()) {
@@ -276,7 +277,7 @@ func (t *statsTask) findFarthest(w *worker, part uint64) error {
 		if isFound {
 			return nil
 		}
-		b, err := w.a.storedBytes(&t.leased, 2*first, 2*n)
+		b, err := w.readerA.storedBytes(&t.leased, 2*first, 2*n)
 		if err != nil {
 			return err
 		}
@@ -319,12 +320,12 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, firs
 		var err error
 		if s.isWide {
 			var v []float64
-			if v, err = w.a.values64(s, first, n); err == nil {
+			if v, err = w.readerA.values64(s, first, n); err == nil {
 				wide(v, first)
 			}
 		} else {
 			var v []float32
-			if v, err = w.a.values32(s, first, n); err == nil {
+			if v, err = w.readerA.values32(s, first, n); err == nil {
 				narrow(v, first)
 			}
 		}
@@ -350,7 +351,8 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// checkUnchanged returns an error if a later pass has counted another number of values than the first.
+// checkUnchanged returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first: it has counted another
+// number of them, or has not found the least or greatest again.
 func (t *statsTask) checkUnchanged() error {
 	binned, counted := uint64(0), uint64(0)
 	for _, n := range t.stats.Histogram {

@@ -22,6 +22,9 @@ type summary struct {
 	m2, m3, m4          float64 // sums of the distances from mean to the power of 2, 3, and 4
 }
 
+// isFinite reports whether x is neither infinite nor NaN: for those x−x is NaN.
+func isFinite[T float](x T) bool { return x-x == 0 }
+
 // newSummary returns the summary of no values.
 func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} }
 
@@ -29,7 +32,7 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v, whose elements are first and those after it, to m, in batches.
+// measure adds the values of v to the summary m, in batches. They are the elements of a tensor from element first on.
 func measure[T float](m *summary, v []T, first uint64) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
@@ -52,7 +55,7 @@ func summarize[T float](v []T) summary {
 		return m
 	}
 	var space [batch]T
-	finite, odd := sift(space[:0], v)
+	finite, odd := separateFinite(space[:0], v)
 	m, _ := sums(finite)
 	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
 	return m
@@ -64,17 +67,17 @@ func sums[T float](v []T) (m summary, finite bool) {
 	if len(v) == 0 {
 		return newSummary(), true
 	}
-	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // hardly an outlier
-	p := moments.PowersOf(v, pivot)
+	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // the median of three is hardly an outlier
+	p := moments.PowersOf(v, pivot)                                            // sums of powers of the distances from pivot
 	e := p.Sum / float64(len(v))
 	m = summary{n: uint64(len(v)), zeros: p.Zeros, min: p.Least, max: p.Most, mean: pivot + e}
 	m.m2 = max(0, p.Squares-float64(p.Sum*e))
 	m.m3 = float64(p.Cubes-float64(3*e*p.Squares)) + float64(2*e*e*p.Sum)
 	m.m4 = max(0, float64(float64(p.Fourths-float64(4*e*p.Cubes))+float64(6*e*e*p.Squares))-float64(3*e*e*e*p.Sum))
 	if m.m2 != m.m2 {
-		m.m2 = math.Inf(1) // of float64s whose squares are none
+		m.m2 = math.Inf(1) // the squares overflow float64
 	}
-	return m, p.Sum-p.Sum == 0 // false for an infinity and for NaN
+	return m, isFinite(p.Sum)
 }
 
 // median returns the middle one of three values.
@@ -88,8 +91,8 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// sift appends the finite values of v to dst, which may be v[:0], and returns them. odd counts the others.
-func sift[T float](dst, v []T) (finite []T, odd summary) {
+// separateFinite appends the finite values of v to dst, which may be v[:0], and returns them. odd counts the others.
+func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
 	finite = dst
 	for _, x := range v {
 		switch f := float64(x); {
@@ -106,16 +109,17 @@ func sift[T float](dst, v []T) (finite []T, odd summary) {
 	return finite, odd
 }
 
-// finiteOnly returns the finite values of v, which it may reorder. m is a summary of at least the values of v: if it counts
-// only finite ones, finiteOnly returns v as it is.
+// finiteOnly returns the finite values of v, and may overwrite v with them. m is a summary of at least the values of v: if all of
+// these are finite, finiteOnly returns v as it is.
 func finiteOnly[T float](m *summary, v []T) []T {
 	if m.nan+m.posInf+m.negInf > 0 {
-		v, _ = sift(v[:0], v)
+		v, _ = separateFinite(v[:0], v)
 	}
 	return v
 }
 
-// merge adds the summary of later values (Chan, Golub and LeVeque, 1979; for higher moments Pébay, 2008).
+// merge adds to m the summary o of values that come after those of m. It combines the means and moments as Chan, Golub and LeVeque
+// (1979) do, and Pébay (2008) for higher moments. The conversions to float64 keep machines from fusing operations.
 func (m *summary) merge(o summary) {
 	m.zeros += o.zeros
 	m.nan += o.nan
@@ -128,31 +132,32 @@ func (m *summary) merge(o summary) {
 		m.max, m.maxAt = o.max, o.maxAt
 	}
 	switch {
-	case o.n == 0:
+	case o.n == 0: // nothing to add
 	case m.n == 0:
 		m.n, m.mean, m.m2, m.m3, m.m4 = o.n, o.mean, o.m2, o.m3, o.m4
 	default:
 		n := m.n + o.n
-		d := o.mean - m.mean
-		share := float64(o.n) / float64(n) // of o
-		rest := 1 - share
-		between := float64(d*d) * float64(float64(m.n)*share)
-		m.m4 += o.m4 + float64(float64(d*d)*between*float64(1-float64(3*share*rest))) +
-			float64(6*float64(d*d)*float64(float64(rest*rest*o.m2)+float64(share*share*m.m2))) +
-			float64(4*d*float64(float64(rest*o.m3)-float64(share*m.m3)))
-		m.m3 += o.m3 + float64(d*between*float64(rest-share)) + float64(3*d*float64(float64(rest*o.m2)-float64(share*m.m2)))
-		m.mean += float64(d * share)
+		distance := o.mean - m.mean
+		shareOfO := float64(o.n) / float64(n) // of o
+		shareOfM := 1 - shareOfO
+		between := float64(distance*distance) * float64(float64(m.n)*shareOfO)
+		m.m4 += o.m4 + float64(float64(distance*distance)*between*float64(1-float64(3*shareOfO*shareOfM))) +
+			float64(6*float64(distance*distance)*float64(float64(shareOfM*shareOfM*o.m2)+float64(shareOfO*shareOfO*m.m2))) +
+			float64(4*distance*float64(float64(shareOfM*o.m3)-float64(shareOfO*m.m3)))
+		m.m3 += o.m3 + float64(distance*between*float64(shareOfM-shareOfO)) + float64(3*distance*float64(float64(shareOfM*o.m2)-float64(shareOfO*m.m2)))
+		m.mean += float64(distance * shareOfO)
 		m.m2 += o.m2 + between
 		m.n = n
 	}
 }
 
-// std returns the standard deviation of the population: 0 of no values.
+// std returns the standard deviation of all values as a population, or 0 if there are none.
 func (m *summary) std() float64 { return math.Sqrt(m.m2 / float64(max(m.n, 1))) }
 
-// kurtosis returns the fourth central moment in units of std to the fourth, less 3: NaN if std is 0 or no number.
+// kurtosis returns the fourth central moment divided by the standard deviation to the fourth, less 3. It is NaN if the deviation is 0
+// or not finite.
 func (m *summary) kurtosis() float64 {
-	if k := m.m4/m.m2*(float64(m.n)/m.m2) - 3; k-k == 0 {
+	if k := m.m4/m.m2*(float64(m.n)/m.m2) - 3; isFinite(k) {
 		return k
 	}
 	return math.NaN()

@@ -79,48 +79,48 @@ type Plan struct {
 // New plans the layers that a configuration describes. shapes, which may be asked for each layer, stands in for numbers of heads that
 // the configuration lacks. Without a number of layers there are none, and Unknown says so.
 func New(c Config, shapes func(layer int) Shapes) *Plan {
-	q := &questions{config: c, plan: new(Plan)}
-	q.arch, _ = ask[string](q, "model_type")
-	if text, ok := q.object("text_config"); ok && text.has("model_type") {
-		q.arch, _ = ask[string](text, "model_type")
+	p := &planner{config: c, plan: new(Plan)}
+	p.arch, _ = ask[string](p, "model_type")
+	if text, ok := p.object("text_config"); ok && text.has("model_type") {
+		p.arch, _ = ask[string](text, "model_type")
 	}
-	n, ok := q.int("num_hidden_layers")
+	n, ok := p.int("num_hidden_layers")
 	switch {
 	case !ok:
-		q.unknown("kv_bytes", "the configuration does not say how many layers there are (num_hidden_layers)")
-		return q.plan
+		p.addUnknown("kv_bytes", "the configuration does not say how many layers there are (num_hidden_layers)")
+		return p.plan
 	case n > MaxLayers:
-		q.unknown("kv_bytes", "the configuration claims %d layers, more than %d", n, MaxLayers)
-		return q.plan
+		p.addUnknown("kv_bytes", "the configuration claims %d layers, more than %d", n, MaxLayers)
+		return p.plan
 	}
-	q.plan.Layers = make([]Layer, n)
-	q.setKinds()
-	q.setWindows()
-	q.setShared()
-	q.setRows(shapes)
-	q.setStates()
-	return q.plan
+	p.plan.Layers = make([]Layer, n)
+	p.setKinds()
+	p.setWindows()
+	p.setShared()
+	p.setRows(shapes)
+	p.setStates()
+	return p.plan
 }
 
-// questions asks a configuration, under the names of config.json and of GGUF.
-type questions struct {
+// planner makes a Plan of what a configuration says, under the names of config.json and of GGUF.
+type planner struct {
 	config Config
 	arch   string // model_type, of the language model where a model has several kinds of input
 	plan   *Plan
 	// assumesAttention says that the configuration does not tell kinds of layers, which is usual for models with attention only.
 	assumesAttention bool
-	oddSizes         []string // names of numbers that are no sizes of a recurrent layer's state
+	invalidSizes     []string // names of numbers that are no sizes of a recurrent layer's state
 }
 
-// unknown notes why a figure lacks something.
-func (q *questions) unknown(what, why string, args ...any) {
-	q.plan.Unknown = append(q.plan.Unknown, Unknown{what, fmt.Sprintf(why, args...)})
+// addUnknown notes that the figure called what is incomplete, and the reason why.
+func (p *planner) addUnknown(what, why string, args ...any) {
+	p.plan.Unknown = append(p.plan.Unknown, Unknown{what, fmt.Sprintf(why, args...)})
 }
 
-// in returns name with the architecture in place of a *.
-func (q *questions) in(name string) string {
+// withArchitecture returns name, in which the architecture replaces a * at the beginning.
+func (p *planner) withArchitecture(name string) string {
 	if rest, ok := cutStar(name); ok {
-		return q.arch + rest
+		return p.arch + rest
 	}
 	return name
 }
@@ -133,9 +133,9 @@ func cutStar(name string) (rest string, ok bool) {
 	return "", false
 }
 
-// ask returns the first value under name that becomes a T.
-func ask[T any](q *questions, name string) (x T, ok bool) {
-	for v := range q.config(q.in(name)) {
+// ask returns the first value under name that is a T or can be converted to one: see layout.As. ok is false if there is none.
+func ask[T any](p *planner, name string) (x T, ok bool) {
+	for v := range p.config(p.withArchitecture(name)) {
 		if x, ok := layout.As[T](v); ok {
 			return x, true
 		}
@@ -143,33 +143,33 @@ func ask[T any](q *questions, name string) (x T, ok bool) {
 	return x, false
 }
 
-// most bounds every number of a configuration: far more than any dimension of a model.
-const most = math.MaxInt32
+// maxNumber bounds every number of a configuration: far more than any dimension of a model.
+const maxNumber = math.MaxInt32
 
-// int returns the first number under one of the names that is an integer from 0 to most.
-func (q *questions) int(names ...string) (n int, ok bool) {
+// int returns the first number under one of the names that is an integer from 0 to maxNumber. ok is false if none has one.
+func (p *planner) int(names ...string) (n int, ok bool) {
 	for _, name := range names {
-		if n, ok := ask[int](q, name); ok && n >= 0 && n <= most {
+		if n, ok := ask[int](p, name); ok && n >= 0 && n <= maxNumber {
 			return n, true
 		}
 	}
 	return 0, false
 }
 
-// ints returns the first list of such integers under one of the names.
-func (q *questions) ints(names ...string) []int {
+// ints returns the first list of integers from 0 to maxNumber under one of the names, or nil.
+func (p *planner) ints(names ...string) []int {
 	for _, name := range names {
-		if list, ok := ask[[]int](q, name); ok && len(list) > 0 && bounded(list) {
+		if list, ok := ask[[]int](p, name); ok && len(list) > 0 && bounded(list) {
 			return list
 		}
 	}
 	return nil
 }
 
-// bounded reports whether all numbers of list are from 0 to most.
+// bounded reports whether all numbers of list are from 0 to maxNumber.
 func bounded(list []int) bool {
 	for _, n := range list {
-		if n < 0 || n > most {
+		if n < 0 || n > maxNumber {
 			return false
 		}
 	}
@@ -177,30 +177,30 @@ func bounded(list []int) bool {
 }
 
 // has reports whether the configuration has a value under one of the names.
-func (q *questions) has(names ...string) bool {
+func (p *planner) has(names ...string) bool {
 	for _, name := range names {
-		if _, ok := ask[any](q, name); ok {
+		if _, ok := ask[any](p, name); ok {
 			return true
 		}
 	}
 	return false
 }
 
-// yes reports whether the configuration has true under name.
-func (q *questions) yes(name string) bool {
-	b, ok := ask[bool](q, name)
+// isTrue reports whether the configuration has true under name.
+func (p *planner) isTrue(name string) bool {
+	b, ok := ask[bool](p, name)
 	return ok && b
 }
 
-// no reports whether the configuration has false under name.
-func (q *questions) no(name string) bool {
-	b, ok := ask[bool](q, name)
+// isFalse reports whether the configuration has false under name.
+func (p *planner) isFalse(name string) bool {
+	b, ok := ask[bool](p, name)
 	return ok && !b
 }
 
 // object returns the object called name as a configuration of its own. ok is false if there is none.
-func (q *questions) object(name string) (*questions, bool) {
-	md, ok := ask[layout.Metadata](q, name)
+func (p *planner) object(name string) (*planner, bool) {
+	md, ok := ask[layout.Metadata](p, name)
 	values := func(name string) iter.Seq[any] {
 		return func(yield func(any) bool) {
 			if v, _ := md.Get(name); v != nil {
@@ -208,10 +208,10 @@ func (q *questions) object(name string) (*questions, bool) {
 			}
 		}
 	}
-	return &questions{config: values, arch: q.arch, plan: q.plan}, ok
+	return &planner{config: values, arch: p.arch, plan: p.plan}, ok
 }
 
-// Mul returns the product of all numbers, or the greatest number if that does not fit.
+// Mul returns the product of all numbers, or math.MaxUint64 if it is greater.
 func Mul(numbers ...uint64) uint64 {
 	product := uint64(1)
 	for _, n := range numbers {
@@ -224,7 +224,7 @@ func Mul(numbers ...uint64) uint64 {
 	return product
 }
 
-// Add returns the sum of all numbers, or the greatest number if that does not fit.
+// Add returns the sum of all numbers, or math.MaxUint64 if it is greater.
 func Add(numbers ...uint64) uint64 {
 	sum := uint64(0)
 	for _, n := range numbers {

@@ -2,173 +2,175 @@ package kvcache
 
 import "strings"
 
-// setStates sets the state of layers that recur, or notes that the configuration does not tell its size. It also notes a configuration
-// that has the size and no layer that recurs: Jamba's leaves out which do, if they are those of its class.
-func (q *questions) setStates() {
-	n := 0
-	for i := range q.plan.Layers {
-		if q.plan.Layers[i].Kind.recurs() {
-			n++
+// setStates sets the state of recurrent layers, or notes that the configuration does not tell its size. It also notes a configuration
+// that has the size but no recurrent layer: Jamba's does not name them if they are the default of its class.
+func (p *planner) setStates() {
+	recurrent := 0
+	for i := range p.plan.Layers {
+		if p.plan.Layers[i].Kind.recurs() {
+			recurrent++
 		}
 	}
-	values, names := q.state()
-	if values >= most {
-		q.oddSizes = append(q.oddSizes, names...)
+	values, names := p.stateValues()
+	if values >= maxNumber {
+		p.invalidSizes = append(p.invalidSizes, names...)
 	}
 	switch {
-	case n == 0:
-		if values > 0 && q.assumesAttention {
-			q.unknown("kv_bytes", "the configuration has the size of a recurrent state, and does not say which layers recur: none is counted so")
+	case recurrent == 0:
+		if values > 0 && p.assumesAttention {
+			p.addUnknown("kv_bytes", "the configuration has the size of a recurrent state, and does not say which layers recur: none is counted so")
 		}
 		return
-	case len(q.oddSizes) > 0:
-		q.unknown("state_bytes", "the configuration gives the state of recurrent layers (%d) a size that none has: %s", n, strings.Join(q.oddSizes, ", "))
+	case len(p.invalidSizes) > 0:
+		p.addUnknown("state_bytes", "the configuration gives the state of recurrent layers (%d) a size that none has: %s", recurrent, strings.Join(p.invalidSizes, ", "))
 		return
 	case values == 0:
-		q.unknown("state_bytes", "the configuration does not tell how large the state of recurrent layers (%d) is", n)
+		p.addUnknown("state_bytes", "the configuration does not tell how large the state of recurrent layers (%d) is", recurrent)
 		return
 	}
-	for i := range q.plan.Layers {
-		if l := &q.plan.Layers[i]; l.Kind.recurs() {
+	for i := range p.plan.Layers {
+		if l := &p.plan.Layers[i]; l.Kind.recurs() {
 			l.State = values
 		}
 	}
 }
 
-// state returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and what it sums up.
-// It returns 0 if the configuration lacks a number, else also the names of the numbers. Those that are none of a state's are in oddSizes
-// afterwards.
-func (q *questions) state() (values uint64, names []string) {
+// stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and what it
+// sums up. names are those of the numbers that it is computed from; impossible ones are then in p.invalidSizes. values is 0 if the
+// configuration lacks a number.
+func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range []struct {
 		names []string
 		state func(n []int) uint64
 	}{
 		// GGUF.
 		{[]string{"*.wkv.head_size", "hidden_size"}, func(n []int) uint64 {
-			shifts, ok := q.size(0, "*.token_shift_count")
+			shifts, ok := p.sizeOrLeast(0, "*.token_shift_count")
 			if !ok {
 				shifts = 2
 			}
-			return mul(n[1], n[0]+shifts)
+			return mulInts(n[1], n[0]+shifts)
 		}},
-		{[]string{"*.shortconv.l_cache", "hidden_size"}, func(n []int) uint64 { return mul(n[0]-1, n[1]) }},
-		{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(n []int) uint64 { return kda(n[1], n[0], n[2]) }},
+		{[]string{"*.shortconv.l_cache", "hidden_size"}, func(n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
+		{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(n []int) uint64 { return deltaAttentionValues(n[1], n[0], n[2]) }},
 		{[]string{"*.ssm.conv_kernel", "*.ssm.inner_size", "*.ssm.state_size"}, func(n []int) uint64 {
-			groups, _ := q.size(0, "*.ssm.group_count")
-			return ssm(n[0], n[1], groups, n[2])
+			groups, _ := p.sizeOrLeast(0, "*.ssm.group_count")
+			return stateSpaceValues(n[0], n[1], groups, n[2])
 		}},
 		// Gated delta networks: Qwen3-Next.
 		{[]string{"linear_conv_kernel_dim", "linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim"}, func(n []int) uint64 {
-			return Add(Mul(uint64(max(n[0]-1, 0)), Add(mul(2, n[1], n[2]), mul(n[3], n[4]))), mul(n[3], n[2], n[4]))
+			return Add(Mul(uint64(max(n[0]-1, 0)), Add(mulInts(2, n[1], n[2]), mulInts(n[3], n[4]))), mulInts(n[3], n[2], n[4]))
 		}},
 		// Mamba-2: Granite 4, Bamba, Falcon-H1, then Nemotron-H, Mamba-2 itself and Zamba2.
 		{[]string{"mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"}, func(n []int) uint64 {
-			return ssm(n[0], q.inner(n[1], "mamba_d_head"), n[2], n[3])
+			return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_d_head"), n[2], n[3])
 		}},
 		{[]string{"conv_kernel", "mamba_num_heads", "n_groups", "ssm_state_size"}, func(n []int) uint64 {
-			return ssm(n[0], q.inner(n[1], "mamba_head_dim"), n[2], n[3])
+			return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_head_dim"), n[2], n[3])
 		}},
 		{[]string{"conv_kernel", "num_heads", "n_groups", "state_size"}, func(n []int) uint64 {
-			return ssm(n[0], q.inner(n[1], "head_dim"), n[2], n[3])
+			return stateSpaceValues(n[0], p.innerChannels(n[1], "head_dim"), n[2], n[3])
 		}},
 		{[]string{"mamba_d_conv", "n_mamba_heads", "mamba_ngroups", "mamba_d_state"}, func(n []int) uint64 {
-			return ssm(n[0], q.inner(0, ""), n[2], n[3])
+			return stateSpaceValues(n[0], p.innerChannels(0, ""), n[2], n[3])
 		}},
 		// Mamba: Jamba, then Mamba itself.
 		{[]string{"mamba_d_conv", "mamba_expand", "mamba_d_state"}, func(n []int) uint64 {
-			return ssm(n[0], q.inner(0, ""), 0, n[2])
+			return stateSpaceValues(n[0], p.innerChannels(0, ""), 0, n[2])
 		}},
-		{[]string{"conv_kernel", "intermediate_size", "state_size"}, func(n []int) uint64 { return ssm(n[0], n[1], 0, n[2]) }},
+		{[]string{"conv_kernel", "intermediate_size", "state_size"}, func(n []int) uint64 { return stateSpaceValues(n[0], n[1], 0, n[2]) }},
 		// Short convolutions (LFM2) and RecurrentGemma.
-		{[]string{"conv_L_cache", "hidden_size"}, func(n []int) uint64 { return mul(n[0]-1, n[1]) }},
-		{[]string{"conv1d_width", "lru_width"}, func(n []int) uint64 { return mul(n[0], n[1]) }},
+		{[]string{"conv_L_cache", "hidden_size"}, func(n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
+		{[]string{"conv1d_width", "lru_width"}, func(n []int) uint64 { return mulInts(n[0], n[1]) }},
 	} {
-		if n, found := q.sizes(rule.names...); found {
+		if n, found := p.sizes(rule.names...); found {
 			return rule.state(n), rule.names
 		}
 	}
-	if o, found := q.object("linear_attn_config"); found {
+	if o, found := p.object("linear_attn_config"); found {
 		names = []string{"num_heads", "head_dim", "short_conv_kernel_size"}
 		if n, ok := o.sizes(names...); ok {
-			q.oddSizes = o.oddSizes
-			return kda(n[0], n[1], n[2]), names
+			p.invalidSizes = o.invalidSizes
+			return deltaAttentionValues(n[0], n[1], n[2]), names
 		}
 	}
-	if n, ok := q.sizes("num_attention_heads"); ok && strings.HasPrefix(q.arch, "minimax") {
-		size, ok := q.size(1, "head_dim")
+	if n, ok := p.sizes("num_attention_heads"); ok && strings.HasPrefix(p.arch, "minimax") {
+		size, ok := p.sizeOrLeast(1, "head_dim")
 		if !ok {
-			hidden, _ := q.size(1, "hidden_size")
+			hidden, _ := p.sizeOrLeast(1, "hidden_size")
 			size = hidden / n[0]
 		}
-		return mul(n[0], size, size), []string{"num_attention_heads", "head_dim"}
+		return mulInts(n[0], size, size), []string{"num_attention_heads", "head_dim"}
 	}
 	return 0, nil
 }
 
-// sizes returns the numbers under names, each as size does. ok is false if one is missing.
-func (q *questions) sizes(names ...string) (list []int, ok bool) {
+// sizes returns the numbers under names. An invalid one is noted in p.invalidSizes and counts as 1. ok is false if one is missing.
+func (p *planner) sizes(names ...string) (list []int, ok bool) {
 	for _, name := range names {
-		if !q.has(name) {
+		if !p.has(name) {
 			return nil, false
 		}
 	}
 	for _, name := range names {
-		n, _ := q.size(1, name)
+		n, _ := p.sizeOrLeast(1, name)
 		list = append(list, n)
 	}
 	return list, true
 }
 
-// size returns the number under name. If it is less than least, or no number that a configuration may have, it is least, and in oddSizes.
-// ok is false without a value.
-func (q *questions) size(least int, name string) (n int, ok bool) {
-	if !q.has(name) {
+// sizeOrLeast returns the number under name. If that is less than least, or not valid, it notes the name in p.invalidSizes and returns
+// least. ok is false if the configuration has no value under name.
+func (p *planner) sizeOrLeast(least int, name string) (n int, ok bool) {
+	if !p.has(name) {
 		return 0, false
 	}
-	if n, ok = q.int(name); !ok || n < least {
-		q.oddSizes = append(q.oddSizes, q.in(name))
+	if n, ok = p.int(name); !ok || n < least {
+		p.invalidSizes = append(p.invalidSizes, p.withArchitecture(name))
 		n = least
 	}
 	return n, true
 }
 
-// inner returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number called size, else hidden_size times
-// mamba_expand or expand. It returns 0 if the configuration lacks them. A number of channels that no layer has is noted in oddSizes.
-func (q *questions) inner(heads int, size string) int {
-	if n, ok := q.size(1, "mamba_d_ssm"); ok {
+// innerChannels returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number under the name size, else
+// hidden_size times mamba_expand or expand. It returns 0 if the configuration lacks them all. If the product is too large it notes
+// the name in p.invalidSizes.
+func (p *planner) innerChannels(heads int, size string) int {
+	if n, ok := p.sizeOrLeast(1, "mamba_d_ssm"); ok {
 		return n
 	}
-	n, ok := q.size(1, size)
+	n, ok := p.sizeOrLeast(1, size)
 	if !ok {
 		size = "hidden_size"
-		n, _ = q.size(1, size)
-		if heads, ok = q.size(1, "mamba_expand"); !ok {
-			heads, _ = q.size(1, "expand")
+		n, _ = p.sizeOrLeast(1, size)
+		if heads, ok = p.sizeOrLeast(1, "mamba_expand"); !ok {
+			heads, _ = p.sizeOrLeast(1, "expand")
 		}
 	}
-	channels := product(heads, n)
-	if channels == most {
-		q.oddSizes = append(q.oddSizes, size)
+	channels := cappedProduct(heads, n)
+	if channels == maxNumber {
+		p.invalidSizes = append(p.invalidSizes, size)
 	}
 	return channels
 }
 
-// ssm returns the values of a state space layer: conv−1 inputs of its convolution, and state values for each channel. It returns 0 without
-// channels.
-func ssm(conv, inner, groups, state int) uint64 {
+// stateSpaceValues returns how many values a state space layer keeps: conv−1 inputs of its convolution, and a number of state values for
+// each of the inner channels. It returns 0 if there are no channels.
+func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	if inner == 0 {
 		return 0
 	}
-	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), mul(2, groups, state))), mul(inner, state))
+	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), mulInts(2, groups, state))), mulInts(inner, state))
 }
 
-// kda returns the values of a layer of Kimi's delta attention: inputs of three convolutions, and a matrix for each head.
-func kda(heads, size, conv int) uint64 {
-	return Add(mul(3, conv-1, heads, size), mul(heads, size, size))
+// deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps: conv−1 inputs of three convolutions, and a square
+// matrix for each head.
+func deltaAttentionValues(heads, size, conv int) uint64 {
+	return Add(mulInts(3, conv-1, heads, size), mulInts(heads, size, size))
 }
 
-// mul returns the product of numbers, where negative ones count as 0.
-func mul(numbers ...int) uint64 {
+// mulInts returns the product of numbers, where negative ones count as 0.
+func mulInts(numbers ...int) uint64 {
 	product := uint64(1)
 	for _, n := range numbers {
 		product = Mul(product, uint64(max(n, 0)))
