@@ -261,7 +261,7 @@ func (p *tab) press(names ...string) {
 
 var keys = map[string]string{
 	"Tab": kb.Tab, "Enter": kb.Enter, "Escape": kb.Escape, "Left": kb.ArrowLeft, "Right": kb.ArrowRight, "Up": kb.ArrowUp, "Down": kb.ArrowDown,
-	"Home": kb.Home, "End": kb.End,
+	"Home": kb.Home, "End": kb.End, "Space": " ",
 }
 
 // write types text into the field that has the focus, in place of what it holds.

@@ -162,6 +162,26 @@ var tables = once(func(dir string) (string, string, error) {
 	return path, "", os.WriteFile(path, modeltest.SafeTensors(tensors...), 0o600)
 })
 
+// twins are the paths of two models of three layers that differ a little. The query and the key of layer 1 have an outlier.
+var twins = once(func(dir string) (paths []string, _ string, err error) {
+	for _, std := range []float64{0.02, 0.021} {
+		tensors := []modeltest.Tensor{gaussian("model.embed_tokens.weight", layout.BF16, std, 50, 64)}
+		for l := range 3 {
+			for i, role := range []string{"q", "k"} {
+				t := gaussian(fmt.Sprintf("model.layers.%d.self_attn.%s_proj.weight", l, role), layout.BF16, std, 64, 64)
+				if l == 1 {
+					set(t, 64*12+9+i, 2)
+				}
+				tensors = append(tensors, t)
+			}
+		}
+		path := filepath.Join(dir, fmt.Sprint(std, ".safetensors"))
+		paths = append(paths, path)
+		err = errors.Join(err, os.WriteFile(path, modeltest.SafeTensors(tensors...), 0o600))
+	}
+	return paths, "", err
+})
+
 // writeAPR2 writes an APR2 file. The tensor called damaged is compressed, and its blocks are not LZ4's.
 func writeAPR2(path string, tensors []modeltest.Tensor, damaged string) error {
 	var list []layout.Tensor

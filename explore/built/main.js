@@ -185,7 +185,7 @@ said.classList.remove('hidden')
 clearTimeout(Number(said.dataset.timer))
 said.dataset.timer = String(setTimeout(() => said.classList.add('hidden'), 2000))
 }
-function choice(label, options, taken, choose) {
+function choice(box, label, options, taken, choose) {
 const group = el('span', { class: 'seg', role: 'radiogroup', 'aria-label': label })
 options.forEach(([key, text], i) => {
 group.append(el('button', {
@@ -194,7 +194,9 @@ tabindex: key === taken || (i === 0 && !options.some(([k]) => k === taken)) ? 0 
 }))
 })
 arrows(group, '[role=radio]', (b) => b.click())
-return group
+const held = box.contains(document.activeElement)
+box.replaceChildren(group)
+if (held) group.querySelector('[tabindex="0"]')?.focus()
 }
 function arrows(group, items, come) {
 group.addEventListener('keydown', (e) => {
@@ -474,15 +476,27 @@ function go(address) {
 if (location.hash === address) return
 location.hash = address
 }
+let steps = -1 // that lie behind within this page
+step()
+function step() {
+steps = history.state?.steps ?? steps + 1
+history.replaceState({ steps }, '')
+}
+function back() {
+if (steps > 0) {
+steps--
+history.back()
+} else if (read().view !== 'overview') go('#/')
+}
 function put(params) {
 const s = read()
 for (const [k, v] of Object.entries(params)) {
 if (v === '' || v === null || v === undefined) s.params.delete(k)
 else s.params.set(k, v)
 }
-history.replaceState(null, '', link(s.view, Object.fromEntries(s.params), s.view === 't' ? s.name : undefined))
+history.replaceState(history.state, '', link(s.view, Object.fromEntries(s.params), s.view === 't' ? s.name : undefined))
 }
-return { read, link, tensorLink, go, put }
+return { read, link, tensorLink, go, step, back, put }
 })()
 const module_measures = (() => {
 const { byLog, logTicks } = module_scale
@@ -1136,38 +1150,43 @@ const module_findings = (() => {
 const { arrows, el, rich } = module_dom
 const { things } = module_format
 const glyphs = { 3: ['✕', 'damaged'], 2: ['▲', 'strong'], 1: ['△', 'mild'], 0: ['✓', 'fine'] }
-function findingsList(label, choose) {
+function findingsList(label, choose, open = choose) {
 const list = el('ul', { class: 'odd', role: 'listbox', 'aria-label': label, hidden: true })
 const fine = el('ul', { class: 'odd', hidden: true, css: { 'margin-top': '-1px' } })
-const more = el('button', { class: 'link', hidden: true, click: () => { open = true; key = ''; draw() } })
-let all = [], open = false, chosen = -1, key = '', done = true
+const more = el('button', { class: 'link', hidden: true, click: () => { unfold(); list.children[few]?.focus() } })
+let all = [], whole = false, chosen = -1, key = '', done = true
 const few = innerWidth <= 600 ? 4 : 5
 function draw() {
 const odd = all.filter((f) => f.severity > 0), ok = all.filter((f) => f.severity === 0)
-const now = JSON.stringify([odd.map((f) => f.text), ok.map((f) => f.text), open, done])
+const now = JSON.stringify([odd.map((f) => f.text), ok.map((f) => f.text), whole, done])
 if (now === key) return mark()
 key = now
 const held = list.contains(document.activeElement)
 list.hidden = !odd.length
 fine.hidden = !ok.length
-list.replaceChildren(...odd.slice(0, open ? undefined : few).map((f, i) => item(f, i)))
+list.replaceChildren(...odd.slice(0, whole ? undefined : few).map((f, i) => item(f, i)))
 fine.replaceChildren(...ok.map((f) => item(f, -1)))
-more.hidden = open || odd.length <= few
+more.hidden = whole || odd.length <= few
 more.textContent = things(odd.length - few, 'more', 'more')
 mark()
 if (held) focus()
 }
+function unfold() {
+whole = true
+draw()
+}
 function item(f, i) {
 const [glyph, word] = glyphs[f.severity] ?? glyphs[1]
-return el('li', { class: 's' + f.severity, role: i < 0 ? null : 'option', tabindex: i < 0 ? null : -1, 'data-key': String(i), 'aria-selected': i < 0 ? null : 'false', click: i < 0 ? null : () => pick(i) },
+return el('li', { class: 's' + f.severity, role: i < 0 ? null : 'option', tabindex: i < 0 ? null : -1, 'data-key': String(i), 'aria-selected': i < 0 ? null : 'false', click: i < 0 ? null : () => pick(i, open) },
 el('span', { class: 'g', role: 'img', 'aria-label': word, text: glyph }), el('p', null, ...rich(f.text)), el('span', { class: 'sub ev', text: done || f.severity === 0 ? f.evidence : f.evidence || 'so far' }))
 }
-function pick(i) {
+function pick(i, then = choose) {
 chosen = i
 mark()
-choose(all.filter((f) => f.severity > 0)[i])
+then(all.filter((f) => f.severity > 0)[i])
 }
 function mark() {
+if (chosen >= few && !whole) return unfold()
 list.querySelectorAll('[role=option]').forEach((x, i) => {
 x.setAttribute('aria-selected', String(i === chosen))
 x.setAttribute('tabindex', i === Math.max(0, chosen) ? '0' : '-1')
@@ -1179,7 +1198,7 @@ list.querySelector('[tabindex="0"]')?.focus()
 list.addEventListener('keydown', (e) => {
 if (e.key === 'Enter' || e.key === ' ') {
 e.preventDefault()
-pick(Number(document.activeElement?.getAttribute('data-key') ?? 0))
+pick(Number(document.activeElement?.getAttribute('data-key') ?? 0), open)
 }
 })
 arrows(list, '[role=option]', (x) => { pick(Number(x.dataset.key)); x.focus() })
@@ -1191,7 +1210,6 @@ choose(i) { chosen = i; mark() },
 next() {
 const n = all.filter((f) => f.severity > 0).length
 if (!n) return
-if (chosen + 1 >= few) { open = true; key = ''; draw() }
 pick((chosen + 1) % n)
 focus()
 },
@@ -1425,7 +1443,7 @@ const groups = el('span'), shows = el('span'), summary = el('span', { class: 'su
 const head = el('div', { class: 'lr lh', role: 'row' }), body = el('div', { class: 'lbody', role: 'rowgroup' })
 const table = el('div', { class: 'list', role: 'treegrid', 'aria-label': 'Tensors' }, el('div', { role: 'rowgroup' }, head), body)
 const layers = store.model.grid.layers
-const findings = findingsList('Findings', (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
+const findings = findingsList('Findings', () => {}, (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
 main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
 el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
 el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ', host === 'file' ? '' : 'Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
@@ -1444,7 +1462,7 @@ windows = new Map()
 put({ q, group, sort, only: show, m: '', at: '' })
 const s = read()
 s.params.delete('open')
-history.replaceState(null, '', location.hash.split('?')[0] + query(s.params))
+history.replaceState(history.state, '', location.hash.split('?')[0] + query(s.params))
 bar()
 fetchWindow(0)
 }
@@ -1504,9 +1522,7 @@ const key = sort.replace(/^-/, '')
 return (sorts.find(([k]) => k === key)?.[1] ?? key) + (sort.startsWith('-') ? ' ↓' : ' ↑')
 }
 function bar() {
-const held = groups.contains(document.activeElement)
-groups.replaceChildren(choice('Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() }))
-if (held) groups.querySelector('[tabindex="0"]')?.focus()
+choice(groups, 'Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() })
 const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
 head.replaceChildren(...sorts.map(([key, name, cls]) => {
 const on = key && sort.replace(/^-/, '') === key
@@ -1522,9 +1538,7 @@ active = 0
 ask_()
 }
 function filters(list) {
-const held = shows.contains(document.activeElement)
-shows.replaceChildren(choice('Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() }))
-if (held) shows.querySelector('[tabindex="0"]')?.focus()
+choice(shows, 'Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
 }
 function y(i) {
 let sum = i * high
@@ -1733,7 +1747,8 @@ const keys = ['-max_sigma', '-size', '-std', 'name', '']
 sort = keys[(keys.indexOf(sort) + 1) % keys.length]
 active = 0
 ask_()
-} else if (e.key === 'ArrowDown' && atRest()) move(active)
+} else if (e.key === 'o' && !odd.hidden) findings.next()
+else if (e.key === 'ArrowDown' && atRest()) move(active)
 else return false
 return true
 },
@@ -2204,10 +2219,15 @@ draw()
 if (e.name !== 'AbortError') sub.textContent = e.problem?.text ?? String(e)
 }
 }
+function take(k) {
+as = k
+put({ as: k === 'max' ? '' : k })
+load()
+}
 const left = 44, top = 20
 function draw() {
 if (!p || !node.isConnected) return
-modes.replaceChildren(choice('Tiles', [['max', 'largest |x|'], ['mean', 'mean']], as, (k) => { as = k; put({ as: k === 'max' ? '' : k }); load() }))
+choice(modes, 'Tiles', [['max', 'largest |x|'], ['mean', 'mean']], as, take)
 sub.replaceChildren((p.high * p.wide > 1 ? `a pixel is ${p.high}×${p.wide} values; ` : 'a pixel is a value; '), kbd('+'), ' ', kbd('−'), ' or wheel with Ctrl zoom, ', kbd('0'), ' shows all, arrows move')
 const total = frame.parentElement?.clientWidth || 904
 const right = total > 600 ? 92 : 0, w = Math.min(768, total - left - right - 4)
@@ -2339,6 +2359,7 @@ keys(e) {
 if (e.key === '+' || e.key === '=') magnify(zoom * 2)
 else if (e.key === '-' || e.key === '−') magnify(zoom / 2)
 else if (e.key === '0') magnify(1)
+else if (e.key === 'm' || e.key === 'M') take(as === 'max' ? 'mean' : 'max')
 else return false
 return true
 },
@@ -2608,9 +2629,7 @@ if (right.node.isConnected) right.update()
 select()
 maps.querySelector('h2').textContent = kind.name + ' by layer and role'
 maps.querySelector('.kindsub').textContent = kind.sub
-const box = maps.querySelector('.kindbox'), held = box.contains(document.activeElement)
-box.replaceChildren(choice('Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind))
-if (held) box.querySelector('[tabindex="0"]')?.focus()
+choice(maps.querySelector('.kindbox'), 'Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind)
 const values = []
 for (const r of left.rows) for (const n of r.cells.flat()) {
 const q = by.get(n), v = q && (!q.same_elements || kind.all) ? kind.value(q) : null
@@ -2818,9 +2837,7 @@ put({ by: b === 'part' ? '' : b })
 load()
 }
 function draw() {
-const held = modes.contains(document.activeElement)
-modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take) : '')
-if (held) modes.querySelector('[tabindex="0"]')?.focus()
+if (answer.bys.length > 1) choice(modes, 'Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take)
 note.replaceChildren(answer.note || '', ' ', el('span', { class: 'wide' }, kbd('←'), ' ', kbd('→'), ' tensor before, after, ', kbd('↵'), ' open'))
 const [before, style, rest] = answer.svg.split(/<\/?style>/) // the page's policy forbids it within the document
 const root = new DOMParser().parseFromString(before + rest, 'image/svg+xml').documentElement, key = root.querySelector('.legend')
@@ -3068,7 +3085,7 @@ const { copy, el, kbd, say } = module_dom
 const { grouped, seconds } = module_format
 const { onTheme } = module_scale
 const { forget, leave, listen, load, store } = module_store
-const { go, link, read } = module_route
+const { back, go, link, read, step } = module_route
 const { overview } = module_overview
 const { listView } = module_list
 const { tensorView } = module_tensor
@@ -3119,6 +3136,7 @@ $('state').textContent = (view?.state?.() ?? read + grouped(p.values) + ' of ' +
 }
 function route() {
 const s = read()
+step()
 const path = s.view + '/' + s.name
 if (path === shownPath && view?.reset?.(s)) return frame()
 if (!store.model) return
@@ -3179,7 +3197,7 @@ problem(problemOf(e))
 }
 }
 const keys = [
-['/', 'find tensors'], ['1 – 5', 'views'], ['o', 'next finding'], ['m M', 'measure, next and before'], ['← → ↑ ↓', 'move in maps, lists, the matrix'], ['↵', 'open'], ['Esc', 'back'],
+['/', 'find tensors'], ['1 – 5', 'views'], ['o', 'next finding'], ['m M', 'measure, next and before'], ['← → ↑ ↓', 'move in maps, lists, the matrix'], ['↵', 'open'], ['Esc', 'back to where you came from'],
 ['[ ]', 'the same role, a layer before or after'], ['→ ←', 'unfold, fold'], ['s', 'sort'], ['+ − 0', 'zoom'], ['c', 'copy the lines of Go'], ['x', 'swap A and B'], ['r', 'read again'], ['?', 'these keys'],
 ]
 function showKeys() {
@@ -3197,13 +3215,6 @@ el('div', { class: 'btns' }, el('button', { class: 'btn p', text: 'Close', click
 dialog.addEventListener('close', () => dialog.remove())
 document.body.append(dialog)
 dialog.showModal()
-}
-function back() {
-const s = read()
-if (s.view === 't') {
-if (history.length > 1) history.back()
-else go('#/tensors')
-} else if (s.view !== 'overview') go('#/')
 }
 function key(e) {
 if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return

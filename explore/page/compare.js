@@ -197,9 +197,7 @@ export function compareView(main) {
     select()
     maps.querySelector('h2').textContent = kind.name + ' by layer and role'
     maps.querySelector('.kindsub').textContent = kind.sub
-    const box = maps.querySelector('.kindbox'), held = box.contains(document.activeElement)
-    box.replaceChildren(choice('Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind))
-    if (held) box.querySelector('[tabindex="0"]')?.focus()
+    choice(maps.querySelector('.kindbox'), 'Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind)
     const values = []
     for (const r of left.rows) for (const n of r.cells.flat()) {
       const q = by.get(n), v = q && (!q.same_elements || kind.all) ? kind.value(q) : null

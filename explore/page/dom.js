@@ -73,8 +73,8 @@ export function say(text) {
   said.dataset.timer = String(setTimeout(() => said.classList.add('hidden'), 2000))
 }
 
-/** Makes a group of choices of which one is taken: one tab stop, arrows choose. */
-export function choice(label, options, taken, choose) {
+/** Fills a box with choices of which one is taken: one tab stop, arrows choose. */
+export function choice(box, label, options, taken, choose) {
   const group = el('span', { class: 'seg', role: 'radiogroup', 'aria-label': label })
   options.forEach(([key, text], i) => {
     group.append(el('button', {
@@ -83,7 +83,9 @@ export function choice(label, options, taken, choose) {
     }))
   })
   arrows(group, '[role=radio]', (b) => b.click())
-  return group
+  const held = box.contains(document.activeElement)
+  box.replaceChildren(group)
+  if (held) group.querySelector('[tabindex="0"]')?.focus()
 }
 
 /** Lets the arrow keys go round the items of a group, and does something with the one they come to. */

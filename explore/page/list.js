@@ -36,7 +36,7 @@ export function listView(main, inside) {
   const head = el('div', { class: 'lr lh', role: 'row' }), body = el('div', { class: 'lbody', role: 'rowgroup' })
   const table = el('div', { class: 'list', role: 'treegrid', 'aria-label': 'Tensors' }, el('div', { role: 'rowgroup' }, head), body)
   const layers = store.model.grid.layers
-  const findings = findingsList('Findings', (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
+  const findings = findingsList('Findings', () => {}, (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
   main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
     el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
     el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ', host === 'file' ? '' : 'Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
@@ -59,7 +59,7 @@ export function listView(main, inside) {
     put({ q, group, sort, only: show, m: '', at: '' })
     const s = read()
     s.params.delete('open')
-    history.replaceState(null, '', location.hash.split('?')[0] + query(s.params))
+    history.replaceState(history.state, '', location.hash.split('?')[0] + query(s.params))
     bar()
     fetchWindow(0)
   }
@@ -133,9 +133,7 @@ export function listView(main, inside) {
 
   /** Writes the choice of groups and the heads. */
   function bar() {
-    const held = groups.contains(document.activeElement)
-    groups.replaceChildren(choice('Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() }))
-    if (held) groups.querySelector('[tabindex="0"]')?.focus()
+    choice(groups, 'Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() })
     const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
     head.replaceChildren(...sorts.map(([key, name, cls]) => {
       const on = key && sort.replace(/^-/, '') === key
@@ -155,9 +153,7 @@ export function listView(main, inside) {
 
   /** Writes the filters with their counts. */
   function filters(list) {
-    const held = shows.contains(document.activeElement)
-    shows.replaceChildren(choice('Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() }))
-    if (held) shows.querySelector('[tabindex="0"]')?.focus()
+    choice(shows, 'Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
   }
 
   /** Returns the height above a row. */
@@ -393,7 +389,8 @@ export function listView(main, inside) {
         sort = keys[(keys.indexOf(sort) + 1) % keys.length]
         active = 0
         ask_()
-      } else if (e.key === 'ArrowDown' && atRest()) move(active)
+      } else if (e.key === 'o' && !odd.hidden) findings.next()
+      else if (e.key === 'ArrowDown' && atRest()) move(active)
       else return false
       return true
     },

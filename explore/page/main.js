@@ -5,7 +5,7 @@ import { copy, el, kbd, say } from './dom.js'
 import { grouped, seconds } from './format.js'
 import { onTheme } from './scale.js'
 import { forget, leave, listen, load, store } from './store.js'
-import { go, link, read } from './route.js'
+import { back, go, link, read, step } from './route.js'
 import { overview } from './overview.js'
 import { listView } from './list.js'
 import { tensorView } from './tensor.js'
@@ -65,6 +65,7 @@ function footer() {
 /** Shows the view of the address. */
 function route() {
   const s = read()
+  step()
   const path = s.view + '/' + s.name
   if (path === shownPath && view?.reset?.(s)) return frame()
   if (!store.model) return
@@ -134,7 +135,7 @@ async function start() {
 }
 
 const keys = [
-  ['/', 'find tensors'], ['1 – 5', 'views'], ['o', 'next finding'], ['m M', 'measure, next and before'], ['← → ↑ ↓', 'move in maps, lists, the matrix'], ['↵', 'open'], ['Esc', 'back'],
+  ['/', 'find tensors'], ['1 – 5', 'views'], ['o', 'next finding'], ['m M', 'measure, next and before'], ['← → ↑ ↓', 'move in maps, lists, the matrix'], ['↵', 'open'], ['Esc', 'back to where you came from'],
   ['[ ]', 'the same role, a layer before or after'], ['→ ←', 'unfold, fold'], ['s', 'sort'], ['+ − 0', 'zoom'], ['c', 'copy the lines of Go'], ['x', 'swap A and B'], ['r', 'read again'], ['?', 'these keys'],
 ]
 
@@ -154,15 +155,6 @@ function showKeys() {
   dialog.addEventListener('close', () => dialog.remove())
   document.body.append(dialog)
   dialog.showModal()
-}
-
-/** Goes back: from a tensor to where it was opened. */
-function back() {
-  const s = read()
-  if (s.view === 't') {
-    if (history.length > 1) history.back()
-    else go('#/tensors')
-  } else if (s.view !== 'overview') go('#/')
 }
 
 /** Does what a key says. */

@@ -74,9 +74,7 @@ export function mapView(main) {
 
   /** Shows the choice of colours, what they mean, and the picture. */
   function draw() {
-    const held = modes.contains(document.activeElement)
-    modes.replaceChildren(answer.bys.length > 1 ? choice('Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take) : '')
-    if (held) modes.querySelector('[tabindex="0"]')?.focus()
+    if (answer.bys.length > 1) choice(modes, 'Colours', answer.bys.map((b) => [b, words[b] ?? b]), by, take)
     note.replaceChildren(answer.note || '', ' ', el('span', { class: 'wide' }, kbd('←'), ' ', kbd('→'), ' tensor before, after, ', kbd('↵'), ' open'))
     const [before, style, rest] = answer.svg.split(/<\/?style>/) // the page's policy forbids it within the document
     const root = new DOMParser().parseFromString(before + rest, 'image/svg+xml').documentElement, key = root.querySelector('.legend')

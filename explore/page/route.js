@@ -31,6 +31,23 @@ export function go(address) {
   location.hash = address
 }
 
+let steps = -1 // that lie behind within this page
+step()
+
+/** Counts the steps to the present address, as the history keeps them. */
+export function step() {
+  steps = history.state?.steps ?? steps + 1
+  history.replaceState({ steps }, '')
+}
+
+/** Goes back to where one came from within this page; to the overview if the page began here. */
+export function back() {
+  if (steps > 0) {
+    steps--
+    history.back()
+  } else if (read().view !== 'overview') go('#/')
+}
+
 /** Replaces parameters of the present address, without a step of the history. Empty ones go. */
 export function put(params) {
   const s = read()
@@ -38,5 +55,5 @@ export function put(params) {
     if (v === '' || v === null || v === undefined) s.params.delete(k)
     else s.params.set(k, v)
   }
-  history.replaceState(null, '', link(s.view, Object.fromEntries(s.params), s.view === 't' ? s.name : undefined))
+  history.replaceState(history.state, '', link(s.view, Object.fromEntries(s.params), s.view === 't' ? s.name : undefined))
 }

@@ -183,11 +183,18 @@ function matrixPart(t, key, signal) {
     }
   }
 
+  /** Takes what a tile shows. */
+  function take(k) {
+    as = k
+    put({ as: k === 'max' ? '' : k })
+    load()
+  }
+
   const left = 44, top = 20
   /** Draws tiles, labels, norms. */
   function draw() {
     if (!p || !node.isConnected) return
-    modes.replaceChildren(choice('Tiles', [['max', 'largest |x|'], ['mean', 'mean']], as, (k) => { as = k; put({ as: k === 'max' ? '' : k }); load() }))
+    choice(modes, 'Tiles', [['max', 'largest |x|'], ['mean', 'mean']], as, take)
     sub.replaceChildren((p.high * p.wide > 1 ? `a pixel is ${p.high}×${p.wide} values; ` : 'a pixel is a value; '), kbd('+'), ' ', kbd('−'), ' or wheel with Ctrl zoom, ', kbd('0'), ' shows all, arrows move')
     const total = frame.parentElement?.clientWidth || 904
     const right = total > 600 ? 92 : 0, w = Math.min(768, total - left - right - 4)
@@ -330,6 +337,7 @@ function matrixPart(t, key, signal) {
       if (e.key === '+' || e.key === '=') magnify(zoom * 2)
       else if (e.key === '-' || e.key === '−') magnify(zoom / 2)
       else if (e.key === '0') magnify(1)
+      else if (e.key === 'm' || e.key === 'M') take(as === 'max' ? 'mean' : 'max')
       else return false
       return true
     },
