@@ -14,6 +14,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/shard"
@@ -195,9 +196,13 @@ func explain(err error) (text, hint string) {
 	case errors.Is(err, httprange.ErrStatus):
 		return "The server refuses this address.", "The page sends no password and no token: is it public?"
 	case errors.Is(err, shard.ErrNoModel):
-		return "There is no model among these files.", ""
+		return "There is no model among these files.", "Drop a model file, or a folder that has one."
+	case errors.Is(err, layout.ErrTruncated):
+		return "A file of this model is cut off.", "A download that stopped looks like this: compare the size with its source."
+	case errors.Is(err, layout.ErrFormat):
+		return "This is no model that is known here.", "Drop a model file, or a folder that has one."
 	case errors.Is(err, fs.ErrNotExist):
 		return "A file of this model is missing.", "Drop the folder that has all of its files."
 	}
-	return "The model cannot be opened.", ""
+	return "The model cannot be opened.", "Compare the sizes of its files with those of their source."
 }

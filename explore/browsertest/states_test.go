@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -53,7 +55,46 @@ func damagedShows(t *testing.T, p *tab) {
 	}
 }
 
-// A dropped file or folder is read: one that is cut off or empty is an error with the command's words, behind which another model opens.
+// A model that makes no map of layers has a list in its place, and a sentence why. Of the findings one comes to the tensor.
+func TestNoMap(t *testing.T) {
+	browser(t)
+	integers := modeltest.Tensor{DType: layout.I32, Shape: []int{4, 4}, Data: modeltest.Counting(64)}
+	for _, c := range []struct {
+		why   string
+		names []string
+		model modeltest.Tensor
+	}{
+		{"One layer makes no map.", []string{"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"}, gaussian("", layout.F32, 1, 8, 8)},
+		{"No tensor of the layers is a matrix, so there is no map.", []string{"model.layers.0.input_layernorm.weight", "model.layers.1.input_layernorm.weight"}, gaussian("", layout.F32, 1, 8)},
+		{"All values are integers, which have no σ to map.", []string{"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight"}, integers},
+		{"No name has the number of a layer.", []string{"a", "b"}, modeltest.Tensor{DType: layout.F32, Shape: []int{4, 4}, Data: make([]byte, 64)}},
+	} {
+		var tensors []modeltest.Tensor
+		for _, name := range c.names {
+			c.model.Name = name
+			tensors = append(tensors, c.model)
+		}
+		p := newTab(t, desktop)
+		p.open(serve(t, modeltest.Write(t, "small.safetensors", modeltest.SafeTensors(tensors...))))
+		p.computed()
+		if names := p.rows(len(c.names)); !slices.Equal(names, c.names) {
+			t.Errorf("%s the list has %q", c.why, names)
+		}
+		p.says(c.why)
+		if p.is("document.querySelector('#main [role=grid], #main canvas')") {
+			t.Errorf("%s there is a map", c.why)
+		}
+		if c.names[0] == "a" { // all zero
+			p.accessible(c.why)
+			p.press("o", "Enter")
+			p.tensor("a")
+		}
+		p.end()
+	}
+}
+
+// A dropped file or folder is read: one that is cut off or empty is an error with the command's words and what to do, behind which
+// another model opens. So is one that vanished since it was given.
 func TestTruncated(t *testing.T) {
 	cut := func(path string) {
 		info, err := os.Stat(path)
@@ -83,9 +124,18 @@ func TestTruncated(t *testing.T) {
 	p.open(publish(t))
 	for path, says := range map[string]string{file: "(truncated)", shards: `shards.size: shard "model-00002-of-00008.apr"`, t.TempDir(): "0 files"} {
 		p.drop(path)
-		p.wait("document.querySelector('#main pre')?.textContent.includes(" + quote(says) + ")")
+		p.wait("document.querySelector('#main pre + p.sub') && document.querySelector('#main pre').textContent.includes(" + quote(says) + ")")
 		p.accessible(path)
 	}
+	p.eval("addEventListener('change', (e) => { window.input = e.target; e.stopImmediatePropagation() }, {capture: true, once: true})", new(any))
+	p.choose(file)
+	p.wait("window.input")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	p.eval("input.dispatchEvent(new Event('change'))", new(any))
+	p.wait("document.querySelector('#main pre')?.textContent.includes('cut.safetensors: unknown')")
+	p.says("was it moved, removed or changed since it was given?", "Drop or choose it again.")
 	p.drop(good)
 	p.computed()
 }

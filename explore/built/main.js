@@ -28,9 +28,13 @@ if (id && known && id !== known) swapped()
 if (id && !known) known = id
 return reply
 }
+function explained(p) {
+if (!/the browser cannot read it|the file is empty/.test(p.line)) return p
+return { ...p, text: 'A file is empty or cannot be read: was it moved, removed or changed since it was given?', hint: 'Drop or choose it again.' }
+}
 function refuse(text, status) {
 try {
-return new Refusal(JSON.parse(text), status)
+return new Refusal(explained(JSON.parse(text)), status)
 } catch {
 return new Refusal({ text: status === 403 ? 'This page is no longer allowed to read the model. Open the address that the command printed.' : 'The answer cannot be understood.', line: text.slice(0, 500).trim(), hint: '' }, status)
 }
@@ -88,7 +92,7 @@ return new Promise((resolve) => {
 const id = next++
 waiting.set(id, (data) => {
 waiting.delete(id)
-resolve(data)
+resolve(data.problem ? { problem: explained(data.problem) } : data)
 })
 worker?.postMessage({ id, ...message })
 })
@@ -1472,7 +1476,7 @@ const text = params.toString()
 return text ? '?' + text : ''
 }
 function grouping() {
-return group || (q || sort || show ? 'none' : 'role')
+return group || (q || sort || show || (inside && store.model.tensors < 100) ? 'none' : 'role')
 }
 function path(from) {
 const p = new URLSearchParams({ q, group: grouping(), sort, show })
@@ -1526,7 +1530,7 @@ choice(groups, 'Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']]
 const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
 head.replaceChildren(...sorts.map(([key, name, cls]) => {
 const on = key && sort.replace(/^-/, '') === key
-const label = name === 'largest, by layer' ? (layers.length ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
+const label = name === 'largest, by layer' ? (layers.length > 1 && grouping() !== 'none' ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
 return el('span', { class: 'lc ' + cls, role: 'columnheader', 'aria-sort': on ? (sort.startsWith('-') ? 'descending' : 'ascending') : null }, key ? el('button', { class: 'headbtn', text: label + (on ? (sort.startsWith('-') ? ' ↓' : ' ↑') : ''), click: () => sortBy(key) }) : label)
 }))
 if (heldHead) [...head.querySelectorAll('button')].find((b) => b.textContent?.startsWith(heldHead))?.focus()
@@ -1796,15 +1800,14 @@ let m = measure(state.params.get('m'))
 let chosen = null // the tensor that the reader chose
 let marked = [], timer = 0
 const side = aside()
-const hasGrid = model.grid.layers.length > 0
+const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
 const notes = el('div')
 const progress = el('div', { hidden: true }), progressText = el('span', { role: 'status' }), progressLeft = el('span', { class: 'sp sub' }), progressBar = el('i')
 progress.append(el('div', { class: 'row t16' }, progressText, progressLeft), el('div', { class: 'prog', 'aria-hidden': 'true' }, progressBar))
-const findings = findingsList('Findings', choose)
+const findings = findingsList('Findings', choose, why ? (f) => openCell(f.numbers.slice(0, 1)) : choose)
 const oddSub = el('span', { class: 'sub' })
 const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
 findings.nodes[2].append(el('button', { class: 'link', text: 'how “odd” is decided', click: rules }))
-const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts))
 const facts = el('div')
 let factsOf = ''
 function drawFacts() {
@@ -1817,7 +1820,7 @@ facts.replaceChildren(
 strip([
 ['Parameters', count(model.parameters)], ['Size', bytes(model.bytes)], [wide ? 'Bits per weight' : 'Bits', number(model.bits_per_weight)],
 ['Types', el('span', null, ...types), model.types.length > 4 ? '+ ' + (model.types.length - 4) : ''],
-hasGrid && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
+rows.length > 0 && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
 !wide && ['Tensors', grouped(model.tensors)],
 model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
 wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
@@ -1827,7 +1830,7 @@ drawFacts()
 main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress, oddPart)
 let grid = null, shownGrid = null, select = null
 const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
-if (hasGrid) {
+if (!why) {
 const group = el('div', { class: 'thumbs', role: 'radiogroup', 'aria-label': 'Measure' })
 for (const x of measures) {
 const canvas = el('canvas', { 'aria-hidden': 'true' }), small = el('small')
@@ -1850,7 +1853,7 @@ main.append(el('section', { class: 'cols' }, left, side.node))
 makeGrid()
 grid.fold(true)
 } else {
-main.append(el('p', { class: 'note', text: model.grid.why || 'The names have no layer numbers, so there is no map of layers.' }))
+main.append(el('p', { class: 'note', text: why }))
 const box = el('section', { class: 'near' })
 main.append(box)
 var inner = listView(box, true)
@@ -1858,12 +1861,12 @@ var inner = listView(box, true)
 const body = el('tbody'), sigmaHead = ['name', 'dtype', 'shape', 'size', 'σ', 'max in σ', 'zeros']
 let most = 12
 const moreOutside = el('button', { class: 'link', hidden: true, click: () => { if (most > 12) go('#/tensors'); most = 400; outside() } })
-if (hasGrid && model.outside.length) {
+if (!why && model.outside.length) {
 main.append(el('section', null, el('div', { class: 'row', css: { 'margin-bottom': '4px' } }, el('h2', { text: 'Not in the grid' }), faint(things(model.outside.length, 'tensor') + ' whose names have no layer number')),
 el('table', { class: 'tb' }, el('thead', null, el('tr', null, sigmaHead.map((h, i) => el('th', { class: (i < 2 ? 'l' : '') + (i > 0 && i < 5 || i > 5 ? ' wide' : ''), scope: 'col', text: h })))), body), moreOutside))
 }
 function outside() {
-if (!hasGrid) return
+if (why) return
 const held = document.activeElement instanceof HTMLElement && body.contains(document.activeElement) ? document.activeElement.dataset.n : null
 body.replaceChildren(...model.outside.slice(0, most).map((n) => {
 const row = store.rows[n], s = store.stats[n]
@@ -1944,7 +1947,7 @@ progressText.replaceChildren('Reading values: ', el('b', { text: grouped(p.tenso
 }
 }
 const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
-oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read') + ' · ', kbd('o'), ' next'] : ['reading']))
+oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
 return busy
 }
 function damaged() {
@@ -2045,6 +2048,12 @@ else return inner?.keys?.(e) ?? false
 return true
 },
 }
+}
+function whyNoMap({ grid, types }) {
+if (grid.why) return grid.why
+if (grid.layers.length < 2) return 'One layer makes no map.'
+if (grid.groups.every((g) => g.rows.every((r) => r.vector))) return 'No tensor of the layers is a matrix, so there is no map.'
+return types.every((t) => /^([IU]\d|BOOL)/.test(t.type)) ? 'All values are integers, which have no σ to map.' : ''
 }
 function swatch(x) {
 return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } })
@@ -2425,7 +2434,7 @@ if (!entries.length) out.push(...[...(e.dataTransfer?.files ?? [])].map((f) => (
 try {
 for (const x of entries) await walk(x, '', out)
 } catch (x) {
-return fail({ text: 'The browser cannot read what was dropped.', line: String(x), hint: '' })
+return fail({ text: 'The browser cannot read what was dropped.', line: String(x), hint: 'Is it still there? Drop it again, or choose it.' })
 }
 open({ files: out })
 })

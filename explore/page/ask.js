@@ -45,10 +45,16 @@ export async function ask(path, { signal } = {}) {
   return reply
 }
 
+/** Says what to do about a file that the browser cannot read any more: an empty one may be gone as well. */
+function explained(p) {
+  if (!/the browser cannot read it|the file is empty/.test(p.line)) return p
+  return { ...p, text: 'A file is empty or cannot be read: was it moved, removed or changed since it was given?', hint: 'Drop or choose it again.' }
+}
+
 /** Makes a Refusal of an answer that is an error. */
 function refuse(text, status) {
   try {
-    return new Refusal(JSON.parse(text), status)
+    return new Refusal(explained(JSON.parse(text)), status)
   } catch {
     return new Refusal({ text: status === 403 ? 'This page is no longer allowed to read the model. Open the address that the command printed.' : 'The answer cannot be understood.', line: text.slice(0, 500).trim(), hint: '' }, status)
   }
@@ -119,7 +125,7 @@ export function tell(message) {
     const id = next++
     waiting.set(id, (data) => {
       waiting.delete(id)
-      resolve(data)
+      resolve(data.problem ? { problem: explained(data.problem) } : data)
     })
     worker?.postMessage({ id, ...message })
   })

@@ -29,7 +29,7 @@ export function chooser(main, done, side) {
     try {
       for (const x of entries) await walk(x, '', out)
     } catch (x) {
-      return fail({ text: 'The browser cannot read what was dropped.', line: String(x), hint: '' })
+      return fail({ text: 'The browser cannot read what was dropped.', line: String(x), hint: 'Is it still there? Drop it again, or choose it.' })
     }
     open({ files: out })
   })

@@ -71,9 +71,9 @@ export function listView(main, inside) {
     return text ? '?' + text : ''
   }
 
-  /** Returns how rows are grouped: by role, but for what is searched, sorted or filtered. */
+  /** Returns how rows are grouped: by role, but for what is searched, sorted or filtered, or few in place of a map. */
   function grouping() {
-    return group || (q || sort || show ? 'none' : 'role')
+    return group || (q || sort || show || (inside && store.model.tensors < 100) ? 'none' : 'role')
   }
 
   /** Returns the path that asks for rows from one on. */
@@ -137,7 +137,7 @@ export function listView(main, inside) {
     const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
     head.replaceChildren(...sorts.map(([key, name, cls]) => {
       const on = key && sort.replace(/^-/, '') === key
-      const label = name === 'largest, by layer' ? (layers.length ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
+      const label = name === 'largest, by layer' ? (layers.length > 1 && grouping() !== 'none' ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
       return el('span', { class: 'lc ' + cls, role: 'columnheader', 'aria-sort': on ? (sort.startsWith('-') ? 'descending' : 'ascending') : null }, key ? el('button', { class: 'headbtn', text: label + (on ? (sort.startsWith('-') ? ' ↓' : ' ↑') : ''), click: () => sortBy(key) }) : label)
     }))
     if (heldHead) [...head.querySelectorAll('button')].find((b) => b.textContent?.startsWith(heldHead))?.focus()

@@ -45,17 +45,16 @@ export function overview(main) {
   let chosen = null // the tensor that the reader chose
   let marked = [], timer = 0
   const side = aside()
-  const hasGrid = model.grid.layers.length > 0
+  const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
 
   const notes = el('div')
   const progress = el('div', { hidden: true }), progressText = el('span', { role: 'status' }), progressLeft = el('span', { class: 'sp sub' }), progressBar = el('i')
   progress.append(el('div', { class: 'row t16' }, progressText, progressLeft), el('div', { class: 'prog', 'aria-hidden': 'true' }, progressBar))
-  const findings = findingsList('Findings', choose)
+  const findings = findingsList('Findings', choose, why ? (f) => openCell(f.numbers.slice(0, 1)) : choose)
   const oddSub = el('span', { class: 'sub' })
   const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
   findings.nodes[2].append(el('button', { class: 'link', text: 'how “odd” is decided', click: rules }))
 
-  const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts))
   const facts = el('div')
   let factsOf = ''
   /** Shows the facts in the window's width and theme. */
@@ -69,7 +68,7 @@ export function overview(main) {
       strip([
         ['Parameters', count(model.parameters)], ['Size', bytes(model.bytes)], [wide ? 'Bits per weight' : 'Bits', number(model.bits_per_weight)],
         ['Types', el('span', null, ...types), model.types.length > 4 ? '+ ' + (model.types.length - 4) : ''],
-        hasGrid && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
+        rows.length > 0 && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
         !wide && ['Tensors', grouped(model.tensors)],
         model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
         wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
@@ -80,7 +79,7 @@ export function overview(main) {
 
   let grid = null, shownGrid = null, select = null
   const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
-  if (hasGrid) {
+  if (!why) {
     const group = el('div', { class: 'thumbs', role: 'radiogroup', 'aria-label': 'Measure' })
     for (const x of measures) {
       const canvas = el('canvas', { 'aria-hidden': 'true' }), small = el('small')
@@ -103,7 +102,7 @@ export function overview(main) {
     makeGrid()
     grid.fold(true)
   } else {
-    main.append(el('p', { class: 'note', text: model.grid.why || 'The names have no layer numbers, so there is no map of layers.' }))
+    main.append(el('p', { class: 'note', text: why }))
     const box = el('section', { class: 'near' })
     main.append(box)
     var inner = listView(box, true)
@@ -113,14 +112,14 @@ export function overview(main) {
   const body = el('tbody'), sigmaHead = ['name', 'dtype', 'shape', 'size', 'σ', 'max in σ', 'zeros']
   let most = 12
   const moreOutside = el('button', { class: 'link', hidden: true, click: () => { if (most > 12) go('#/tensors'); most = 400; outside() } })
-  if (hasGrid && model.outside.length) {
+  if (!why && model.outside.length) {
     main.append(el('section', null, el('div', { class: 'row', css: { 'margin-bottom': '4px' } }, el('h2', { text: 'Not in the grid' }), faint(things(model.outside.length, 'tensor') + ' whose names have no layer number')),
       el('table', { class: 'tb' }, el('thead', null, el('tr', null, sigmaHead.map((h, i) => el('th', { class: (i < 2 ? 'l' : '') + (i > 0 && i < 5 || i > 5 ? ' wide' : ''), scope: 'col', text: h })))), body), moreOutside))
   }
 
   /** Fills the table of tensors outside of the grid. */
   function outside() {
-    if (!hasGrid) return
+    if (why) return
     const held = document.activeElement instanceof HTMLElement && body.contains(document.activeElement) ? document.activeElement.dataset.n : null
     body.replaceChildren(...model.outside.slice(0, most).map((n) => {
       const row = store.rows[n], s = store.stats[n]
@@ -220,7 +219,7 @@ export function overview(main) {
       }
     }
     const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
-    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read') + ' · ', kbd('o'), ' next'] : ['reading']))
+    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
     return busy
   }
 
@@ -330,6 +329,14 @@ export function overview(main) {
       return true
     },
   }
+}
+
+/** Returns why a map of layers would say nothing, or "". */
+function whyNoMap({ grid, types }) {
+  if (grid.why) return grid.why
+  if (grid.layers.length < 2) return 'One layer makes no map.'
+  if (grid.groups.every((g) => g.rows.every((r) => r.vector))) return 'No tensor of the layers is a matrix, so there is no map.'
+  return types.every((t) => /^([IU]\d|BOOL)/.test(t.type)) ? 'All values are integers, which have no σ to map.' : ''
 }
 
 /** Makes the square of a part's or a type's colour, which is that of the map. */
