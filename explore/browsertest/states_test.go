@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -170,5 +172,97 @@ func TestManyLayers(t *testing.T) {
 	p.says("a cell is 2 layers, the worst colours it")
 	if got := p.focused(); !strings.HasPrefix(got, "layer 2–3, ") {
 		t.Errorf("the second column is called %q", got)
+	}
+}
+
+// The page as people see it who zoom, have colours of their own, or look at the small maps alone.
+func TestSight(t *testing.T) {
+	p := newTab(t, desktop)
+	p.open(serve(t, twins(t)...))
+	p.computed()
+	p.part(t, "small maps", smallMapsShow)
+	p.part(t, "forced colours", forcedColoursShow)
+	p.part(t, "reflow", pageReflows)
+}
+
+// smallMapsShow tests that each small map has the colours that the map has of its measure, and says the smallest and the largest figure.
+func smallMapsShow(t *testing.T, p *tab) {
+	var maps []struct {
+		Said, Colors, Wrong string
+		Cells               int
+	}
+	p.eval(`[...document.querySelectorAll('#main .thumb[role=radio]')].map((thumb) => {
+		thumb.click()
+		const canvas = thumb.querySelector('canvas'), g = canvas.getContext('2d', {willReadFrequently: true}), colors = new Set(), wrong = []
+		const cells = [...document.querySelectorAll('#main [role=gridcell][data-c]')]
+		for (const cell of cells) {
+			const x = (Number(cell.dataset.c) + 0.4) * canvas.width / 3, y = (Number(cell.dataset.r) + 0.4) * canvas.height / 2
+			const drawn = 'rgb(' + [...g.getImageData(x, y, 1, 1).data].slice(0, 3).join(', ') + ')'
+			colors.add(drawn)
+			if (drawn !== getComputedStyle(cell).backgroundColor) wrong.push(cell.ariaLabel + ' is ' + drawn)
+		}
+		return {said: thumb.querySelector('small').textContent.replaceAll('\u202f', ' '), colors: String(colors.size), wrong: wrong.join(), cells: cells.length}
+	})`, &maps)
+	var stds, sigmas []float64
+	for name, s := range statsOf(t, twins(t)[0]) {
+		if strings.Contains(name, "layers") {
+			stds, sigmas = append(stds, float64(s.Stats.Std)), append(sigmas, *s.Stats.MaxSigma)
+		}
+	}
+	for i, want := range []struct {
+		colors string
+		least  float64
+		said   string
+	}{{"1", 6.25, "6.25–8.00 KiB"}, {"1", 16, "all 16.0"}, {"6", slices.Min(stds), ""}, {"3", slices.Min(sigmas), ""}, {"1", 0, "none"}} {
+		m := maps[i]
+		if m.Wrong != "" || m.Cells != 6 || m.Colors != want.colors {
+			t.Errorf("small map %d of %d cells has %s colours: %s", i, m.Cells, m.Colors, m.Wrong)
+		}
+		least, most, _ := strings.Cut(m.Said, "–")
+		if want.said != "" && m.Said != want.said || want.said == "" && (!shows(least, want.least) || !shows(most, slices.Max([][]float64{stds, sigmas}[i-2]))) {
+			t.Errorf("small map %d says %q, not %q from %v", i, m.Said, want.said, want.least)
+		}
+	}
+}
+
+// forcedColoursShow tests that borders stand in for fills where the system chooses the colours, and that numbers stay.
+func forcedColoursShow(t *testing.T, p *tab) {
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}}})
+	const bordered = `(selector, least) => {
+		const all = [...document.querySelectorAll(selector)]
+		return all.length >= least && all.every((e) => getComputedStyle(e).borderTopWidth === '1px' && getComputedStyle(e).borderTopColor !== getComputedStyle(document.body).backgroundColor && /\d|=/.test(e.textContent))
+	}`
+	for _, c := range []struct{ hash, selector, least string }{
+		{"#/", "#main [role=gridcell][data-c]", "6"}, {"#/", "#main td .chip", "1"}, {"#/tensors?group=none", "#main .lr .chip:not(:empty)", "7"}, {"#/compare", "#main [role=gridcell][data-c]", "6"},
+	} {
+		p.goTo(c.hash)
+		p.wait("(" + bordered + ")(" + quote(c.selector) + ", " + c.least + ")")
+	}
+	p.goTo("#/")
+	p.wait("document.querySelector('#main .now')")
+	if p.is("(() => { const of = (s) => getComputedStyle(document.querySelector(s)).outlineColor; return of('#main .now') === of('#main .c:not(.now)') })()") {
+		t.Error("the cell that is looked at has no outline")
+	}
+	p.accessible("forced colours")
+}
+
+// pageReflows tests that at 200 % and 400 % of 1,280 px nothing scrolls sideways.
+func pageReflows(t *testing.T, p *tab) {
+	for _, hash := range []string{"#/", "#/tensors", "#/t/model.layers.1.self_attn.q_proj.weight", "#/compare", "#/map", "#/metadata"} {
+		p.goTo(hash)
+		for _, width := range []int64{640, 320} {
+			p.resize(size{width, 512, false})
+			p.still()
+			p.fits(fmt.Sprintf("%s, %d px", hash, width))
+			if cut := p.text("[...document.querySelectorAll('#tabs, #main .box, #main .gridbox')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel || e.className)"); cut != "" {
+				t.Errorf("%s, %d px: it scrolls sideways: %s", hash, width, cut)
+			}
+		}
+	}
+	p.resize(size{1000, 900, false})
+	p.goTo("#/map")
+	p.wait("document.querySelector('#main .mappicture svg .c')")
+	if p.is("(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)(document.querySelector('#main .box'))") {
+		t.Error("the map of bytes scrolls sideways in 1,000 px")
 	}
 }

@@ -945,13 +945,13 @@ g.append(bar)
 })
 if (large && stat.gaussian) {
 const points = stat.gaussian.map((n, i) => (n >= 0.7 ? x((edge(i) + edge(i + 1)) / 2).toFixed(1) + ',' + y(n).toFixed(1) : '')).filter(Boolean)
-g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian of the same σ' }))
+g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
 }
 const marks = large && wide > 600 ? [-128, -64, -32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32, 64, 128] : [-64, -16, -4, 0, 4, 16, 64]
 for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
 if (stat.excess >= 4 && stat.max_sigma) {
 const n = outermost(stat), px = (x(edge(n.bin)) + x(edge(n.bin + 1))) / 2
-const ty = large ? Math.max(top + 40, y(1) - (wide > 600 ? 36 : 84)) : 16
+const ty = !large ? 16 : wide > 600 ? Math.max(top + 40, y(1) - 36) : top + 32
 const far = px > wide * 0.6
 g.append(svg('text', { class: far ? 'b e' : 'b', x: far ? Math.min(wide, px + 8) : Math.max(left, px - 8), y: ty, text: things(n.count, 'value') + (large ? ' at ' : ', ') + cell(stat.max_sigma) + thin + 'σ' }),
 svg('line', { class: 'ax', x1: px, x2: px, y1: ty + 5, y2: Math.max(ty + 6, y(n.count) - 4) }))
@@ -2797,6 +2797,7 @@ const { changed, rowsOf, store } = module_store
 const words = { part: 'part', dtype: 'dtype', sigma: 'max in σ', memory: 'in memory' }
 const copied = new Set('class x y width height d cx cy r id fill fill-opacity stroke stroke-opacity patternUnits patternTransform'.split(' '))
 const sheet = new CSSStyleSheet()
+const isNarrow = () => innerWidth <= 1000
 function like(node) {
 if (!['defs', 'pattern', 'rect', 'circle', 'path', 'text'].includes(node.localName)) return null
 const props = Object.fromEntries([...node.attributes].filter((a) => copied.has(a.name)).map((a) => [a.name, a.value]))
@@ -2832,7 +2833,7 @@ main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }
 el('div', { class: 'mappicture' }, legend, looked, picture))
 load()
 async function load() {
-narrow = innerWidth <= 600
+narrow = isNarrow()
 try {
 answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
 draw()
@@ -2936,7 +2937,7 @@ show(cell)
 if (e.pointerType !== 'touch') open() // a finger hits a neighbour: the name above the picture is the link
 })
 return {
-update: () => { if (narrow !== innerWidth <= 600) load() },
+update: () => { if (narrow !== isNarrow()) load() },
 leave: () => { stop.abort(); document.adoptedStyleSheets = [] },
 reset: () => false,
 state: () => (answer ? bytes(store.model.bytes) + ' in ' + grouped(store.model.files) + (store.model.files === 1 ? ' file' : ' files') : ''),

@@ -53,13 +53,13 @@ export function histogram(stat, wide, high, large) {
   })
   if (large && stat.gaussian) {
     const points = stat.gaussian.map((n, i) => (n >= 0.7 ? x((edge(i) + edge(i + 1)) / 2).toFixed(1) + ',' + y(n).toFixed(1) : '')).filter(Boolean)
-    g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian of the same σ' }))
+    g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
   }
   const marks = large && wide > 600 ? [-128, -64, -32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32, 64, 128] : [-64, -16, -4, 0, 4, 16, 64]
   for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
   if (stat.excess >= 4 && stat.max_sigma) {
     const n = outermost(stat), px = (x(edge(n.bin)) + x(edge(n.bin + 1))) / 2
-    const ty = large ? Math.max(top + 40, y(1) - (wide > 600 ? 36 : 84)) : 16
+    const ty = !large ? 16 : wide > 600 ? Math.max(top + 40, y(1) - 36) : top + 32
     const far = px > wide * 0.6
     g.append(svg('text', { class: far ? 'b e' : 'b', x: far ? Math.min(wide, px + 8) : Math.max(left, px - 8), y: ty, text: things(n.count, 'value') + (large ? ' at ' : ', ') + cell(stat.max_sigma) + thin + 'σ' }),
       svg('line', { class: 'ax', x1: px, x2: px, y1: ty + 5, y2: Math.max(ty + 6, y(n.count) - 4) }))

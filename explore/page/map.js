@@ -10,6 +10,9 @@ const words = { part: 'part', dtype: 'dtype', sigma: 'max in σ', memory: 'in me
 const copied = new Set('class x y width height d cx cy r id fill fill-opacity stroke stroke-opacity patternUnits patternTransform'.split(' '))
 const sheet = new CSSStyleSheet()
 
+/** Says whether the window has no room for the wide picture. */
+const isNarrow = () => innerWidth <= 1000
+
 /** Makes an element of the page like one of the picture: shapes and text alone, with what places and colours them. */
 function like(node) {
   if (!['defs', 'pattern', 'rect', 'circle', 'path', 'text'].includes(node.localName)) return null
@@ -56,7 +59,7 @@ export function mapView(main) {
 
   /** Asks for the map and shows it. */
   async function load() {
-    narrow = innerWidth <= 600
+    narrow = isNarrow()
     try {
       answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
       draw()
@@ -179,7 +182,7 @@ export function mapView(main) {
     if (e.pointerType !== 'touch') open() // a finger hits a neighbour: the name above the picture is the link
   })
   return {
-    update: () => { if (narrow !== innerWidth <= 600) load() },
+    update: () => { if (narrow !== isNarrow()) load() },
     leave: () => { stop.abort(); document.adoptedStyleSheets = [] },
     reset: () => false,
     state: () => (answer ? bytes(store.model.bytes) + ' in ' + grouped(store.model.files) + (store.model.files === 1 ? ' file' : ' files') : ''),
