@@ -63,8 +63,9 @@ func searchFinds(t *testing.T, p *tab) {
 	saved := newTab(t, desktop)
 	hosts["file"](saved, moe(t))
 	saved.computed()
-	for _, q := range []string{"layer 3", "layer 3 query", "layer 3 down", "layer 23 expert 7", "experts.1 up", "layer.3 q_proj", "norm", "lay 30", "3", "attention key 07", "layers.3", "blk.3 q_proj", "w3", "99"} {
-		hash := "#/tensors?group=none&q=" + strings.ReplaceAll(q, " ", "+")
+	for _, q := range []string{"layer 3", "layer 23 expert 7", "experts.1 up", "norm", "lay 30", "attention key 07", "blk.3 q_proj", "w3", "99",
+		"model.layers.[!0-8^].self_attn.{q,k}_proj*", "*expert?.1[1-3]*", `*\.{[]k],norm}*`, "Model*", "["} {
+		hash := "#/tensors?group=none&q=" + url.QueryEscape(q)
 		saved.goTo(hash)
 		p.goTo(hash)
 		p.still()

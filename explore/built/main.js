@@ -1324,6 +1324,23 @@ function matches(terms, row, texts) {
 return terms.every(({ words, key, begins }) => (key && row.layer >= 0 && String(row[key]) === words[1]) ||
 texts.some((text) => text.some((_, i) => words.every((w, k) => text[i + k] === w || (k === 0 && key && numbers(text[i]) === key) || (begins && text[i].startsWith(w))))))
 }
+function expressionOf(glob) {
+let depth = 0
+const plain = (c) => '\\u{' + c.codePointAt(0).toString(16) + '}'
+const text = glob.replace(/\\(.)|\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]|./gsu, (all, escaped, not, set) => {
+if (set) return '[' + (not && '^') + set.replace(/\\(.)|[^-]/gsu, (c, escaped) => plain(escaped ?? c)) + ']'
+switch (all) {
+case '*': return '.*'
+case '?': return '.'
+case '{': depth++; return '(?:'
+case '}': return depth && depth-- ? ')' : plain(all)
+case ',': return depth ? '|' : plain(all)
+}
+if (set === '' || all === '[' || all === '\\') throw new SyntaxError(all)
+return plain(escaped ?? all)
+})
+return new RegExp('^' + text + (depth ? '(' : '') + '$', 'su') // ( without ) is an error as well
+}
 function state(s) {
 return !s ? 0 : s.kind === 'damaged' ? 6 : s.nan > 0 ? 5 : s.pos_inf + s.neg_inf > 0 ? 4 : allZero(s) ? 3 : s.odd
 }
@@ -1388,12 +1405,21 @@ return (a.v < b.v ? -1 : a.v > b.v ? 1 : 0) * sign
 async function savedList({ q, group, sort, show, open }) {
 await store.read
 const none = { matches: 0, rows: 0, shows: [], window: [] }
-if (/[*?[{\\]/.test(q)) return { ...none, problem: 'A page in one file finds words, not globs: leave out * ? [ { and \\, or open the model with tensormap explore.' }
 const all = store.rows.filter(Boolean), common = []
 for (const r of store.model.grid.groups.flatMap((g) => g.rows)) for (const n of r.cells.flat()) common[n] = r.common
 const texts = (r) => [r.name, common[r.number] ?? '', r.part].map(wordsOf)
-const terms = q ? termsOf(q, new Set(all.flatMap(texts).flat())) : []
-const found = all.filter((r) => !terms.length || matches(terms, r, texts(r)))
+let found = all
+if (/[*?[{\\]/.test(q)) {
+try {
+const whole = expressionOf(q)
+found = all.filter((r) => whole.test(r.name))
+} catch (e) {
+return { ...none, problem: 'The pattern cannot be read: ' + e.message }
+}
+} else if (q) {
+const terms = termsOf(q, new Set(all.flatMap(texts).flat()))
+found = all.filter((r) => matches(terms, r, texts(r)))
+}
 const counts = new Map()
 for (const r of found) counts.set(r.type, (counts.get(r.type) ?? 0) + 1)
 const types = [...counts].map(([type, tensors]) => ({ show: type, tensors })).sort((a, b) => b.tensors - a.tensors || (a.show < b.show ? -1 : 1))
@@ -1450,7 +1476,7 @@ const layers = store.model.grid.layers
 const findings = findingsList('Findings', () => {}, (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
 main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
 el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
-el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ', host === 'file' ? '' : 'Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
+el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
 problem, inside ? '' : odd, table)
 function take(s) {
 [q, group, sort, show] = ['q', 'group', 'sort', 'only'].map((k) => s.params.get(k) ?? '')
@@ -2074,7 +2100,7 @@ el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li'
 return { strip, overview }
 })()
 const module_tensor = (() => {
-const { host, problemOf } = module_ask
+const { problemOf } = module_ask
 const { figures, flat, paintTiles, pairs } = module_aside
 const { choice, copy, el, faint, kbd, rich, scroller, svg } = module_dom
 const { edge, histogram, legend } = module_figure
@@ -2138,7 +2164,7 @@ return true
 function crumbs(name) {
 const parts = name.split('.')
 if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.') + (host === 'file' ? '' : '*') }), text: p })]))
+return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
 }
 function facts(t) {
 const bits = t.elements ? (8 * t.stored_bytes) / t.elements : null

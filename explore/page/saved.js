@@ -1,5 +1,5 @@
 // @ts-check
-// The list in a page of one file, which has no Go to ask: it unfolds and sorts the lists that were saved, and finds words in names.
+// The list in a page of one file, which has no Go to ask: it unfolds and sorts the lists that were saved, and searches names.
 // What is found or filtered stands without groups.
 import { ask } from './ask.js'
 import { allZero } from './measures.js'
@@ -31,6 +31,25 @@ function termsOf(q, known) {
 function matches(terms, row, texts) {
   return terms.every(({ words, key, begins }) => (key && row.layer >= 0 && String(row[key]) === words[1]) ||
     texts.some((text) => text.some((_, i) => words.every((w, k) => text[i + k] === w || (k === 0 && key && numbers(text[i]) === key) || (begins && text[i].startsWith(w))))))
+}
+
+/** Returns a regular expression for whole names of a glob, as the server has them. Throws an error if it cannot be read. */
+function expressionOf(glob) {
+  let depth = 0
+  const plain = (c) => '\\u{' + c.codePointAt(0).toString(16) + '}'
+  const text = glob.replace(/\\(.)|\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]|./gsu, (all, escaped, not, set) => {
+    if (set) return '[' + (not && '^') + set.replace(/\\(.)|[^-]/gsu, (c, escaped) => plain(escaped ?? c)) + ']'
+    switch (all) {
+      case '*': return '.*'
+      case '?': return '.'
+      case '{': depth++; return '(?:'
+      case '}': return depth && depth-- ? ')' : plain(all)
+      case ',': return depth ? '|' : plain(all)
+    }
+    if (set === '' || all === '[' || all === '\\') throw new SyntaxError(all)
+    return plain(escaped ?? all)
+  })
+  return new RegExp('^' + text + (depth ? '(' : '') + '$', 'su') // ( without ) is an error as well
 }
 
 /** Returns a number that says what is wrong with a tensor: the larger, the worse. 0 is nothing. */
@@ -110,12 +129,21 @@ function sorted(nodes, of, sign) {
 export async function savedList({ q, group, sort, show, open }) {
   await store.read
   const none = { matches: 0, rows: 0, shows: [], window: [] }
-  if (/[*?[{\\]/.test(q)) return { ...none, problem: 'A page in one file finds words, not globs: leave out * ? [ { and \\, or open the model with tensormap explore.' }
   const all = store.rows.filter(Boolean), common = []
   for (const r of store.model.grid.groups.flatMap((g) => g.rows)) for (const n of r.cells.flat()) common[n] = r.common
   const texts = (r) => [r.name, common[r.number] ?? '', r.part].map(wordsOf)
-  const terms = q ? termsOf(q, new Set(all.flatMap(texts).flat())) : []
-  const found = all.filter((r) => !terms.length || matches(terms, r, texts(r)))
+  let found = all
+  if (/[*?[{\\]/.test(q)) {
+    try {
+      const whole = expressionOf(q)
+      found = all.filter((r) => whole.test(r.name))
+    } catch (e) {
+      return { ...none, problem: 'The pattern cannot be read: ' + e.message }
+    }
+  } else if (q) {
+    const terms = termsOf(q, new Set(all.flatMap(texts).flat()))
+    found = all.filter((r) => matches(terms, r, texts(r)))
+  }
   const counts = new Map()
   for (const r of found) counts.set(r.type, (counts.get(r.type) ?? 0) + 1)
   const types = [...counts].map(([type, tensors]) => ({ show: type, tensors })).sort((a, b) => b.tensors - a.tensors || (a.show < b.show ? -1 : 1))

@@ -1,6 +1,6 @@
 // @ts-check
 // One tensor: what is in it, and how it is read.
-import { host, problemOf } from './ask.js'
+import { problemOf } from './ask.js'
 import { figures, flat, paintTiles, pairs } from './aside.js'
 import { choice, copy, el, faint, kbd, rich, scroller, svg } from './dom.js'
 import { edge, histogram, legend } from './figure.js'
@@ -73,7 +73,7 @@ export function tensorView(main, name) {
 function crumbs(name) {
   const parts = name.split('.')
   if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.') + (host === 'file' ? '' : '*') }), text: p })]))
+  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
 }
 
 /** Makes the strip of facts of a tensor. */
