@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -54,6 +55,43 @@ func TestElsewhere(t *testing.T) {
 	}
 	if _, err := os.Stat(blob); err != nil {
 		t.Error(err)
+	}
+}
+
+// completing is a log's handler that calls pull when the message comes that a file of another cache is not used.
+type completing struct {
+	slog.Handler
+	pull func()
+}
+
+func (c completing) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c completing) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "is not used") {
+		c.pull()
+	}
+	return nil
+}
+
+// A file that another completes between the look for it in the cache and the look for its incomplete part is not fetched again. The
+// moment is that of the message that another cache has a wrong file.
+func TestCompletedMeanwhile(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	content := h.Files["model-00002-of-00004.safetensors"]
+	lastLooked := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--z--model", "blobs", hubtest.Digest(content))
+	writeAt(t, lastLooked, make([]byte, len(content)))
+	pull := sync.OnceFunc(func() {
+		quiet := &remote.Options{Loader: &loader.Options{Logger: slog.New(slog.DiscardHandler)}}
+		if _, err := remote.Pull(t.Context(), "hf://org/model", quiet); err != nil {
+			t.Error(err)
+		}
+		h.Take()
+	})
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Loader: &loader.Options{Logger: slog.New(completing{slog.DiscardHandler, pull})}})
+	m = modeltest.Opened(t, m, err)
+	want(t, m, h, "w1")
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("asked: %v", requests)
 	}
 }
 
