@@ -22,10 +22,10 @@ func TestSamplePlaces(t *testing.T) {
 		}
 		met := make(map[uint64]bool)
 		for i, p := range places {
-			if p+uint64(each) > n || i > 0 && p < places[i-1]+uint64(each) {
+			if p+each > n || i > 0 && p < places[i-1]+each {
 				t.Fatalf("%d values: place %d of %d at %d", n, i, len(places), p)
 			}
-			for block := uint64(0); block < uint64(each); block += sampleBlock {
+			for block := uint64(0); block < each; block += sampleBlock {
 				met[(p+block)%columns] = true
 			}
 		}

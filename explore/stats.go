@@ -139,22 +139,24 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *job[TensorSt
 	}
 	publish()
 	findings := newFindings(s)
-	each := func(stat TensorStat, values uint64) {
+	opts := survey.StatsOptions{Options: h.reading(), BySigma: true}
+	if which == firstStats {
+		opts.Sample = func(t loader.Tensor) (places []uint64, each uint64) { return samplePlaces(t.Elements()) }
+	}
+	err = survey.Stats(ctx, s.model, &opts, func(t *survey.TensorStats) error {
+		stat := statOf(s.numbers[t.Tensor.Name()], t)
+		if !t.Sampled {
+			h.keepFigures(s, stat.Number, t)
+		}
 		h.keepToModel(s, stat.Kind == damaged)
 		progress.Tensors++
-		if stat.Error == "" {
-			progress.Values += values
-		}
+		progress.Values += t.Finite + t.NaN + t.PosInf + t.NegInf
 		publish(stat)
 		if findings.add(stat) {
 			findings.find(j)
 		}
-	}
-	if which == firstStats {
-		err = h.sample(ctx, s, l, each)
-	} else {
-		err = h.readWhole(ctx, s, nil, each)
-	}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -162,19 +164,6 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *job[TensorSt
 	progress.Done = true
 	publish()
 	return nil
-}
-
-// readWhole reads all values of the tensors of s whose names filter lets through, or of all if it is nil. It hands their
-// figures to each, one after the other, and keeps them. It fails as survey.Stats does.
-func (h *handler) readWhole(ctx context.Context, s *shown, filter func(name string) bool, each func(stat TensorStat, values uint64)) error {
-	opts := survey.StatsOptions{Options: h.reading(), BySigma: true}
-	opts.Filter = filter
-	return survey.Stats(ctx, s.model, &opts, func(t *survey.TensorStats) error {
-		number := s.numbers[t.Tensor.Name()]
-		h.keepFigures(s, number, t)
-		each(statOf(number, t), t.Tensor.Elements())
-		return nil
-	})
 }
 
 // findings says what is odd about figures as they come.
@@ -217,7 +206,7 @@ const damaged = "damaged"
 // statOf returns the figures of the tensor of a number.
 func statOf(number int, t *survey.TensorStats) TensorStat {
 	t = t.Shown()
-	s := TensorStat{Number: number}
+	s := TensorStat{Number: number, Sampled: t.Sampled}
 	if t.Err != nil {
 		s.Error, s.Kind = t.Err.Error(), damaged
 		if errors.Is(t.Err, loader.ErrUnsupported) {

@@ -43,7 +43,7 @@ NAME DTYPE SHAPE MIN MAX MEAN STD MAX SIGMA AT KURTOSIS 0.1% 1% 50% 99% 99.9% ZE
 nans F32 4 1 1 1 0 – – – 1 1 1 1 1 0 3 0 0
 allnan F32 3 – – – – – – – – – – – – 0 3 0 0
 constant F32 2×5 0.1 0.1 0.1 0 – – – 0.1 0.1 0.1 0.1 0.1 0 0 0 0
-edges F32 51 0 16 8 4.899 1.63 [0] -1.21 0 0 8.03 16 16 3 0 0 0 ▄████
+edges F32 51 0 16 8 4.899 1.63 [0] -1.21 0 0 8 16 16 3 0 0 0 ▄████
 bool BOOL 33 0 1 – – – – – – – – – – 22 0 0 0
 c64 C64 1 – – – – – – – – – – – – – – – – no values, only bytes`)
 	if got != want {
@@ -66,7 +66,7 @@ func TestStatsJSON(t *testing.T) {
     {"name":"nans","dtype":"F32","shape":[4],"elements":4,"stats":{"finite":1,"zeros":0,"zero_rows":0,"nan":3,"pos_inf":0,"neg_inf":0,"min":1,"max":1,"mean":1,"std":0,"percentiles":{"0.1":1,"1":1,"50":1,"99":1,"99.9":1},"max_sigma":null,"kurtosis":null,"histogram":[1]}},
     {"name":"allnan","dtype":"F32","shape":[3],"elements":3,"stats":{"finite":0,"zeros":0,"zero_rows":0,"nan":3,"pos_inf":0,"neg_inf":0,"min":null,"max":null,"mean":null,"std":null,"percentiles":{"0.1":null,"1":null,"50":null,"99":null,"99.9":null},"max_sigma":null,"kurtosis":null}},
     {"name":"scalar","dtype":"F32","shape":[],"elements":1,"stats":{"finite":1,"zeros":0,"zero_rows":0,"nan":0,"pos_inf":0,"neg_inf":0,"min":-2.5,"max":-2.5,"mean":-2.5,"std":0,"percentiles":{"0.1":-2.5,"1":-2.5,"50":-2.5,"99":-2.5,"99.9":-2.5},"max_sigma":null,"kurtosis":null,"histogram":[1]}},
-    {"name":"f64","dtype":"F64","shape":[5],"elements":5,"stats":{"finite":3,"zeros":0,"zero_rows":0,"nan":1,"pos_inf":1,"neg_inf":0,"min":-1e-300,"max":1e+300,"mean":3.3333333333333335e+299,"std":"Infinity","percentiles":{"0.1":0.00019970702379941942,"1":0.001997070237994194,"50":0.0998535118997097,"99":9.800000000000001e+299,"99.9":9.980000000000003e+299},"max_sigma":null,"kurtosis":null,"histogram":[2,1]}},
+    {"name":"f64","dtype":"F64","shape":[5],"elements":5,"stats":{"finite":3,"zeros":0,"zero_rows":0,"nan":1,"pos_inf":1,"neg_inf":0,"min":-1e-300,"max":1e+300,"mean":3.3333333333333335e+299,"std":"Infinity","percentiles":{"0.1":0.00019999980926513672,"1":0.0019999980926513673,"50":0.09999990463256836,"99":9.800000000000001e+299,"99.9":9.980000000000003e+299},"max_sigma":null,"kurtosis":null,"histogram":[2,1]}},
     {"name":"c64","dtype":"C64","shape":[1],"elements":1,"stats":null}
   ]
 }

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -32,14 +33,24 @@ type table[N uint32 | uint64] [numCodes]N
 // tables recycles the tables of tensors of several parts.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
-// counter counts the values of a part by code. It is empty between parts.
-type counter struct{ counts table[uint32] }
-
-// codeCount says how many values have a code.
-type codeCount struct {
-	code uint16
-	n    uint64
+// counter counts the values of a part by code, or by cell. It is empty between parts.
+type counter struct {
+	counts table[uint32]
+	slots  [numCodes]uint8 // of codes that are counted by cell, from 1 on; 0 of others
 }
+
+// codeCount says how many values have a code. If it isValue, it counts values with all these bits, or those of a cell.
+type codeCount struct {
+	bits    uint32 // of a float32; those that are not known are 0
+	isValue bool
+	n       uint64
+}
+
+// A cell is a 4,096th of the float32s of a code. A table has cells for 16 codes, in slots.
+const (
+	cellBits = 4
+	slotBits = 12
+)
 
 // countFloats counts float32s by their upper halves. It reads them as integers: the way out of a register of floats takes longer.
 func (c *counter) countFloats(v []float32) {
@@ -56,16 +67,65 @@ func (c *counter) countFloats(v []float32) {
 	}
 }
 
+// maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes less time than a table.
+const maxSorted = 1 << 10
+
+// countEach counts values by all their bits.
+func countEach(v []float32) (list []codeCount) {
+	var space [maxSorted]uint32
+	all := space[:0]
+	for _, x := range v {
+		all = append(all, math.Float32bits(x))
+	}
+	slices.Sort(all)
+	for _, bits := range all {
+		if len(list) == 0 || list[len(list)-1].bits != bits {
+			list = append(list, codeCount{bits: bits, isValue: true})
+		}
+		list[len(list)-1].n++
+	}
+	return list
+}
+
 // countCentered counts the distances x−center of the values in v, by the upper halves of these as float32s. A finite value whose
 // distance overflows float32 counts as the greatest float32.
 func countCentered[T float](c *counter, v []T, center float64) {
 	for _, x := range v {
-		d := float32(float64(x) - center)
-		if math.IsInf(float64(d), 0) && !math.IsInf(float64(x), 0) {
-			d = float32(math.Copysign(math.MaxFloat32, float64(d)))
-		}
-		c.counts[math.Float32bits(d)>>16]++
+		c.counts[bitsOfDistance(x, center)>>16]++
 	}
+}
+
+// setSlots gives codes slots in their order.
+func (c *counter) setSlots(codes []uint16) {
+	for i, code := range codes {
+		c.slots[code] = uint8(i + 1)
+	}
+}
+
+// clearSlots takes the slots of codes away.
+func (c *counter) clearSlots(codes []uint16) {
+	for _, code := range codes {
+		c.slots[code] = 0
+	}
+}
+
+// countCells counts the distances of values from center by cell, those of codes that have a slot.
+func countCells[T float](c *counter, v []T, center float64) {
+	for _, x := range v {
+		bits := bitsOfDistance(x, center)
+		if slot := c.slots[bits>>16]; slot > 0 {
+			c.counts[uint16(slot-1)<<slotBits|uint16(bits)>>cellBits]++
+		}
+	}
+}
+
+// bitsOfDistance returns the bits of the distance of x from center, as float32: the greatest for finite distances beyond.
+func bitsOfDistance[T float](x T, center float64) uint32 {
+	d := float32(float64(x) - center)
+	if math.IsInf(float64(d), 0) && !math.IsInf(float64(x), 0) {
+		d = float32(math.Copysign(math.MaxFloat32, float64(d)))
+	}
+	return math.Float32bits(d)
 }
 
 // countBF16s counts the BF16s in b by their bits.
@@ -116,7 +176,7 @@ func (c *counter) moveTo(sum *table[uint64]) {
 // takeCounts returns the counts that are not 0, with their codes, and sets them to 0.
 func (t *table[N]) takeCounts() (list []codeCount) {
 	for code, n := range t.all() {
-		list = append(list, codeCount{uint16(code), uint64(*n)})
+		list = append(list, codeCount{uint32(code) << 16, false, uint64(*n)})
 		*n = 0
 	}
 	return list
@@ -126,49 +186,75 @@ func (t *table[N]) takeCounts() (list []codeCount) {
 type level struct {
 	lo, hi float64
 	n      uint64
+	code   uint16 // of their distances from the center
 }
 
-// rangeOfCode returns the least and the greatest of the float32s whose upper half is code.
-func rangeOfCode(code uint16) (lo, hi float64) {
-	bits := uint32(code) << 16
-	lo, hi = float64(math.Float32frombits(bits)), float64(math.Float32frombits(bits|0xffff))
-	if code&0x8000 != 0 {
-		lo, hi = hi, lo
+// span returns the least and the greatest of the float32s that c may count: of a cell the one that is nearest to zero.
+func (c *codeCount) span() (lo, hi float64) {
+	lo = c.value()
+	if c.isValue {
+		return lo, lo
 	}
-	return lo, hi
+	hi = float64(math.Float32frombits(c.bits | 0xffff))
+	return min(lo, hi), max(lo, hi)
 }
 
-// rankOfCode returns a number by which codes can be sorted: codes of larger float32s have larger numbers.
-func rankOfCode(code uint16) uint16 {
-	if code&0x8000 != 0 {
-		return ^code
+// rank returns a number that is the larger the larger the float32s with these bits are: negative ones come first.
+func rank(bits uint32) uint32 {
+	if bits>>31 != 0 {
+		return ^bits
 	}
-	return code | 0x8000
+	return bits | 1<<31
+}
+
+// crowded returns the codes of levels that have a percentile of n values, and more than 0.1 % of the values: at most two codes for each
+// of Percents. It leaves out levels of a single value, and those with distances that float32 cannot hold.
+func crowded(all []level, n uint64) (codes []uint16) {
+	for _, percent := range Percents {
+		at := percent / 100 * float64(max(n, 1)-1)
+		for _, i := range [2]uint64{uint64(at), uint64(math.Ceil(at))} {
+			l, _ := levelOfRank(all, i)
+			if isOpen := l.code&0x7fff == 0x7f7f; l.lo < l.hi && 1000*l.n > n && !isOpen && !slices.Contains(codes, l.code) {
+				codes = append(codes, l.code)
+			}
+		}
+	}
+	return codes
+}
+
+// refine returns counts with the counts of codes replaced by those of their cells, which are taken by slot.
+func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
+	counts = slices.DeleteFunc(counts, func(c codeCount) bool { return slices.Contains(codes, uint16(c.bits>>16)) })
+	for _, c := range cells {
+		slot, cell := c.bits>>(16+slotBits), c.bits>>16&(1<<slotBits-1)
+		counts = append(counts, codeCount{uint32(codes[slot])<<16 | cell<<cellBits, true, c.n})
+	}
+	return counts
 }
 
 // levels returns, in ascending order, the ranges of values that the codes of list stand for, and how many values lie in each. It adds
 // center to a range, cuts it to the range of m, the summary of the values, and leaves out what is not finite. isExact says that values
 // are BF16, so that a code stands for one value.
 func levels(list []codeCount, isExact bool, center float64, m *summary) []level {
-	slices.SortFunc(list, func(a, b codeCount) int { return int(rankOfCode(a.code)) - int(rankOfCode(b.code)) })
+	slices.SortFunc(list, func(a, b codeCount) int { return cmp.Compare(rank(a.bits), rank(b.bits)) })
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
 	tiny := uint64(0) // zeros, and the subnormals that share their code
 	for _, c := range list {
-		if c.code&0x7fff == 0 {
+		if c.bits<<1>>17 == 0 {
 			tiny += c.n
 		}
 	}
 	onlyZeros := tiny == m.zeros && center == 0
 	for _, c := range list {
-		lo, hi := rangeOfCode(c.code)
+		lo, hi := c.span()
 		if !isFinite(lo) {
 			continue
 		}
-		if onlyZeros && c.code&0x7fff == 0 {
+		if onlyZeros && c.bits<<1>>17 == 0 {
 			lo, hi = 0, 0
 		} else if isExact {
-			lo = valueOfBF16(c.code)
+			lo = c.value()
 			hi = lo
 		}
 		lo, hi = lo+center, hi+center
@@ -179,10 +265,16 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 			lo = least
 		}
 		lo, hi = min(max(lo, least), greatest), max(min(hi, greatest), least)
-		all = append(all, level{lo, hi, c.n})
+		all = append(all, level{lo, hi, c.n, uint16(c.bits >> 16)})
+	}
+	if len(all) > 0 {
+		all[0].lo, all[len(all)-1].hi = least, greatest
 	}
 	return all
 }
+
+// value returns the float32 with the bits that are known: the value, if it is a BF16.
+func (c *codeCount) value() float64 { return float64(math.Float32frombits(c.bits)) }
 
 // summarizeBF16s returns the summary of the BF16s that list counts by their bits. It does not set minAt and maxAt.
 func summarizeBF16s(list []codeCount) summary {
@@ -190,7 +282,7 @@ func summarizeBF16s(list []codeCount) summary {
 	all := list[:0:0]
 	var sum float64
 	for _, c := range list {
-		switch x := valueOfBF16(c.code); {
+		switch x := c.value(); {
 		case x != x:
 			m.nan += c.n
 		case x > math.MaxFloat32:
@@ -211,11 +303,11 @@ func summarizeBF16s(list []codeCount) summary {
 	pivot := sum / float64(m.n)
 	var unrounded float64 // what rounding has taken from pivot, times m.n
 	for _, c := range all {
-		unrounded += float64((valueOfBF16(c.code) - pivot) * float64(c.n))
+		unrounded += float64((c.value() - pivot) * float64(c.n))
 	}
 	m.mean = pivot + unrounded/float64(m.n)
 	for _, c := range all {
-		d := valueOfBF16(c.code) - m.mean
+		d := c.value() - m.mean
 		squares := float64(float64(d*d) * float64(c.n))
 		m.m2 += squares
 		m.m3 += float64(squares * d)
@@ -247,13 +339,20 @@ func valueOfRank(all []level, n, i uint64) float64 {
 	if i+1 >= n {
 		return all[len(all)-1].hi
 	}
+	l, i := levelOfRank(all, i)
+	return l.lo + (l.hi-l.lo)*(float64(i)+0.5)/float64(l.n)
+}
+
+// levelOfRank returns the level of the i-th smallest value, counted from 0, and the number of smaller values in it. The level is empty
+// if there are less values.
+func levelOfRank(all []level, i uint64) (l level, before uint64) {
 	for _, l := range all {
 		if i < l.n {
-			return l.lo + (l.hi-l.lo)*(float64(i)+0.5)/float64(l.n)
+			return l, i
 		}
 		i -= l.n
 	}
-	return all[len(all)-1].hi
+	return level{}, 0
 }
 
 // sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a

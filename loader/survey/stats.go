@@ -22,6 +22,9 @@ type StatsOptions struct {
 	Bins int
 	// BySigma asks for histograms by σ. They need no pass of their own.
 	BySigma bool
+	// Sample, if set, says which elements of a tensor are read: runs of as many as each, at most 65,536, from places on. Runs
+	// ascend, do not overlap, and begin and end with blocks. A tensor without places is read as a whole.
+	Sample func(t loader.Tensor) (places []uint64, each uint64)
 }
 
 // TensorStats describes the values of one tensor. NaNs and infinities are counted, and left out
@@ -32,6 +35,9 @@ type TensorStats struct {
 	// Err says why there is nothing more. The tensor is damaged, or its type has no values
 	// ([loader.ErrUnsupported]).
 	Err error
+	// Sampled says that only elements of StatsOptions.Sample were read: Min, Max, MaxSigma and the counts are bounds then, and
+	// the other figures estimates. ZeroRows is 0.
+	Sampled bool
 
 	Finite              uint64 // number of finite values
 	Zeros               uint64 // among them, of either sign
@@ -44,9 +50,9 @@ type TensorStats struct {
 	// Std is the standard deviation of the population: the divisor is Finite, not one less. It is
 	// infinite for values of F64 beyond 1e150.
 	Std float64
-	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16. In other dtypes each
-	// is off by at most 1/128 of its distance from zero. If the mean is more than 4 Std from zero, the distance from the
-	// mean counts instead. Subnormal float32s count as one range.
+	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16, and for tensors of at most
+	// 1,024 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. If the mean is more than 4 Std
+	// from zero, the distance from the mean counts instead.
 	Percentiles [len(Percents)]float64
 	// MaxSigma is the largest distance from the mean, in units of Std, and MaxSigmaAt the first element that has it, as a
 	// row-major number: see Coordinates. MaxSigma is NaN if Std is 0 or no number.
@@ -74,18 +80,26 @@ type TensorStats struct {
 // Memory does not grow with the number of tensors or their sizes. Results do not depend on the
 // number of workers: sums are made of fixed parts and merged in a fixed order.
 //
-// One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. Tensors whose
-// mean is more than 4 Std from zero are read once more, for Percentiles and BySigma. BF16 tensors are read again
-// up to the element of MaxSigmaAt. Each pass follows the last one tensor by tensor, and so finds small tensors in
-// the page cache.
+// One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. For Percentiles and BySigma,
+// tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, so are tensors with more than 0.1 % of
+// their values within 1/128 of one, such as those of few different values. BF16 tensors are read again up to the element of
+// MaxSigmaAt. Each pass follows the last one tensor by tensor, and so finds small tensors in the page cache.
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
 	return run(ctx, &opts.Options, each, func(yield func(task[TensorStats]) bool) {
 		for x := range opts.tensors(m) {
-			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), bySigma: opts.BySigma, sum: newSummary(), zeroRows: newZeroRows(x.Shape())}
+			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), bySigma: opts.BySigma, sum: newSummary()}
 			t.stats = &TensorStats{Tensor: x, Err: checkValues(x)}
+			if opts.Sample != nil {
+				t.places, t.each = opts.Sample(x)
+			}
+			if t.stats.Sampled = len(t.places) > 0; t.stats.Sampled {
+				t.zeroRows = newZeroRows(nil)
+			} else {
+				t.zeroRows = newZeroRows(x.Shape())
+			}
 			if !yield(t) {
 				return
 			}
@@ -102,6 +116,8 @@ type statsTask struct {
 	bins    int
 	bySigma bool
 	phase   phase
+	places  []uint64 // of a sample
+	each    uint64   // elements at each place
 
 	inOrder sequence[summary] // of the parts, which are merged into sum in their order
 	sum     summary
@@ -110,8 +126,10 @@ type statsTask struct {
 
 	mu      sync.Mutex     // of counts and stats.Histogram
 	counts  *table[uint64] // of several parts
-	counted []codeCount    // of the last phase that counted
+	taken   []codeCount    // of the phase that counts
+	counted []codeCount    // of all values, as finely as is known
 	center  float64        // counted has distances from it
+	crowded []uint16       // codes that are refined
 
 	histogram *histogram
 }
@@ -123,14 +141,18 @@ const (
 	unread    phase = iota
 	summing         // values, and counts by code
 	centering       // counts by code of distances from the mean
+	refining        // counts by cell of the codes near percentiles
 	placing         // the first elements that are min and max, of BF16s
 	binning         // values in equal bins
 	finished
 )
 
-// progressBytes returns the tensor's stored bytes, twice if histograms need a second pass, or 0 if it has no values.
+// progressBytes returns the tensor's stored bytes that are read, twice if histograms need a second pass, or 0 if it has no values.
 func (t *statsTask) progressBytes() uint64 {
 	n := t.stats.Tensor.RawBytes()
+	if t.stats.Sampled {
+		n = uint64(float64(n) * float64(uint64(len(t.places))*t.each) / float64(t.stats.Tensor.Elements()))
+	}
 	switch {
 	case checkValues(t.stats.Tensor) != nil:
 		return 0
@@ -145,10 +167,32 @@ func (t *statsTask) begin(ctx context.Context) uint64 {
 	t.endCounting()
 	for t.phase++; t.phase < finished; t.phase++ {
 		if t.prepare(ctx) {
-			return partCount(t.leased.Elements())
+			return t.parts()
 		}
 	}
 	return 0
+}
+
+// parts returns the number of parts of each phase. A sample is one.
+func (t *statsTask) parts() uint64 {
+	if t.stats.Sampled {
+		return 1
+	}
+	return partCount(t.leased.Elements())
+}
+
+// chunks yields the first element and the length of every chunk of a part.
+func (t *statsTask) chunks(part uint64) iter.Seq2[uint64, uint64] {
+	if !t.stats.Sampled {
+		return chunks(part, t.leased.Elements())
+	}
+	return func(yield func(first, n uint64) bool) {
+		for _, first := range t.places {
+			if !yield(first, t.each) {
+				return
+			}
+		}
+	}
 }
 
 // prepare reports whether the current phase is needed. If it is, prepare has allocated what its parts count into.
@@ -163,10 +207,14 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 		}
 	case t.phase == centering:
 		isFarFromZero := std > 0 && math.Abs(t.sum.mean) > 4*std
-		if !isFarFromZero || math.IsInf(std, 0) || t.isExact() {
+		if !isFarFromZero || math.IsInf(std, 0) || t.isExact() || t.hasFew() {
 			return false
 		}
 		t.center = t.sum.mean
+	case t.phase == refining:
+		if t.crowded = crowded(t.levels(), t.sum.n); len(t.crowded) == 0 {
+			return false
+		}
 	case t.phase == placing:
 		return t.isExact() && t.sum.n > 0 && t.leased.Elements() > 0
 	default:
@@ -177,7 +225,7 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 		t.stats.Histogram = make([]uint64, len(t.histogram.edges)-1)
 		return true
 	}
-	if partCount(t.leased.Elements()) > 1 {
+	if t.parts() > 1 {
 		t.counts = tables.Get().(*table[uint64])
 	}
 	return true
@@ -188,12 +236,15 @@ func (t *statsTask) isExact() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }
 
+// hasFew reports whether the values are few float32s, which are counted one by one.
+func (t *statsTask) hasFew() bool { return !t.leased.isWide && t.leased.Elements() <= maxSorted }
+
 // addCounts adds the counts c of a part to those of the tensor, and sets all of c to 0.
 func (t *statsTask) addCounts(c *counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.counts == nil {
-		t.counted = c.counts.takeCounts()
+		t.taken = c.counts.takeCounts()
 	} else {
 		c.moveTo(t.counts)
 	}
@@ -203,10 +254,17 @@ func (t *statsTask) addCounts(c *counter) {
 // from these counts; the places of min and max are still unknown.
 func (t *statsTask) endCounting() {
 	if t.counts != nil {
-		t.counted = t.counts.takeCounts()
+		t.taken = t.counts.takeCounts()
 		tables.Put(t.counts)
 		t.counts = nil
 	}
+	switch t.phase {
+	case summing, centering:
+		t.counted = t.taken
+	case refining:
+		t.counted = refine(t.counted, t.crowded, t.taken)
+	}
+	t.taken = nil
 	if t.phase == summing && t.isExact() {
 		t.sum = summarizeBF16s(t.counted)
 		t.sum.minAt, t.sum.maxAt = math.MaxUint64, math.MaxUint64
@@ -225,33 +283,52 @@ func (t *statsTask) do(w *worker, part uint64) error {
 		return t.countBF16s(w, part)
 	}
 	sum, c := newSummary(), w.counter()
+	if t.phase == refining {
+		c.setSlots(t.crowded)
+		defer c.clearSlots(t.crowded)
+	}
 	isSumming := t.phase == summing
 	err := t.eachChunk(w, part, func(v []float32, first uint64) {
 		if isSumming {
 			measure(&sum, v, first)
-			c.countFloats(v)
+			if t.hasFew() {
+				t.taken = countEach(v)
+			} else {
+				c.countFloats(v)
+			}
 			addFloats(t.zeroRows, v, first)
 		} else {
-			countCentered(c, v, t.center)
+			recount(c, v, t)
 		}
 	}, func(v []float64, first uint64) {
 		if isSumming {
 			measure(&sum, v, first)
 			addFloats(t.zeroRows, v, first)
 		}
-		countCentered(c, v, t.center)
+		recount(c, v, t)
 	})
-	t.addCounts(c)
+	if !t.hasFew() {
+		t.addCounts(c)
+	}
 	if isSumming {
 		t.inOrder.add(part, sum, t.sum.merge)
 	}
 	return err
 }
 
+// recount counts the distances of v from t.center by code or, while t refines, by cell.
+func recount[T float](c *counter, v []T, t *statsTask) {
+	if t.phase == refining {
+		countCells(c, v, t.center)
+	} else {
+		countCentered(c, v, t.center)
+	}
+}
+
 // countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts.
 func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
 	c := w.counter()
-	for first, n := range chunks(part, t.leased.Elements()) {
+	for first, n := range t.chunks(part) {
 		var b []byte
 		if b, err = w.readerA.storedBytes(&t.leased, 2*first, 2*n); err != nil {
 			break
@@ -270,7 +347,7 @@ func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
 // or maxAt to the first element that has it. It stops early if the value was found in an earlier element.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
-	for first, n := range chunks(part, t.leased.Elements()) {
+	for first, n := range t.chunks(part) {
 		t.mu.Lock()
 		isFound := min(t.sum.minAt, t.sum.maxAt) < first
 		t.mu.Unlock()
@@ -316,7 +393,7 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 // and wide float64s if float32 would round the values. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
 	s := &t.leased
-	for first, n := range chunks(p, s.Elements()) {
+	for first, n := range t.chunks(p) {
 		var err error
 		if s.isWide {
 			var v []float64
