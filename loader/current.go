@@ -18,6 +18,7 @@ type Current[W any] struct {
 	draining  []*Model // swapped out; leases or calls may still hold their memory
 	goneStats Stats    // counters of models whose memory is released
 	swaps     uint64
+	closed    bool
 }
 
 type serving[W any] struct {
@@ -29,13 +30,35 @@ type serving[W any] struct {
 func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.gone() }
 
 // Swap makes m the current model and bound what Acquire returns beside its leases. It closes the previous model, which drains.
-// Swap does not wait for that: see [Current.Wait]. An error of unmapping the previous model is returned, and m is current all the
-// same. If m is the current model already, only bound changes.
-func (c *Current[W]) Swap(m *Model, bound W) error { return c.swap(&serving[W]{m, bound}) }
+// Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of that model. If m is the current model already, only bound changes; nil leaves no current
+// model until the next Swap. After [Current.Close], Swap closes m and returns ErrClosed.
+func (c *Current[W]) Swap(m *Model, bound W) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case m == nil:
+		c.replace(nil)
+	case c.closed:
+		m.Close()
+		return fmt.Errorf("%s: no model is served any more: %w", m.path, ErrClosed)
+	default:
+		c.swaps++
+		c.replace(&serving[W]{m, bound})
+	}
+	return nil
+}
 
-// Close closes the current model, which drains. Acquire returns ErrClosed from then on, until another Swap. A server that stops
-// calls Close and Wait after its last request.
-func (c *Current[W]) Close() error { return c.swap(nil) }
+// Close closes the current model, which drains, and ends serving: Acquire and Swap return ErrClosed from then on. A server that
+// stops calls Close and Wait after its last request. It fails if the model cannot be unmapped.
+func (c *Current[W]) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if err := c.replace(nil); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil // closed by somebody else
+}
 
 // Wait waits until the models that were swapped out or closed before the call have released their memory. The current model is
 // one of them if its own Close was called. Wait returns the cause of ctx if that ends first.
@@ -56,24 +79,16 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// swap makes next the current model, or none if it is nil, and closes the one before. It fails if that cannot be
-// unmapped. A model that somebody has closed already is no error.
-func (c *Current[W]) swap(next *serving[W]) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// replace makes next the current model, or none if it is nil. It closes the one before, and fails if that does. Its caller holds
+// c.mu.
+func (c *Current[W]) replace(next *serving[W]) error {
 	last := c.serving.Swap(next)
-	if next != nil {
-		c.swaps++
-	}
 	if last == nil || next != nil && next.model == last.model {
 		return nil
 	}
 	c.draining = append(c.draining, last.model)
 	c.dropReleased()
-	if err := last.model.Close(); !errors.Is(err, ErrClosed) {
-		return err
-	}
-	return nil // closed by somebody else
+	return last.model.Close()
 }
 
 // Acquire takes a lease of the current model, and returns what Swap got with that model. Tensors in bound work
@@ -101,7 +116,7 @@ type CurrentStats struct {
 	// the models whose memory is not released, counters over all models so far.
 	Stats
 	Draining int    `json:"draining"` // models, swapped out or closed in any way, whose memory is not released
-	Swaps    uint64 `json:"swaps"`    // calls of Swap
+	Swaps    uint64 `json:"swaps"`    // models that Swap made the current one
 }
 
 // Stats adds up the counters of the current model and of all before it.

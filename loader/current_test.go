@@ -96,6 +96,10 @@ func TestCurrent(t *testing.T) {
 		if err := current.Close(); err != nil {
 			t.Errorf("Close of nothing: %v", err)
 		}
+		late := openBytes(t, file, nil)
+		if err := current.Swap(late, tensor(t, late, "x")); !errors.Is(err, loader.ErrClosed) || !errors.Is(late.Close(), loader.ErrClosed) || current.Stats().Swaps != before.Swaps {
+			t.Errorf("after Close a model is swapped in, or stays open: %v", err)
+		}
 	})
 }
 
@@ -115,6 +119,12 @@ func TestCurrentEnds(t *testing.T) {
 	} else if !errors.Is(err, why) {
 		t.Error(err)
 	}
+	current.Swap(nil, struct{}{})
+	if _, _, err := current.Acquire(t.Context()); !errors.Is(err, loader.ErrClosed) || !errors.Is(m.Close(), loader.ErrClosed) {
+		t.Errorf("without a current model: %v", err)
+	}
+	m = openBytes(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4, 4)), nil)
+	current.Swap(m, struct{}{})
 	m.Close()
 	if _, _, err := current.Acquire(t.Context()); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("closed by somebody else: %v", err)
@@ -142,7 +152,7 @@ func TestCurrentWaits(t *testing.T) {
 	if err := current.Wait(t.Context()); err != nil {
 		t.Errorf("nothing drains: %v", err)
 	}
-	current.Close()
+	current.Swap(nil, 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("no time left")
 	cancel(why)

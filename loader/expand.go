@@ -57,7 +57,7 @@ func (t Tensor) Dequantize(dst []float32) error {
 // there, except by a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
-		rows, cols := t.rows()
+		rows, cols := t.Rows()
 		if !layout.Within(first, n, rows) {
 			return fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows)
 		}
@@ -108,9 +108,9 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	}
 }
 
-// rows returns the size of the tensor as a matrix, whose columns are the innermost dimension. A scalar is 1 × 1. An
-// empty tensor may be 0 × 0.
-func (t Tensor) rows() (rows, cols uint64) {
+// Rows returns how many rows the tensor has as a matrix, and how many values each: the innermost dimension, for which DequantizeRows
+// wants memory. A scalar is 1 × 1. An empty tensor may be 0 × 0.
+func (t Tensor) Rows() (rows, cols uint64) {
 	shape := t.Shape()
 	if len(shape) == 0 {
 		return 1, 1

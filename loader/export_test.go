@@ -38,7 +38,7 @@ func Pins(l *Lease) int {
 
 // Reorder gives t's rows another order, from now on.
 func Reorder(t Tensor, order []uint32) {
-	_, cols := t.rows()
+	_, cols := t.Rows()
 	v := t.state().values
 	v.Values = &values.Rows{Values: v.Values, Cols: cols, Order: order}
 }

@@ -107,7 +107,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 // What can be asked for ever.
 var (
 	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity", "ConfigFile", "Quantization"}
-	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "Decrypted", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "Stored", "Slice"}
+	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Rows", "Offset", "StoredBytes", "RawBytes", "Encoding", "Decrypted", "File", "ZeroCopy", "Scheme", "Parts", "Problem", "Stored", "Slice"}
 )
 
 // TestEveryMethodIsTested fails when a method is new: it must be entered above.

@@ -38,7 +38,7 @@ func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.M
 // dst: dst[i·rows+r] is row r times vector i. A row is read once for all vectors.
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	return t.call(ctx, t.desc().Stored, func(own context.Context, env content.Env, s *state) error {
-		rows, cols := t.rows()
+		rows, cols := t.Rows()
 		if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
 			return fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
 				ErrRange, len(xs), len(dst), n, cols, n, rows)

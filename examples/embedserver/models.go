@@ -33,8 +33,7 @@ type served struct {
 }
 
 // load opens the model at a path or an address, binds its weights and reads them into memory. Then it is the current
-// one, and the one before drains. If it cannot be loaded, the one before stays. An error of unmapping that is logged: the new one
-// serves all the same.
+// one, and the one before drains. If it cannot be loaded, the one before stays.
 func (s *models) load(ctx context.Context, address string) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
@@ -57,7 +56,7 @@ func (s *models) load(ctx context.Context, address string) error {
 		return errors.Join(err, m.Close())
 	}
 	if err := s.current.Swap(m, &served{address, b}); err != nil {
-		log.Warn("unmapping the model before", "err", err)
+		return err
 	}
 	log.Info("serving", "tensors", m.Len(), "dimensions", b.Dimensions(), "tokens", b.MaxTokens(), "took", time.Since(begun))
 	return nil

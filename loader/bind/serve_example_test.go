@@ -34,10 +34,7 @@ func (s *server) swap(path string) error {
 		m.Close()
 		return err // every tensor that is missing or has another shape
 	}
-	if err := s.current.Swap(m, &w); err != nil { // does not wait: requests under way finish on the model before
-		log.Print(err) // m serves now, whatever the error: it is about unmapping the model before
-	}
-	return nil
+	return s.current.Swap(m, &w) // does not wait: requests under way finish on the model before
 }
 
 // embed adds the bias to the embedding of a token, in row.

@@ -484,7 +484,7 @@ var unattacked = map[string]string{
 	"loader.Model.Granularity": "index", "loader.Lease.StoredTensors": "index", "loader.Tensor.Stored": "index",
 	"loader.Tensor.Parts": "index", "loader.Tensor.Problem": "index", "loader.Tensor.Scheme": "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
-	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",
+	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Rows": "index", "loader.Tensor.Shape": "index",
 	"loader.Tensor.StoredBytes": "index", "loader.Tensor.Decrypted": "index", "loader.Tensor.ZeroCopy": "index",
 }
 

@@ -37,17 +37,16 @@ var blockImports = map[string][]string{
 
 // blockNames are the names that code in documents takes from the text around it, with their types.
 var blockNames = map[string]string{
-	"address": "string",
-	"ctx":     "context.Context",
-	"current": "loader.Current[struct{}]",
-	"err":     "error",
-	"m":       "*loader.Model",
-	"mux":     "*http.ServeMux",
-	"path":    "string",
-	"pinned":  "[][]byte",
-	"signed":  "loader.Trust",
-	"text":    "[]byte",
-	"upload":  "func(name string, d layout.DType, offset uint64, piece []byte) (copied <-chan struct{})",
+	"address":      "string",
+	"copyToDevice": "func(address uint64, b []byte) error",
+	"ctx":          "context.Context",
+	"current":      "loader.Current[struct{}]",
+	"err":          "error",
+	"m":            "*loader.Model",
+	"mux":          "*http.ServeMux",
+	"path":         "string",
+	"signed":       "loader.Trust",
+	"text":         "[]byte",
 }
 
 // TestGoBlocks checks the types of all Go code in the documents of the module. A block with a package clause is a file, a
