@@ -247,6 +247,11 @@ func TestSwapWhileReading(t *testing.T) {
 			p.open(s.URL + "/")
 			if c.after == "b" {
 				p.wait("document.getElementById('swap')")
+				p.eval("document.querySelector('#swap button').click()", new(any))
+				p.wait("document.getElementById('main').innerText.includes('5×4')")
+				if p.is("document.getElementById('swap')") {
+					t.Error("the new model is shown, and the note stays")
+				}
 			} else {
 				p.computed()
 			}

@@ -183,6 +183,7 @@ func TestSight(t *testing.T) {
 	p.part(t, "small maps", smallMapsShow)
 	p.part(t, "forced colours", forcedColoursShow)
 	p.part(t, "reflow", pageReflows)
+	p.part(t, "paper", pagePrints)
 }
 
 // smallMapsShow tests that each small map has the colours that the map has of its measure, and says the smallest and the largest figure.
@@ -244,6 +245,21 @@ func forcedColoursShow(t *testing.T, p *tab) {
 		t.Error("the cell that is looked at has no outline")
 	}
 	p.accessible("forced colours")
+}
+
+// pagePrints tests that cells keep their fills on paper, for their numbers are white on dark ones, and that rows of the list lie below one
+// another whatever its width is, which no script learns.
+func pagePrints(t *testing.T, p *tab) {
+	p.goTo("#/tensors?group=none")
+	p.rows(7)
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	if p.is("[...document.querySelectorAll('.lbody .lr')].some((r) => getComputedStyle(r).position !== 'static')") {
+		t.Error("rows of the list may lie upon others")
+	}
+	if p.is("[...document.querySelectorAll('.chip')].some((c) => getComputedStyle(c).printColorAdjust !== 'exact')") {
+		t.Error("cells lose their fills")
+	}
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: ""})
 }
 
 // pageReflows tests that at 200 % and 400 % of 1,280 px nothing scrolls sideways.

@@ -1552,11 +1552,12 @@ const key = sort.replace(/^-/, '')
 return (sorts.find(([k]) => k === key)?.[1] ?? key) + (sort.startsWith('-') ? ' ↓' : ' ↑')
 }
 function bar() {
+table.classList.toggle('flat', grouping() === 'none')
 choice(groups, 'Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() })
 const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
 head.replaceChildren(...sorts.map(([key, name, cls]) => {
 const on = key && sort.replace(/^-/, '') === key
-const label = name === 'largest, by layer' ? (layers.length > 1 && grouping() !== 'none' ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
+const label = name === 'largest, by layer' ? (layers.length > 1 ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
 return el('span', { class: 'lc ' + cls, role: 'columnheader', 'aria-sort': on ? (sort.startsWith('-') ? 'descending' : 'ascending') : null }, key ? el('button', { class: 'headbtn', text: label + (on ? (sort.startsWith('-') ? ' ↓' : ' ↑') : ''), click: () => sortBy(key) }) : label)
 }))
 if (heldHead) [...head.querySelectorAll('button')].find((b) => b.textContent?.startsWith(heldHead))?.focus()
@@ -1988,7 +1989,7 @@ noteKey = key
 const out = []
 if (p?.done && p.share < 1 && !store.exact) {
 out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
-el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
+el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { lastSaid = 0; compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
 }
 for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
 if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))
@@ -2107,7 +2108,7 @@ const { edge, histogram, legend } = module_figure
 const { bytes, cell, grouped, none, number, place, thin, things } = module_format
 const { allZero, bound, broken, measure, position } = module_measures
 const { byLog, colour, ink, paint } = module_scale
-const { listen, picture, remember, rowsOf, store } = module_store
+const { changed, listen, picture, remember, rowsOf, store } = module_store
 const { go, link, put, read, tensorLink } = module_route
 const { strip } = module_overview
 const matrixMeasure = { key: 'matrix', ramp: 'odd', log: true, ticks: [2, 4, 8, 16, 32, 64, 128, 256], tick: String, short: cell, foot: '|x − mean| in σ, log scale, clamped to 2…256' }
@@ -2128,6 +2129,7 @@ main.append(el('p', { class: 'note bad' }, el('b', { text: p.text }), p.line ? e
 async function start() {
 t = await remember('data/tensor?name=' + key, signal)
 if (signal.aborted) return
+changed() // what the last line says
 const s = t.stat
 const same = el('span', { class: 'sp' })
 main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm' }, ...breakable(t.name)), same), facts(t))
@@ -2162,6 +2164,7 @@ return true
 }
 }
 function crumbs(name) {
+if (name.length > 200) return el('nav')
 const parts = name.split('.')
 if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
 return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
@@ -2849,12 +2852,13 @@ function square(rects) {
 return svg('svg', { width: 12, height: 12, 'aria-hidden': 'true' }, rects.map((r) => svg('rect', { class: r.getAttribute('class'), width: 12, height: r.getAttribute('height') })))
 }
 function mapView(main) {
-let by = read().params.get('by') || 'part', narrow = false
+let by = read().params.get('by') ?? '', narrow = false
 const stop = new AbortController()
 const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
 let answer = null, order = [], at = null // the tensor or cell that is looked at
 let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
 const outline = svg('path', { class: 'now' })
+if (!Object.hasOwn(words, by)) by = 'part'
 main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
 el('div', { class: 'mappicture' }, legend, looked, picture))
 load()

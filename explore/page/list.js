@@ -133,11 +133,12 @@ export function listView(main, inside) {
 
   /** Writes the choice of groups and the heads. */
   function bar() {
+    table.classList.toggle('flat', grouping() === 'none')
     choice(groups, 'Group', [['role', 'role'], ['layer', 'layer'], ['none', 'none']], grouping(), (k) => { group = k; open = new Set(); ask_() })
     const heldHead = head.contains(document.activeElement) ? document.activeElement?.textContent?.replace(/ [↑↓]$/, '') : null
     head.replaceChildren(...sorts.map(([key, name, cls]) => {
       const on = key && sort.replace(/^-/, '') === key
-      const label = name === 'largest, by layer' ? (layers.length > 1 && grouping() !== 'none' ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
+      const label = name === 'largest, by layer' ? (layers.length > 1 ? `largest, by layer ${layers[0]} – ${layers[layers.length - 1]}` : '') : name
       return el('span', { class: 'lc ' + cls, role: 'columnheader', 'aria-sort': on ? (sort.startsWith('-') ? 'descending' : 'ascending') : null }, key ? el('button', { class: 'headbtn', text: label + (on ? (sort.startsWith('-') ? ' ↓' : ' ↑') : ''), click: () => sortBy(key) }) : label)
     }))
     if (heldHead) [...head.querySelectorAll('button')].find((b) => b.textContent?.startsWith(heldHead))?.focus()

@@ -47,12 +47,13 @@ function square(rects) {
 
 /** Shows the map. */
 export function mapView(main) {
-  let by = read().params.get('by') || 'part', narrow = false
+  let by = read().params.get('by') ?? '', narrow = false
   const stop = new AbortController()
   const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
   let answer = null, order = [], at = null // the tensor or cell that is looked at
   let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
   const outline = svg('path', { class: 'now' })
+  if (!Object.hasOwn(words, by)) by = 'part'
   main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
     el('div', { class: 'mappicture' }, legend, looked, picture))
   load()

@@ -238,7 +238,7 @@ export function overview(main) {
     const out = []
     if (p?.done && p.share < 1 && !store.exact) {
       out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
-        el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
+        el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { lastSaid = 0; compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
     }
     for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
     if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))

@@ -7,7 +7,7 @@ import { edge, histogram, legend } from './figure.js'
 import { bytes, cell, grouped, none, number, place, thin, things } from './format.js'
 import { allZero, bound, broken, measure, position } from './measures.js'
 import { byLog, colour, ink, paint } from './scale.js'
-import { listen, picture, remember, rowsOf, store } from './store.js'
+import { changed, listen, picture, remember, rowsOf, store } from './store.js'
 import { go, link, put, read, tensorLink } from './route.js'
 import { strip } from './overview.js'
 
@@ -34,6 +34,7 @@ export function tensorView(main, name) {
   async function start() {
     t = await remember('data/tensor?name=' + key, signal)
     if (signal.aborted) return
+    changed() // what the last line says
     const s = t.stat
     const same = el('span', { class: 'sp' })
     main.replaceChildren(crumbs(name), el('div', { class: 'row mid t4' }, el('h1', { class: 'm' }, ...breakable(t.name)), same), facts(t))
@@ -71,6 +72,7 @@ export function tensorView(main, name) {
 
 /** Makes the path of a name: each part leads to the tensors below it. */
 function crumbs(name) {
+  if (name.length > 200) return el('nav')
   const parts = name.split('.')
   if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
   return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
