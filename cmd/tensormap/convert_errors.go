@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/report"
@@ -45,8 +43,7 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 	if all.DD == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "re-encoded %s: %s dB over all of their values, cosine %s, relative RMS %s%%; the worst:\n",
-		report.Plural(len(some), "tensor"), decibels(all.DB()), orDash(!math.IsNaN(all.Cosine()), strconv.FormatFloat(all.Cosine(), 'f', 5, 64)), threeDigits(100*all.RelativeRMS()))
+	fmt.Fprintf(stderr, "re-encoded %s: %s; the worst:\n", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
 	keys := ranking[*convert.Tensor]{top: most, keys: []sortKey[*convert.Tensor]{
 		{"db", func(t **convert.Tensor) float64 { return -(*t).Errors.DB() }},
 	}}

@@ -246,7 +246,7 @@ func (c *comparison) tableWriter(s report.Screen) pairWriter {
 			io.WriteString(c.w, "\n")
 		}
 		if o := &c.overall; c.counts.Differ > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
-			fmt.Fprintf(c.w, "overall %s dB, cosine %.5f, relative RMS %s%%\n", threeDigits(o.DB()), o.Cosine(), threeDigits(100*o.RelativeRMS()))
+			fmt.Fprintf(c.w, "overall %s\n", errorsText(&o.Errors, ""))
 		}
 		fmt.Fprintln(c.w, c.summary())
 	}}
@@ -268,9 +268,7 @@ func (c *comparison) grid(list []survey.Pair) *report.Grid {
 			at = indexCell(p.MaxAbsAt, p.A.Shape())
 		}
 		row := []string{report.Name(p.Name), differenceCell(p)}
-		for _, cell := range []string{decibels(p.DB()), decibels(p.TypeDB()),
-			orDash(!math.IsNaN(p.Cosine()), strconv.FormatFloat(p.Cosine(), 'f', 6, 64)), // enough digits to tell it from 1
-			threeDigits(p.RelativeRMS()), fourDigits(p.MaxAbs), at,
+		for _, cell := range []string{decibels(p.DB()), decibels(p.TypeDB()), cosineText(p.Cosine()), percent(p.RelativeRMS()), fourDigits(p.MaxAbs), at,
 			report.Grouped(p.Differing), report.Grouped(p.Unmatched)} {
 			row = append(row, orDash(compared, cell))
 		}
@@ -285,6 +283,22 @@ func decibels(db float64) string {
 		return "∞"
 	}
 	return orDash(!math.IsNaN(db), strconv.FormatFloat(db, 'f', 1, 64))
+}
+
+// cosineText formats a cosine with five decimals.
+func cosineText(c float64) string { return orDash(!math.IsNaN(c), strconv.FormatFloat(c, 'f', 5, 64)) }
+
+// percent formats a relative RMS with three digits. NaN stands for none, and becomes a dash.
+func percent(x float64) string {
+	if math.IsInf(x, 1) {
+		return "∞"
+	}
+	return orDash(!math.IsNaN(x), threeDigits(100*x)+"%")
+}
+
+// errorsText says what e comes to: "29.4 dB, cosine 0.99943, relative RMS 3.37%". over follows the dB.
+func errorsText(e *survey.Errors, over string) string {
+	return fmt.Sprintf("%s dB%s, cosine %s, relative RMS %s", decibels(e.DB()), over, cosineText(e.Cosine()), percent(e.RelativeRMS()))
 }
 
 // anyUndecoded reports whether one of the tensors holds codes that are not decoded.

@@ -255,11 +255,11 @@ func TestDiff(t *testing.T) {
 	got := strings.Join(lines(r.stdout, "NAME", "odd", "scalar", "zeros", "u8", "ids", "c64", "extreme", "new", "31"), "\n")
 	want := strings.TrimSpace(`
 NAME DIFFERENCE DB TYPE DB COSINE REL RMS MAX ABS AT DIFFERING LOST
-odd values 37.0 – 0.999900 0.0142 1 [100] 3 2
+odd values 37.0 – 0.99990 1.42% 1 [100] 3 2
 scalar scalar → 1×1 – – – – – – – –
-zeros equal values, other bits ∞ – 1.000000 0 0 – 0 0
+zeros equal values, other bits ∞ – 1.00000 0% 0 – 0 0
 extreme only in A – – – – – – – –
-u8 U8 → F32, equal values ∞ – 1.000000 0 0 – 0 0
+u8 U8 → F32, equal values ∞ – 1.00000 0% 0 – 0 0
 ids 1×512 → 512, values – – – – 1 [0, 300] 1 0
 c64 bytes – – – – – – – –
 new only in B – – – – – – – –
