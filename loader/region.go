@@ -19,8 +19,12 @@ type Region struct {
 }
 
 // Release ends the region: neither the program nor a device may touch Bytes any more. A second Release does
-// nothing.
-func (r *Region) Release() { r.lease.Release() }
+// nothing, nor does that of a zero Region.
+func (r *Region) Release() {
+	if r.lease != nil {
+		r.lease.Release()
+	}
+}
 
 // Region returns the pages that hold all tensors of a file; file is a position in Files. They stay where they are until the
 // region is released, though the model is closed meanwhile. Region first fetches and verifies their bytes, where needed. A file

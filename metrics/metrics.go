@@ -103,11 +103,15 @@ func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmO
 	return &out
 }
 
-// Streaming returns a copy of opts for one Stream of a model. Its Progress also tells the collector how far that has come, under
+// Streaming returns a copy of opts, which may be nil, for one Stream of a model. Its Progress also tells the collector how far that has come, under
 // a name that was added: others are ignored.
-func (c *Collector) Streaming(name string, opts loader.StreamOptions) *loader.StreamOptions {
-	opts.Progress = c.telling(c.streaming, name, opts.Progress)
-	return &opts
+func (c *Collector) Streaming(name string, opts *loader.StreamOptions) *loader.StreamOptions {
+	var out loader.StreamOptions
+	if opts != nil {
+		out = *opts
+	}
+	out.Progress = c.telling(c.streaming, name, out.Progress)
+	return &out
 }
 
 // telling returns a function that notes progress in by, under name if that was added, and then calls tell unless that is nil.
@@ -177,8 +181,8 @@ var metrics = []metric{
 		n, err := r.resident()
 		return float64(n), err == nil
 	}, nil},
-	{desc("heap_bytes", "Memory of the process beside mappings: cached tensors and private chunks."), gauge, known(func(r *reading) uint64 { return r.HeapBytes + r.PrivateBytes }), nil},
-	{desc("cache_bytes", "Cached tensors, copied or expanded."), gauge, known(func(r *reading) uint64 { return r.HeapBytes }), nil},
+	{desc("heap_bytes", "Cached tensors, copied or expanded."), gauge, known(func(r *reading) uint64 { return r.HeapBytes }), nil},
+	{desc("private_bytes", "Chunks of files that are held in memory of the process."), gauge, known(func(r *reading) uint64 { return r.PrivateBytes }), nil},
 
 	{desc("cache_hits_total", "Requests that the cache of tensors answered."), counter, known(func(r *reading) uint64 { return r.Hits }), nil},
 	{desc("cache_evictions_total", "Entries of the cache that were dropped to keep its budget."), counter, known(func(r *reading) uint64 { return r.Evictions }), nil},

@@ -124,7 +124,7 @@ func TestCollect(t *testing.T) {
 	v, _ := gathered(t, c)
 	for name, want := range map[string]float64{
 		"tensormap_models{serving}": 1, "tensormap_models{draining}": 0, "tensormap_tensors": 1, "tensormap_leases": 1, "tensormap_swaps_total": 1,
-		"tensormap_cache_bytes": 4000, "tensormap_heap_bytes": 4000, "tensormap_cache_hits_total": 1, "tensormap_expansions_total": 1,
+		"tensormap_heap_bytes": 4000, "tensormap_private_bytes": 0, "tensormap_cache_hits_total": 1, "tensormap_expansions_total": 1,
 		"tensormap_expanded_bytes_total": 4000, "tensormap_fetched_bytes_total{origin}": 0, "tensormap_warm_bytes": 2000, "tensormap_warm_target_bytes": 2000,
 	} {
 		if got, ok := v[name]; !ok || got != want {
@@ -160,10 +160,10 @@ func TestSeries(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Warming("a", nil).Progress(19, 20)
-	c.Streaming("a", loader.StreamOptions{}).Progress(21, 22)
+	c.Streaming("a", nil).Progress(21, 22)
 	want := map[string]float64{
 		"models{serving}": 1, "models{draining}": 16, "tensors": 2, "leases": 3, "swaps_total": 17,
-		"mapped_bytes": 4, "unmapped_bytes": 5, "resident_bytes": 18, "heap_bytes": 76, "cache_bytes": 6,
+		"mapped_bytes": 4, "unmapped_bytes": 5, "resident_bytes": 18, "heap_bytes": 6, "private_bytes": 70,
 		"cache_hits_total": 12, "cache_evictions_total": 15, "expansions_total": 13, "expanded_bytes_total": 14, "expansion_seconds_total": 1.5,
 		"verified_bytes_total": 8, "wrong_chunks_total": 9, "fetched_bytes_total{origin}": 10, "fetched_bytes_total{cache}": 11,
 		"warm_bytes": 19, "warm_target_bytes": 20, "stream_bytes": 21, "stream_target_bytes": 22, "faults_total": float64(mmapio.Faults()),
@@ -331,7 +331,7 @@ func TestModel(t *testing.T) {
 		t.Errorf("draining: %v", v)
 	}
 	l.Release()
-	if v, _ := gathered(t, c); v["tensormap_models{draining}"] != 0 || v["tensormap_expansions_total"] != 1 || v["tensormap_cache_bytes"] != 0 {
+	if v, _ := gathered(t, c); v["tensormap_models{draining}"] != 0 || v["tensormap_expansions_total"] != 1 || v["tensormap_heap_bytes"] != 0 {
 		t.Errorf("gone: %v", v)
 	}
 }
@@ -431,7 +431,7 @@ func TestStreaming(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told uint64
-	opts := loader.StreamOptions{Buffers: [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}, Progress: func(done, _ uint64) { told = done }}
+	opts := &loader.StreamOptions{Buffers: [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}, Progress: func(done, _ uint64) { told = done }}
 	r, err := m.StreamAll(t.Context(), c.Streaming("a", opts), func(loader.Piece) error { return nil })
 	v, _ := gathered(t, c)
 	if err != nil || told != r.Bytes || v["tensormap_stream_bytes"] != float64(told) || v["tensormap_stream_target_bytes"] != float64(told) || told == 0 {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -90,19 +91,24 @@ func TestExploreFigures(t *testing.T) {
 			t.Fatal(decoded)
 		}
 	}
-	seen := 0
+	seen, histograms := 0, 0
 	for _, stat := range lines[0].Stats {
 		name := rows.Rows[int(stat["number"].(float64))]["name"]
 		for _, tensor := range command.Tensors {
 			if tensor["name"] == name {
 				seen++
-				sameFields(t, name.(string), stat, tensor["stats"].(object), "finite", "zeros", "nan", "pos_inf", "neg_inf", "min", "max", "mean", "std",
+				sameFields(t, name.(string), stat, tensor["stats"].(object), "finite", "zeros", "zero_rows", "nan", "pos_inf", "neg_inf", "min", "max", "mean", "std",
 					"percentiles", "max_sigma", "max_sigma_at", "kurtosis")
+				var one struct{ Stat object }
+				if json.Unmarshal(answers["data/tensor?name="+url.QueryEscape(name.(string))], &one) == nil {
+					histograms++
+					sameFields(t, name.(string), one.Stat, tensor["stats"].(object), "sigma_histogram")
+				}
 			}
 		}
 	}
-	if seen < len(command.Tensors) || seen == 0 {
-		t.Errorf("%d figures of %d tensors", seen, len(command.Tensors))
+	if seen < len(command.Tensors) || seen == 0 || histograms == 0 {
+		t.Errorf("%d figures of %d tensors, %d histograms", seen, len(command.Tensors), histograms)
 	}
 }
 

@@ -95,7 +95,7 @@ func readPooling(ctx context.Context, m *loader.Model, c *loader.Config, asked P
 		}
 	}
 	if p != Mean && p != CLS {
-		return "", 0, fmt.Errorf("%s: pooling %q: say mean or cls (-pooling)", m.Path(), p)
+		return "", 0, fmt.Errorf("%s: pooling %q: say mean or cls by --pooling", m.Path(), p)
 	}
 	return p, trained.Tokens, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -114,9 +115,16 @@ func compareFigures(t *testing.T, p *tab, path string) {
 				}
 				continue
 			}
-			for _, key := range []string{"finite", "zeros", "nan", "pos_inf", "neg_inf", "min", "max", "mean", "std", "percentiles", "max_sigma", "max_sigma_at", "kurtosis"} {
+			for _, key := range []string{"finite", "zeros", "zero_rows", "nan", "pos_inf", "neg_inf", "min", "max", "mean", "std", "percentiles", "max_sigma", "max_sigma_at", "kurtosis"} {
 				if !equal(got[key], stats[key]) {
 					t.Errorf("%v: %s is %v on the page, and %v by the command", row["name"], key, got[key], stats[key])
+				}
+			}
+			if i%max(1, len(said.Tensors)/20) == 0 {
+				var one []struct{ Stat map[string]any }
+				p.answer("data/tensor?name="+url.QueryEscape(row["name"].(string)), &one)
+				if !equal(one[0].Stat["sigma_histogram"], stats["sigma_histogram"]) {
+					t.Errorf("%v: sigma_histogram is %v on the page, and %v by the command", row["name"], one[0].Stat["sigma_histogram"], stats["sigma_histogram"])
 				}
 			}
 		}

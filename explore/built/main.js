@@ -521,17 +521,17 @@ const zeroShare = (s) => (s.finite ? s.zeros / s.finite : null)
 const measures = [
 {
 key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark for each tensor',
-value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, add: true,
+value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, bound: '', add: true,
 domain: (v) => [v[0], v[v.length - 1]], log: true, needs: 'row',
 },
 {
 key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark for each tensor',
-value: (row) => row && (row.elements ? (8 * row.stored_bytes) / row.elements : null), text: number, long: (v) => number(v) + ' bits per weight', short: number,
+value: (row) => row && (row.elements ? (8 * row.stored_bytes) / row.elements : null), text: number, long: (v) => number(v) + ' bits per weight', short: number, bound: '',
 domain: () => [1, 32], log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, needs: 'row',
 },
 {
 key: 'std', name: 'σ', title: 'Standard deviation σ', sub: 'of a tensor’s values around their mean', ramp: 'amount', foot: 'σ, log scale, clamped to the 2nd … 98th percentile of this model’s matrices; a mark for each tensor',
-value: (row, stat) => stat && (stat.error ? null : stat.std), text: number, long: (v) => 'σ ' + number(v), short: number,
+value: (row, stat) => stat && (stat.error ? null : stat.std), text: number, long: (v) => 'σ ' + number(v), short: number, bound: '≈',
 domain: (v) => { const w = v.filter((x) => x > 0); return w.length ? [at(w, 0.02), at(w, 0.98)] : [0.01, 1] }, log: true,
 },
 {

@@ -3,6 +3,7 @@ package report
 
 import (
 	"bytes"
+	"hash/maphash"
 	"io"
 	"iter"
 	"slices"
@@ -107,17 +108,19 @@ func sentence(beginning string, list []string, width int) string {
 	return text
 }
 
+var seed = maphash.MakeSeed()
+
 // findHead finds how much of the beginnings of shortened names to show. It returns false if two of them become one anyway.
 func (g *Grid) findHead(l *lineWriter) bool {
 	for _, l.head = range []int{l.maxName / 2, l.maxName / 4, 3 * l.maxName / 4, 0, l.maxName - 1} {
-		names, isFree := make(map[string]string), true
+		names, isFree := make(map[uint64]uint64), true // hashes take little memory, however long names are
 		for row := range g.Rows {
-			short := shorten(row[0], l.maxName, l.head)
-			if name, isTaken := names[short]; isTaken && name != row[0] {
+			short, whole := maphash.String(seed, shorten(row[0], l.maxName, l.head)), maphash.String(seed, row[0])
+			if name, isTaken := names[short]; isTaken && name != whole {
 				isFree = false
 				break
 			}
-			names[short] = strings.Clone(row[0])
+			names[short] = whole
 		}
 		if isFree {
 			return true

@@ -49,10 +49,13 @@ type Pair struct {
 	isRounded bool
 }
 
-// Cosine returns the cosine of the angle between A and B as vectors: 1 if no value differs, else [Errors.Cosine]. It
-// means nothing unless p was Compared.
+// Cosine returns the cosine of the angle between A and B as vectors: 1 if no value differs, else [Errors.Cosine]. It is NaN
+// unless p was Compared.
 func (p *Pair) Cosine() float64 {
-	if p.Differing == 0 {
+	switch {
+	case !p.Compared:
+		return math.NaN()
+	case p.Differing == 0:
 		return 1
 	}
 	return p.Errors.Cosine()

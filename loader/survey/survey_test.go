@@ -243,7 +243,7 @@ func checkPair(t *testing.T, p survey.Pair, want *expectedPair) {
 	}
 	if want.Differing == nil {
 		compared := want.Same != nil && *want.Same
-		if p.Compared != compared || p.Differing != 0 || compared && (p.Cosine() != 1 || p.Identical() != slices.Equal(p.A.Shape(), p.B.Shape())) {
+		if p.Compared != compared || p.Differing != 0 || compared == math.IsNaN(p.Cosine()) || compared && (p.Cosine() != 1 || p.Identical() != slices.Equal(p.A.Shape(), p.B.Shape())) {
 			t.Errorf("%+v, want %+v", p, want)
 		}
 		return

@@ -168,7 +168,7 @@ type Progress struct {
 }
 
 // TensorStat has the figures of one tensor, by the names of the command's stats --json. Sampled ones are estimates, but
-// for Min, Max, MaxSigma, NaN, infinities and zeros, which are bounds. Of integers that nothing makes real numbers, only Min, Max
+// for Min, Max, MaxSigma and the counts, which are bounds: the share Zeros ÷ Finite is an estimate. Of integers that nothing makes real numbers, only Min, Max
 // and counts are known.
 type TensorStat struct {
 	Number         int             `json:"number"`
