@@ -113,9 +113,6 @@ type blob struct {
 	size int64
 }
 
-// pieceBytes bounds what the browser holds of a file at once.
-const pieceBytes = 1 << 20
-
 func (b blob) Size() int64  { return b.size }
 func (b blob) Close() error { return nil }
 
@@ -135,8 +132,12 @@ func (b blob) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// reader reads a Blob without leaving the worker's turn, which a promise would.
-var reader = js.Global().Get("FileReaderSync").New()
+// pieceBytes bounds what the browser holds of a file at once.
+const pieceBytes = 1 << 20
+
+// piece is where readPiece of worker.js leaves bytes of a file. Go holds objects of the browser until its collector runs, which does
+// not see the size of buffers: so it is handed none.
+var piece = js.Global().Get("Uint8Array").New(pieceBytes)
 
 func (b blob) read(p []byte, off int64) (err error) {
 	defer func() {
@@ -144,11 +145,10 @@ func (b blob) read(p []byte, off int64) (err error) {
 			err = fmt.Errorf("the browser cannot read it: %s", thrown.Get("message").String())
 		}
 	}()
-	piece := b.file.Call("slice", off, off+int64(len(p)))
-	bytes := js.Global().Get("Uint8Array").New(reader.Call("readAsArrayBuffer", piece))
-	if n := js.CopyBytesToGo(p, bytes); n != len(p) {
+	if n := js.Global().Call("readPiece", b.file, off, off+int64(len(p)), piece).Int(); n != len(p) {
 		return fmt.Errorf("%d bytes where %d were asked for", n, len(p))
 	}
+	js.CopyBytesToGo(p, piece)
 	return nil
 }
 

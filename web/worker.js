@@ -12,6 +12,15 @@ self.postMessage = (message, buffers) => {
   post(message, buffers)
 }
 
+const reader = new FileReaderSync() // without leaving the worker's turn, which a promise would
+
+// Reads the bytes from one to another of a file into a piece of memory, and returns how many there are.
+self.readPiece = (file, from, to, piece) => {
+  const bytes = new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to)))
+  piece.set(bytes)
+  return bytes.length
+}
+
 function fail(id) {
   const problem = { text: 'The program that reads the model does not run in this browser.', line: String(ended), hint: 'Load the page again.' }
   post({ id, status: 500, headers: { 'Content-Type': 'application/json' }, problem })

@@ -19,7 +19,11 @@ func (p *tab) computed() {
 // goTo shows the view at an address after #.
 func (p *tab) goTo(hash string) {
 	p.t.Helper()
-	p.eval("location.hash = "+strconv.Quote(hash), new(any))
+	p.eval(`new Promise((arrived) => {
+		const from = location.hash
+		location.hash = `+strconv.Quote(hash)+`
+		location.hash === from ? arrived() : addEventListener('hashchange', () => arrived(), {once: true})
+	})`, new(any))
 	p.wait("document.getElementById('main').children.length")
 }
 

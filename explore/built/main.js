@@ -1489,6 +1489,7 @@ generation++
 stop.abort()
 stop = new AbortController()
 windows = new Map()
+table.setAttribute('aria-busy', 'true')
 put({ q, group, sort, only: show, m: '', at: '' })
 const s = read()
 s.params.delete('open')
@@ -1530,10 +1531,12 @@ active = Math.min(active, Math.max(0, rows - 1))
 filters(a.shows)
 if (unfold()) return
 }
+table.removeAttribute('aria-busy')
 summary.textContent = q || show ? `${grouped(matches)} of ${grouped(store.model.tensors)}` + (sort ? ' · sort ' + sortName() : '') : sort ? 'sort ' + sortName() : ''
 draw(true)
 } catch (e) {
 if (e.name === 'AbortError' || mine !== generation) return
+table.removeAttribute('aria-busy')
 problem.hidden = false
 problem.textContent = (e.problem?.text ?? String(e)) + ' ' + (e.problem?.hint ?? '')
 }

@@ -56,6 +56,7 @@ export function listView(main, inside) {
     stop.abort()
     stop = new AbortController()
     windows = new Map()
+    table.setAttribute('aria-busy', 'true')
     put({ q, group, sort, only: show, m: '', at: '' })
     const s = read()
     s.params.delete('open')
@@ -105,10 +106,12 @@ export function listView(main, inside) {
         filters(a.shows)
         if (unfold()) return
       }
+      table.removeAttribute('aria-busy')
       summary.textContent = q || show ? `${grouped(matches)} of ${grouped(store.model.tensors)}` + (sort ? ' · sort ' + sortName() : '') : sort ? 'sort ' + sortName() : ''
       draw(true)
     } catch (e) {
       if (e.name === 'AbortError' || mine !== generation) return
+      table.removeAttribute('aria-busy')
       problem.hidden = false
       problem.textContent = (e.problem?.text ?? String(e)) + ' ' + (e.problem?.hint ?? '')
     }
