@@ -484,7 +484,7 @@ let steps = -1 // that lie behind within this page
 step()
 function step() {
 steps = history.state?.steps ?? steps + 1
-history.replaceState({ steps }, '')
+history.replaceState({ ...history.state, steps }, '')
 }
 function back() {
 if (steps > 0) {
@@ -1464,7 +1464,7 @@ return el('span', { class: 'lc ' + css, role: 'gridcell' }, ...children)
 function listView(main, inside) {
 let q = '', group = '', sort = '', show = '', open = new Set()
 let high = 28 // of a row: in a narrow window it has a second line
-let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
+let rows = 0, matches = 0, active = history.state?.row ?? 0, wantFocus = false, fresh = true, returns = active > 0
 let windows = new Map(), generation = 0, stop = new AbortController()
 const extras = new Map() // heights of opened maps of experts, by row
 const field = el('input', { type: 'search', 'aria-label': 'Find tensors', placeholder: store.model.example, autocomplete: 'off', spellcheck: 'false', class: 'bigfield' })
@@ -1533,7 +1533,9 @@ if (unfold()) return
 }
 table.removeAttribute('aria-busy')
 summary.textContent = q || show ? `${grouped(matches)} of ${grouped(store.model.tensors)}` + (sort ? ' · sort ' + sortName() : '') : sort ? 'sort ' + sortName() : ''
-draw(true)
+if (from === 0 && returns) move(active)
+else draw(true)
+returns = false
 } catch (e) {
 if (e.name === 'AbortError' || mine !== generation) return
 table.removeAttribute('aria-busy')
@@ -1705,7 +1707,10 @@ draw(true)
 function enter(i) {
 const r = row(i)
 if (!r) return
-if (r.tensor) return go(tensorLink(r.tensor.name))
+if (r.tensor) {
+history.replaceState({ ...history.state, row: i }, '') // where Esc comes back to
+return go(tensorLink(r.tensor.name))
+}
 fresh = false
 if (r.open) open.delete(r.id)
 else open.add(r.id)

@@ -26,7 +26,7 @@ function cell(css, ...children) {
 export function listView(main, inside) {
   let q = '', group = '', sort = '', show = '', open = new Set()
   let high = 28 // of a row: in a narrow window it has a second line
-  let rows = 0, matches = 0, active = 0, wantFocus = false, fresh = true
+  let rows = 0, matches = 0, active = history.state?.row ?? 0, wantFocus = false, fresh = true, returns = active > 0
   let windows = new Map(), generation = 0, stop = new AbortController()
   const extras = new Map() // heights of opened maps of experts, by row
 
@@ -108,7 +108,9 @@ export function listView(main, inside) {
       }
       table.removeAttribute('aria-busy')
       summary.textContent = q || show ? `${grouped(matches)} of ${grouped(store.model.tensors)}` + (sort ? ' · sort ' + sortName() : '') : sort ? 'sort ' + sortName() : ''
-      draw(true)
+      if (from === 0 && returns) move(active)
+      else draw(true)
+      returns = false
     } catch (e) {
       if (e.name === 'AbortError' || mine !== generation) return
       table.removeAttribute('aria-busy')
@@ -316,7 +318,10 @@ export function listView(main, inside) {
   function enter(i) {
     const r = row(i)
     if (!r) return
-    if (r.tensor) return go(tensorLink(r.tensor.name))
+    if (r.tensor) {
+      history.replaceState({ ...history.state, row: i }, '') // where Esc comes back to
+      return go(tensorLink(r.tensor.name))
+    }
     fresh = false
     if (r.open) open.delete(r.id)
     else open.add(r.id)

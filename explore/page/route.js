@@ -37,7 +37,7 @@ step()
 /** Counts the steps to the present address, as the history keeps them. */
 export function step() {
   steps = history.state?.steps ?? steps + 1
-  history.replaceState({ steps }, '')
+  history.replaceState({ ...history.state, steps }, '')
 }
 
 /** Goes back to where one came from within this page; to the overview if the page began here. */
