@@ -114,6 +114,7 @@ func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error
 	a := &TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
 		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []Value{}}
 	a.SameRole, a.Before, a.After = t.neighbours(t.number)
+	a.SameRole, a.SameRoleMore = nearest(a.SameRole, t.number)
 	if a.Parts, err = m.blockParts(ctx); err != nil {
 		return nil, err
 	}
@@ -202,6 +203,16 @@ func (s *shown) neighbours(number int) (same []int, before, after string) {
 		}
 	}
 	return same, before, after
+}
+
+// maxSameRole is how many tensors of a role an answer lists.
+const maxSameRole = 200
+
+// nearest returns those of numbers around number, at most maxSameRole, and how many it leaves out.
+func nearest(numbers []int, number int) (some []int, more int) {
+	more = max(0, len(numbers)-maxSameRole)
+	from := min(max(0, slices.Index(numbers, number)-maxSameRole/2), more)
+	return numbers[from : len(numbers)-more+from], more
 }
 
 // storedAs says in words how a tensor is stored.

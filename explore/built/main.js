@@ -2146,7 +2146,7 @@ if (s.error) main.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' 
 const drawSame = () => sameRole(same, t)
 end = listen(drawSame)
 drawSame()
-rowsOf(t.same_role.slice(0, 200)).catch(() => {})
+rowsOf(t.same_role).catch(() => {})
 if (!s.error) {
 main.append(values(t))
 if (t.matrix_rows >= 1 && t.matrix_columns > 1 && s.std > 0) {
@@ -2202,7 +2202,7 @@ else if (v !== undefined && v !== null) paint(a, m.ramp, position(m, { low: 4, h
 return a
 })
 const held = box.contains(document.activeElement)
-if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean))
+if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean), ...(t.same_role_more ? [el('span', { class: 'sub', text: 'and ' + grouped(t.same_role_more) + ' more' })] : []))
 }
 function breakable(name) {
 return name.length > 200 ? [name] : name.split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))

@@ -43,7 +43,7 @@ export function tensorView(main, name) {
     const drawSame = () => sameRole(same, t)
     end = listen(drawSame)
     drawSame()
-    rowsOf(t.same_role.slice(0, 200)).catch(() => {})
+    rowsOf(t.same_role).catch(() => {})
     if (!s.error) {
       main.append(values(t))
       if (t.matrix_rows >= 1 && t.matrix_columns > 1 && s.std > 0) {
@@ -108,7 +108,7 @@ function sameRole(box, t) {
     return a
   })
   const held = box.contains(document.activeElement)
-  if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean))
+  if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean), ...(t.same_role_more ? [el('span', { class: 'sub', text: 'and ' + grouped(t.same_role_more) + ' more' })] : []))
 }
 
 /** Returns a name that lines may break behind its dots. */

@@ -218,23 +218,25 @@ type Problem struct {
 // TensorAnswer answers data/tensor?name=NAME, with exact figures.
 type TensorAnswer struct {
 	TensorRow
-	Stat       TensorStat   `json:"stat"`
-	Findings   []Finding    `json:"findings"`
-	Stored     string       `json:"stored"`  // how it is stored, in words: "ggml, blocks of 256"
-	ReadAs     string       `json:"read_as"` // "in place", "expanded once, cached", …
-	FloatBytes uint64       `json:"float_bytes"`
-	SameRole   []int        `json:"same_role"` // over layers; of its expert
-	Before     string       `json:"before"`    // the same role a layer before: its name, or ""
-	After      string       `json:"after"`
-	Rows       uint64       `json:"matrix_rows"` // of the matrix: the first dimension, and all others
-	Columns    uint64       `json:"matrix_columns"`
-	First      []Value      `json:"first_values"`
-	Parts      []TensorPart `json:"parts"` // of a quantized weight or of blocks
-	Block      string       `json:"block"` // "256 values of a row in 144 bytes"; ""
-	Go         string       `json:"go"`
-	Command    string       `json:"command"`
-	DB         *Real        `json:"db,omitempty"` // against the compared model, if both are known
-	TypeDB     *Real        `json:"type_db,omitempty"`
+	Stat       TensorStat `json:"stat"`
+	Findings   []Finding  `json:"findings"`
+	Stored     string     `json:"stored"`  // how it is stored, in words: "ggml, blocks of 256"
+	ReadAs     string     `json:"read_as"` // "in place", "expanded once, cached", …
+	FloatBytes uint64     `json:"float_bytes"`
+	SameRole   []int      `json:"same_role"` // over layers; of its expert; the 200 around it
+	// SameRoleMore is how many others there are.
+	SameRoleMore int          `json:"same_role_more"`
+	Before       string       `json:"before"` // the same role a layer before: its name, or ""
+	After        string       `json:"after"`
+	Rows         uint64       `json:"matrix_rows"` // of the matrix: the first dimension, and all others
+	Columns      uint64       `json:"matrix_columns"`
+	First        []Value      `json:"first_values"`
+	Parts        []TensorPart `json:"parts"` // of a quantized weight or of blocks
+	Block        string       `json:"block"` // "256 values of a row in 144 bytes"; ""
+	Go           string       `json:"go"`
+	Command      string       `json:"command"`
+	DB           *Real        `json:"db,omitempty"` // against the compared model, if both are known
+	TypeDB       *Real        `json:"type_db,omitempty"`
 }
 
 // TensorPart is a tensor, or a field of blocks, that a weight is made of.

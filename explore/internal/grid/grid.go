@@ -61,7 +61,7 @@ type roleKey struct {
 	isExpert      bool
 }
 
-// New makes the index of tensors in the model's order. It needs their Name, Shape, Type, Elements and Bytes, fills in
+// New makes the index of tensors in the model's order, in time that grows with their number and the bytes of their names. It needs their Name, Shape, Type, Elements and Bytes, fills in
 // Number, Role, Layer, Expert and Part, and keeps rows.
 func New(rows []answer.TensorRow) *Index {
 	x := &Index{Rows: rows, Outside: []int{}, Parts: []answer.PartTotal{}, roleOf: make([]int, len(rows))}

@@ -322,3 +322,11 @@ func TestUnfold(t *testing.T) {
 		}
 	}
 }
+
+// TestLongLeaves: names of a megabyte, with as many underscores, take no time that grows with their square.
+func TestLongLeaves(t *testing.T) {
+	long := strings.Repeat("x_", 1<<19)
+	if got := joined([]string{long + "a_b", long + "b_b"}); got != "*" {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -107,6 +107,9 @@ func joined(leaves []string) string {
 		}
 	}
 	for _, leaf := range leaves {
+		if len(leaf) > maxJoined { // and so is the pattern
+			return "*"
+		}
 		path, _ := module(leaf)
 		add(&modules, path)
 		add(&parameters, leaf[len(path):])
