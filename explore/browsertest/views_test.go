@@ -549,7 +549,7 @@ func TestKeys(t *testing.T) {
 func TestHostile(t *testing.T) {
 	hostile := []string{
 		`<img src=x onerror="hacked=1">`, `"><script>hacked=1</script>`, `'-alert(1)-'`, `javascript:alert(1)`, `model.layers.0.<svg onload=alert(1)>.weight`, "model.layers.1.\u202egnp.weight",
-		"model.layers.2.</script><script>alert(1)</script>.weight", `</title><script>alert(1)</script>`, "a\tb\u2028c", "__proto__", "constructor", strings.Repeat("long", 2000), "%2e%2e/%00?#&", `${alert(1)}`, "model.layers.3.{{alert(1)}}.weight",
+		"model.layers.2.</script><script>alert(1)</script>.weight", `</title><script>alert(1)</script>`, "a\tb\u2028c", "__proto__", "constructor", strings.Repeat("long", 2000), "%2e%2e/%00?#&", "", " ", `${alert(1)}`, "model.layers.3.{{alert(1)}}.weight",
 	}
 	shapes := make(map[string][]int)
 	for i, name := range hostile {
@@ -571,6 +571,12 @@ func TestHostile(t *testing.T) {
 			p.still()
 			if p.is("window.hacked") || p.is("document.querySelector('#main script, #main img[onerror], #main svg[onload], iframe')") {
 				t.Errorf("%s runs what a name holds", hash)
+			}
+			if p.is("/[\u202a-\u202e]/.test(document.title + document.querySelector('#main').textContent)") {
+				t.Errorf("%s shows text that turns its direction", hash)
+			}
+			if p.is("[...document.querySelectorAll('#main a, #main h1')].some((e) => !e.textContent.trim())") {
+				t.Errorf("%s shows nothing of a name", hash)
 			}
 			p.fits(hash)
 		}

@@ -141,15 +141,18 @@ return fill(document.createElement(tag), tag === 'button' ? { type: 'button', ..
 function svg(tag, props, ...children) {
 return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), props, children)
 }
+function seen(text) {
+return typeof text === 'string' ? text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0')) : text
+}
 function fill(node, props, children) {
 for (const [key, value] of Object.entries(props ?? {})) {
 if (value === null || value === undefined || value === false) continue
 if (typeof value === 'function') node.addEventListener(key, value)
-else if (key === 'text') node.textContent = value
+else if (key === 'text') node.textContent = seen(value)
 else if (key === 'css') Object.entries(value).forEach(([k, v]) => node.style.setProperty(k, v))
 else node.setAttribute(key, value === true ? '' : value)
 }
-node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false))
+node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false).map(seen))
 return node
 }
 function faint(text) {
@@ -219,7 +222,7 @@ if (again instanceof HTMLElement) again.focus()
 function atRest() {
 return document.activeElement === document.body || document.activeElement?.id === 'main'
 }
-return { el, svg, faint, rich, scroller, kbd, copy, say, choice, arrows, atRest }
+return { el, svg, seen, faint, rich, scroller, kbd, copy, say, choice, arrows, atRest }
 })()
 const module_format = (() => {
 const thin = '\u202f'
@@ -268,6 +271,9 @@ return (Math.abs(p) < 0.05 ? number(p) : grouped(p.toFixed(1))) + thin + '%'
 function shape(dims) {
 return dims ? (dims.length ? dims.join('×') : 'scalar') : ''
 }
+function named(name) {
+return name.trim() ? name : '"' + name + '"'
+}
 function place(at) {
 return '[' + at.join(', ') + ']'
 }
@@ -292,7 +298,7 @@ return count(n) + ' ' + (n === 1 ? one : many)
 function quote(s) {
 return /^[\w@%+=:,./-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'"
 }
-return { thin, none, grouped, number, cell, count, bytes, percent, shape, place, seconds, pace, things, quote }
+return { thin, none, grouped, number, cell, count, bytes, percent, shape, named, place, seconds, pace, things, quote }
 })()
 const module_scale = (() => {
 const ramps = {
@@ -1034,7 +1040,7 @@ return { edge, beyond, histogram, legend, drawThumb, chip, sigmaChip }
 const module_aside = (() => {
 const { copy, el, kbd, svg } = module_dom
 const { beyond, histogram } = module_figure
-const { bytes, grouped, none, number, percent, place, shape } = module_format
+const { bytes, grouped, named, none, number, percent, place, shape } = module_format
 const { bound } = module_measures
 const { rgb } = module_scale
 const { picture, remember, store } = module_store
@@ -1087,10 +1093,10 @@ const { signal } = stop
 const body = el('div')
 waiting = body
 path = 'data/tensor?name=' + encodeURIComponent(row.name)
-const short = row.layer >= 0 && row.role ? row.name.slice(Math.max(0, row.name.indexOf(row.role.split('{')[0]))) : row.name
+const short = row.layer >= 0 && row.role ? row.name.slice(row.name.indexOf('.' + row.role.split('{')[0]) + 1) : row.name
 node.replaceChildren(
 el('h3', { text: row.role && row.layer >= 0 ? 'Layer ' + row.layer + (row.expert >= 0 ? ', expert ' + row.expert : '') : row.part || 'Tensor' }),
-el('p', { class: 'm', text: short, title: row.name }),
+el('p', { class: 'm', text: named(short), title: row.name }),
 el('p', { class: 'sub', text: [row.type, shape(row.shape), grouped(row.elements) + ' values', bytes(row.stored_bytes)].join(' · ') }),
 body,
 el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: copyGo }, 'Copy Go ', kbd('c'))))
@@ -1447,7 +1453,7 @@ const module_list = (() => {
 const { ask, host } = module_ask
 const { atRest, choice, el, faint, kbd, svg } = module_dom
 const { sigmaChip, chip } = module_figure
-const { bytes, grouped, none, number, shape, things } = module_format
+const { bytes, grouped, named, none, number, shape, things } = module_format
 const { layerExperts } = module_experts
 const { findingsList } = module_findings
 const { merged } = module_grid
@@ -1642,7 +1648,7 @@ return [node, map]
 return [node]
 }
 function marked(r) {
-if (!r.matched?.length) return [r.name]
+if (!r.matched?.length) return [named(r.name)]
 const raw = new TextEncoder().encode(r.name), dec = new TextDecoder(), out = []
 let from = 0
 for (let i = 0; i + 1 < r.matched.length; i += 2) {
@@ -1800,7 +1806,7 @@ const { aside } = module_aside
 const { arrows, atRest, copy, el, faint, kbd, say } = module_dom
 const { findingsList } = module_findings
 const { chip, drawThumb, legend, sigmaChip } = module_figure
-const { bytes, count, grouped, none, number, pace, percent, quote, seconds, shape, things } = module_format
+const { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, shape, things } = module_format
 const { binned, layerGrid, lookAt } = module_grid
 const { bound, domain, measure, measures } = module_measures
 const { colour, css, ink } = module_scale
@@ -1907,7 +1913,7 @@ body.replaceChildren(...model.outside.slice(0, most).map((n) => {
 const row = store.rows[n], s = store.stats[n]
 if (!row) return el('tr', null, el('td', { class: 'l', colspan: 7, text: '…' }))
 return el('tr', { class: chosen === n ? 'now' : null },
-el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: row.name, title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
+el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
 el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
 el('td', { class: 'wide', text: s ? (s.error ? none : number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
 }))
@@ -2113,7 +2119,7 @@ const { problemOf } = module_ask
 const { figures, flat, paintTiles, pairs } = module_aside
 const { choice, copy, el, faint, kbd, rich, scroller, svg } = module_dom
 const { edge, histogram, legend } = module_figure
-const { bytes, cell, grouped, none, number, place, thin, things } = module_format
+const { bytes, cell, grouped, named, none, number, place, thin, things } = module_format
 const { allZero, bound, broken, measure, position } = module_measures
 const { byLog, colour, ink, paint } = module_scale
 const { changed, listen, picture, remember, rowsOf, store } = module_store
@@ -2175,7 +2181,7 @@ function crumbs(name) {
 if (name.length > 200) return el('nav')
 const parts = name.split('.')
 if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
+return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: named(p) })]))
 }
 function facts(t) {
 const bits = t.elements ? (8 * t.stored_bytes) / t.elements : null
@@ -2205,7 +2211,7 @@ const held = box.contains(document.activeElement)
 if (!held) box.replaceChildren(el('span', { class: 'sub', css: { 'margin-right': '6px' }, text: 'same role, max in σ' }), ...links.filter(Boolean), ...(t.same_role_more ? [el('span', { class: 'sub', text: 'and ' + grouped(t.same_role_more) + ' more' })] : []))
 }
 function breakable(name) {
-return name.length > 200 ? [name] : name.split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
+return name.length > 200 ? [name] : named(name).split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
 }
 function values(t) {
 const s = t.stat
@@ -2511,7 +2517,7 @@ const { ask, host, problemOf } = module_ask
 const { chooser } = module_chooser
 const { choice, copy, el, faint, kbd, say, scroller, svg } = module_dom
 const { chip, legend } = module_figure
-const { bytes, count, grouped, none, number, pace, percent, quote, seconds, thin, things } = module_format
+const { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, thin, things } = module_format
 const { binned, layerGrid } = module_grid
 const { byLog } = module_scale
 const { changed, isServed, listen, store } = module_store
@@ -2774,7 +2780,7 @@ el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Copy command
 scroller('Worst tensors', el('table', { class: 'tb' }, el('thead', null, el('tr', null, columns.map(([k, h, c]) => el('th', { scope: 'col', class: c, 'aria-sort': k === by_ ? (down ? 'descending' : 'ascending') : null }, el('button', { class: 'headbtn', text: h + (k === by_ ? (down ? ' ↓' : ' ↑') : ''), click: () => { sort = k === by_ ? (down ? k : '-' + k) : k === 'db' || k === 'name' || k === 'cosine' || k === 'to' ? k : '-' + k; put({ sort: sort === 'db' ? '' : sort }); worstTable() } }))))),
 el('tbody', null, shown.map((p) => {
 const fail = broken(p)
-return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: p.name, title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
+return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
 el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
 el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: p.error_share === null ? '' : percent(p.error_share) }))
 })))))
@@ -2828,7 +2834,7 @@ return { compareView, forgetComparisons }
 const module_map = (() => {
 const { ask } = module_ask
 const { atRest, choice, el, kbd, say, svg } = module_dom
-const { bytes, grouped, shape, thin } = module_format
+const { bytes, grouped, named, shape, thin } = module_format
 const { go, put, read, tensorLink } = module_route
 const { changed, rowsOf, store } = module_store
 const words = { part: 'part', dtype: 'dtype', sigma: 'max in σ', memory: 'in memory' }
@@ -2935,7 +2941,7 @@ const r = store.rows[what.number ?? what.first]
 const cell = what.boxes ? what : cellOf(what.number)
 outline.setAttribute('d', cell?.d ?? '')
 const many = what.boxes && (what.lines.length > 5 || r === undefined) ? what.lines.slice(0, 2).join(' · ') + (r ? ', from ' : '') : ''
-looked.replaceChildren(many, ...(r ? [el('a', { class: 'm', href: tensorLink(r.name), text: r.name }), ` · ${r.type} · ${shape(r.shape)} · ${bytes(r.stored_bytes)} at ${grouped(r.offset)}` + (store.model.files > 1 ? `, file ${r.file + 1}` : '')] : []))
+looked.replaceChildren(many, ...(r ? [el('a', { class: 'm', href: tensorLink(r.name), text: named(r.name) }), ` · ${r.type} · ${shape(r.shape)} · ${bytes(r.stored_bytes)} at ${grouped(r.offset)}` + (store.model.files > 1 ? `, file ${r.file + 1}` : '')] : []))
 }
 function cellOf(number) {
 const places = new Map(order.map((r, i) => [r.number, i])), here = places.get(number)
@@ -3129,7 +3135,7 @@ return { metadataView }
 })()
 const module_main = (() => {
 const { ask, host, onSwap, accept, Refusal, problemOf } = module_ask
-const { copy, el, kbd, say } = module_dom
+const { copy, el, kbd, say, seen } = module_dom
 const { grouped, seconds } = module_format
 const { onTheme } = module_scale
 const { forget, leave, listen, load, store } = module_store
@@ -3158,8 +3164,8 @@ return null
 }
 function frame() {
 const m = store.model
-document.title = (m ? m.title + ' · ' : '') + 'tensormap explore'
-$('title').textContent = m?.title ?? 'tensormap'
+document.title = seen(m ? m.title + ' · ' : '') + 'tensormap explore'
+$('title').textContent = seen(m?.title ?? 'tensormap')
 $('title').title = m?.from ?? ''
 $('about').textContent = m ? (m.compared ? 'against ' + m.compared.title : [m.format, m.quantization].filter(Boolean).join(' · ')) : ''
 const now = read().view

@@ -2,7 +2,7 @@
 // The focused tensor, beside the map: figures from its own answer.
 import { copy, el, kbd, svg } from './dom.js'
 import { beyond, histogram } from './figure.js'
-import { bytes, grouped, none, number, percent, place, shape } from './format.js'
+import { bytes, grouped, named, none, number, percent, place, shape } from './format.js'
 import { bound } from './measures.js'
 import { rgb } from './scale.js'
 import { picture, remember, store } from './store.js'
@@ -65,10 +65,10 @@ export function aside() {
     const body = el('div')
     waiting = body
     path = 'data/tensor?name=' + encodeURIComponent(row.name)
-    const short = row.layer >= 0 && row.role ? row.name.slice(Math.max(0, row.name.indexOf(row.role.split('{')[0]))) : row.name
+    const short = row.layer >= 0 && row.role ? row.name.slice(row.name.indexOf('.' + row.role.split('{')[0]) + 1) : row.name
     node.replaceChildren(
       el('h3', { text: row.role && row.layer >= 0 ? 'Layer ' + row.layer + (row.expert >= 0 ? ', expert ' + row.expert : '') : row.part || 'Tensor' }),
-      el('p', { class: 'm', text: short, title: row.name }),
+      el('p', { class: 'm', text: named(short), title: row.name }),
       el('p', { class: 'sub', text: [row.type, shape(row.shape), grouped(row.elements) + ' values', bytes(row.stored_bytes)].join(' · ') }),
       body,
       el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: copyGo }, 'Copy Go ', kbd('c'))))

@@ -4,7 +4,7 @@ import { ask, host, problemOf } from './ask.js'
 import { chooser } from './chooser.js'
 import { choice, copy, el, faint, kbd, say, scroller, svg } from './dom.js'
 import { chip, legend } from './figure.js'
-import { bytes, count, grouped, none, number, pace, percent, quote, seconds, thin, things } from './format.js'
+import { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, thin, things } from './format.js'
 import { binned, layerGrid } from './grid.js'
 
 import { byLog } from './scale.js'
@@ -314,7 +314,7 @@ export function compareView(main) {
     scroller('Worst tensors', el('table', { class: 'tb' }, el('thead', null, el('tr', null, columns.map(([k, h, c]) => el('th', { scope: 'col', class: c, 'aria-sort': k === by_ ? (down ? 'descending' : 'ascending') : null }, el('button', { class: 'headbtn', text: h + (k === by_ ? (down ? ' ↓' : ' ↑') : ''), click: () => { sort = k === by_ ? (down ? k : '-' + k) : k === 'db' || k === 'name' || k === 'cosine' || k === 'to' ? k : '-' + k; put({ sort: sort === 'db' ? '' : sort }); worstTable() } }))))),
       el('tbody', null, shown.map((p) => {
         const fail = broken(p)
-        return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: p.name, title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
+        return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
           el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
           el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: p.error_share === null ? '' : percent(p.error_share) }))
       })))))

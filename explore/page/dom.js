@@ -11,16 +11,21 @@ export function svg(tag, props, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), props, children)
 }
 
+/** Writes out characters that turn the direction of text, by which a name would look like another one. */
+export function seen(text) {
+  return typeof text === 'string' ? text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0')) : text
+}
+
 /** Gives an element its properties and children. */
 function fill(node, props, children) {
   for (const [key, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue
     if (typeof value === 'function') node.addEventListener(key, value)
-    else if (key === 'text') node.textContent = value
+    else if (key === 'text') node.textContent = seen(value)
     else if (key === 'css') Object.entries(value).forEach(([k, v]) => node.style.setProperty(k, v))
     else node.setAttribute(key, value === true ? '' : value)
   }
-  node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false))
+  node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false).map(seen))
   return node
 }
 

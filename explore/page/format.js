@@ -62,6 +62,11 @@ export function shape(dims) {
   return dims ? (dims.length ? dims.join('×') : 'scalar') : ''
 }
 
+/** Writes a name: between quotes if there is nothing to see of it. */
+export function named(name) {
+  return name.trim() ? name : '"' + name + '"'
+}
+
 /** Writes a place: [99, 856]. */
 export function place(at) {
   return '[' + at.join(', ') + ']'

@@ -4,7 +4,7 @@
 import { ask, host } from './ask.js'
 import { atRest, choice, el, faint, kbd, svg } from './dom.js'
 import { sigmaChip, chip } from './figure.js'
-import { bytes, grouped, none, number, shape, things } from './format.js'
+import { bytes, grouped, named, none, number, shape, things } from './format.js'
 import { layerExperts } from './experts.js'
 import { findingsList } from './findings.js'
 import { merged } from './grid.js'
@@ -241,7 +241,7 @@ export function listView(main, inside) {
 
   /** Marks what the search found in a name. Offsets are in bytes. */
   function marked(r) {
-    if (!r.matched?.length) return [r.name]
+    if (!r.matched?.length) return [named(r.name)]
     const raw = new TextEncoder().encode(r.name), dec = new TextDecoder(), out = []
     let from = 0
     for (let i = 0; i + 1 < r.matched.length; i += 2) {

@@ -1,7 +1,7 @@
 // @ts-check
 // Starts the page: the frame, the views, keys.
 import { ask, host, onSwap, accept, Refusal, problemOf } from './ask.js'
-import { copy, el, kbd, say } from './dom.js'
+import { copy, el, kbd, say, seen } from './dom.js'
 import { grouped, seconds } from './format.js'
 import { onTheme } from './scale.js'
 import { forget, leave, listen, load, store } from './store.js'
@@ -35,8 +35,8 @@ function stored(key) {
 /** Writes the bar: title, tabs, search. */
 function frame() {
   const m = store.model
-  document.title = (m ? m.title + ' · ' : '') + 'tensormap explore'
-  $('title').textContent = m?.title ?? 'tensormap'
+  document.title = seen(m ? m.title + ' · ' : '') + 'tensormap explore'
+  $('title').textContent = seen(m?.title ?? 'tensormap')
   $('title').title = m?.from ?? ''
   $('about').textContent = m ? (m.compared ? 'against ' + m.compared.title : [m.format, m.quantization].filter(Boolean).join(' · ')) : ''
   const now = read().view

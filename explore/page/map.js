@@ -2,7 +2,7 @@
 // Where bytes lie: the picture that the command's map draws, in the page, so that it leads to tensors.
 import { ask } from './ask.js'
 import { atRest, choice, el, kbd, say, svg } from './dom.js'
-import { bytes, grouped, shape, thin } from './format.js'
+import { bytes, grouped, named, shape, thin } from './format.js'
 import { go, put, read, tensorLink } from './route.js'
 import { changed, rowsOf, store } from './store.js'
 
@@ -134,7 +134,7 @@ export function mapView(main) {
     const cell = what.boxes ? what : cellOf(what.number)
     outline.setAttribute('d', cell?.d ?? '')
     const many = what.boxes && (what.lines.length > 5 || r === undefined) ? what.lines.slice(0, 2).join(' · ') + (r ? ', from ' : '') : ''
-    looked.replaceChildren(many, ...(r ? [el('a', { class: 'm', href: tensorLink(r.name), text: r.name }), ` · ${r.type} · ${shape(r.shape)} · ${bytes(r.stored_bytes)} at ${grouped(r.offset)}` + (store.model.files > 1 ? `, file ${r.file + 1}` : '')] : []))
+    looked.replaceChildren(many, ...(r ? [el('a', { class: 'm', href: tensorLink(r.name), text: named(r.name) }), ` · ${r.type} · ${shape(r.shape)} · ${bytes(r.stored_bytes)} at ${grouped(r.offset)}` + (store.model.files > 1 ? `, file ${r.file + 1}` : '')] : []))
   }
 
   /** Returns the cell that a tensor lies in: its own, or the last one that begins before it. */

@@ -4,7 +4,7 @@ import { aside } from './aside.js'
 import { arrows, atRest, copy, el, faint, kbd, say } from './dom.js'
 import { findingsList } from './findings.js'
 import { chip, drawThumb, legend, sigmaChip } from './figure.js'
-import { bytes, count, grouped, none, number, pace, percent, quote, seconds, shape, things } from './format.js'
+import { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, shape, things } from './format.js'
 import { binned, layerGrid, lookAt } from './grid.js'
 import { bound, domain, measure, measures } from './measures.js'
 import { colour, css, ink } from './scale.js'
@@ -125,7 +125,7 @@ export function overview(main) {
       const row = store.rows[n], s = store.stats[n]
       if (!row) return el('tr', null, el('td', { class: 'l', colspan: 7, text: '…' }))
       return el('tr', { class: chosen === n ? 'now' : null },
-        el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: row.name, title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
+        el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
         el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
         el('td', { class: 'wide', text: s ? (s.error ? none : number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
     }))

@@ -4,7 +4,7 @@ import { problemOf } from './ask.js'
 import { figures, flat, paintTiles, pairs } from './aside.js'
 import { choice, copy, el, faint, kbd, rich, scroller, svg } from './dom.js'
 import { edge, histogram, legend } from './figure.js'
-import { bytes, cell, grouped, none, number, place, thin, things } from './format.js'
+import { bytes, cell, grouped, named, none, number, place, thin, things } from './format.js'
 import { allZero, bound, broken, measure, position } from './measures.js'
 import { byLog, colour, ink, paint } from './scale.js'
 import { changed, listen, picture, remember, rowsOf, store } from './store.js'
@@ -75,7 +75,7 @@ function crumbs(name) {
   if (name.length > 200) return el('nav')
   const parts = name.split('.')
   if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: p })]))
+  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: named(p) })]))
 }
 
 /** Makes the strip of facts of a tensor. */
@@ -113,7 +113,7 @@ function sameRole(box, t) {
 
 /** Returns a name that lines may break behind its dots. */
 function breakable(name) {
-  return name.length > 200 ? [name] : name.split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
+  return name.length > 200 ? [name] : named(name).split('.').flatMap((part, i) => (i ? ['.', el('wbr'), part] : part))
 }
 
 /** Makes the histogram and the statistics. */
