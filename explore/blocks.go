@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -50,10 +51,10 @@ const maxScales = 4 << 20
 
 // blockParts describes the fields of the blocks of a tensor: with the smallest, median and largest of F16 scales, and the place
 // of the largest. It returns none for other tensors. It fails if the blocks cannot be read, or ctx ends.
-func (m matrix) blockParts(ctx context.Context) ([]TensorPart, error) {
+func (m matrix) blockParts(ctx context.Context) ([]answer.TensorPart, error) {
 	fields := blockFields[m.DType()]
 	if m.Scheme() != nil || m.Encoding() != layout.Raw || fields == nil || m.Elements() == 0 {
-		return []TensorPart{}, nil
+		return []answer.TensorPart{}, nil
 	}
 	blocks := m.RawBytes() / uint64(m.DType().BlockBytes())
 	scales := make([][]float64, len(fields))
@@ -62,9 +63,9 @@ func (m matrix) blockParts(ctx context.Context) ([]TensorPart, error) {
 			return nil, err
 		}
 	}
-	parts := []TensorPart{}
+	parts := []answer.TensorPart{}
 	for i, f := range fields {
-		p := TensorPart{Role: f.name, Stored: f.stored, Count: blocks * uint64(f.values), Bytes: blocks * uint64(f.bytes)}
+		p := answer.TensorPart{Role: f.name, Stored: f.stored, Count: blocks * uint64(f.values), Bytes: blocks * uint64(f.bytes)}
 		if len(scales[i]) > 0 {
 			first := setRange(&p, scales[i]) * uint64(m.DType().BlockElems())
 			p.At = fmt.Sprintf("row %d, columns %d–%d", first/m.columns, first%m.columns, first%m.columns+uint64(m.DType().BlockElems())-1)
@@ -76,25 +77,25 @@ func (m matrix) blockParts(ctx context.Context) ([]TensorPart, error) {
 
 // setRange sets the smallest, median and largest of one value or more. It sorts them, and returns the place that the value of the largest
 // magnitude had.
-func setRange(p *TensorPart, values []float64) (place uint64) {
+func setRange(p *answer.TensorPart, values []float64) (place uint64) {
 	largest := slices.MaxFunc(values, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
 	place = uint64(slices.IndexFunc(values, func(v float64) bool { return v == largest || v != v }))
 	slices.Sort(values)
-	text := func(v float64) Value { return Value(strconv.FormatFloat(v, 'g', -1, 64)) }
+	text := func(v float64) answer.Value { return answer.Value(strconv.FormatFloat(v, 'g', -1, 64)) }
 	p.Min, p.Median, p.Max = text(values[0]), text(values[len(values)/2]), text(values[len(values)-1])
 	return place
 }
 
 // schemeParts describes the tensors that a quantized weight is made of: with the smallest, median and largest value, if it is stored
 // as values that can be read. Of codes and zero points that are not it says that they are packed. It fails if ctx ends.
-func (m matrix) schemeParts(ctx context.Context) ([]TensorPart, error) {
-	parts := []TensorPart{}
+func (m matrix) schemeParts(ctx context.Context) ([]answer.TensorPart, error) {
+	parts := []answer.TensorPart{}
 	for _, of := range m.Parts() {
 		stored := of.Tensor.DType().String()
 		if shape := of.Tensor.Shape(); len(shape) > 0 {
 			stored += " " + report.ShapeText(shape)
 		}
-		p := TensorPart{Role: of.Role.String(), Name: of.Tensor.Name(), Stored: stored, Count: of.Tensor.Elements(),
+		p := answer.TensorPart{Role: of.Role.String(), Name: of.Tensor.Name(), Stored: stored, Count: of.Tensor.Elements(),
 			Bytes: of.Tensor.StoredBytes()}
 		isOfValues := m.isOfValues(of)
 		if !isOfValues && (of.Role == scheme.Codes || of.Role == scheme.ZeroPoint) {

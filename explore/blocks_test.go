@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -36,7 +37,7 @@ func TestBlockParts(t *testing.T) {
 	}
 	m, err := loader.OpenBytes(modeltest.APR2Model(t, nil, modeltest.Tensor{Name: "a", DType: layout.Q8_0, Shape: []int{3, 64}, Data: data}), nil)
 	m = modeltest.Opened(t, m, err)
-	a := answerOf[TensorAnswer](t, Handler(m.Acquire, nil), "data/tensor?name=a")
+	a := answerOf[answer.TensorAnswer](t, Handler(m.Acquire, nil), "data/tensor?name=a")
 	if len(a.Parts) != 2 {
 		t.Fatalf("%+v", a.Parts)
 	}
@@ -59,7 +60,7 @@ func TestSchemeParts(t *testing.T) {
 		h := Handler(m.Acquire, nil)
 		for tensor := range m.Tensors() {
 			for i, part := range tensor.Parts() {
-				got := answerOf[TensorAnswer](t, h, "data/tensor?name="+url.QueryEscape(tensor.Name())).Parts[i]
+				got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name="+url.QueryEscape(tensor.Name())).Parts[i]
 				if slices.Contains(packed, got.Role) {
 					if got.Min != "" || got.At != "" || strings.HasSuffix(got.Stored, ", packed") == (got.Role == "format") {
 						t.Errorf("%s: %+v", name, got)
@@ -71,7 +72,7 @@ func TestSchemeParts(t *testing.T) {
 					t.Fatal(err)
 				}
 				sorted := slices.Sorted(slices.Values(values))
-				text := func(v float32) Value { return Value(strconv.FormatFloat(float64(v), 'g', -1, 64)) }
+				text := func(v float32) answer.Value { return answer.Value(strconv.FormatFloat(float64(v), 'g', -1, 64)) }
 				place := uint64(0)
 				for d, text := range strings.Split(strings.Trim(got.At, "[]"), ", ") {
 					n, err := strconv.ParseUint(text, 10, 64)
@@ -99,12 +100,12 @@ func TestErrorOfTensor(t *testing.T) {
 	b, err := loader.OpenBytes(modeltest.SafeTensors(y), nil)
 	b = modeltest.Opened(t, b, err)
 	h := Handler(a.Acquire, &Options{Compared: b.Acquire})
-	if got := answerOf[TensorAnswer](t, h, "data/tensor?name=a"); got.DB != nil {
+	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a"); got.DB != nil {
 		t.Errorf("%v dB before the models were compared", *got.DB)
 	}
-	lines := linesOf[CompareLine](t, h, "data/compare")
+	lines := linesOf[answer.CompareLine](t, h, "data/compare")
 	pairs := lines[len(lines)-1].Pairs
-	if got := answerOf[TensorAnswer](t, h, "data/tensor?name=a"); got.DB == nil || *got.DB != pairs[0].DB || got.TypeDB != nil {
+	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a"); got.DB == nil || *got.DB != pairs[0].DB || got.TypeDB != nil {
 		t.Errorf("%v, want %v", got.DB, pairs)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -42,7 +43,7 @@ func (h *handler) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer j.leave()
 	isFirst := true
-	return j.listen(r.Context(), func(line CompareLine, pairs []Pair) error {
+	return j.listen(r.Context(), func(line answer.CompareLine, pairs []answer.Pair) error {
 		if isFirst {
 			line.A, line.B, line.Grid = a.side(), b.side(), &a.answer.Grid
 		}
@@ -54,7 +55,7 @@ func (h *handler) compare(w http.ResponseWriter, r *http.Request) error {
 
 // joinComparison returns the job that compares b with a, which it begins if none runs or has ended well. The caller leaves it.
 // It fails if one of them is not served any more.
-func (h *handler) joinComparison(a, b *shown) (*job[Pair, CompareLine], error) {
+func (h *handler) joinComparison(a, b *shown) (*job[answer.Pair, answer.CompareLine], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if j := a.comparisons[b.results]; j != nil && j.join() {
@@ -63,9 +64,11 @@ func (h *handler) joinComparison(a, b *shown) (*job[Pair, CompareLine], error) {
 	if !h.serves(a) || !h.serves(b) {
 		return nil, errSwapped
 	}
-	j := startJob(func(ctx context.Context, j *job[Pair, CompareLine]) error { return h.compareAll(ctx, a, b, j) }, h.watch,
-		func(j *job[Pair, CompareLine], p Problem) {
-			j.publish(func(line *CompareLine) { line.Error = &p })
+	j := startJob(func(ctx context.Context, j *job[answer.Pair, answer.CompareLine]) error {
+		return h.compareAll(ctx, a, b, j)
+	}, h.watch,
+		func(j *job[answer.Pair, answer.CompareLine], p Problem) {
+			j.publish(func(line *answer.CompareLine) { line.Error = &p })
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if a.comparisons[b.results] == j {
@@ -78,7 +81,7 @@ func (h *handler) joinComparison(a, b *shown) (*job[Pair, CompareLine], error) {
 }
 
 // compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.
-func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[Pair, CompareLine]) error {
+func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pair, answer.CompareLine]) error {
 	la, err := a.model.AcquireContext(ctx)
 	if err != nil {
 		return err
@@ -91,16 +94,16 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[Pair, Comp
 	defer lb.Release()
 	begun := time.Now()
 	sums := newSums(a, b)
-	progress := Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1}
-	publish := func(update func(*CompareLine), pairs ...Pair) {
+	progress := answer.Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1}
+	publish := func(update func(*answer.CompareLine), pairs ...answer.Pair) {
 		p := progress
 		p.Seconds = time.Since(begun).Seconds()
-		j.publish(func(line *CompareLine) { line.Progress = &p; update(line) }, pairs...)
+		j.publish(func(line *answer.CompareLine) { line.Progress = &p; update(line) }, pairs...)
 	}
-	nothing := func(*CompareLine) {}
+	nothing := func(*answer.CompareLine) {}
 	publish(nothing)
 	opts := h.reading()
-	var pairs []Pair
+	var pairs []answer.Pair
 	find := func(isDone bool) odd.Report {
 		return odd.InPairs(odd.Comparison{Index: a.grid, Pairs: pairs, Asked: b.answer.Quantization, Done: isDone})
 	}
@@ -115,7 +118,7 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[Pair, Comp
 		publish(nothing, pairs[len(pairs)-1])
 		if now := time.Now(); now.After(next) {
 			findings := find(false).Findings
-			publish(func(line *CompareLine) { line.Findings = findings })
+			publish(func(line *answer.CompareLine) { line.Findings = findings })
 			next = time.Now().Add(betweenLines + 10*time.Since(now))
 		}
 		return nil
@@ -133,7 +136,9 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[Pair, Comp
 	}
 	progress.Done = true
 	overall, types := sums.overall(), sums.types()
-	publish(func(line *CompareLine) { line.Overall, line.Types, line.Findings = &overall, types, report.Findings }, pairs...)
+	publish(func(line *answer.CompareLine) {
+		line.Overall, line.Types, line.Findings = &overall, types, report.Findings
+	}, pairs...)
 	return nil
 }
 
@@ -143,13 +148,13 @@ type sums struct {
 	all, matrices survey.Overall
 	squares       []float64 // of the errors of each pair
 	byType        map[string]*typeSum
-	counts        Overall
+	counts        answer.Overall
 	onlyInB       int
 }
 
 // typeSum adds up the errors of tensors of a type.
 type typeSum struct {
-	TypeError
+	answer.TypeError
 	errors survey.Errors
 	bytes  uint64
 }
@@ -158,10 +163,10 @@ type typeSum struct {
 func newSums(a, b *shown) *sums { return &sums{a: a, b: b, byType: make(map[string]*typeSum)} }
 
 // add adds a pair to the sums, and describes it.
-func (s *sums) add(p *survey.Pair) Pair {
-	nan := Real(math.NaN())
-	j := Pair{Name: p.Name, Bits: nan, DB: nan, TypeDB: nan, RelativeRMS: nan, Cosine: nan, MaxAbs: nan, ErrorShare: nan}
-	var in, other *TensorRow
+func (s *sums) add(p *survey.Pair) answer.Pair {
+	nan := answer.Real(math.NaN())
+	j := answer.Pair{Name: p.Name, Bits: nan, DB: nan, TypeDB: nan, RelativeRMS: nan, Cosine: nan, MaxAbs: nan, ErrorShare: nan}
+	var in, other *answer.TensorRow
 	if p.A != nil {
 		j.Number = s.a.numbers[p.Name]
 		in = &s.a.rows[j.Number]
@@ -169,7 +174,7 @@ func (s *sums) add(p *survey.Pair) Pair {
 	}
 	if p.B != nil {
 		other = &s.b.rows[s.b.numbers[p.Name]]
-		j.TypeB, j.Bits = other.Type, Real(8*float64(other.Bytes)/float64(other.Elements))
+		j.TypeB, j.Bits = other.Type, answer.Real(8*float64(other.Bytes)/float64(other.Elements))
 		j.Elements = other.Elements
 	}
 	s.squares = append(s.squares, 0)
@@ -198,7 +203,7 @@ func (s *sums) add(p *survey.Pair) Pair {
 		return j
 	}
 	p = p.Shown()
-	j.DB, j.TypeDB, j.RelativeRMS, j.Cosine, j.MaxAbs = Real(p.DB()), Real(p.TypeDB()), Real(p.RelativeRMS()), Real(p.Cosine()), Real(p.MaxAbs)
+	j.DB, j.TypeDB, j.RelativeRMS, j.Cosine, j.MaxAbs = answer.Real(p.DB()), answer.Real(p.TypeDB()), answer.Real(p.RelativeRMS()), answer.Real(p.Cosine()), answer.Real(p.MaxAbs)
 	if math.IsNaN(p.DD) { // integers
 		return j
 	}
@@ -209,7 +214,7 @@ func (s *sums) add(p *survey.Pair) Pair {
 	s.squares[len(s.squares)-1] = p.DD
 	t := s.byType[j.TypeB]
 	if t == nil {
-		t = &typeSum{TypeError: TypeError{Type: j.TypeB, TypeDB: nan}}
+		t = &typeSum{TypeError: answer.TypeError{Type: j.TypeB, TypeDB: nan}}
 		s.byType[j.TypeB] = t
 	}
 	if math.IsNaN(float64(t.TypeDB)) {
@@ -228,25 +233,25 @@ func (s *sums) complete(ctx context.Context, a *loader.Model, opts survey.Option
 }
 
 // share returns the share of squared errors in those of all tensors. It is NaN if nothing differs.
-func (s *sums) share(squares float64) Real { return Real(squares / s.all.DD) }
+func (s *sums) share(squares float64) answer.Real { return answer.Real(squares / s.all.DD) }
 
 // overall returns the figures over all tensors.
-func (s *sums) overall() Overall {
+func (s *sums) overall() answer.Overall {
 	o := s.counts
-	o.DB, o.RelativeRMS, o.Cosine = Real(s.all.DB()), Real(s.all.RelativeRMS()), Real(s.all.Cosine())
-	o.MatricesDB = Real(s.matrices.DB())
+	o.DB, o.RelativeRMS, o.Cosine = answer.Real(s.all.DB()), answer.Real(s.all.RelativeRMS()), answer.Real(s.all.Cosine())
+	o.MatricesDB = answer.Real(s.matrices.DB())
 	return o
 }
 
 // types returns the errors by type, the largest share first.
-func (s *sums) types() []TypeError {
-	list := []TypeError{}
+func (s *sums) types() []answer.TypeError {
+	list := []answer.TypeError{}
 	for _, t := range s.byType {
-		t.Bits = Real(8 * float64(t.bytes) / float64(t.Elements))
-		t.DB, t.ErrorShare = Real(t.errors.DB()), s.share(t.errors.DD)
+		t.Bits = answer.Real(8 * float64(t.bytes) / float64(t.Elements))
+		t.DB, t.ErrorShare = answer.Real(t.errors.DB()), s.share(t.errors.DD)
 		list = append(list, t.TypeError)
 	}
-	slices.SortFunc(list, func(x, y TypeError) int {
+	slices.SortFunc(list, func(x, y answer.TypeError) int {
 		return cmp.Or(cmp.Compare(y.ErrorShare, x.ErrorShare), cmp.Compare(x.Type, y.Type))
 	})
 	return list

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -74,14 +75,14 @@ type file struct {
 
 // ask asks for all that the page may ask for, within bounds. It fails if the model cannot be read.
 func (f *file) ask() error {
-	var model ModelAnswer
+	var model answer.ModelAnswer
 	if err := f.json("data/model", &model); err != nil {
 		return err
 	}
 	model.ID = "" // nothing is swapped in a file, and the same model makes the same page
 	f.answers["data/model"] = model
 	for from := 0; from < min(model.Tensors, maxFileRows); from += maxRows {
-		var rows RowsAnswer
+		var rows answer.RowsAnswer
 		if err := f.json(fmt.Sprintf("data/rows?numbers=%d-%d", from, min(model.Tensors, from+maxRows)-1), &rows); err != nil {
 			return err
 		}
@@ -111,9 +112,9 @@ func (f *file) ask() error {
 }
 
 // stats keeps the exact figures of all tensors, one of each in their order, and returns them.
-func (f *file) stats() ([]TensorStat, error) {
-	var line StatsLine
-	var all []TensorStat
+func (f *file) stats() ([]answer.TensorStat, error) {
+	var line answer.StatsLine
+	var all []answer.TensorStat
 	err := f.lines("data/stats?exact=1", &line, func() {
 		all = append(all, line.Stats...)
 		line.Stats = nil
@@ -124,16 +125,16 @@ func (f *file) stats() ([]TensorStat, error) {
 	if line.Error != nil {
 		return nil, errorOf(line.Error)
 	}
-	line.Stats = latest(all, func(s *TensorStat) int { return s.Number }, func(s *TensorStat) bool { return s.Odd > 0 })
+	line.Stats = latest(all, func(s *answer.TensorStat) int { return s.Number }, func(s *answer.TensorStat) bool { return s.Odd > 0 })
 	line.Progress.Seconds = 0 // so that the same model makes the same page
-	f.answers["data/stats"] = []StatsLine{line}
+	f.answers["data/stats"] = []answer.StatsLine{line}
 	return slices.Clone(line.Stats), nil
 }
 
 // comparison keeps the comparison of the two models.
 func (f *file) comparison() error {
-	var line CompareLine
-	var all []Pair
+	var line answer.CompareLine
+	var all []answer.Pair
 	err := f.lines("data/compare", &line, func() {
 		all = append(all, line.Pairs...)
 		line.Pairs = nil
@@ -144,9 +145,9 @@ func (f *file) comparison() error {
 	if line.Error != nil {
 		return errorOf(line.Error)
 	}
-	line.Pairs = latest(all, func(p *Pair) int { return p.Number }, func(p *Pair) bool { return p.Odd > 0 })
+	line.Pairs = latest(all, func(p *answer.Pair) int { return p.Number }, func(p *answer.Pair) bool { return p.Odd > 0 })
 	line.Progress.Seconds = 0
-	f.answers["data/compare"] = []CompareLine{line}
+	f.answers["data/compare"] = []answer.CompareLine{line}
 	return nil
 }
 
@@ -178,7 +179,7 @@ func (f *file) maps() error {
 			if err != nil {
 				return err
 			}
-			var a MapAnswer
+			var a answer.MapAnswer
 			if err := json.Unmarshal(rec.body.Bytes(), &a); err != nil {
 				return err
 			}
@@ -209,7 +210,7 @@ func (f *file) lists() error {
 
 // unfolded returns a list with the first maxOpen groups unfolded. A row of a tensor is its depth and its number. Rows beyond the bounds
 // of a page are counted alone.
-func (f *file) unfolded(x *grid.Index, group string, stats []*TensorStat) (*savedList, error) {
+func (f *file) unfolded(x *grid.Index, group string, stats []*answer.TensorStat) (*savedList, error) {
 	a, err := x.List(f.ctx, grid.Query{Group: group, Unfold: maxOpen, Count: maxFileRows}, stats)
 	if err != nil {
 		return nil, err
@@ -240,15 +241,15 @@ type savedList struct {
 }
 
 // tensors asks for tensors, the oddest first, until there are too many bytes.
-func (f *file) tensors(stats []TensorStat) error {
-	slices.SortStableFunc(stats, func(a, b TensorStat) int { return b.Odd - a.Odd })
+func (f *file) tensors(stats []answer.TensorStat) error {
+	slices.SortStableFunc(stats, func(a, b answer.TensorStat) int { return b.Odd - a.Odd })
 	f.bytes = 0
 	for i, stat := range stats {
 		if stat.Number >= len(f.names) || f.bytes > maxFileBytes {
 			continue
 		}
 		name := "?name=" + url.QueryEscape(f.names[stat.Number])
-		var t TensorAnswer
+		var t answer.TensorAnswer
 		if err := f.json("data/tensor"+name, &t); err != nil {
 			return err
 		}
@@ -263,7 +264,7 @@ func (f *file) tensors(stats []TensorStat) error {
 }
 
 // matrix asks for the pictures of a tensor, and for the values around that which is farthest from the mean.
-func (f *file) matrix(name string, t *TensorAnswer) error {
+func (f *file) matrix(name string, t *answer.TensorAnswer) error {
 	if t.Stat.Error != "" || t.Elements == 0 {
 		return nil
 	}

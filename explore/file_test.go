@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -62,7 +63,7 @@ func TestFile(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"data/stats", "data/compare"} {
-		var lines []StatsLine
+		var lines []answer.StatsLine
 		if err := json.Unmarshal(answers[path], &lines); err != nil || len(lines) != 1 || !lines[0].Progress.Done {
 			t.Errorf("%s: %v %.300s", path, err, answers[path])
 		}
@@ -98,8 +99,8 @@ func TestFileOfMany(t *testing.T) {
 	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
 	m = modeltest.Opened(t, m, err)
 	answers := answersIn(t, pageOf(t, m, &Options{Compared: m.Acquire}))
-	var stats []StatsLine
-	var pairs []CompareLine
+	var stats []answer.StatsLine
+	var pairs []answer.CompareLine
 	if err := errors.Join(json.Unmarshal(answers["data/stats"], &stats), json.Unmarshal(answers["data/compare"], &pairs)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -235,7 +236,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 // answer answers data/NAME.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("Cache-Control", "no-store")
-	answer, ok := answers[name]
+	read, ok := answers[name]
 	var err error
 	switch {
 	case isForeign(r):
@@ -243,7 +244,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, name string) {
 	case !ok:
 		err = failed(http.StatusNotFound, "There is no data of this name.")
 	default:
-		err = answer(h, w, r)
+		err = read(h, w, r)
 	}
 	if err != nil && r.Context().Err() == nil {
 		writeProblem(w, err)
@@ -264,6 +265,9 @@ func isForeign(r *http.Request) bool {
 	from, err := url.Parse(origin)
 	return err != nil || from.Host != r.Host
 }
+
+// Problem is an error as the page shows it: a sentence, the command's line, and what to do.
+type Problem = answer.Problem
 
 // problem is an error with the status of its answer.
 type problem struct {

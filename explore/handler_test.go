@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -120,7 +121,7 @@ var paths = []string{
 func TestAnswers(t *testing.T) {
 	m, other := layered(t), layered(t)
 	h := Handler(m.Acquire, &Options{Compared: other.Acquire})
-	id := answerOf[ModelAnswer](t, h, "data/model").ID
+	id := answerOf[answer.ModelAnswer](t, h, "data/model").ID
 	for _, path := range paths {
 		w := ask(t, h, path)
 		head := w.Header()
@@ -355,7 +356,7 @@ func TestSignature(t *testing.T) {
 			by, _ := md.Get("signature", "public_key")
 			want = strings.Replace(want, "KEY", fmt.Sprint(by), 1)
 		}
-		if got := answerOf[ModelAnswer](t, h, "data/model").Signature; got != want {
+		if got := answerOf[answer.ModelAnswer](t, h, "data/model").Signature; got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}
@@ -364,7 +365,7 @@ func TestSignature(t *testing.T) {
 func TestComparedFrom(t *testing.T) {
 	m := layered(t)
 	h := Handler(m.Acquire, &Options{Compared: m.Acquire, ComparedFrom: "https://example.com/models/b.gguf"})
-	if got := answerOf[ModelAnswer](t, h, "data/model").Compared; got.From != "https://example.com/models/b.gguf" || got.Title != "b.gguf" {
+	if got := answerOf[answer.ModelAnswer](t, h, "data/model").Compared; got.From != "https://example.com/models/b.gguf" || got.Title != "b.gguf" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -429,17 +430,17 @@ func TestSwap(t *testing.T) {
 		_, l, err := current.Acquire(context.Background())
 		return l, err
 	}, nil)
-	before := answerOf[ModelAnswer](t, h, "data/model")
-	linesOf[StatsLine](t, h, "data/stats")
+	before := answerOf[answer.ModelAnswer](t, h, "data/model")
+	linesOf[answer.StatsLine](t, h, "data/stats")
 	current.Swap(second, 2)
-	after := answerOf[ModelAnswer](t, h, "data/model")
+	after := answerOf[answer.ModelAnswer](t, h, "data/model")
 	if before.ID == after.ID || before.Tensors == after.Tensors {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	if w := ask(t, h, "data/tensor?name=odd"); w.Code != http.StatusNotFound || w.Header().Get("Model") != after.ID {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
-	lines := linesOf[StatsLine](t, h, "data/stats")
+	lines := linesOf[answer.StatsLine](t, h, "data/stats")
 	if last := lines[len(lines)-1]; !last.Progress.Done || last.Progress.AllTensors != after.Tensors {
 		t.Errorf("%+v", last)
 	}
@@ -528,10 +529,10 @@ func TestShared(t *testing.T) {
 	m := layered(t)
 	h := Handler(m.Acquire, nil)
 	var group sync.WaitGroup
-	heard := make([]map[int]TensorStat, 6)
+	heard := make([]map[int]answer.TensorStat, 6)
 	listen := func(i int) {
-		heard[i] = make(map[int]TensorStat)
-		for _, line := range linesOf[StatsLine](t, h, "data/stats") {
+		heard[i] = make(map[int]answer.TensorStat)
+		for _, line := range linesOf[answer.StatsLine](t, h, "data/stats") {
 			for _, s := range line.Stats {
 				heard[i][s.Number] = s
 			}
@@ -605,7 +606,7 @@ func TestModelName(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := loader.Open(path, nil)
-		if got := answerOf[ModelAnswer](t, Handler(modeltest.Opened(t, m, err).Acquire, nil), "data/model").Name; got != test.want {
+		if got := answerOf[answer.ModelAnswer](t, Handler(modeltest.Opened(t, m, err).Acquire, nil), "data/model").Name; got != test.want {
 			t.Errorf("%q, %s: %q, want %q", test.metadata, test.config, got, test.want)
 		}
 	}
@@ -624,7 +625,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%.40s: %v %s", path, w.Header(), text)
 		}
 	}
-	svg := answerOf[MapAnswer](t, h, "data/map").SVG
+	svg := answerOf[answer.MapAnswer](t, h, "data/map").SVG
 	if strings.Contains(svg, "<img") || strings.Contains(svg, "<script") || strings.Contains(svg, "\u202e") {
 		t.Error(svg)
 	}
@@ -645,8 +646,8 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(r, c int) float64 { return float64(values[r*columns+c]) }
-	text := func(r, c int) Value { return Value(fmt.Sprint(values[r*columns+c])) }
-	stat := answerOf[TensorAnswer](t, h, "data/tensor?name=a")
+	text := func(r, c int) answer.Value { return answer.Value(fmt.Sprint(values[r*columns+c])) }
+	stat := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a")
 	if stat.Rows != rows || stat.Columns != columns || len(stat.First) != firstValues || stat.First[3] != text(0, 3) {
 		t.Errorf("%+v", stat)
 	}
@@ -678,11 +679,11 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
-	window := answerOf[ValuesAnswer](t, h, "data/values?name=a&row=499&column=3&rows=5&columns=9")
+	window := answerOf[answer.ValuesAnswer](t, h, "data/values?name=a&row=499&column=3&rows=5&columns=9")
 	if window.Row != 495 || window.Column != 0 || len(window.Values) != 5 || len(window.Values[4]) != 9 || window.Values[4][8] != text(499, 8) {
 		t.Errorf("%+v", window)
 	}
-	norms := answerOf[NormsAnswer](t, h, "data/norms?name=a")
+	norms := answerOf[answer.NormsAnswer](t, h, "data/norms?name=a")
 	square := make([]float64, columns)
 	for r := range rows {
 		row := 0.0
@@ -733,10 +734,10 @@ func TestExactValues(t *testing.T) {
 	if got := ask(t, h, "data/tensor?name=i64").Body.String(); !strings.Contains(got, `"first_values":[16777217,"-9007199254740993",3,4]`) {
 		t.Error(got)
 	}
-	if got := answerOf[TensorAnswer](t, h, "data/tensor?name=f64"); got.Stat.ZeroRows != 1 || got.First[5] != "Infinity" {
+	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=f64"); got.Stat.ZeroRows != 1 || got.First[5] != "Infinity" {
 		t.Errorf("%+v", got)
 	}
-	if got := answerOf[NormsAnswer](t, h, "data/norms?name=i64").Rows.Norms; float64(got[1]) != 5 || math.Abs(float64(got[0])-(1<<53+1)) > 16 {
+	if got := answerOf[answer.NormsAnswer](t, h, "data/norms?name=i64").Rows.Norms; float64(got[1]) != 5 || math.Abs(float64(got[0])-(1<<53+1)) > 16 {
 		t.Error(got)
 	}
 }
@@ -800,7 +801,7 @@ func TestChatTemplates(t *testing.T) {
 	if strings.Contains(w.Body.String(), "<script") {
 		t.Error("markup in JSON")
 	}
-	var a MetadataAnswer
+	var a answer.MetadataAnswer
 	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
 		t.Fatal(err)
 	}
@@ -834,11 +835,11 @@ func TestMetadataAreBounded(t *testing.T) {
 	if w := ask(t, h, "data/metadata"); w.Body.Len() > 2<<20 {
 		t.Errorf("%d bytes", w.Body.Len())
 	}
-	a := answerOf[MetadataAnswer](t, h, "data/metadata")
+	a := answerOf[answer.MetadataAnswer](t, h, "data/metadata")
 	if a.More < 8 || a.More > 20 || len(a.Entries) != maxEntries {
 		t.Errorf("%d keys and %d more", len(a.Entries), a.More)
 	}
-	at := slices.IndexFunc(a.Entries, func(e MetadataEntry) bool { return strings.HasPrefix(e.Key, "deep.") })
+	at := slices.IndexFunc(a.Entries, func(e answer.MetadataEntry) bool { return strings.HasPrefix(e.Key, "deep.") })
 	if at < 0 || a.Entries[at].Type != "object" || len(a.Entries[at].Key) > 2*maxKeyBytes+1000 {
 		t.Errorf("%d: %+v", at, a.Entries[max(at, 0)])
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/drawing"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -29,7 +30,7 @@ func (h *handler) maps(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer l.Release()
-	a := MapAnswer{Bys: []string{byPart, byType, bySigma, byMemory}}
+	a := answer.MapAnswer{Bys: []string{byPart, byType, bySigma, byMemory}}
 	if len(s.answer.Types) < 2 {
 		a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byType })
 	}
@@ -142,13 +143,13 @@ var (
 )
 
 // toneOf returns the place on the scale of amounts of the i-th largest part or type. The largest differ most, in grey as well.
-func toneOf(i int) Real {
-	tones := [...]Real{0.75, 0.5, 0.25, 1, 0.625, 0.375, 0.875, 0.125}
+func toneOf(i int) answer.Real {
+	tones := [...]answer.Real{0.75, 0.5, 0.25, 1, 0.625, 0.375, 0.875, 0.125}
 	return tones[min(i, len(tones)-1)]
 }
 
 // toned returns a kind of tensors whose colour is a stop of the scale of amounts.
-func toned(name string, tone Real) drawing.Kind {
+func toned(name string, tone answer.Real) drawing.Kind {
 	return drawing.Kind{Name: name, Color: amounts[int(8*tone)], Dark: darkAmounts[int(8*tone)]}
 }
 
@@ -170,12 +171,12 @@ var sigmaKinds = []drawing.Kind{
 }
 
 // sigmaKind returns the position in sigmaKinds of a tensor.
-func sigmaKind(stats []*TensorStat, number int) int {
+func sigmaKind(stats []*answer.TensorStat, number int) int {
 	const noFigure = 6
 	if number >= len(stats) || stats[number] == nil {
 		return noFigure
 	}
-	for i, least := range []Real{128, 64, 32, 16, 8, 0} {
+	for i, least := range []answer.Real{128, 64, 32, 16, 8, 0} {
 		if stats[number].MaxSigma >= least {
 			return i
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/elements"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -109,14 +110,14 @@ func (m matrix) reader() func(dst []float64, first uint64) error {
 }
 
 // texts returns the values of a region of at least one column as dump prints them. It fails as walk does.
-func (m matrix) texts(ctx context.Context, g region) ([][]Value, error) {
-	all := [][]Value{}
+func (m matrix) texts(ctx context.Context, g region) ([][]answer.Value, error) {
+	all := [][]answer.Value{}
 	text := elements.Texts[m.DType()]
 	if text == nil || !m.isPlain {
 		err := m.walk(ctx, g, func(_, _ uint64, values []float64) {
-			row := make([]Value, len(values))
+			row := make([]answer.Value, len(values))
 			for i, v := range values {
-				row[i] = Value(strconv.FormatFloat(v, 'g', -1, 32))
+				row[i] = answer.Value(strconv.FormatFloat(v, 'g', -1, 32))
 			}
 			all = append(all, row)
 		})
@@ -128,9 +129,9 @@ func (m matrix) texts(ctx context.Context, g region) ([][]Value, error) {
 		if _, err := m.ReadAt(buf, int64((row*m.columns+g.columns.first)*size)); err != nil {
 			return nil, err
 		}
-		var texts []Value
+		var texts []answer.Value
 		for b := range slices.Chunk(buf, int(size)) {
-			texts = append(texts, Value(text(b)))
+			texts = append(texts, answer.Value(text(b)))
 		}
 		all = append(all, texts)
 	}
@@ -309,7 +310,7 @@ func (h *handler) values(w http.ResponseWriter, r *http.Request) error {
 	if g.columns, err = around(query.Get("column"), query.Get("columns"), m.columns); err != nil {
 		return err
 	}
-	a := ValuesAnswer{Row: g.rows.first, Column: g.columns.first}
+	a := answer.ValuesAnswer{Row: g.rows.first, Column: g.columns.first}
 	if a.Values, err = m.texts(r.Context(), g); err != nil {
 		return err
 	}
@@ -344,7 +345,7 @@ func (h *handler) norms(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer t.lease.Release()
-	var a NormsAnswer
+	var a answer.NormsAnswer
 	err = h.tensors.do(r, func() (err error) {
 		a, err = matrixOf(t.Tensor, h.isPolite).norms(r.Context())
 		return err
@@ -356,7 +357,7 @@ func (h *handler) norms(w http.ResponseWriter, r *http.Request) error {
 }
 
 // norms returns the norms of the rows and columns of m: none of too many, and none of one row. It fails as walk does.
-func (m matrix) norms(ctx context.Context) (a NormsAnswer, err error) {
+func (m matrix) norms(ctx context.Context) (a answer.NormsAnswer, err error) {
 	var rows, columns []float64
 	if m.rows > 1 && m.rows <= maxNorms {
 		rows = make([]float64, m.rows)
@@ -388,7 +389,7 @@ func (m matrix) norms(ctx context.Context) (a NormsAnswer, err error) {
 			}
 		}
 	}
-	return NormsAnswer{Rows: normsOf(rows), Columns: normsOf(columns)}, err
+	return answer.NormsAnswer{Rows: normsOf(rows), Columns: normsOf(columns)}, err
 }
 
 // addSquares adds the squares of values to those of their row, and of their columns unless that is nil. It leaves out NaN and
@@ -422,8 +423,8 @@ func addLengths(row *float64, columns, values []float64) {
 }
 
 // normsOf returns norms as they are drawn, with their median and the largest two. It sorts them.
-func normsOf(norms []float64) Norms {
-	n := Norms{Norms: []Real{}, Largest: []Norm{}, Median: Real(math.NaN()), Step: 1}
+func normsOf(norms []float64) answer.Norms {
+	n := answer.Norms{Norms: []answer.Real{}, Largest: []answer.Norm{}, Median: answer.Real(math.NaN()), Step: 1}
 	if len(norms) == 0 {
 		return n
 	}
@@ -431,15 +432,15 @@ func normsOf(norms []float64) Norms {
 		if norm == 0 {
 			n.Zeros++
 		}
-		n.Largest = append(n.Largest, Norm{At: uint64(i), Norm: Real(norm)})
-		slices.SortStableFunc(n.Largest, func(a, b Norm) int { return cmp.Compare(b.Norm, a.Norm) })
+		n.Largest = append(n.Largest, answer.Norm{At: uint64(i), Norm: answer.Real(norm)})
+		slices.SortStableFunc(n.Largest, func(a, b answer.Norm) int { return cmp.Compare(b.Norm, a.Norm) })
 		n.Largest = n.Largest[:min(2, len(n.Largest))]
 	}
 	n.Step, _ = divide(uint64(len(norms)), maxDrawnNorms)
 	for group := range slices.Chunk(norms, int(n.Step)) {
-		n.Norms = append(n.Norms, Real(slices.Max(group)))
+		n.Norms = append(n.Norms, answer.Real(slices.Max(group)))
 	}
 	slices.Sort(norms)
-	n.Median = Real(norms[(len(norms)-1)/2]/2 + norms[len(norms)/2]/2)
+	n.Median = answer.Real(norms[(len(norms)-1)/2]/2 + norms[len(norms)/2]/2)
 	return n
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -70,8 +71,8 @@ func (h *handler) metadata(w http.ResponseWriter, r *http.Request) error {
 
 // entriesOf returns the answer with all keys that there are, within bounds. It fails if the graph of the model that l holds cannot be
 // read.
-func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*MetadataAnswer, error) {
-	a := &MetadataAnswer{Entries: []MetadataEntry{}}
+func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*answer.MetadataAnswer, error) {
+	a := &answer.MetadataAnswer{Entries: []answer.MetadataEntry{}}
 	left := maxAllBytes
 	for key, v := range described {
 		if len(a.Entries) == maxEntries || left < -maxAllBytes {
@@ -88,7 +89,7 @@ func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*MetadataAnsw
 }
 
 // valuesAt returns a window of the list at a key: see windowOf. It fails if there is no such key, or if ctx ends.
-func valuesAt(ctx context.Context, described iter.Seq2[string, any], key, contains string, from, count int) (*ListValuesAnswer, error) {
+func valuesAt(ctx context.Context, described iter.Seq2[string, any], key, contains string, from, count int) (*answer.ListValuesAnswer, error) {
 	for at, v := range described {
 		if at == key {
 			return windowOf(ctx, v, contains, from, count)
@@ -126,8 +127,8 @@ func yieldLeaves(prefix string, md layout.Metadata, yield func(string, any) bool
 }
 
 // entryOf describes a value in at most so many bytes.
-func entryOf(key string, v any, most int) MetadataEntry {
-	e := MetadataEntry{Key: key, Type: typeOf(v)}
+func entryOf(key string, v any, most int) answer.MetadataEntry {
+	e := answer.MetadataEntry{Key: key, Type: typeOf(v)}
 	n, elements := elementsOf(v)
 	if n > maxShort {
 		e.Length = n
@@ -147,8 +148,8 @@ func entryOf(key string, v any, most int) MetadataEntry {
 
 // windowOf returns the elements of a list that contain a text, in upper or lower case: those from the from-th on, at most count. It
 // fails if ctx ends.
-func windowOf(ctx context.Context, v any, contains string, from, count int) (*ListValuesAnswer, error) {
-	a := &ListValuesAnswer{Values: []ListValue{}}
+func windowOf(ctx context.Context, v any, contains string, from, count int) (*answer.ListValuesAnswer, error) {
+	a := &answer.ListValuesAnswer{Values: []answer.ListValue{}}
 	contains = strings.ToLower(contains)
 	_, elements := elementsOf(v)
 	if elements == nil {
@@ -161,7 +162,7 @@ func windowOf(ctx context.Context, v any, contains string, from, count int) (*Li
 		}
 		if contains == "" || strings.Contains(strings.ToLower(text), contains) {
 			if a.Matches >= from && len(a.Values) < count {
-				a.Values = append(a.Values, ListValue{At: at, Value: shortened(text, maxTextBytes/16)})
+				a.Values = append(a.Values, answer.ListValue{At: at, Value: shortened(text, maxTextBytes/16)})
 			}
 			a.Matches++
 		}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
@@ -26,10 +27,10 @@ import (
 type shown struct {
 	model   *loader.Model
 	tensors []loader.Tensor // which work while the model is open; see Lease.Of
-	rows    []TensorRow
+	rows    []answer.TensorRow
 	numbers map[string]int // by name
 	grid    *grid.Index    // where they stand in the network
-	answer  ModelAnswer
+	answer  answer.ModelAnswer
 	isKnown bool // models of other content have another ID
 	*results
 }
@@ -119,7 +120,7 @@ func (h *handler) forgetModels() {
 // newShown returns what is shown of the model that l holds. from and signature are as in Options.
 func newShown(l *loader.Lease, from, signature string) *shown {
 	m := l.Model()
-	s := &shown{model: m, tensors: slices.Collect(l.Tensors()), rows: make([]TensorRow, 0, m.Len()), numbers: make(map[string]int, m.Len())}
+	s := &shown{model: m, tensors: slices.Collect(l.Tensors()), rows: make([]answer.TensorRow, 0, m.Len()), numbers: make(map[string]int, m.Len())}
 	files := m.Files()
 	a := &s.answer
 	a.From, a.Format, a.Files, a.Tensors = cmp.Or(from, m.Path()), m.Format().String(), len(files), len(s.tensors)
@@ -135,7 +136,7 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		a.Bytes += f.Size
 	}
 	stored := uint64(0)
-	sums := make(map[string]*TypeTotal)
+	sums := make(map[string]*answer.TypeTotal)
 	for i, t := range s.tensors {
 		row := rowOf(i, t)
 		s.rows = append(s.rows, row)
@@ -143,19 +144,19 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		a.Parameters += row.Elements
 		stored += row.Bytes
 		if sums[row.Type] == nil {
-			sums[row.Type] = &TypeTotal{Type: row.Type}
+			sums[row.Type] = &answer.TypeTotal{Type: row.Type}
 		}
 		sum := sums[row.Type]
 		sum.Tensors++
 		sum.Elements += row.Elements
 		sum.Bytes += row.Bytes
 	}
-	a.BitsPerWeight = Real(8 * float64(stored) / float64(a.Parameters))
-	a.Types = []TypeTotal{}
+	a.BitsPerWeight = answer.Real(8 * float64(stored) / float64(a.Parameters))
+	a.Types = []answer.TypeTotal{}
 	for _, sum := range sums {
 		a.Types = append(a.Types, *sum)
 	}
-	slices.SortFunc(a.Types, func(x, y TypeTotal) int {
+	slices.SortFunc(a.Types, func(x, y answer.TypeTotal) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Type, y.Type))
 	})
 	s.grid = grid.New(s.rows)
@@ -184,8 +185,8 @@ func signedBy(l *loader.Lease, verified string) string {
 }
 
 // rowOf describes a tensor.
-func rowOf(number int, t loader.Tensor) TensorRow {
-	row := TensorRow{Number: number, Name: t.Name(), Type: t.DType().String(), Shape: append([]int{}, t.Shape()...), Elements: t.Elements(),
+func rowOf(number int, t loader.Tensor) answer.TensorRow {
+	row := answer.TensorRow{Number: number, Name: t.Name(), Type: t.DType().String(), Shape: append([]int{}, t.Shape()...), Elements: t.Elements(),
 		Bytes: t.StoredBytes(), File: t.File(), Offset: t.Offset(), Layer: -1, Expert: -1}
 	if w := t.Scheme(); w != nil {
 		row.Type, row.Bytes = w.Scheme, 0
@@ -197,7 +198,7 @@ func rowOf(number int, t loader.Tensor) TensorRow {
 }
 
 // addSummary adds the format's own summary to a, as a list of labels and values, or why it cannot be read.
-func addSummary(a *ModelAnswer, l *loader.Lease) {
+func addSummary(a *answer.ModelAnswer, l *loader.Lease) {
 	facts, err := l.Summary()
 	if err != nil {
 		a.Unreadable = append(a.Unreadable, err.Error())
@@ -220,7 +221,7 @@ const definitions = 1
 
 // identity returns a digest of what is known of the content of the model's files, and of what makes figures of it. Models of other
 // content have another one if isKnown is true; else other models that are open.
-func identity(m *loader.Model, rows []TensorRow) (id string, isKnown bool) {
+func identity(m *loader.Model, rows []answer.TensorRow) (id string, isKnown bool) {
 	digest := sha256.New()
 	said, err := m.Quantization()
 	fmt.Fprintln(digest, definitions, said, err)
@@ -278,13 +279,13 @@ func nameOf(ctx context.Context, s *shown) string {
 }
 
 // side returns what the page says of s beside another model.
-func (s *shown) side() *Side {
+func (s *shown) side() *answer.Side {
 	a := &s.answer
 	var types []string
 	for _, t := range a.Types {
 		types = append(types, t.Type)
 	}
-	return &Side{Title: a.Title, From: a.From, Format: a.Format, Quantization: a.Quantization, Types: strings.Join(types, ", "), Tensors: a.Tensors,
+	return &answer.Side{Title: a.Title, From: a.From, Format: a.Format, Quantization: a.Quantization, Types: strings.Join(types, ", "), Tensors: a.Tensors,
 		Bytes: a.Bytes, BitsPerWeight: a.BitsPerWeight}
 }
 
@@ -298,7 +299,7 @@ func (h *handler) rows(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer l.Release()
-	answer := RowsAnswer{Rows: []TensorRow{}}
+	out := answer.RowsAnswer{Rows: []answer.TensorRow{}}
 	for text := range strings.SplitSeq(r.URL.Query().Get("numbers"), ",") {
 		low, high, isRange := strings.Cut(text, "-")
 		if !isRange {
@@ -309,12 +310,12 @@ func (h *handler) rows(w http.ResponseWriter, r *http.Request) error {
 		if err != nil || err2 != nil || first < 0 || first > last || last >= len(s.rows) {
 			return failed(http.StatusBadRequest, "There are no tensors of the numbers %q.", text)
 		}
-		if len(answer.Rows)+last-first >= maxRows {
+		if len(out.Rows)+last-first >= maxRows {
 			return failed(http.StatusBadRequest, "More than %d tensors were asked for at once.", maxRows)
 		}
-		answer.Rows = append(answer.Rows, s.rows[first:last+1]...)
+		out.Rows = append(out.Rows, s.rows[first:last+1]...)
 	}
-	return writeJSON(w, &answer)
+	return writeJSON(w, &out)
 }
 
 // Bounds of a request for the list.
@@ -341,7 +342,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 	if q.Count, err = numberOf(query, "count", 60, maxListed); err != nil {
 		return err
 	}
-	var a ListAnswer
+	var a answer.ListAnswer
 	err = h.lists.do(r, func() (err error) {
 		a, err = s.grid.List(r.Context(), q, h.known(s))
 		return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -80,11 +81,11 @@ func (s *swapping) swap(t testing.TB, c *loader.Current[int], id string, first f
 }
 
 // maxOf returns the largest value that data/stats tells, the ID of the answer, and how many reads of values it took.
-func (s *swapping) maxOf(t testing.TB) (largest Real, id string, reads int64) {
+func (s *swapping) maxOf(t testing.TB) (largest answer.Real, id string, reads int64) {
 	t.Helper()
 	before := s.values.Load()
-	lines := linesOf[StatsLine](t, s, "data/stats")
-	var stats []TensorStat
+	lines := linesOf[answer.StatsLine](t, s, "data/stats")
+	var stats []answer.TensorStat
 	for _, l := range lines {
 		stats = append(stats, l.Stats...)
 	}
@@ -92,18 +93,18 @@ func (s *swapping) maxOf(t testing.TB) (largest Real, id string, reads int64) {
 	if len(stats) == 0 || !last.Progress.Done || len(last.Findings) == 0 {
 		t.Fatalf("%+v", lines)
 	}
-	tensor := answerOf[TensorAnswer](t, s, "data/tensor?name=a").Stat
+	tensor := answerOf[answer.TensorAnswer](t, s, "data/tensor?name=a").Stat
 	if tensor.Max != stats[0].Max && stats[0].Error == "" {
 		t.Errorf("%v, and alone %v", stats[0].Max, tensor.Max)
 	}
-	return stats[0].Max, answerOf[ModelAnswer](t, s, "data/model").ID, s.values.Load() - before
+	return stats[0].Max, answerOf[answer.ModelAnswer](t, s, "data/model").ID, s.values.Load() - before
 }
 
 // dB returns the overall figure that data/compare tells, and how many reads of values it took.
-func (s *swapping) dB(t testing.TB, query string) (Real, int64) {
+func (s *swapping) dB(t testing.TB, query string) (answer.Real, int64) {
 	t.Helper()
 	before := s.values.Load()
-	lines := linesOf[CompareLine](t, s, "data/compare"+query)
+	lines := linesOf[answer.CompareLine](t, s, "data/compare"+query)
 	last := lines[len(lines)-1]
 	if last.Overall == nil {
 		t.Fatalf("%+v", last)
@@ -140,7 +141,7 @@ func TestResultsAreKept(t *testing.T) {
 	}
 	s.swap(t, &s.other, "third", 7)
 	s.swap(t, &s.other, "other", 5)
-	for query, want := range map[string]Real{"": there, "?swap=1": back} {
+	for query, want := range map[string]answer.Real{"": there, "?swap=1": back} {
 		if got, reads := s.dB(t, query); got != want || reads > 0 {
 			t.Errorf("swapped back: %v dB, not %v, %d reads", got, want, reads)
 		}
@@ -158,7 +159,7 @@ func TestResultsOfUnknown(t *testing.T) {
 	}
 	s.fail.Store(true)
 	s.swap(t, &s.current, "one", 100)
-	lines := linesOf[StatsLine](t, s, "data/stats")
+	lines := linesOf[answer.StatsLine](t, s, "data/stats")
 	if p := lines[len(lines)-1].Progress; !p.Done || p.Values != 0 || p.AllValues != 16 { // read is what has values
 		t.Errorf("%+v", lines)
 	}
@@ -220,11 +221,11 @@ func TestSwapEndsJobs(t *testing.T) {
 			_, l, err := current.Acquire(context.Background())
 			return l, err
 		}, &Options{Compared: other.Acquire})
-		answer := httptest.NewRecorder()
+		reply := httptest.NewRecorder()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			h.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, path, nil))
 		}()
 		waitFor(t, "reading", func() bool { return source.reading.Load() > 0 })
 		current.Swap(layered(t), 0)
@@ -233,11 +234,11 @@ func TestSwapEndsJobs(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s goes on", path)
 		}
-		if text := answer.Body.String(); !strings.Contains(text, `"swapped":true`) || strings.Contains(text, `"done":true`) {
+		if text := reply.Body.String(); !strings.Contains(text, `"swapped":true`) || strings.Contains(text, `"done":true`) {
 			t.Errorf("%s: %s", path, text)
 		}
 		waitFor(t, "the end of the model before", func() bool { return current.Stats().Draining == 0 })
-		if lines := linesOf[StatsLine](t, h, "data/stats"); !lines[len(lines)-1].Progress.Done {
+		if lines := linesOf[answer.StatsLine](t, h, "data/stats"); !lines[len(lines)-1].Progress.Done {
 			t.Errorf("%s: %+v", path, lines)
 		}
 		if err := current.Close(); err != nil {

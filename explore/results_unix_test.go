@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
@@ -44,10 +45,10 @@ func TestChangedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	largest := func() Real {
+	largest := func() answer.Real {
 		t.Helper()
-		alone := answerOf[TensorAnswer](t, h, "data/tensor?name=a").Stat.Max
-		for _, l := range linesOf[StatsLine](t, h, "data/stats") {
+		alone := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a").Stat.Max
+		for _, l := range linesOf[answer.StatsLine](t, h, "data/stats") {
 			if len(l.Stats) > 0 && l.Stats[0].Max != alone {
 				t.Errorf("%v, and alone %v", l.Stats[0].Max, alone)
 			}
@@ -76,7 +77,7 @@ func TestChangedFile(t *testing.T) {
 			t.Errorf("%s of a changed file: %d %s", path, w.Code, w.Body)
 		}
 	}
-	if a := answerOf[ListAnswer](t, h, "data/list?group=none&show=odd"); a.Matches > 0 {
+	if a := answerOf[answer.ListAnswer](t, h, "data/list?group=none&show=odd"); a.Matches > 0 {
 		t.Errorf("%+v", a)
 	}
 	reopen()

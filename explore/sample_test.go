@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -64,14 +65,14 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	var lines [2]StatsLine
-	var stats [2][]*TensorStat
+	var lines [2]answer.StatsLine
+	var stats [2][]*answer.TensorStat
 	for _, which := range []int{firstStats, exactStats} {
 		j, err := h.joinStats(s, which)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = j.listen(t.Context(), func(line StatsLine, _ []TensorStat) error {
+		err = j.listen(t.Context(), func(line answer.StatsLine, _ []answer.TensorStat) error {
 			lines[which] = line
 			return nil
 		})
@@ -92,7 +93,7 @@ func TestSample(t *testing.T) {
 	if !sample.Sampled || exact.Sampled || sample.Finite != minBlocks*sampleBlock || exact.Finite != 1<<20-1 {
 		t.Fatalf("%+v\n%+v", sample, exact)
 	}
-	near := func(what string, a, b Real) {
+	near := func(what string, a, b answer.Real) {
 		if math.Abs(float64(a-b)) > 0.005 {
 			t.Errorf("%s: %v, of all values %v", what, a, b)
 		}
@@ -118,7 +119,7 @@ func TestSample(t *testing.T) {
 			t.Errorf("a sample says %q", f.Text)
 		}
 	}
-	if !slices.ContainsFunc(lines[exactStats].Findings, func(f Finding) bool { return f.Rule == "outlier" && f.Severity == 2 }) {
+	if !slices.ContainsFunc(lines[exactStats].Findings, func(f answer.Finding) bool { return f.Rule == "outlier" && f.Severity == 2 }) {
 		t.Errorf("%+v", lines[exactStats].Findings)
 	}
 }

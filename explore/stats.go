@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -37,7 +38,7 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer j.leave()
-	return j.listen(r.Context(), func(line StatsLine, stats []TensorStat) error {
+	return j.listen(r.Context(), func(line answer.StatsLine, stats []answer.TensorStat) error {
 		line.Stats = stats
 		return out.write(&line)
 	})
@@ -51,7 +52,7 @@ const (
 
 // joinStats returns the job that reads a sample or all of s, which it begins if none runs or has ended well. If all was read
 // before, there is no need of a sample. The caller leaves it. It fails if s is not served any more.
-func (h *handler) joinStats(s *shown, which int) (*job[TensorStat, StatsLine], error) {
+func (h *handler) joinStats(s *shown, which int) (*job[answer.TensorStat, answer.StatsLine], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if all := s.statistics[exactStats]; all != nil && all.hasEnded() {
@@ -63,9 +64,11 @@ func (h *handler) joinStats(s *shown, which int) (*job[TensorStat, StatsLine], e
 	if !h.serves(s) {
 		return nil, errSwapped
 	}
-	j := startJob(func(ctx context.Context, j *job[TensorStat, StatsLine]) error { return h.read(ctx, s, which, j) }, h.watch,
-		func(j *job[TensorStat, StatsLine], p Problem) {
-			j.publish(func(line *StatsLine) { line.Error = &p })
+	j := startJob(func(ctx context.Context, j *job[answer.TensorStat, answer.StatsLine]) error {
+		return h.read(ctx, s, which, j)
+	}, h.watch,
+		func(j *job[answer.TensorStat, answer.StatsLine], p Problem) {
+			j.publish(func(line *answer.StatsLine) { line.Error = &p })
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if s.statistics[which] == j {
@@ -79,20 +82,20 @@ func (h *handler) joinStats(s *shown, which int) (*job[TensorStat, StatsLine], e
 
 // known returns the figures that are known by now, by number of tensor: exact ones where there are. They are none if a file
 // has changed.
-func (h *handler) known(s *shown) []*TensorStat {
+func (h *handler) known(s *shown) []*answer.TensorStat {
 	if s.model.Changed() != nil {
 		return nil
 	}
 	h.mu.Lock()
 	jobs := s.statistics
 	h.mu.Unlock()
-	var stats []*TensorStat
+	var stats []*answer.TensorStat
 	for _, j := range jobs {
 		if j == nil {
 			continue
 		}
 		if stats == nil {
-			stats = make([]*TensorStat, len(s.rows))
+			stats = make([]*answer.TensorStat, len(s.rows))
 		}
 		results := j.published()
 		for i := range results {
@@ -103,7 +106,7 @@ func (h *handler) known(s *shown) []*TensorStat {
 }
 
 // findingsOf returns what is known by now to be odd about s: of all values, if they were asked for.
-func (h *handler) findingsOf(s *shown) (known []Finding) {
+func (h *handler) findingsOf(s *shown) (known []answer.Finding) {
 	h.mu.Lock()
 	jobs := s.statistics
 	h.mu.Unlock()
@@ -121,21 +124,21 @@ func (h *handler) findingsOf(s *shown) (known []Finding) {
 }
 
 // read reads a sample or all values of s, and publishes what it finds. It fails as survey.Stats does.
-func (h *handler) read(ctx context.Context, s *shown, which int, j *job[TensorStat, StatsLine]) error {
+func (h *handler) read(ctx context.Context, s *shown, which int, j *job[answer.TensorStat, answer.StatsLine]) error {
 	l, err := s.model.AcquireContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Release()
 	begun := time.Now()
-	progress := Progress{AllTensors: len(s.rows), AllValues: s.answer.Parameters, Share: 1}
+	progress := answer.Progress{AllTensors: len(s.rows), AllValues: s.answer.Parameters, Share: 1}
 	if which == firstStats {
 		progress.Share = s.sampleShare()
 	}
-	publish := func(stats ...TensorStat) {
+	publish := func(stats ...answer.TensorStat) {
 		p := progress
 		p.Seconds = time.Since(begun).Seconds()
-		j.publish(func(line *StatsLine) { line.Progress = &p }, stats...)
+		j.publish(func(line *answer.StatsLine) { line.Progress = &p }, stats...)
 	}
 	publish()
 	findings := newFindings(s)
@@ -169,34 +172,34 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *job[TensorSt
 // findings says what is odd about figures as they come.
 type findings struct {
 	shown *shown
-	stats []*TensorStat // by number
-	next  time.Time     // when it is worth while to look again
+	stats []*answer.TensorStat // by number
+	next  time.Time            // when it is worth while to look again
 }
 
 // newFindings returns findings without figures.
 func newFindings(s *shown) *findings {
-	return &findings{shown: s, stats: make([]*TensorStat, len(s.rows)), next: time.Now().Add(betweenLines)}
+	return &findings{shown: s, stats: make([]*answer.TensorStat, len(s.rows)), next: time.Now().Add(betweenLines)}
 }
 
 // add adds the figures of a tensor. It reports whether it is time to look again.
-func (f *findings) add(stat TensorStat) bool {
+func (f *findings) add(stat answer.TensorStat) bool {
 	f.stats[stat.Number] = &stat
 	return time.Now().After(f.next)
 }
 
 // find publishes what is odd so far, and again the figures of tensors that are odd by more than themselves. Looking takes
 // a tenth of the time at most.
-func (f *findings) find(j *job[TensorStat, StatsLine]) {
+func (f *findings) find(j *job[answer.TensorStat, answer.StatsLine]) {
 	begun := time.Now()
 	report := odd.InStats(f.shown.grid, f.stats)
-	var changed []TensorStat
+	var changed []answer.TensorStat
 	for n, stat := range f.stats {
 		if stat != nil && stat.Odd != report.Odd[n] {
 			stat.Odd = report.Odd[n]
 			changed = append(changed, *stat)
 		}
 	}
-	j.publish(func(line *StatsLine) { line.Findings = report.Findings }, changed...)
+	j.publish(func(line *answer.StatsLine) { line.Findings = report.Findings }, changed...)
 	f.next = time.Now().Add(betweenLines + 10*time.Since(begun))
 }
 
@@ -204,24 +207,24 @@ func (f *findings) find(j *job[TensorStat, StatsLine]) {
 const damaged = "damaged"
 
 // statOf returns the figures of the tensor of a number.
-func statOf(number int, t *survey.TensorStats) TensorStat {
+func statOf(number int, t *survey.TensorStats) answer.TensorStat {
 	t = t.Shown()
-	s := TensorStat{Number: number, Sampled: t.Sampled}
+	s := answer.TensorStat{Number: number, Sampled: t.Sampled}
 	if t.Err != nil {
 		s.Error, s.Kind = t.Err.Error(), damaged
 		if errors.Is(t.Err, loader.ErrUnsupported) {
 			s.Kind = "no values"
 		}
-		nan := Real(math.NaN())
+		nan := answer.Real(math.NaN())
 		s.Min, s.Max, s.Mean, s.Std, s.MaxSigma, s.Excess, s.Kurtosis = nan, nan, nan, nan, nan, nan, nan
 		return s
 	}
 	s.Finite, s.Zeros, s.ZeroRows, s.NaN, s.PosInf, s.NegInf = t.Finite, t.Zeros, t.ZeroRows, t.NaN, t.PosInf, t.NegInf
-	s.Min, s.Max, s.Mean, s.Std, s.MaxSigma, s.Kurtosis = Real(t.Min), Real(t.Max), Real(t.Mean), Real(t.Std), Real(t.MaxSigma), Real(t.Kurtosis)
-	s.Excess = Real(odd.Excess(t.MaxSigma, t.Finite))
-	s.Percentiles = make(map[string]Real, len(survey.Percents))
+	s.Min, s.Max, s.Mean, s.Std, s.MaxSigma, s.Kurtosis = answer.Real(t.Min), answer.Real(t.Max), answer.Real(t.Mean), answer.Real(t.Std), answer.Real(t.MaxSigma), answer.Real(t.Kurtosis)
+	s.Excess = answer.Real(odd.Excess(t.MaxSigma, t.Finite))
+	s.Percentiles = make(map[string]answer.Real, len(survey.Percents))
 	for i, percent := range survey.Percents {
-		s.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = Real(t.Percentiles[i])
+		s.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = answer.Real(t.Percentiles[i])
 	}
 	if !math.IsNaN(t.MaxSigma) {
 		s.MaxSigmaAt = survey.Coordinates(t.MaxSigmaAt, t.Tensor.Shape())

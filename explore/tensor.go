@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
@@ -89,7 +90,7 @@ func (h *handler) tensor(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer t.lease.Release()
-	var a *TensorAnswer
+	var a *answer.TensorAnswer
 	err = h.tensors.do(r, func() (err error) {
 		a, err = h.describe(r.Context(), t)
 		return err
@@ -104,15 +105,15 @@ func (h *handler) tensor(w http.ResponseWriter, r *http.Request) error {
 const firstValues = 8
 
 // describe returns all that the page says of one tensor in words and figures.
-func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error) {
+func (h *handler) describe(ctx context.Context, t *single) (*answer.TensorAnswer, error) {
 	figures, err := h.figuresOf(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	figures = figures.Shown()
 	m := matrixOf(t.Tensor, h.isPolite)
-	a := &TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
-		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []Value{}}
+	a := &answer.TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
+		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []answer.Value{}}
 	a.SameRole, a.Before, a.After = t.neighbours(t.number)
 	a.SameRole, a.SameRoleMore = nearest(a.SameRole, t.number)
 	if a.Parts, err = m.blockParts(ctx); err != nil {
@@ -141,7 +142,7 @@ func (h *handler) describe(ctx context.Context, t *single) (*TensorAnswer, error
 
 // errorsOf returns the ratio of signal to error of a tensor in the compared model, and what its type keeps of Gaussian values. It
 // returns nil for what is not known, or not yet.
-func (h *handler) errorsOf(t *single) (db, typeDB *Real) {
+func (h *handler) errorsOf(t *single) (db, typeDB *answer.Real) {
 	h.mu.Lock()
 	j := t.comparisons[h.models[theCompared].results]
 	h.mu.Unlock()
