@@ -23,7 +23,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # Tests of convert that compute most: every scheme to every format. Others of convert run the same goroutines.
 EVERY_SCHEME = ^Test(CopiesKeepTheirMethod|Checkpoints)$$
 # Tests that compute most under the race detector, in goroutines that other tests start too.
-RACED_BY_OTHERS = $(EVERY_SCHEME)|^Test(Claims|Compress(Memory|Reencoded)?|ExpandAcrossReads|ExpandEveryWay|FaultsOf(EveryMethod|LogicalTensors)|FileOfMany|FootprintByHeads|FootprintHostile|Grouped|KilledFill|Memory|Multiply|Quantized(Damage|Edges|Lies)|ReencodeToI8|Scaled|Truncations|Typed|Writer|ZeroedValues|ZeroRows)$$
+RACED_BY_OTHERS = $(EVERY_SCHEME)|^Test(Claims|Compress(Memory|Reencoded)?|Compressed(EveryWay|Reads|Segments)|ExpandAcrossReads|ExpandEveryWay|FaultsOf(EveryMethod|LogicalTensors)|FileOfMany|FootprintByHeads|FootprintHostile|Grouped|KilledFill|Memory|Multiply|PackedEveryWay|Quantized(Damage|Edges|Lies)|ReencodeToI8|Scaled|Truncations|Typed|VerifyBlocks|WriteAs|Writer|ZeroedValues|ZeroRows)$$
 # Tests of loader that ask the system for nothing but a file: SHORT=-short and WASI leave them out. WASI with SHORT=-short leaves out loader.
 COMPUTES = Compressed|Expand|FromAfar|LZ4|Logical|Multiply|Packed|Quantized|Remote|Scale|Trust|Verify(Blocks|Many)|View|WarmFar
 
