@@ -611,6 +611,7 @@ func TestRegion(t *testing.T) {
 		}
 	}
 	closes(t, m)
+	new(loader.Region).Release() // nothing
 	if _, err := m.Region(t.Context(), 0); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
 	}
