@@ -11,25 +11,25 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// call runs f, which reads the tensor. It is the one place for what crosses all reading:
+// call runs f, which reads the given number of bytes of the tensor. It does what all kinds of reading need:
 //
-//   - the lease, or else the model, stays open meanwhile
-//   - f has the context of the lease or the model, which ends with ctx too if reading may wait for a network
-//   - a fault in a mapping is an error
-//   - the tensor's files are checked if f reads many bytes
-//   - errors have the names of file and tensor.
+//   - it keeps the lease, or else the model, open until f returns, and fails with ErrClosed if that is closed
+//   - it passes f the context of the lease or the model, which ends with ctx too if reading may wait for a network
+//   - it turns a fault in a mapping into an error
+//   - it checks the tensor's files if f has read many bytes
+//   - it adds the names of file and tensor to errors.
 func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
 	var env content.Env
-	own := t.model.source.baseContext() // the context that f gets: of the model, or of the lease
+	callCtx := t.model.source.baseContext() // for f
 	if l := t.lease; l != nil {
 		if err := l.enter(); err != nil {
 			return t.wrap(err)
 		}
 		defer l.leave()
-		own, env.Pins = l.ctx, &l.pins
+		callCtx, env.Pins = l.ctx, &l.pins
 	} else {
 		if !t.model.enterIfLeased() {
-			return t.wrap(ErrClosed) // and no lease of the model is left
+			return t.wrap(ErrClosed)
 		}
 		defer t.model.leave()
 	}
@@ -39,12 +39,12 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 			return t.wrap(context.Cause(ctx))
 		}
 		if s.values.Source().Cost().MayWait && !isPresent(t) {
-			ctx, stop := contextOfBoth(own, ctx)
+			ctx, stop := contextOfBoth(callCtx, ctx)
 			defer stop()
-			own = ctx
+			callCtx = ctx
 		}
 	}
-	err := mmapio.Guard(func() error { return f(own, env, s) })
+	err := mmapio.Guard(func() error { return f(callCtx, env, s) })
 	if err == nil && bytes >= minCheckedBytes {
 		err = checkNotShortened(t)
 	}
@@ -68,11 +68,11 @@ func checkNotShortened(t Tensor) error {
 // isPresent reports whether all stored bytes of the tensor are on this disk: in the file that caches a remote one. It
 // is false for a logical tensor.
 func isPresent(t Tensor) bool {
-	return !t.logical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
+	return !t.isLogical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap adds the names of tensor and file to err. It returns nil for nil. An error that names its file already stays as
-// it is. A copy of an IntegrityError gets the name of the tensor too.
+// wrap adds the names of tensor and file to err. It returns nil, and an error that names its file already, unchanged. An
+// IntegrityError without the name of a tensor is copied and gets it.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:
@@ -90,17 +90,18 @@ func (t Tensor) wrap(err error) error {
 }
 
 // member is a stored tensor that a logical one is made of, such as its codes or scales.
-type member struct {
+type storedTensor struct {
 	Tensor
 	state *state
 }
 
-// memberAt returns the i-th stored tensor of the model, with its state.
-func (m *Model) memberAt(i uint32) member {
-	return member{Tensor{model: m, index: i}, m.storedState(i)}
+// storedTensorAt returns the i-th stored tensor of the model, with its state.
+func (m *Model) storedTensorAt(i uint32) storedTensor {
+	return storedTensor{Tensor{model: m, index: i}, m.storedState(i)}
 }
 
-// forgetWarmed unpins and drops the stored elements of t that Warm has put into the cache for l: the values of t are pinned by now.
+// forgetWarmed drops from the cache the stored elements of t that only Warm has pinned for l: the values of t are pinned in their place.
+// It does nothing if l is nil.
 func (l *Lease) forgetWarmed(t Tensor) {
 	if l == nil || !l.hasWarmed.Load() {
 		return

@@ -91,15 +91,15 @@ type Run struct {
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
-		var own cache.Pins // so that what can only be had as a whole is made once for all runs
-		defer t.model.cache.Unpin(&own)
+		var pins cache.Pins // keep for all runs what reading a part of the tensor puts into the cache
+		defer t.model.cache.Unpin(&pins)
 		for first := uint64(0); first < n; first += step {
 			run := Run{first, buf[:min(step, n-first)]}
 			err := t.call(context.Background(), 4*uint64(len(run.Values)), func(ctx context.Context, env content.Env, s *state) error {
 				if step == 0 {
 					return fmt.Errorf("%w: a buffer of no values", ErrRange)
 				}
-				return s.values.Read(ctx, s.envOfParts(env, &own), run.Values, first)
+				return s.values.Read(ctx, s.envForParts(env, &pins), run.Values, first)
 			})
 			if !yield(run, err) || err != nil {
 				return

@@ -37,7 +37,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
 		return f, err
 	}
-	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // else a local file takes what comes, and says nothing
+	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // the identity of a remote file's cache tells nothing
 		f.contentID = s.opened.Key()
 	}
 	f.memoryAlign = 8 // the most that a dtype needs, also of a mapping yet to be made
@@ -51,20 +51,20 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	return f, nil
 }
 
-// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's. Only the first touch of a
-// shard may end that, if the system refuses to map the file.
+// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's. It may become false once, at the first
+// touch of a shard that the system refuses to map.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
 // stored returns the stored bytes of a tensor, decrypted but still compressed. Nothing is read. Compressed bytes that
 // come over a network are Large: one request fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
-		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, N: desc.Stored}
+		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, Length: desc.Stored}
 	}
-	return &content.Stored{File: f.data, Off: desc.Offset, N: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
+	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
 
-// view returns n bytes of the file at off: in place if they are in memory, else copied into the buffer that buf makes.
+// view returns n bytes of the file at off: in place if they are in memory, else read into the buffer that buf returns.
 // It fails if reading does.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
 	if b, err := f.data.View(ctx, off, n); b != nil || err != nil {
@@ -87,10 +87,10 @@ func (f *file) checkLastByte(ctx context.Context) error {
 // checkNotShortened returns an error if a mapped file has become shorter since it was opened. Bytes behind its new end
 // read as zeros up to the end of their page, without a fault.
 func (f *file) checkNotShortened() error {
-	if !f.data.Mapped() { // or else the read itself has told
+	if !f.data.Mapped() { // reading such a file has failed already
 		return nil
 	}
-	now, ok, _ := f.identityNow() // an error of asking says nothing of the file
+	now, ok, _ := f.identityNow() // if that fails, nothing is known of the file
 	if ok && now.SameFile(f.opened) && now.Size() < f.opened.Size() {
 		return f.opened.Check(now)
 	}
@@ -105,7 +105,7 @@ func (f *file) Wrap(err error) error {
 	return inFile(f.path, err)
 }
 
-// Align returns the alignment that the file promises its tensors, or a page if tags lie between them.
+// Align returns the alignment that the file promises its tensors. For an encrypted file, which has tags between them, it is 4096.
 func (f *file) Align() uint64 {
 	if f.decrypted != nil {
 		return 4096
@@ -113,15 +113,16 @@ func (f *file) Align() uint64 {
 	return f.index.Align
 }
 
-// Resident returns how many bytes of a file in place are in memory.
+// Resident returns how many of the n bytes at off of a mapped file are in physical memory. It fails if the platform cannot tell.
 func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(off, n) }
 
-// Warm brings bytes of a file in place into memory.
+// Warm brings n bytes at off of a mapped file into physical memory. cold says that some may not be there. It fails if reading does.
 func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// Fill fills the buffers from off on. Small ones of a remote file are filled by one request. It fails if reading does.
+// Fill fills the buffers, which follow each other in the file, with its bytes from off on. Small ones of a remote file are filled by one
+// request. It fails if reading does.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	if f.decrypted != nil {
 		return f.fillEncrypted(ctx, buffers, off)

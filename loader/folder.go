@@ -44,10 +44,10 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	}
 	size := e.opened.Size()
 	m := mmapio.Lazy(e.Name(), uint64(size), e.reopen)
-	if d.noMap || !m.Aliased() { // which would keep the file open
+	if d.noMap || !m.Aliased() { // a mapping that is a copy would keep the file open
 		m = mmapio.FromReaderAt(e, size)
 	}
-	s := &stored{data: datafile.New(e.Name(), m), closeSource: noError, origin: origin{e.opened, e.stat, e.reopen}}
+	s := &stored{data: datafile.New(e.Name(), m), closeSource: nothingToClose, origin: origin{e.opened, e.stat, e.reopen}}
 	s.data.ReadWhileOpening(f)
 	s.index = s.data.Input(context.Background())
 	s.closeIndex = func() {
@@ -72,8 +72,8 @@ func (d *folder) close() error {
 	return errors.Join(errs...)
 }
 
-// absoluteDir returns the directory's absolute path, or the path as the user gave it if the system does not tell. The
-// first call decides, so that the process may change its directory later.
+// absoluteDir returns the directory's absolute path, or the path as the user gave it if the system does not tell. Later calls
+// return the same path, even if the process changes its working directory.
 func (d *folder) absoluteDir() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ type dirEntry struct {
 	openHandle atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
 }
 
-// Name returns the file's path as the user would call it.
+// Name returns the file's path for messages: its name in the directory that the user gave.
 func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.modelPath), e.name) }
 
 // openFirst opens the file for the first time and notes its identity. It fails if it is no regular file.
@@ -146,8 +146,9 @@ type fileFuncs struct {
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
-// funcs returns the file's name, and the calls that open it. They take any path if links are followed, else a name
-// below the directory. It fails if the directory cannot be opened.
+// funcs returns a name for the file, and the functions to open and describe the file by that name. If links are followed the name is an
+// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory. It fails if the
+// directory cannot be opened.
 func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
 		return filepath.Join(e.folder.absoluteDir(), e.name), fileFuncs{os.Stat, os.OpenFile}, nil
@@ -168,8 +169,8 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It does
-// not wait for the other end of a named pipe: systems without O_NONBLOCK run check before opening too.
+// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It must
+// not wait for the other end of a named pipe. So it opens with O_NONBLOCK, or runs check before opening too on systems without.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()
 	if err != nil {
@@ -219,7 +220,7 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // keepOpen keeps f open for later reads until the folder is closed. It returns false if maxOpen files are open
-// already: the caller then closes f. Two reads at once may each keep one; only the last is used.
+// already: the caller then closes f. If two reads at once each keep one, later reads use the last.
 func (e *dirEntry) keepOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()

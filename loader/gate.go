@@ -30,7 +30,7 @@ func (g *gate) addIf(allowed func(state int64) bool) bool {
 	}
 }
 
-// leave ends one enter. last is true for the last user of a closed gate.
+// leave removes a user. last is true if the gate is closed and this was the last user.
 func (g *gate) leave() (last bool) { return g.usersAndClosed.Add(-1) == gateClosed }
 
 // close closes the gate. first is false if it was closed before. last is true if there are no users, so that no leave
@@ -47,7 +47,8 @@ func (g *gate) close() (first, last bool) {
 	}
 }
 
-// users counts the users.
+// users returns the number of users.
 func (g *gate) users() int { return int(g.usersAndClosed.Load() &^ gateClosed) }
 
+// closed reports whether the gate is closed.
 func (g *gate) closed() bool { return g.usersAndClosed.Load() >= gateClosed }

@@ -14,6 +14,7 @@ type holder interface {
 	leave()
 }
 
+// hold keeps the model open until leave, and returns it with the context that ends its reads. It fails with ErrClosed.
 func (m *Model) hold() (*Model, context.Context, error) { return m, m.source.baseContext(), m.enter() }
 
 // hold keeps the lease from ending until leave. It fails with ErrClosed after Release, or with the cause of the
@@ -32,16 +33,16 @@ func whileOpen(ctx context.Context, h holder, f func(ctx context.Context, m *Mod
 	return err
 }
 
-// readWhileOpen does what whileOpen does, for an f that returns something. After an error that is unspecified.
+// readWhileOpen calls f as whileOpen does, and returns what f has found. After an error found is unspecified.
 func readWhileOpen[T any](ctx context.Context, h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
-	m, own, err := h.hold()
+	m, holderCtx, err := h.hold()
 	if err != nil {
 		return found, err
 	}
 	defer h.leave()
-	if own.Done() != nil { // else it never ends
+	if holderCtx.Done() != nil { // else it never ends
 		var stop func()
-		ctx, stop = contextOfBoth(ctx, own)
+		ctx, stop = contextOfBoth(ctx, holderCtx)
 		defer stop()
 	}
 	err = mmapio.Guard(func() error {

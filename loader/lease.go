@@ -58,7 +58,7 @@ func (l *Lease) Path() string { return l.model.path }
 // Model returns the model that l keeps open. Methods of the model do not know of the lease: they fail once it is closed.
 func (l *Lease) Model() *Model { return l.model }
 
-// recordLease notes time and stack of the caller that takes the lease, if Options.TraceLeases is set.
+// recordLease records when and by which calls the lease was taken, if Options.TraceLeases is set.
 func (m *Model) recordLease(l *Lease) {
 	if !m.opts.TraceLeases {
 		return
@@ -105,7 +105,7 @@ func (l *Lease) finish() {
 	l.model.leave()
 }
 
-// leave ends enter. The last call of a released lease finishes it.
+// leave ends a call through the lease that began with enter. The last such call of a released lease finishes the lease.
 func (l *Lease) leave() {
 	if l.gate.leave() {
 		l.finish()

@@ -57,17 +57,18 @@ func (e *notFoundError) Error() string {
 	stem := strings.TrimSuffix(e.name, ".weight")
 	for t := range listed {
 		if rest, ok := strings.CutPrefix(t.Name(), stem); ok && strings.IndexAny(rest, "._") == 0 && t.Problem() != nil {
-			hint = fmt.Sprintf("; its codes, %q, are not decoded: %v", t.Name(), t.inScheme().Err)
+			hint = fmt.Sprintf("; its codes, %q, are not decoded: %v", t.Name(), t.schemeWeight().Err)
 			break
 		}
 	}
 	return fmt.Sprintf("%s: tensor %q: %v%s", e.model.path, e.name, ErrNotFound, hint)
 }
 
+// Unwrap returns ErrNotFound.
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns one more than the position of the logical tensor that stored tensor i is a part of, or 0 if it is
-// none. codes is true if tensor i has its codes.
+// weightOf returns one more than the position of the logical tensor that stored tensor i is a part of, or 0 if there is
+// none. codes is true if i is the part with the codes.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {
 	if m.weightTable == nil || m.weightTable.WeightOf[i] == 0 {
 		return 0, false
@@ -76,8 +77,8 @@ func (m *Model) weightOf(i int) (w uint32, codes bool) {
 	return w, m.weightTable.Codes(int(w-1)) == uint32(i)
 }
 
-// byStoredName returns the tensor that the name of stored tensor i means: the logical one whose codes it has, if both
-// have the same name, else the stored one.
+// byStoredName returns the tensor to which the name of stored tensor i leads: the logical tensor whose codes i has if both
+// have the same name, else the stored one. It belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
 	w, codes := m.weightOf(i)
 	if !codes || m.weightTable.Renames(int(w-1)) {

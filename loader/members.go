@@ -56,7 +56,7 @@ func openShards(ctx context.Context, first file, m *manifest.File, from source, 
 			if err := m.CheckEncrypted(i, f.layout); err != nil {
 				return f, err
 			}
-			if !s.data.Remote() { // or else the footer may be a journey away
+			if !s.data.Remote() { // the footer of a remote file would take another request
 				err = m.CheckChecksum(i, f.layout, s.index)
 			}
 			return f, err
@@ -92,14 +92,14 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 		})
 	})
 	if err != nil {
-		return append(files, first), nil, err // files may have it too
+		return append(files, first), nil, err // files may have first too
 	}
 	table, err := split.Stitch(indexes(files), lim)
 	return files, table, err
 }
 
-// readIndex returns the file that read makes of s, and closes the index of s. It fails if read does, or if the file
-// has lost mapped bytes. It then closes s, but only after Guard, which must still know the address of a fault.
+// readIndex returns the file that read makes of s, and then closes the index of s. It fails if read does, or if the mapped file has lost
+// bytes. It then closes s, but only after Guard, which must still know to which mapping the address of a fault belongs.
 func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
@@ -136,8 +136,8 @@ const maxSerialOpening = 500 * time.Microsecond
 // order. It takes memory only for files that exist, whatever n is.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
-	_, near := from.(*folder) // files of this system, whose indexes may be in memory
-	for near && len(files) < n && time.Since(begun) < maxSerialOpening {
+	_, isLocal := from.(*folder) // the indexes of local files may be in memory
+	for isLocal && len(files) < n && time.Since(begun) < maxSerialOpening {
 		f, err := open(len(files))
 		if err != nil {
 			return files, err

@@ -40,8 +40,8 @@ type Model struct {
 	config   atomic.Value   // *Config, once it was read
 
 	quantization struct { // what opening found out about it
-		said layout.Metadata // beside the files
-		err  error
+		described layout.Metadata // beside the files
+		err       error
 	}
 }
 
@@ -118,7 +118,7 @@ func (m *Model) enterIfLeased() bool {
 	return true
 }
 
-// leave ends enter or join. The last call of a closed model releases its memory.
+// leave ends what enter or enterIfLeased began. If the model is closed and this was its last call, it releases the model's memory.
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()
@@ -130,7 +130,7 @@ func (m *Model) leave() {
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
-		defer close(m.done) // and if a reader of the caller's panics
+		defer close(m.done) // also if closing a reader of the caller's panics
 		return closeAll(m.files, m.source)
 	}()
 	drained := time.Since(*m.closedAt.Load())
@@ -152,6 +152,7 @@ func closeAll(files []file, from source) (err error) {
 	return errors.Join(err, from.close())
 }
 
+// closedError returns ErrClosed with the model's path.
 func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.path, ErrClosed) }
 
 // log writes a record about the model, if there is a logger.

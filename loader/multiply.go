@@ -37,7 +37,7 @@ func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.M
 // MatMul multiplies n vectors as MatVec does one. Their elements follow each other in xs, and so do the products in
 // dst: dst[i·rows+r] is row r times vector i. A row is read once for all vectors.
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
-	return t.call(ctx, t.desc().Stored, func(own context.Context, env content.Env, s *state) error {
+	return t.call(ctx, t.desc().Stored, func(leaseCtx context.Context, env content.Env, s *state) error {
 		rows, cols := t.Rows()
 		if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
 			return fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
@@ -48,7 +48,7 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 		}
 		p := products.Get().(*product)
 		defer p.release()
-		p.callerCtx, p.leaseCtx, p.env, p.dst, p.rows, p.cols = ctx, own, env, dst, int(rows), int(cols)
+		p.callerCtx, p.leaseCtx, p.env, p.dst, p.rows, p.cols = ctx, leaseCtx, env, dst, int(rows), int(cols)
 		return p.multiply(s.values, xs, n)
 	})
 }
@@ -76,7 +76,7 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		return err
 	}
 	dst, rows := p.dst, p.rows
-	if b.Order != nil { // the stored rows are multiplied in their order, and the products then put in that of the matrix
+	if b.Order != nil { // multiply the rows in the order in which they are stored, and reorder the products below
 		_, size := b.DType.Span(0, uint64(p.cols))
 		p.rows = int((b.Content.Size() - b.From) / size)
 		p.storedOrder = content.Grown(p.storedOrder, uint64(p.rows*n))
@@ -102,8 +102,8 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 // others are read a few at a time. It fails if reading does, or when a context ends.
 func (p *product) multiplyStored(b values.Blocks) error {
 	p.rowType = b.DType
-	_, row := b.DType.Span(0, uint64(p.cols))
-	elements, err := b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*row)
+	_, rowBytes := b.DType.Span(0, uint64(p.cols))
+	elements, err := b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*rowBytes)
 	if err != nil {
 		return err
 	}
@@ -115,15 +115,15 @@ func (p *product) multiplyStored(b values.Blocks) error {
 	if b.Content.Cost().LargeReads() {
 		bytesAtOnce = largeStepBytes
 	}
-	step := int(min(max(1, bytesAtOnce/row), uint64(p.rows)))
-	p.readBuffer = content.Grown(p.readBuffer, uint64(step)*row)
+	step := int(min(max(1, bytesAtOnce/rowBytes), uint64(p.rows)))
+	p.readBuffer = content.Grown(p.readBuffer, uint64(step)*rowBytes)
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
-		p.storedRows = p.readBuffer[:uint64(hi-lo)*row]
+		p.storedRows = p.readBuffer[:uint64(hi-lo)*rowBytes]
 		if err := p.contextErr(); err != nil {
 			return err
 		}
-		if err := b.Content.ReadAt(p.leaseCtx, p.env, p.storedRows, b.From+uint64(lo)*row); err != nil {
+		if err := b.Content.ReadAt(p.leaseCtx, p.env, p.storedRows, b.From+uint64(lo)*rowBytes); err != nil {
 			return err
 		}
 		if err := p.multiplyInParallel(lo, hi-lo); err != nil {
@@ -206,7 +206,7 @@ var products = sync.Pool{New: func() any {
 	return p
 }}
 
-// release returns p to the pool, without references to memory of callers.
+// release clears all references to memory of callers, and returns p to the pool.
 func (p *product) release() {
 	p.callerCtx, p.leaseCtx, p.env, p.dst, p.storedRows, p.floatRows, p.rowSource = nil, nil, content.Env{}, nil, nil, nil, nil
 	for _, parts := range p.outputsByWorker {
@@ -254,14 +254,14 @@ const (
 // does, or when a context ends.
 func (p *product) multiplyInParallel(first, count int) error {
 	p.firstRow, p.rowCount = first, count
-	each := p.cols * len(p.activations)
+	multiplications := p.cols * len(p.activations)
 	cores := parallel.Cores()
-	p.rowsAtOnce = max(1, grainElems/max(1, each), min(maxGrainElems/max(1, each), count/(sharesPerWorker*cores)))
+	p.rowsAtOnce = max(1, grainElems/max(1, multiplications), min(maxGrainElems/max(1, multiplications), count/(sharesPerWorker*cores)))
 	if p.rowSource != nil {
 		p.rowsAtOnce = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
-	if count > serialElems/max(1, each) {
+	if count > serialElems/max(1, multiplications) {
 		workers = min(cores, (count+p.rowsAtOnce-1)/p.rowsAtOnce)
 	}
 	for len(p.outputsByWorker) < workers {

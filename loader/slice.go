@@ -127,10 +127,10 @@ func (s Slice) Dequantize(dst []float32) error {
 			return err
 		}
 		if st.values.Source().Cost().ShortReads() {
-			return readRuns(&s, dst, oneEach, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		}
 		return st.withPins(s.tensor.model, env, func(env content.Env) error {
-			return readGroups(s, dst, oneEach, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+			return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		})
 	})
 }
@@ -145,7 +145,7 @@ func (s Slice) RawBytes() (uint64, error) {
 // rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported if they are no bytes of
 // their own: if a run begins or ends inside a block, or the tensor is logical.
 func (s Slice) rawBytes() (uint64, error) {
-	if s.tensor.logical() {
+	if s.tensor.isLogical() {
 		return 0, s.tensor.state().bytesErr()
 	}
 	d := s.tensor.DType()
@@ -153,7 +153,7 @@ func (s Slice) rawBytes() (uint64, error) {
 	if d.HeadBytes() > 0 {
 		return 0, fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d)
 	}
-	for i, stride := s.axisCount-1, uint64(1); i >= 0 && block > 1; i-- { // the last axis makes runs, the others their beginnings
+	for i, stride := s.axisCount-1, uint64(1); i >= 0 && block > 1; i-- { // runs lie along the last axis, and the others tell where they begin
 		a := s.axes[i]
 		if a.first*stride%block != 0 || i == s.axisCount-1 && a.count%block != 0 || i > 0 && a.size*stride%block != 0 {
 			return 0, fmt.Errorf("%w: a region that begins or ends inside blocks of %d elements (%s)", ErrUnsupported, block, d)
@@ -163,8 +163,8 @@ func (s Slice) rawBytes() (uint64, error) {
 	return s.size / block * uint64(d.BlockBytes()), nil
 }
 
-// Bytes writes the bytes of the region's elements to dst, whose length must be RawBytes: those of the
-// first row, of the next one, and so on, as the tensor's DType has them.
+// Bytes writes the bytes of the region's elements to dst, row by row, as the tensor's DType has them. It fails with ErrRange if the
+// length of dst is not RawBytes, as RawBytes does, or if reading does.
 func (s Slice) Bytes(dst []byte) error {
 	return s.tensor.call(context.Background(), uint64(len(dst)), func(ctx context.Context, env content.Env, st *state) error {
 		want, err := s.rawBytes()
@@ -183,12 +183,11 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// oneEach is the dtype to give readRuns and readGroups if dst has one T for each element.
-const oneEach = layout.U8
+// oneValuePerElement is the dtype to pass to readRuns and readGroups if dst has one T for each element.
+const oneValuePerElement = layout.U8
 
-// readRuns fills dst with the runs of a region, one after the other, each by one call of fill. from is where a run
-// begins in the tensor, counted in Ts. d.Span converts a range of elements to one of Ts: d is the tensor's type if dst
-// has its bytes, or oneEach. It fails if fill does.
+// readRuns fills dst with the runs of a region, one after the other, each by one call of fill. fill reads from the tensor's T number
+// from on. A T is a byte of the tensor's type d, or one value; then d is oneValuePerElement. It fails if fill does.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
@@ -230,15 +229,15 @@ const (
 	groupsAtOnce = 8 // groups
 )
 
-// estimateElements returns about how many elements of the tensor n stored bytes have, and at most maxValues.
+// estimateElements returns an estimate of how many elements of t are in n stored bytes, but at most maxValues.
 func estimateElements(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
-// groups returns an iterator over groups of the region's runs, which returns false at the end. A run joins the group
-// before it if the gap between them and the whole group are small enough.
+// groups returns a function that returns the next group of the region's runs, and false after the last. A run belongs to the group
+// before it if both the gap between them and the group with it are small enough.
 func (s *Slice) groups() func() (runGroup, bool) {
-	gap, most := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
+	maxGapElements, maxGroupElements := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
 	w := runWalk{slice: s}
 	return func() (runGroup, bool) {
 		g := runGroup{walk: w}
@@ -249,7 +248,7 @@ func (s *Slice) groups() func() (runGroup, bool) {
 		g.tensorFirst, g.tensorCount, g.regionEnd = r.tensorFirst, r.count, w.regionAt
 		for peek := w; ; w = peek {
 			next, ok := peek.next()
-			if !ok || next.tensorFirst-(g.tensorFirst+g.tensorCount) > gap || next.tensorFirst+next.count-g.tensorFirst > most {
+			if !ok || next.tensorFirst-(g.tensorFirst+g.tensorCount) > maxGapElements || next.tensorFirst+next.count-g.tensorFirst > maxGroupElements {
 				return g, true
 			}
 			g.tensorCount, g.regionEnd = next.tensorFirst+next.count-g.tensorFirst, peek.regionAt
@@ -257,9 +256,9 @@ func (s *Slice) groups() func() (runGroup, bool) {
 	}
 }
 
-// readGroup fills dst with the runs of a group by one call of fill. A single run is read straight into dst. Otherwise
-// it reads from the first run to the last, gaps included, and copies each run to dst. d is as for readRuns. It fails if
-// fill does.
+// readGroup fills dst with the runs of g by one call of fill. A single run is read straight into dst. Otherwise it reads
+// everything from the first run to the last, gaps included, into memory, and copies each run to dst. fill and d are as for readRuns. It
+// fails if fill does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()
@@ -267,14 +266,14 @@ func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, fr
 	if r.count == g.tensorCount {
 		return fill(dst[at:][:n], from)
 	}
-	all := make([]T, n)
-	if err := fill(all, from); err != nil {
+	group := make([]T, n)
+	if err := fill(group, from); err != nil {
 		return err
 	}
 	for {
 		off, n := d.Span(r.tensorFirst, r.count)
 		at, _ := d.Span(r.regionFirst, r.count)
-		copy(dst[at:][:n], all[off-from:])
+		copy(dst[at:][:n], group[off-from:])
 		if g.walk.regionAt == g.regionEnd {
 			return nil
 		}

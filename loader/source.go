@@ -52,9 +52,10 @@ func (s *Stored) Close() error {
 	return nil
 }
 
-// Verify makes s.Cache take nothing that by does not vouch for. name is the file's in by's model, with slashes. It is for
-// files that are downloaded and not opened, such as a tokenizer: models do it with Options.Trust.
-func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
+// Verify makes s.Cache take only bytes whose digests trust knows. name is the file's slash-separated name in trust's model. Verify is
+// for files that are downloaded and not opened, such as a tokenizer: models do the same with Options.Trust. It fails if trust has no
+// digests of the file, or if s cannot be read.
+func (s *Stored) Verify(ctx context.Context, name string, trust Trust) error {
 	f, err := s.file(false)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (s *Stored) Verify(ctx context.Context, name string, by Trust) error {
 	defer f.Close()
 	return guardFile(s.Name, func() error {
 		const private = false // the cache's file is verified, not a copy
-		return f.Trust(ctx, private, func(in layout.Input) (*layout.Digests, error) { return by.Digests(name, in) })
+		return f.Trust(ctx, private, func(in layout.Input) (*layout.Digests, error) { return trust.Digests(name, in) })
 	})
 }
 
@@ -120,7 +121,10 @@ func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
 	return Stored{Name: r.name, Source: r}, nil
 }
 
-func (r readerAt) Size() int64  { return r.size }
+// Size returns the size of the file.
+func (r readerAt) Size() int64 { return r.size }
+
+// Close does nothing: the reader stays the caller's.
 func (r readerAt) Close() error { return nil }
 
 // ReadAt fills p with the bytes from off on, or fails. It ends with ctx if the reader has a method ReadAtContext.
@@ -205,12 +209,13 @@ func (s *stored) discard() error {
 	return errors.Join(s.data.Close(), s.closeSource())
 }
 
-func noError() error { return nil }
+// nothingToClose returns nil.
+func nothingToClose() error { return nil }
 
 // storedFrom returns a file whose index is read from its data.
 func storedFrom(path string, mapping *mmapio.Mapping) *stored {
 	f := datafile.New(path, mapping)
-	return &stored{data: f, index: f.Input(context.Background()), closeIndex: func() {}, closeSource: noError, origin: originOf(path, mapping)}
+	return &stored{data: f, index: f.Input(context.Background()), closeIndex: func() {}, closeSource: nothingToClose, origin: originOf(path, mapping)}
 }
 
 // endsByItself is for a source whose reads end by themselves, so that nothing has to end them.
@@ -239,15 +244,15 @@ type callersFolder struct {
 	openFiles map[*Stored]bool
 }
 
-// newCallersFolder returns a source of the files of f. Its reads end when end is called.
+// newCallersFolder returns a source of the files of f. Its reads end when endReads is called.
 func newCallersFolder(f Folder, o Options) *callersFolder {
 	p := &callersFolder{folder: f, noMap: o.NoMap, openFiles: make(map[*Stored]bool)}
 	p.readsCtx, p.cancelReads = context.WithCancelCause(context.Background())
 	return p
 }
 
-// open opens the file called name, to be closed with p. A mapped file without Source is closed at once, since its
-// mapping is enough. It fails if the folder does, or if the file has no bytes, and then closes what it has opened.
+// open opens the file called name, which stays open until p is closed. Only a local file that is mapped and has no Source is closed at
+// once: the mapping outlives it. It fails if the folder does, or if the file has no bytes, and then closes what it has opened.
 func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	entry, err := p.folder.Open(ctx, name)
 	if err != nil {
@@ -256,7 +261,7 @@ func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored,
 	p.mu.Lock()
 	p.openFiles[&entry] = true
 	p.mu.Unlock()
-	giveUp := func() error {
+	closeEntry := func() error {
 		p.mu.Lock()
 		delete(p.openFiles, &entry)
 		p.mu.Unlock()
@@ -264,15 +269,15 @@ func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored,
 	}
 	data, err := entry.file(p.noMap)
 	if err != nil {
-		giveUp()
+		closeEntry()
 		return nil, err
 	}
-	s := &stored{data: data, index: data.Input(ctx), closeIndex: func() {}, closeSource: giveUp}
+	s := &stored{data: data, index: data.Input(ctx), closeIndex: func() {}, closeSource: closeEntry}
 	if source, ok := entry.Source.(datafile.Identified); ok {
 		s.contentID = source.ContentID()
 	}
 	if m := data.Mapping(); m != nil {
-		s.opened = m.Identity() // and of the name nothing is known
+		s.opened = m.Identity()
 	}
 	if entry.Source == nil {
 		s.origin = originOfOpen(entry.Local, data.Mapping())
@@ -284,11 +289,13 @@ func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored,
 	return s, err
 }
 
+// baseContext returns the context that endReads and close end.
 func (p *callersFolder) baseContext() context.Context { return p.readsCtx }
 
+// endReads ends all reads that are under way with ErrClosed.
 func (p *callersFolder) endReads() { p.cancelReads(ErrClosed) }
 
-// close ends reads and closes all files. The closing is deferred: if one panics, the others are closed all the same.
+// close ends reads and closes all files, and returns all errors. The calls of Close are deferred: if one panics, the others still run.
 func (p *callersFolder) close() (err error) {
 	p.endReads()
 	p.mu.Lock()

@@ -28,7 +28,8 @@ type state struct {
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
 type states []atomic.Pointer[state]
 
-// getOrBuild returns the i-th state. The first call makes it by build; if several do so at once, all return the same one.
+// getOrBuild returns the i-th state. If there is none it stores the one that build returns. If several calls build it at once, one
+// result is stored, and all return that.
 func (s states) getOrBuild(i int, build func(i int) *state) *state {
 	if known := s[i].Load(); known != nil {
 		return known
@@ -37,7 +38,7 @@ func (s states) getOrBuild(i int, build func(i int) *state) *state {
 	return s[i].Load()
 }
 
-// storedState returns the state of a tensor as it is stored.
+// storedState returns the state of the i-th stored tensor, which it builds at the first call.
 func (m *Model) storedState(i uint32) *state {
 	all := m.storedStates()
 	if known := all[i].Load(); known != nil { // without this a closure would be allocated for each row
@@ -93,7 +94,7 @@ func plainCodec(d layout.DType) *dequant.Codec {
 	return known.(*dequant.Codec)
 }
 
-// dropSources drops from the cache what the values that k names were computed from: stored elements, and for a logical
+// dropSources drops from the cache what the values under key k were computed from: stored elements, and for a logical
 // tensor also scales, constants and the elements of its parts. Pinned entries stay.
 func (m *Model) dropSources(k cache.Key) {
 	m.cache.Drop(k.Tensor, cache.Elements)
@@ -106,8 +107,8 @@ func (m *Model) dropSources(k cache.Key) {
 	}
 }
 
-// elementsFrom returns the elements of a tensor, decompressed or unpacked if they are stored so, given their stored
-// bytes. It reads nothing. A table of compressed blocks that s has already is used again.
+// elementsFrom returns the elements of the tensor desc of f as a content that decompresses or unpacks stored, their stored bytes, if
+// necessary. It reads nothing. If s has a table of compressed blocks already, elementsFrom uses that.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
@@ -116,7 +117,7 @@ func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Conten
 		}
 		return content.LZ4{Table: content.NewTable(f.index.Format, desc.Offset, desc.Stored, desc.Raw), Stored: stored}
 	case desc.Encoding.Packed() && s.elementsErr == nil:
-		return &content.Packed{Stored: stored, N: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
+		return &content.Packed{Stored: stored, Length: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
 			in := &inputWithBytes{f.data.Input(ctx), desc.Offset, stored}
 			return f.layout.(layout.Unpacker).Unpack(in, desc, dst)
 		}}
@@ -124,7 +125,7 @@ func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Conten
 	return stored
 }
 
-// lz4Blocks returns the blocks of a compressed tensor. ok is false for any other.
+// lz4Blocks returns the elements of a compressed tensor as LZ4 blocks. ok is false if the tensor is not compressed.
 func (s *state) lz4Blocks() (blocks content.LZ4, ok bool) {
 	if s.elements != nil {
 		blocks, ok = s.elements.Content.(content.LZ4)
@@ -171,7 +172,7 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 		return dequant.NewCodec(desc.DType, q, scaled)
 	}
 	head := make([]byte, n)
-	if desc.Raw > 0 { // else there is none
+	if desc.Raw > 0 { // an empty tensor has no head
 		err = s.elements.ReadAt(ctx, env, head, 0)
 	}
 	if err != nil {
@@ -212,12 +213,12 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// envOfParts returns the Env for several reads of parts of the tensor. A read may put more than its
-// part into the cache, such as a weight's scales or all of a packed tensor: then own pins that for the next read, and the
-// caller unpins own after the last one. Otherwise envOfParts returns env.
-func (s *state) envOfParts(env content.Env, own *cache.Pins) content.Env {
+// envForParts returns the Env for several reads of parts of the tensor. If a read puts more than its part into the cache,
+// such as a weight's scales or all of a packed tensor, pins keeps it there for the next read. The caller unpins pins
+// after the last read. Otherwise envForParts returns env unchanged.
+func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	if s.partReadsCache() {
-		env.Pins = own
+		env.Pins = pins
 	}
 	return env
 }
@@ -225,14 +226,14 @@ func (s *state) envOfParts(env content.Env, own *cache.Pins) content.Env {
 // partReadsCache reports whether reading a part of the tensor puts more of it into the cache.
 func (s *state) partReadsCache() bool { return s.weight != nil || s.elements.Cost().OnlyWhole }
 
-// withPins calls f, which reads several parts of the tensor. If each part needs more of the tensor in the cache, that
-// stays pinned until f returns. It fails if f does.
+// withPins calls f, which reads several parts of the tensor. A read may put more than its part into the cache: see envForParts. These
+// entries stay pinned until f returns. It fails if f does.
 func (s *state) withPins(m *Model, env content.Env, f func(env content.Env) error) error {
 	if !s.partReadsCache() {
 		return f(env)
 	}
-	own := new(cache.Pins)
-	defer m.cache.Unpin(own)
-	env.Pins = own
+	pins := new(cache.Pins)
+	defer m.cache.Unpin(pins)
+	env.Pins = pins
 	return f(env)
 }

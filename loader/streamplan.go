@@ -163,7 +163,7 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	desc := t.desc()
 	switch desc.DType.Kind() {
 	case layout.KindInt, layout.KindUint, layout.KindBool:
-		if t.logical() || desc.DType.HeadBytes() > 0 {
+		if t.isLogical() || desc.DType.HeadBytes() > 0 {
 			return false, nil
 		}
 		_, scaled, err := t.file().scale(ctx, desc)

@@ -370,7 +370,7 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	t.streamFile.countBytes(way, part.size)
 	t.streamFile.setReason(why)
 
-	env := s.envOfParts(content.Env{}, &t.pins)
+	env := s.envForParts(content.Env{}, &t.pins)
 	read := func(b []byte, off uint64) error { return s.elements.ReadAt(ctx, env, b, off) }
 	from := content.Content(s.elements)
 	if t.as != layout.Invalid {
@@ -514,7 +514,7 @@ func (t *streamTensor) bringIntoMemory(ctx context.Context, off, n uint64) (rele
 		}
 		desc := stored.desc()
 		begin, end := uint64(0), desc.Stored
-		if !t.logical() || desc.Stored > wholePart {
+		if !t.isLogical() || desc.Stored > wholePart {
 			share := float64(desc.Stored) / float64(t.size)
 			end = min(desc.Stored, uint64(float64(off+n)*share)+1)
 			begin = min(uint64(float64(off)*share), end)

@@ -43,26 +43,26 @@ type sumReader struct {
 	tasks  []sumTask
 }
 
-// add adds a file of size bytes to what run reads: the covered ranges, or all of it if digest is not nil. It cuts
-// pieces where a range begins or ends. run puts the SHA-256 of the file into digest, reading its pieces in order.
+// add adds a file of size bytes to what readAll reads: the covered ranges, or the whole file if digest is not nil. It
+// cuts pieces where a range begins or ends. If digest is not nil, readAll stores the SHA-256 of the file there.
 func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})
 	}
-	begins := make(map[uint64]int) // spans that begin at an offset, less those that end there
-	for _, s := range covered {
-		begins[s.off]++
-		begins[s.end]--
+	edges := make(map[uint64]int) // by offset: how many ranges begin there, less how many end there
+	for _, c := range covered {
+		edges[c.off]++
+		edges[c.end]--
 	}
-	// covering counts the spans that include the byte at offset at.
+	// covering counts the ranges that include the byte at offset at.
 	from, covering, at := len(r.pieces), 0, uint64(0)
-	for _, edge := range slices.Sorted(maps.Keys(begins)) {
+	for _, edge := range slices.Sorted(maps.Keys(edges)) {
 		for covering > 0 && at < edge {
 			end := min(at+pieceBytes, edge)
 			r.pieces = append(r.pieces, summedPiece{fileIndex: file, byteRange: byteRange{at, end}})
 			at = end
 		}
-		covering += begins[edge]
+		covering += edges[edge]
 		at = edge
 	}
 	if digest != nil {

@@ -22,7 +22,8 @@ type Tensor struct {
 	weight uint32 // one more than the position of the weight that the tensor is, or 0 for a tensor as it is stored
 }
 
-// desc describes the stored tensor, of a logical one that with the codes. Its Name is a copy that nobody writes to.
+// desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is that of the
+// stored tensor with the codes.
 func (t Tensor) desc() *layout.Tensor { return &t.model.tensors[t.index] }
 
 // file returns the file that the stored tensor is read from.
@@ -47,7 +48,7 @@ func (t Tensor) state() *state {
 // Name returns the tensor's name in its model.
 func (t Tensor) Name() string {
 	if t.weight != 0 {
-		return mmapio.String(t.inScheme().Name)
+		return mmapio.String(t.schemeWeight().Name)
 	}
 	return mmapio.String(t.desc().Name)
 }
@@ -55,7 +56,7 @@ func (t Tensor) Name() string {
 // DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid. Stored has the type of its
 // codes.
 func (t Tensor) DType() layout.DType {
-	if t.logical() {
+	if t.isLogical() {
 		return layout.Invalid
 	}
 	return t.desc().DType
@@ -64,15 +65,15 @@ func (t Tensor) DType() layout.DType {
 // Shape returns the dimensions in elements, the outermost first. A scalar has none. It must not be
 // modified.
 func (t Tensor) Shape() []int {
-	if t.logical() {
-		return t.inScheme().Shape
+	if t.isLogical() {
+		return t.schemeWeight().Shape
 	}
 	return t.desc().Shape
 }
 
 // Elements returns the product of the shape.
 func (t Tensor) Elements() uint64 {
-	n, _ := layout.Elements(t.Shape()) // cannot overflow: its bytes were computed from it
+	n, _ := layout.Elements(t.Shape()) // cannot overflow: opening has computed bytes from it
 	return n
 }
 
@@ -83,7 +84,7 @@ func (t Tensor) Offset() uint64 { return t.desc().Offset }
 // StoredBytes returns the number of bytes in the file, of a logical tensor in all of its parts.
 func (t Tensor) StoredBytes() uint64 {
 	switch {
-	case t.logical():
+	case t.isLogical():
 		return sumOverStored(t, Tensor.StoredBytes)
 	case t.file().decrypted != nil:
 		return t.file().decrypted.StoredSize(t.desc().Stored)
@@ -101,10 +102,10 @@ func sumOverStored(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 
 // storedTensors returns the positions of the stored tensors that hold t: its parts if it is logical, else one.
 func (t Tensor) storedTensors() []uint32 {
-	if !t.logical() {
+	if !t.isLogical() {
 		return []uint32{t.index}
 	}
-	parts := t.inScheme().Parts
+	parts := t.schemeWeight().Parts
 	list := make([]uint32, len(parts))
 	for i, p := range parts {
 		list[i] = p.Tensor
@@ -115,7 +116,7 @@ func (t Tensor) storedTensors() []uint32 {
 // RawBytes returns the number of bytes of the elements after decompression: the length of
 // Bytes, or of the parts of a logical tensor.
 func (t Tensor) RawBytes() uint64 {
-	if t.logical() {
+	if t.isLogical() {
 		return sumOverStored(t, Tensor.RawBytes)
 	}
 	return t.desc().Raw
@@ -147,24 +148,24 @@ func (t Tensor) File() int { return int(t.desc().File) }
 // big-endian machine views of elements wider than a byte are copies all the same.)
 func (t Tensor) ZeroCopy() bool {
 	f, desc := t.file(), t.desc()
-	return desc.Encoding == layout.Raw && f.InPlace() && !t.logical() &&
+	return desc.Encoding == layout.Raw && f.InPlace() && !t.isLogical() &&
 		f.index.Aligned(desc) && f.memoryAlign >= desc.DType.Align()
 }
 
-// logical reports whether the tensor is stored as several, such as codes and scales, and its scheme is decoded.
-func (t Tensor) logical() bool {
+// isLogical reports whether the tensor is stored as several tensors, such as codes and scales, by a scheme that can be decoded.
+func (t Tensor) isLogical() bool {
 	return t.weight != 0 && t.model.weightTable.Err(int(t.weight-1)) == nil
 }
 
-// inScheme returns the weight that the tensor is, which may be refused. There must be one.
-func (t Tensor) inScheme() scheme.Weight { return t.model.weightTable.Weight(int(t.weight - 1)) }
+// schemeWeight returns the quantized weight that the tensor is, also if it cannot be decoded. t.weight must not be 0.
+func (t Tensor) schemeWeight() scheme.Weight { return t.model.weightTable.Weight(int(t.weight - 1)) }
 
 // Scale returns how the tensor's integers become real numbers: a scale and a zero point. scaled is false if the file
 // gives none. It fails if metadata, in which some formats keep scales, cannot be parsed.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 	f, desc := t.file(), t.desc()
 	switch {
-	case t.logical():
+	case t.isLogical():
 		return layout.Quant{}, false, nil
 	case !f.scaledByMetadata(desc):
 		return f.scale(context.Background(), desc)
@@ -193,15 +194,15 @@ func (t Tensor) Scheme() *scheme.Form {
 	if t.weight == 0 {
 		return nil
 	}
-	return t.inScheme().Form
+	return t.schemeWeight().Form
 }
 
 // Parts returns the stored tensors of a logical one, the codes first.
 func (t Tensor) Parts() (parts []Part) {
-	if !t.logical() {
+	if !t.isLogical() {
 		return nil
 	}
-	for _, p := range t.inScheme().Parts {
+	for _, p := range t.schemeWeight().Parts {
 		parts = append(parts, Part{p.Role, Tensor{model: t.model, lease: t.lease, index: p.Tensor}})
 	}
 	return parts
@@ -211,16 +212,16 @@ func (t Tensor) Parts() (parts []Part) {
 // companions are missing or do not fit. The tensor is then listed as it is stored, and methods that
 // give values return the same error. Problem returns nil for any other tensor.
 func (t Tensor) Problem() error {
-	if t.weight == 0 || t.logical() {
+	if t.weight == 0 || t.isLogical() {
 		return nil
 	}
-	return t.wrap(t.inScheme().Err)
+	return t.wrap(t.schemeWeight().Err)
 }
 
-// sortStored puts tensors in the order in which they are stored.
+// sortStored sorts tensors by file and offset.
 func sortStored(tensors []Tensor) { slices.SortStableFunc(tensors, compareOffsets) }
 
-// compareOffsets compares two tensors by where they are stored.
+// compareOffsets compares two tensors by the position of their file, then by their offset in it.
 func compareOffsets(a, b Tensor) int {
 	return cmp.Or(cmp.Compare(a.desc().File, b.desc().File), cmp.Compare(a.desc().Offset, b.desc().Offset))
 }

@@ -24,7 +24,7 @@ import (
 // for C64) and does not have it.
 func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		if d := t.DType(); !t.logical() && !viewable(reflect.TypeFor[T](), d) {
+		if d := t.DType(); !t.isLogical() && !viewable(reflect.TypeFor[T](), d) {
 			return fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]())
 		}
 		b, err := bytesOf(ctx, env, t, s)

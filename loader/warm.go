@@ -93,7 +93,7 @@ func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err e
 		if err != nil {
 			return nil, err
 		}
-		if t.logical() {
+		if t.isLogical() {
 			if _, ok := m.cache.Peek(t.state().values.Key, l.pinsOf()); ok {
 				continue
 			}
@@ -133,13 +133,13 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	if !opts.Ordered {
 		sortStored(tensors)
 	}
-	var had atomic.Uint64
+	var alreadyCached atomic.Uint64
 	p := plan.New(opts.BytesPerSecond)
 	for _, t := range tensors {
 		if f := t.file(); t.inPlace() {
 			p.Add(f, t.desc().Offset, t.desc().Stored)
 		} else {
-			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &warmingTensor{tensor: t, cachedBytes: &had})
+			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &warmingTensor{tensor: t, cachedBytes: &alreadyCached})
 		}
 	}
 	resident, err := p.Resident(ctx)
@@ -152,10 +152,10 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
-	return WarmResult{Bytes: p.Total, Resident: resident + had.Load()}, err
+	return WarmResult{Bytes: p.Total, Resident: resident + alreadyCached.Load()}, err
 }
 
-// readersFor returns the number of goroutines that read the plan p: Options' number, or 1 for mapped files and 8 for others.
+// readersFor returns the number of goroutines that read the plan p: opts.Readers if it is set, else 1 for mapped files and 8 for others.
 func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
@@ -186,19 +186,19 @@ func checkPlanUnchanged(p *plan.Plan) error {
 // checkWarmable returns an error if a tensor cannot be read, or ErrTooLarge if the cache cannot take it together with
 // those before it. Tensors read in place need no cache, and those of a lease may exceed it.
 func (m *Model) checkWarmable(tensors []Tensor) error {
-	left := uint64(max(m.opts.CacheBytes, 0))
+	cacheLeft := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
 		if t.inPlace() {
 			continue
 		}
 		raw := t.desc().Raw
 		err := cmp.Or(t.state().elementsErr, m.cacheStore.Limit.Allow(max(raw, t.desc().Stored), 1))
-		if t.lease == nil { // which would pin it
-			if err == nil && raw > left {
+		if t.lease == nil { // a lease would pin the tensor, beyond the budget if need be
+			if err == nil && raw > cacheLeft {
 				err = fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
 					ErrTooLarge, max(m.opts.CacheBytes, 0))
 			}
-			left -= raw
+			cacheLeft -= raw
 		}
 		if err != nil {
 			return t.wrap(err)
@@ -214,7 +214,7 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 func (m *Model) Evict(names ...string) error {
 	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
 		for _, name := range names {
-			if t, err := m.lookup(name, nil); err == nil && t.logical() {
+			if t, err := m.lookup(name, nil); err == nil && t.isLogical() {
 				m.cache.Drop(t.index, logicalKinds...)
 			}
 		}
@@ -266,8 +266,8 @@ type warmingTensor struct {
 	memoryErr error                   // why there is no memory
 }
 
-// Memory returns memory for n stored bytes of the tensor from byte at on. It returns nil if the cache has the tensor
-// already, which it then pins. The first call decides. It fails if there is no memory.
+// Memory returns memory for n stored bytes of the tensor, from byte at on. The first call looks whether the cache has the tensor already
+// and pins it; if so, all calls return nil. It fails if there is no memory.
 func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
 	l.once.Do(func() {
 		m, s := l.tensor.model, l.tensor.state()
@@ -279,7 +279,7 @@ func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
 		}
 		l.gathering, l.memoryErr = mmapio.NewGathering[byte](s.stored.Size(), func() (bool, error) {
 			if s.stored.Cost().MayWait {
-				return false, nil // a request less: what comes now will tell
+				return false, nil // to ask would take a request: the bytes that come will tell
 			}
 			return s.stored.Probe(context.Background())
 		})
@@ -308,7 +308,7 @@ func (l *warmingTensor) Filled(ctx context.Context, at uint64, b []byte) error {
 	return l.tensor.wrap(err)
 }
 
-// pinsOf returns the pins of the lease, or nil without a lease.
+// pinsOf returns the pins of the lease, or nil if l is nil.
 func (l *Lease) pinsOf() *cache.Pins {
 	if l == nil {
 		return nil
@@ -316,8 +316,8 @@ func (l *Lease) pinsOf() *cache.Pins {
 	return &l.pins
 }
 
-// warmPins returns the pins of tensors that the lease has only warmed, or nil without a lease. It notes in l.hasWarmed
-// that there may be some.
+// warmPins returns the pins of elements that the lease has only warmed, or nil if l is nil. It sets l.hasWarmed, since the caller may pin
+// some.
 func (l *Lease) warmPins() *cache.Pins {
 	if l == nil {
 		return nil

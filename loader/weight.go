@@ -27,24 +27,24 @@ var _ values.Scales = (*weight)(nil)
 // part cannot be read, reading any value fails with that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
-		if part := w.model.memberAt(p.Tensor); part.state.elementsErr != nil {
+		if part := w.model.storedTensorAt(p.Tensor); part.state.elementsErr != nil {
 			return values.Refused{Reason: part.wrap(part.state.elementsErr), Content: codes.elements}
 		}
 	}
-	named := w.model.memberAt(w.codes()).wrap
+	wrapError := w.model.storedTensorAt(w.codes()).wrap
 	if w.Code == layout.CodeBlocks {
-		return &values.Scaled{Values: codes.values.Values, MatrixSize: w.Rows * w.Cols, NameError: named, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
+		return &values.Scaled{Values: codes.values.Values, MatrixSize: w.Rows * w.Cols, WrapError: wrapError, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
 			b, err := w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache)
 			return b.Floats, err
 		}}
 	}
-	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), Count: w.elements(), Codes: codes.elements, Scales: w, Check: w.check, NameError: named}
+	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), Count: w.elements(), Codes: codes.elements, Scales: w, Check: w.check, WrapError: wrapError}
 }
 
 // codes returns the position of the stored tensor that has the codes.
 func (w *weight) codes() uint32 { return w.Parts[0].Tensor }
 
-// key names what the cache has of the weight.
+// key returns the key under which the cache has something of the weight, such as its scales.
 func (w *weight) key(kind cache.Kind) cache.Key { return cache.Key{Tensor: w.codes(), Kind: kind} }
 
 // elements returns how many elements the weight has.
@@ -53,19 +53,19 @@ func (w *weight) elements() uint64 {
 	return n
 }
 
-// scaleCount returns the number of scales of all elements, as g groups them.
+// scaleCount returns the number of scales of the whole weight, whose elements g groups.
 func (w *weight) scaleCount(g *dequant.Grouped) uint64 {
 	_, n := g.Scales(0, w.elements())
 	return n
 }
 
 // part returns the part of the weight that has a role, such as its scales. ok is false if there is none.
-func (w *weight) part(r scheme.Role) (p member, ok bool) {
+func (w *weight) part(r scheme.Role) (p storedTensor, ok bool) {
 	i, ok := w.Part(r)
 	if !ok {
 		return p, false
 	}
-	return w.model.memberAt(i), true
+	return w.model.storedTensorAt(i), true
 }
 
 // fromCacheOr returns what the cache has of the weight under kind. Otherwise it calls fill, and caches and pins the
@@ -76,8 +76,8 @@ func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Ki
 	})
 }
 
-// All returns all scales of the weight, from the cache or read into it, for a caller that needs n elements from first
-// on. ok is false if the caller should read only its own scales, which is cheaper. It fails if reading does.
+// All returns all scales of the weight, from the cache or read into it, for a caller that expands n elements from first
+// on. ok is false if it is cheaper that the caller reads only the scales of its elements. It fails if reading does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
@@ -96,8 +96,8 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 			return s, false, err
 		}
 	}
-	entries := w.scaleCount(&g)
-	s = values.Scaling{Scales: b.Floats[:entries], Offsets: b.Floats[entries:]}
+	scaleCount := w.scaleCount(&g)
+	s = values.Scaling{Scales: b.Floats[:scaleCount], Offsets: b.Floats[scaleCount:]}
 	if len(b.Ints) > 0 {
 		s.GroupOf = b.Ints
 	}
@@ -106,13 +106,13 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 
 // Read returns count scales from the one numbered from on, and their offsets. They lie in mem.Floats, and are valid
 // until mem is used again. It fails if reading does.
-func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch, from, count uint64) (s values.Scaling, err error) {
-	r, ok := mem.Reader.(*partReader)
+func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scratch, from, count uint64) (s values.Scaling, err error) {
+	r, ok := memory.Reader.(*partReader)
 	if !ok {
 		r = new(partReader)
-		mem.Reader = r
+		memory.Reader = r
 	}
-	*r = partReader{w, ctx, env, scheme.Scales{Scales: mem.Floats[:count:count], Offsets: mem.Floats[count:]}}
+	*r = partReader{w, ctx, env, scheme.Scales{Scales: memory.Floats[:count:count], Offsets: memory.Floats[count:]}}
 	err = w.ReadScales(r, &r.scalesRead, from)
 	s = values.Scaling{Scales: r.scalesRead.Scales, Offsets: r.scalesRead.Offsets, From: from}
 	*r = partReader{} // scratch memory refers to no model
@@ -123,16 +123,16 @@ func (w *weight) Read(ctx context.Context, env content.Env, mem *values.Scratch,
 // if reading does, or if parts do not fit.
 func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
 	g := dequant.Grouped(w.Grouped)
-	entries := w.scaleCount(&g)
-	if err := w.model.cacheStore.Limit.Allow(entries, 8); err != nil {
+	scaleCount := w.scaleCount(&g)
+	if err := w.model.cacheStore.Limit.Allow(scaleCount, 8); err != nil {
 		return s, err
 	}
-	offsets := entries
-	if !w.HasOffsets { // one, if any, stands for all
-		offsets = min(1, entries)
+	offsets := scaleCount
+	if !w.HasOffsets { // one offset, if any, serves all groups
+		offsets = min(1, scaleCount)
 	}
-	floats := mmapio.Aligned[float32](int(entries + offsets))
-	r := &partReader{w, ctx, env, scheme.Scales{Scales: floats[:entries], Offsets: floats[entries:]}}
+	floats := mmapio.Aligned[float32](int(scaleCount + offsets))
+	r := &partReader{w, ctx, env, scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
 	err = w.ReadScales(r, &r.scalesRead, 0)
 	return r.scalesRead, err
 }
@@ -147,13 +147,13 @@ func (w *weight) readScalesForCache(ctx context.Context, env content.Env) (cache
 	return cache.Buffer{Floats: s.Scales[:len(s.Scales)+len(s.Offsets)], Ints: s.GroupOf}, nil
 }
 
-// check checks the parts that say how codes are read.
+// check checks the parts that say how codes are read, such as a list of groups. It fails if they contradict each other, or if reading does.
 func (w *weight) check(ctx context.Context, env content.Env) error {
 	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
-// verify checks what parts say of the codes. It returns how a group index of zeros alone was taken, which programs
-// understand differently, or "". It fails if parts do not fit or cannot be read.
+// verify checks all parts of the weight. zeroIndex says how a group index of nothing but zeros was understood, since programs differ in
+// that; it is "" for any other. verify fails if parts do not fit each other or cannot be read.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndex string, err error) {
 	r := &partReader{weight: w, ctx: ctx, env: env}
 	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil || w.Ordered {
@@ -206,7 +206,7 @@ func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	return b, r.Wrap(role, err)
 }
 
-// Wrap adds the name of a part to an error.
+// Wrap adds the names of the file and of the part with a role to err. It returns nil for nil.
 func (r *partReader) Wrap(role scheme.Role, err error) error {
 	p, _ := r.part(role)
 	return p.wrap(err)

@@ -19,8 +19,9 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// findWeights finds the logical tensors of a model that is being opened. It reads the configuration and small tensors that tell
-// shapes, if there may be quantized weights. It fails only if bytes cannot be read: anything else is an error of one tensor.
+// findWeights finds the logical tensors of a model that is being opened. If the names of its tensors look like quantized weights, it
+// reads the configuration, and small tensors that tell shapes. It fails only if reading does: a malformed weight is an error of that
+// tensor alone.
 func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.lacksKey() {
 		return nil
@@ -59,7 +60,7 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 }
 
 // config returns the quantization that the model's metadata and the files beside it describe. Err of the result tells if
-// they contradict each other. It keeps the files' description in m.quantization.said. It fails if reading or parsing does.
+// they contradict each other. It keeps the files' description in m.quantization.described. It fails if reading or parsing does.
 func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF {
@@ -84,7 +85,7 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 			}
 		}
 	}
-	m.quantization.said = beside.Said()
+	m.quantization.described = beside.Said()
 	conf := scheme.ReadConfig(all...)
 	conf.Err = cmp.Or(conf.Err, checkSameQuantization(beside.Said(), scheme.ReadConfig(c.fromConversion...).Said()))
 	return conf, nil
@@ -136,20 +137,20 @@ func checkSameQuantization(beside, own layout.Metadata) error {
 // object that config.json has under quantization_config. It is nil if they say nothing, or no tensor may be a part of a
 // quantized weight. The error tells why they cannot be relied on.
 func (m *Model) Quantization() (layout.Metadata, error) {
-	return m.quantization.said, m.quantization.err
+	return m.quantization.described, m.quantization.err
 }
 
 // Contents returns the elements of small stored tensors, in their order. It reads neighbours by one request if they
 // come over a network. It fails if reading does.
 func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	type small struct {
-		member
+		storedTensor
 		at int // in tensors
 	}
 	contents, inOrder := make([][]byte, len(tensors)), make([]small, len(tensors))
 	size := uint64(0)
 	for at, i := range tensors {
-		inOrder[at] = small{s.model.memberAt(i), at}
+		inOrder[at] = small{s.model.storedTensorAt(i), at}
 		size += inOrder[at].desc().Raw
 	}
 	slices.SortFunc(inOrder, func(a, b small) int { return compareOffsets(a.Tensor, b.Tensor) })
@@ -167,7 +168,7 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{})
 }
 
-// Decodable reports what package dequant cannot expand.
+// Decodable returns an error if package dequant cannot expand weights of the form f, else nil.
 func (s *checkpoint) Decodable(f *scheme.Form) error {
 	if f.Code == layout.CodeBlocks {
 		return nil
@@ -175,14 +176,14 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 	return dequant.Grouped(f.Grouped).Check()
 }
 
-// Ignored reports what Options.IgnorePart says.
+// Ignored reports whether Options.IgnorePart is set and ignores the tensor called name.
 func (s *checkpoint) Ignored(name []byte) bool {
 	ignore := s.model.opts.IgnorePart
 	return ignore != nil && ignore(string(name))
 }
 
-// readAll fills b with all elements.
-func (p member) readAll(ctx context.Context, b []byte) error {
+// readAll fills b with all elements of the tensor. It fails if they cannot be read.
+func (p storedTensor) readAll(ctx context.Context, b []byte) error {
 	return p.wrap(cmp.Or(p.state.elementsErr, p.state.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 

@@ -38,9 +38,9 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	})
 }
 
-// write calls f with a writer to w that f writes some of t to. Many bytes make it check the files afterwards. written
-// counts what w took. It fails if f does, or with an error of w unchanged. A hole in the mapped file that w's system
-// call met is a *mmapio.FaultError.
+// write calls f, which writes bytes of t to dst, and so to w. written is what w took. write fails if f does. It returns errors of w
+// unchanged, but a *mmapio.FaultError if the system call of w has met a hole in the mapped file. As call does, write checks the tensor's
+// files if f reads many bytes.
 func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.dst = w
@@ -58,7 +58,7 @@ func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx 
 		return err
 	})
 	if dst.writeErr != nil {
-		err = dst.writeErr // as it is
+		err = dst.writeErr
 	}
 	return dst.written, err
 }

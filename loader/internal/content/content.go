@@ -67,11 +67,11 @@ const (
 // Stored is N bytes at Off of a file.
 type Stored struct {
 	*file.File
-	Off, N uint64
-	Large  bool // they are read in few large requests, and not viewed
+	Off, Length uint64
+	Large       bool // they are read in few large requests, and not viewed
 }
 
-func (s *Stored) Size() uint64 { return s.N }
+func (s *Stored) Size() uint64 { return s.Length }
 
 func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
 	if s.Large {
@@ -85,7 +85,7 @@ func (s *Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error 
 }
 
 func (s *Stored) Probe(ctx context.Context) (sure bool, err error) {
-	return s.File.Probe(ctx, s.Off, s.N)
+	return s.File.Probe(ctx, s.Off, s.Length)
 }
 
 // Cost returns how callers should read: in place, without calls of ReadAt, if the bytes are in memory; else by large

@@ -10,12 +10,12 @@ import (
 // Packed is elements that can only be unpacked as a whole. It is read through a [Cached].
 type Packed struct {
 	Stored Content
-	N      uint64 // bytes of the elements
+	Length uint64 // bytes of the elements
 	// Unpack makes dst of all that is stored. It allows no more elements than these bytes can hold.
 	Unpack func(ctx context.Context, stored, dst []byte) error
 }
 
-func (p *Packed) Size() uint64 { return p.N }
+func (p *Packed) Size() uint64 { return p.Length }
 
 func (p *Packed) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
@@ -33,7 +33,7 @@ func (p *Packed) Cost() Cost {
 // unpackAll returns the unpacked elements, for which it reads all stored bytes. More bytes than limit are ErrTooLarge. It
 // allocates memory once Probe has found the last stored byte.
 func (p *Packed) unpackAll(ctx context.Context, limit Limit) ([]byte, error) {
-	if err := limit.Allow(p.N, 1); err != nil {
+	if err := limit.Allow(p.Length, 1); err != nil {
 		return nil, err
 	}
 	if _, err := p.Stored.Probe(ctx); err != nil {
@@ -43,6 +43,6 @@ func (p *Packed) unpackAll(ctx context.Context, limit Limit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := mmapio.AlignedBytes(int(p.N))
+	b := mmapio.AlignedBytes(int(p.Length))
 	return b, p.Unpack(ctx, stored, b)
 }

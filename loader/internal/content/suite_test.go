@@ -80,7 +80,7 @@ func trusted(t *testing.T, b []byte, f *file.File, private bool) *file.File {
 
 // stored returns a tensor of these bytes, which a file has behind others.
 func stored(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte) *content.Stored {
-	return &content.Stored{File: way(t, slices.Concat(make([]byte, before), b, []byte("after"))), Off: before, N: uint64(len(b))}
+	return &content.Stored{File: way(t, slices.Concat(make([]byte, before), b, []byte("after"))), Off: before, Length: uint64(len(b))}
 }
 
 // cached returns c with a cache of its own.
@@ -111,10 +111,10 @@ func TestContents(t *testing.T) {
 			plain := func(t *testing.T) content.Content { return stored(t, way, want) }
 			lz4 := func(t *testing.T) content.Content {
 				blocks := stored(t, way, modeltest.Blocks(t, want))
-				return content.LZ4{Table: content.NewTable(layout.APR2, before, blocks.N, uint64(n)), Stored: blocks}
+				return content.LZ4{Table: content.NewTable(layout.APR2, before, blocks.Length, uint64(n)), Stored: blocks}
 			}
 			packed := func(t *testing.T) content.Content {
-				return &content.Packed{Stored: stored(t, way, want), N: uint64(n), Unpack: func(_ context.Context, stored, dst []byte) error {
+				return &content.Packed{Stored: stored(t, way, want), Length: uint64(n), Unpack: func(_ context.Context, stored, dst []byte) error {
 					copy(dst, stored)
 					return nil
 				}}

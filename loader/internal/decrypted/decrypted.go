@@ -119,11 +119,11 @@ const maxSerial = 4
 // Content is the content of a tensor: N bytes from Off on.
 type Content struct {
 	Reader
-	Off, N uint64
+	Off, Length uint64
 }
 
 // Size returns N.
-func (c *Content) Size() uint64 { return c.N }
+func (c *Content) Size() uint64 { return c.Length }
 
 // View returns nil: blocks are decrypted when they are read.
 func (c *Content) View(context.Context, content.Env, uint64, uint64) ([]byte, error) { return nil, nil }
@@ -135,8 +135,8 @@ func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint6
 
 // Probe reads the last block. It is sure only of a file of this system. It fails if that block is missing.
 func (c *Content) Probe(ctx context.Context) (sure bool, err error) {
-	if c.N > 0 {
-		err = c.Reader.ReadAt(ctx, make([]byte, 1), c.Off+c.N-1)
+	if c.Length > 0 {
+		err = c.Reader.ReadAt(ctx, make([]byte, 1), c.Off+c.Length-1)
 	}
 	return err == nil && !c.LargeReads, err
 }

@@ -16,8 +16,8 @@ type Grouped struct {
 	Scales   Scales
 	// Check checks the parts that say how codes are read, until it has found nothing wrong.
 	Check func(ctx context.Context, env content.Env) error
-	// NameError adds the name of the codes to an error about them.
-	NameError func(error) error
+	// WrapError adds the name of the codes to an error about them.
+	WrapError func(error) error
 
 	checked atomic.Bool
 }
@@ -62,7 +62,7 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	g, n := v.Geometry, uint64(len(dst))
 	codes, at, err := v.codes(ctx, env, &g, first, n)
 	if err != nil {
-		return v.NameError(err)
+		return v.WrapError(err)
 	}
 	s, all, err := v.Scales.All(ctx, env, first, n)
 	if err != nil {
@@ -87,7 +87,7 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 			mem.codes = content.Grown(mem.codes, size)
 			src = mem.codes
 			if err := v.Codes.ReadAt(ctx, env, src, off); err != nil {
-				return v.NameError(err)
+				return v.WrapError(err)
 			}
 		}
 		from, count := g.Scales(first, n)

@@ -11,8 +11,8 @@ type Scaled struct {
 	Values
 	MatrixSize uint64 // elements that share a factor
 	Factors    func(ctx context.Context, env content.Env) ([]float32, error)
-	// NameError adds the name of the other values to an error about them.
-	NameError func(error) error
+	// WrapError adds the name of the other values to an error about them.
+	WrapError func(error) error
 }
 
 func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
@@ -30,7 +30,7 @@ func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first
 		return err
 	}
 	if err := s.Values.Read(ctx, env, dst, first); err != nil {
-		return s.NameError(err)
+		return s.WrapError(err)
 	}
 	for len(dst) > 0 {
 		n, factor := min(uint64(len(dst)), s.MatrixSize-first%s.MatrixSize), factors[first/s.MatrixSize]

@@ -25,11 +25,11 @@ var contents = map[string]func(t *testing.T, b []byte) *content.Cached{
 	"in place": func(_ *testing.T, b []byte) *content.Cached { return cached(content.Memory(b)) },
 	"read": func(_ *testing.T, b []byte) *content.Cached {
 		f := file.New("file", mmapio.FromReaderAt(bytes.NewReader(b), int64(len(b))))
-		return cached(&content.Stored{File: f, N: uint64(len(b))})
+		return cached(&content.Stored{File: f, Length: uint64(len(b))})
 	},
 	"large": func(_ *testing.T, b []byte) *content.Cached {
 		f := file.New("file", mmapio.FromBytes(b))
-		return cached(&content.Stored{File: f, N: uint64(len(b)), Large: true})
+		return cached(&content.Stored{File: f, Length: uint64(len(b)), Large: true})
 	},
 	"LZ4": func(t *testing.T, b []byte) *content.Cached {
 		blocks := content.Memory(modeltest.Blocks(t, b))
@@ -118,7 +118,7 @@ func TestScaled(t *testing.T) {
 		want[i] *= factors[i/(rows*cols/3)]
 	}
 	run(t, want, stored, func(in *content.Cached) values.Values {
-		return &values.Scaled{Values: open(in), MatrixSize: rows * cols / 3, NameError: func(err error) error { return err },
+		return &values.Scaled{Values: open(in), MatrixSize: rows * cols / 3, WrapError: func(err error) error { return err },
 			Factors: func(context.Context, content.Env) ([]float32, error) { return factors, nil }}
 	})
 }
@@ -161,7 +161,7 @@ func TestGrouped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, want, stored, func(in *content.Cached) values.Values {
 				return &values.Grouped{Geometry: g, Count: rows * cols, Codes: in, Scales: memoryScales{scales, offsets, all},
-					Check: func(context.Context, content.Env) error { return nil }, NameError: func(err error) error { return err }}
+					Check: func(context.Context, content.Env) error { return nil }, WrapError: func(err error) error { return err }}
 			})
 		})
 	}
