@@ -213,9 +213,9 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// envForParts returns the Env for several reads of parts of the tensor. If a read puts more than its part into the cache,
-// such as a weight's scales or all of a packed tensor, pins keeps it there for the next read. The caller unpins pins
-// after the last read. Otherwise envForParts returns env unchanged.
+// envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache,
+// such as a weight's scales or all of a packed tensor. Then pins keeps that there for the next read, and the caller unpins
+// pins after the last one. Otherwise envForParts returns env unchanged.
 func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	if s.partReadsCache() {
 		env.Pins = pins
