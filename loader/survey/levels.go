@@ -344,7 +344,7 @@ func valueOfRank(all []level, n, i uint64) float64 {
 }
 
 // levelOfRank returns the level of the i-th smallest value, counted from 0, and the number of smaller values in it. The level is empty
-// if there are less values.
+// if there are fewer values.
 func levelOfRank(all []level, i uint64) (l level, before uint64) {
 	for _, l := range all {
 		if i < l.n {

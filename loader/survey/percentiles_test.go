@@ -119,3 +119,19 @@ func TestSampleStats(t *testing.T) {
 		}
 	}
 }
+
+// TestSampleOfFew samples a tensor that would be sorted as a whole.
+func TestSampleOfFew(t *testing.T) {
+	v := make([]float32, 600)
+	for i := range v {
+		v[i] = float32(i)
+	}
+	opts := survey.StatsOptions{Sample: func(loader.Tensor) ([]uint64, uint64) { return []uint64{100, 400}, 101 }}
+	stats, err := allStats(t.Context(), openBytes(t, modeltest.SafeTensors(floats("few", v))), &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := stats[0]; s.Finite != 202 || s.Min != 100 || s.Max != 500 || s.Mean != 300 || math.Abs(s.Percentiles[1]-102) > 1 || math.Abs(s.Percentiles[3]-498) > 3 {
+		t.Error(describe(s))
+	}
+}

@@ -236,8 +236,10 @@ func (t *statsTask) isExact() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }
 
-// hasFew reports whether the values are few float32s, which are counted one by one.
-func (t *statsTask) hasFew() bool { return !t.leased.isWide && t.leased.Elements() <= maxSorted }
+// hasFew reports whether the values are few float32s of one chunk, which are counted one by one.
+func (t *statsTask) hasFew() bool {
+	return !t.leased.isWide && t.leased.Elements() <= maxSorted && !t.stats.Sampled
+}
 
 // addCounts adds the counts c of a part to those of the tensor, and sets all of c to 0.
 func (t *statsTask) addCounts(c *counter) {
