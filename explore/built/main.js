@@ -2653,8 +2653,8 @@ if (o) {
 if (store.differ !== o.differ) changed()
 store.differ = o.differ
 const a = data.a, b = data.b
-const exact = o.db === null
-const db = ['Overall, signal to error', exact ? 'identical' : one(o.db) + thin + 'dB'], rms = ['Relative RMS', percent3(o.relative_rms)]
+const exact = o.relative_rms === 0 // no decibels also mean that A is all zeros, or that nothing could be compared
+const db = ['Overall, signal to error', exact ? 'identical' : o.db === null ? none : one(o.db) + thin + 'dB'], rms = ['Relative RMS', percent3(o.relative_rms)]
 figures.replaceChildren(strip([
 isTune ? rms : db, isTune && db, o.matrices_db !== null && ['Matrices of layers', one(o.matrices_db) + thin + 'dB'],
 !isTune && rms, ['Cosine', o.cosine === null ? none : o.cosine.toFixed(5)],
@@ -2748,7 +2748,7 @@ return g
 }
 function byType() {
 const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { class: 'wide', text: count(t.elements) }), el('td', { text: number(t.bits) }),
-el('td', null, t.db === null ? 'identical' : dbChip(t.db)), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
+el('td', null, t.db !== null ? dbChip(t.db) : t.error_share ? none : 'identical'), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
 const integers = data.pairs.filter((p) => p && p.same_elements && /^(I|U|BOOL)/.test(p.type_a)).length
 return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
 integers ? el('p', { class: 'sub t8', text: things(integers, 'tensor') + ' of integers, identical, ' + (integers === 1 ? 'is' : 'are') + ' not counted in dB.' }) : '']
