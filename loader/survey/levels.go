@@ -187,6 +187,7 @@ type level struct {
 	lo, hi float64
 	n      uint64
 	code   uint16 // of their distances from the center
+	isOpen bool   // has values that float32 cannot hold
 }
 
 // span returns the least and the greatest of the float32s that c may count: of a cell the one that is nearest to zero.
@@ -214,7 +215,7 @@ func crowded(all []level, n uint64) (codes []uint16) {
 		at := percent / 100 * float64(max(n, 1)-1)
 		for _, i := range [2]uint64{uint64(at), uint64(math.Ceil(at))} {
 			l, _ := levelOfRank(all, i)
-			if isOpen := l.code&0x7fff == 0x7f7f; l.lo < l.hi && 1000*l.n > n && !isOpen && !slices.Contains(codes, l.code) {
+			if l.lo < l.hi && 1000*l.n > n && !l.isOpen && !slices.Contains(codes, l.code) {
 				codes = append(codes, l.code)
 			}
 		}
@@ -257,15 +258,14 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 			lo = c.value()
 			hi = lo
 		}
-		lo, hi = lo+center, hi+center
-		if hi >= math.MaxFloat32 {
-			hi = greatest // larger float64s have this code too
+		l := level{min(max(lo+center, least), greatest), max(min(hi+center, greatest), least), c.n, uint16(c.bits >> 16), false}
+		switch { // larger distances have the code of the greatest too
+		case hi >= math.MaxFloat32 && greatest-center > hi:
+			l.hi, l.isOpen = greatest, true
+		case lo <= -math.MaxFloat32 && least-center < lo:
+			l.lo, l.isOpen = least, true
 		}
-		if lo <= -math.MaxFloat32 {
-			lo = least
-		}
-		lo, hi = min(max(lo, least), greatest), max(min(hi, greatest), least)
-		all = append(all, level{lo, hi, c.n, uint16(c.bits >> 16)})
+		all = append(all, l)
 	}
 	if len(all) > 0 {
 		all[0].lo, all[len(all)-1].hi = least, greatest
@@ -331,7 +331,8 @@ func quantile(all []level, n uint64, share float64) float64 {
 	return x
 }
 
-// valueOfRank returns the i-th smallest, counted from 0, of the n values in all. Inside a level it interpolates.
+// valueOfRank returns the i-th smallest, counted from 0, of the n values in all. Inside a level it interpolates, but for an open one it
+// returns NaN: values there lie anywhere.
 func valueOfRank(all []level, n, i uint64) float64 {
 	if i == 0 {
 		return all[0].lo
@@ -340,6 +341,9 @@ func valueOfRank(all []level, n, i uint64) float64 {
 		return all[len(all)-1].hi
 	}
 	l, i := levelOfRank(all, i)
+	if l.isOpen {
+		return math.NaN()
+	}
 	return l.lo + (l.hi-l.lo)*(float64(i)+0.5)/float64(l.n)
 }
 

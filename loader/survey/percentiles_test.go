@@ -135,3 +135,23 @@ func TestSampleOfFew(t *testing.T) {
 		t.Error(describe(s))
 	}
 }
+
+// TestPercentilesBeyondFloat32: what lies among values that float32 cannot hold is not defined, all else is.
+func TestPercentilesBeyondFloat32(t *testing.T) {
+	var b []byte
+	for i := range 2000 {
+		x := float64(i)
+		if i >= 1900 {
+			x *= 1e100
+		}
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+	}
+	stats, err := allStats(t.Context(), openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "wide", DType: layout.F64, Shape: []int{2000}, Data: b})), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := stats[0].Percentiles
+	if math.Abs(p[1]-19.99) > 2 || math.Abs(p[2]-999.5) > 2 || !math.IsNaN(p[3]) || !math.IsNaN(p[4]) {
+		t.Error(p)
+	}
+}
