@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/tensormap/tensormap/convert"
@@ -48,7 +49,10 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 		{"db", func(t **convert.Tensor) float64 { return -(*t).Errors.DB() }},
 	}}
 	for _, t := range keys.apply(slices.Clone(some), func(t **convert.Tensor) string { return (*t).Name }) {
-		fmt.Fprintf(stderr, "  %s dB as %v, which keeps %s of Gaussian values: %s\n",
-			decibels(t.Errors.DB()), t.To, decibels(survey.GaussianDB(t.To)), report.Printable(t.Name))
+		keeps := ""
+		if db := survey.GaussianDB(t.To); !math.IsNaN(db) { // I8 has no such figure: its one scale depends on the largest value
+			keeps = fmt.Sprintf(", which keeps %s of Gaussian values", decibels(db))
+		}
+		fmt.Fprintf(stderr, "  %s dB as %v%s: %s\n", decibels(t.Errors.DB()), t.To, keeps, report.Printable(t.Name))
 	}
 }

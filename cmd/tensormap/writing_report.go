@@ -173,7 +173,11 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time
 		}
 	}
 	if n := len(alone); n > 0 {
-		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", report.Plural(n, "tensor"), report.Printable(alone[0]))
+		suchAs := ""
+		if n > 1 {
+			suchAs = "such as "
+		}
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, %s%s\n", report.Plural(n, "tensor"), suchAs, report.Printable(alone[0]))
 	}
 	if p.Removed != "" {
 		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", report.Printable(p.Removed))
