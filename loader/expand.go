@@ -59,7 +59,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	return t.call(context.Background(), 4*uint64(len(dst)), func(ctx context.Context, env content.Env, s *state) error {
 		rows, cols := t.Rows()
 		if !layout.Within(first, n, rows) {
-			return fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows)
+			return fmt.Errorf("%w: %d rows from row %d on, counted from 0, but the tensor has %d", ErrRange, n, first, rows)
 		}
 		if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
 			return fmt.Errorf("%w: memory for %d values, but %d × %d come out", ErrRange, len(dst), n, cols)

@@ -64,7 +64,7 @@ Not counted: activations and buffers of the program that runs it.
 		}
 	}
 	got = done(t, "inspect", fitting(t, `{"num_hidden_layers":4}`), "--fit", "--memory", "24KiB")
-	if !strings.Contains(got, "\nNot known:\n- kv_bytes_per_token: neither") || !strings.Contains(got, "cache    not known\ntotal    at least 6.00 KiB\nmemory   24.0 KiB: the weights fit; the cache is not known\n") || !strings.Contains(got, "context  not known\n") {
+	if !strings.Contains(got, "\nNot known:\n- cache of a token: neither") || !strings.Contains(got, "cache    not known\ntotal    at least 6.00 KiB\nmemory   24.0 KiB: the weights fit; the cache is not known\n") || !strings.Contains(got, "context  not known\n") {
 		t.Errorf("\n%s", got)
 	}
 }

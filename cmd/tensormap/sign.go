@@ -85,6 +85,9 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	if errors.Is(err, trust.ErrKey) {
 		return withPath(cmp.Or(o.certificate, o.key), err)
 	}
+	if err == nil {
+		_, err = fmt.Fprintln(s.Out, report.Printable(out))
+	}
 	return err
 }
 

@@ -1855,7 +1855,8 @@ function drawFacts() {
 const wide = innerWidth > 600, key = wide + css('--bg')
 if (key === factsOf) return
 factsOf = key
-const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / model.bytes) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
+const stored = storedBytes(model)
+const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
 const layers = things(model.grid.layers.length, 'layer'), of = things(rows.length, 'role'), more = model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''
 facts.replaceChildren(
 strip([
@@ -2102,14 +2103,17 @@ return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } 
 function share(x) {
 return x && x < 0.0005 ? '<' + percent(0.001) : percent(x)
 }
+function storedBytes(model) {
+return model.types.reduce((sum, t) => sum + t.stored_bytes, 0) || 1
+}
 function parts(model) {
-const all = model.parameters || 1, list = [...model.parts].sort((a, b) => b.elements - a.elements)
+const all = model.parameters || 1, stored = storedBytes(model), list = [...model.parts].sort((a, b) => b.elements - a.elements)
 return [
 el('div', { class: 'bar', 'aria-hidden': 'true' }, list.map((p) => {
 const of = p.elements / all
 return el('div', { class: of < 0.02 ? 'thin' : null, css: { flex: `${100 * of} 1 0`, background: colour('amount', p.tone), color: ink('amount', p.tone) }, text: of * Math.min(1376, innerWidth) < 24 + 7 * p.part.length ? '' : p.part })
 })),
-el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li', null, swatch(p), el('b', { text: p.part }), ' ' + share(p.elements / all) + (i ? ', ' : ' of parameters, ') + share(p.stored_bytes / model.bytes) + (i ? '' : ' of bytes')))),
+el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li', null, swatch(p), el('b', { text: p.part }), ' ' + share(p.elements / all) + (i ? ', ' : ' of parameters, ') + share(p.stored_bytes / stored) + (i ? '' : ' of bytes')))),
 ]
 }
 return { strip, overview }

@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,8 @@ func (f *fit) write(w *bufio.Writer, s report.Screen) {
 		w.WriteString("\nNot known:\n")
 	}
 	for _, u := range f.Unknown {
-		fmt.Fprintf(w, "- %s: %s\n", u.What, report.Printable(u.Why))
+		what := map[string]string{"weights_bytes": "weights", "kv_bytes": "cache", "kv_bytes_per_token": "cache of a token", "state_bytes": "state"}[u.What]
+		fmt.Fprintf(w, "- %s: %s\n", cmp.Or(what, u.What), report.Printable(u.Why))
 	}
 	w.WriteString("\nNot counted: activations and buffers of the program that runs it.\n")
 }
@@ -204,7 +206,11 @@ func (f *fit) grid() *report.Grid {
 				if r.Window > 0 {
 					window = report.Grouped(uint64(r.Window))
 				}
-				if !yield([]string{report.Shorten("layers "+rangesText(r.numbers), width), report.Grouped(uint64(len(r.numbers))), r.Kind, report.Size(r.WeightsBytes),
+				part := "layers "
+				if len(r.numbers) == 1 {
+					part = "layer "
+				}
+				if !yield([]string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(uint64(len(r.numbers))), r.Kind, report.Size(r.WeightsBytes),
 					window, sizeOrNone(r.token), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)}) {
 					return
 				}
