@@ -86,7 +86,7 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 		return withPath(cmp.Or(o.certificate, o.key), err)
 	}
 	if err == nil {
-		_, err = fmt.Fprintln(s.Out, report.Printable(out))
+		fmt.Fprintf(s.Err, "%s: signed %s\n", report.Printable(out), report.Printable(root))
 	}
 	return err
 }
