@@ -58,17 +58,22 @@ func browser(t *testing.T) context.Context {
 
 var stop = func() {}
 
-var start = sync.OnceValues(func() (context.Context, error) {
+var start = sync.OnceValues(func() (ctx context.Context, err error) {
+	ctx, stop, err = launch()
+	return ctx, err
+})
+
+// launch starts a Chromium, which end ends.
+func launch() (ctx context.Context, end func(), err error) {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium()), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("lang", "en-US"), chromedp.WSURLReadTimeout(patience))
 	if os.Getuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox)
 	}
 	alloc, endAlloc := chromedp.NewExecAllocator(context.Background(), opts...)
-	ctx, end := chromedp.NewContext(alloc, chromedp.WithErrorf(log.Printf))
-	stop = func() { end(); endAlloc() }
-	return ctx, chromedp.Do(ctx)
-})
+	ctx, endContext := chromedp.NewContext(alloc, chromedp.WithErrorf(log.Printf))
+	return ctx, func() { endContext(); endAlloc() }, chromedp.Do(ctx)
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -102,7 +107,13 @@ var desktop = size{1280, 900, false}
 // newTab opens a tab for the test.
 func newTab(t *testing.T, s size) *tab {
 	t.Helper()
-	ctx, end := chromedp.NewContext(browser(t))
+	return newTabOf(t, browser(t), s)
+}
+
+// newTabOf opens a tab of a browser.
+func newTabOf(t *testing.T, in context.Context, s size) *tab {
+	t.Helper()
+	ctx, end := chromedp.NewContext(in)
 	p := &tab{t: t, ctx: ctx, close: end}
 	t.Cleanup(p.end)
 	err := chromedp.Listen(ctx, func(event any) { // which makes the tab
@@ -330,10 +341,10 @@ func (p *tab) accessible(view string) {
 	}
 }
 
-// memory returns what the renderer takes that takes most: memory of its own, not of shared files.
-func memory(t *testing.T) (most uint64) {
+// memory returns what the renderer of a browser takes that takes most: memory of its own, not of shared files.
+func memory(t *testing.T, in context.Context) (most uint64) {
 	t.Helper()
-	processes, err := chromedp.CallBrowser(browser(t), systeminfo.GetProcessInfo, cdp.Empty{})
+	processes, err := chromedp.CallBrowser(in, systeminfo.GetProcessInfo, cdp.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}

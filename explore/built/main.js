@@ -412,7 +412,7 @@ changed()
 async function compute(exact) {
 const { signal } = stop
 store.exact = exact
-store.problem = null
+store.progress = store.problem = null
 try {
 const reply = await ask('data/stats' + (exact ? '?exact=1' : ''), { signal })
 for await (const line of reply.lines()) {
@@ -2670,6 +2670,7 @@ figures.firstElementChild?.classList.add('gapped')
 }
 cost.hidden = !data.findings.length
 findings.update(data.findings, !busy)
+cost.firstChild.textContent = 'What it cost' + (busy ? ', so far' : '')
 makeMaps()
 if (left) drawMaps()
 if (o) {
@@ -2795,7 +2796,7 @@ update()
 start()
 return {
 update,
-state: () => (data.progress?.done || data.overall ? 'Exact: ' + grouped(data.progress?.values ?? 0) + ' pairs of values' + (data.progress ? ', ' + seconds(data.progress.seconds) : '') : 'Reading both models'),
+state: () => (data.progress?.done || data.overall ? 'Exact: ' + grouped(data.progress?.values ?? 0) + ' pairs of values' + (data.progress && host !== 'file' ? ', ' + seconds(data.progress.seconds) : '') : 'Reading both models'),
 leave: () => { end(); stop.abort(); left?.leave(); right?.leave() },
 reset(s) {
 if ((s.params.get('swap') === '1') !== swap) return false
@@ -3190,7 +3191,7 @@ const bad = store.stats.filter((s) => s?.error && s.kind !== 'no values').length
 const nan = store.stats.filter((s) => s && s.nan + s.pos_inf + s.neg_inf > 0).length
 const odd = (bad ? ' · ' + bad + (bad === 1 ? ' tensor' : ' tensors') + ' damaged' : '') + (nan ? ' · ' + nan + ' with NaN or infinities' : '')
 const read = !p.done ? 'Reading: ' : p.share < 1 && !store.exact ? 'Sampled: ' : 'Exact: '
-$('state').textContent = (view?.state?.() ?? read + grouped(p.values) + ' of ' + grouped(p.all_values) + ' values' + (p.done ? ', read in ' + seconds(p.seconds) : '')) + odd
+$('state').textContent = (view?.state?.() ?? read + grouped(p.values) + ' of ' + grouped(p.all_values) + ' values' + (p.done && host !== 'file' ? ', read in ' + seconds(p.seconds) : '')) + odd
 }
 function route() {
 const s = read()

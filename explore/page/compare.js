@@ -180,6 +180,7 @@ export function compareView(main) {
     }
     cost.hidden = !data.findings.length
     findings.update(data.findings, !busy)
+    cost.firstChild.textContent = 'What it cost' + (busy ? ', so far' : '')
     makeMaps()
     if (left) drawMaps()
     if (o) {
@@ -326,7 +327,7 @@ export function compareView(main) {
   start()
   return {
     update,
-    state: () => (data.progress?.done || data.overall ? 'Exact: ' + grouped(data.progress?.values ?? 0) + ' pairs of values' + (data.progress ? ', ' + seconds(data.progress.seconds) : '') : 'Reading both models'),
+    state: () => (data.progress?.done || data.overall ? 'Exact: ' + grouped(data.progress?.values ?? 0) + ' pairs of values' + (data.progress && host !== 'file' ? ', ' + seconds(data.progress.seconds) : '') : 'Reading both models'),
     leave: () => { end(); stop.abort(); left?.leave(); right?.leave() },
     reset(s) {
       if ((s.params.get('swap') === '1') !== swap) return false

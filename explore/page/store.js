@@ -66,7 +66,7 @@ export async function rowsOf(numbers) {
 export async function compute(exact) {
   const { signal } = stop
   store.exact = exact
-  store.problem = null
+  store.progress = store.problem = null
   try {
     const reply = await ask('data/stats' + (exact ? '?exact=1' : ''), { signal })
     for await (const line of reply.lines()) {

@@ -173,13 +173,20 @@ func (c *counter) moveTo(sum *table[uint64]) {
 	}
 }
 
-// takeCounts returns the counts that are not 0, with their codes, and sets them to 0.
-func (t *table[N]) takeCounts() (list []codeCount) {
+// takeCounts returns the counts that are not 0, with their codes in the order of their floats, and sets them to 0.
+func (t *table[N]) takeCounts() []codeCount {
+	var positive, negative []codeCount
 	for code, n := range t.all() {
-		list = append(list, codeCount{uint32(code) << 16, false, uint64(*n)})
+		c := codeCount{uint32(code) << 16, false, uint64(*n)}
 		*n = 0
+		if code < numCodes/2 {
+			positive = append(positive, c)
+		} else {
+			negative = append(negative, c)
+		}
 	}
-	return list
+	slices.Reverse(negative)
+	return append(negative, positive...)
 }
 
 // level says that n values lie from lo to hi, ends included.

@@ -48,21 +48,22 @@ func (s *figures) largest(stat *answer.TensorStat) string {
 	}
 	farthest := sigmas(float64(stat.MaxSigma)) + narrow + "σ"
 	at := fmt.Sprintf("%s at %s", digits(value), s.coordinates(stat.Number))
-	if far := float64(stat.MaxSigma) / 2; beyond(stat.SigmaHistogram, far) > 1 {
-		return fmt.Sprintf("**Largest value of %s:** %s. %s values lie beyond %s%sσ.", farthest, at,
-			thousands(beyond(stat.SigmaHistogram, far)), sigmas(far), narrow)
+	if n, edge := beyond(stat.SigmaHistogram, float64(stat.MaxSigma)/2); n > 1 {
+		return fmt.Sprintf("**Largest value of %s:** %s. %s values lie beyond %.1f%sσ.", farthest, at, thousands(n), edge, narrow)
 	}
 	n, std, distance := float64(stat.Finite), float64(stat.Std), value-float64(stat.Mean)
 	without := math.Sqrt(max(0, n*std*std/(n-1)-n*distance*distance/((n-1)*(n-1))))
 	return fmt.Sprintf("**One value of %s:** %s. Without it σ would be %s instead of %s.", farthest, at, digits(without), digits(std))
 }
 
-// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole.
-func beyond(histogram []uint64, sigma float64) (n uint64) {
+// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole. edge is that of
+// the nearest of these bins.
+func beyond(histogram []uint64, sigma float64) (n uint64, edge float64) {
+	edge = math.Inf(1)
 	for i, count := range histogram {
-		if survey.SigmaEdge(i) >= sigma || survey.SigmaEdge(i+1) <= -sigma {
-			n += count
+		if from := max(survey.SigmaEdge(i), -survey.SigmaEdge(i+1)); from >= sigma {
+			n, edge = n+count, min(edge, from)
 		}
 	}
-	return n
+	return n, edge
 }
