@@ -110,9 +110,9 @@ func (p *Plan) bitsPerWeight() float64 {
 	return math.Round(1000*bits/max(elements, 1)) / 1000
 }
 
-// addMethod adds what files beside the model say about its quantization to the architecture in Metadata, unless
-// Metadata says it: readers of the new file would have to guess. A configuration that cannot be read is an error,
-// unless Options.Config or Metadata replaces it.
+// addMethod adds what files beside the model say about its quantization to the architecture in Metadata, unless Metadata
+// has a description of its own. It fails if what they say cannot be relied on, as readers of the new file would have to guess.
+// It does not fail if Options.Config replaces the description, or if Metadata has it with its fault: readers refuse it then too.
 func (p *Plan) addMethod() error {
 	said, problem := p.model.Quantization()
 	if problem != nil && configIn(p.opts.Config).Says() {
