@@ -174,8 +174,8 @@ func (c *comparison) modelsDiffer() bool {
 	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
 }
 
-// verdict ends a comparison that has ended with err. If the models differ, it returns an error with the
-// summary, which makes the exit status 1. If they could not be compared, it returns err, or errReported for a damaged
+// verdict ends a comparison that has ended with err. If the models differ, it returns an error that says so,
+// which makes the exit status 1. If they could not be compared, it returns err, or errReported for a damaged
 // tensor.
 func (c *comparison) verdict(err error) error {
 	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.modelsDiffer() || c.damaged {
@@ -186,10 +186,10 @@ func (c *comparison) verdict(err error) error {
 		fmt.Fprintln(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
 			"compare with what tensormap convert wrote")
 	}
-	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.speed())
+	return fmt.Errorf("%s and %s differ (%s)", c.pathA, c.pathB, c.speed())
 }
 
-// summary returns the counts as text: "3 tensors: 2 identical, 1 differ".
+// summary returns the counts as text: "3 tensors: 2 identical, 1 differs".
 func (c *comparison) summary() string {
 	n := &c.counts
 	parts := []string{}
@@ -202,7 +202,11 @@ func (c *comparison) summary() string {
 	if n.Within > 0 {
 		add(n.Within, fmt.Sprintf("within %v", *c.opts.tolerance))
 	}
-	add(n.Differ, "differ")
+	if n.Differ == 1 {
+		add(1, "differs")
+	} else {
+		add(n.Differ, "differ")
+	}
 	add(n.OnlyA, "only in A")
 	add(n.OnlyB, "only in B")
 	add(n.Damaged, "damaged")

@@ -30,13 +30,17 @@ func checkName(path string) error {
 	return nil
 }
 
-// checkOutput does what checkName does, and returns an error if path is a file of m, which is being read.
+// checkOutput does what checkName does. It also returns an error if the folder of path does not exist, or if path is a file
+// of m, which is being read.
 func checkOutput(path string, m *loader.Model) error {
 	if err := checkName(path); err != nil {
 		return err
 	}
 	if path == "" {
 		return &fs.PathError{Op: "open", Path: `""`, Err: syscall.ENOENT}
+	}
+	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+		return &fs.PathError{Op: "open", Path: path, Err: syscall.ENOENT} // and not the name of its first shard
 	}
 	for _, f := range m.Files() {
 		if err := checkDiffers(path, f.Path); err != nil {

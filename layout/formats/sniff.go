@@ -103,7 +103,7 @@ func unknownFormat(head []byte) error {
 	text := string(bytes.ToLower(bytes.TrimLeft(head, " \t\r\n")))
 	for _, page := range pages {
 		if strings.HasPrefix(text, page) {
-			return refuse(layout.ErrFormat, "an HTML or XML page, perhaps a server's error message")
+			return refuse(layout.ErrFormat, "an HTML or XML page, perhaps a server's error message or its list of a folder")
 		}
 	}
 	switch {
