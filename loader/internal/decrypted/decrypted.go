@@ -116,13 +116,13 @@ const maxFetched = 16 << 20
 // maxSerial is the largest number of blocks that one core decrypts alone.
 const maxSerial = 4
 
-// Content is the content of a tensor: N bytes from Off on.
+// Content is the content of a tensor: Length decrypted bytes, from offset Off of the file on.
 type Content struct {
 	Reader
 	Off, Length uint64
 }
 
-// Size returns N.
+// Size returns the number of decrypted bytes, which is Length.
 func (c *Content) Size() uint64 { return c.Length }
 
 // View returns nil: blocks are decrypted when they are read.

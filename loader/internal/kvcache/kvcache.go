@@ -217,7 +217,7 @@ func Mul(numbers ...uint64) uint64 {
 	for _, n := range numbers {
 		hi, lo := bits.Mul64(product, n)
 		if hi != 0 {
-			return math.MaxUint64
+			lo = math.MaxUint64 // no return yet: a later number may be 0
 		}
 		product = lo
 	}
