@@ -81,15 +81,6 @@ func (f *file) ask() error {
 	}
 	model.ID = "" // nothing is swapped in a file, and the same model makes the same page
 	f.answers["data/model"] = model
-	for from := 0; from < min(model.Tensors, maxFileRows); from += maxRows {
-		var rows answer.RowsAnswer
-		if err := f.json(fmt.Sprintf("data/rows?numbers=%d-%d", from, min(model.Tensors, from+maxRows)-1), &rows); err != nil {
-			return err
-		}
-		for i := range rows.Rows {
-			f.names = append(f.names, rows.Rows[i].Name)
-		}
-	}
 	stats, err := f.stats()
 	if err != nil {
 		return err
@@ -190,7 +181,7 @@ func (f *file) maps() error {
 	return nil
 }
 
-// lists keeps the list by role and that by layer. It fails if the model is not served any more.
+// lists keeps the rows of tensors, the list by role and that by layer. It fails if the model is not served any more.
 func (f *file) lists() error {
 	s, l, err := f.handler.lease(theModel)
 	if err != nil {
@@ -198,6 +189,15 @@ func (f *file) lists() error {
 	}
 	defer l.Release()
 	stats := f.handler.known(s)
+	for from := 0; from < min(len(s.rows), maxFileRows); from += maxRows {
+		to := min(len(s.rows), from+maxRows)
+		rows := make([]answer.SavedRow, 0, maxRows)
+		for i := from; i < to; i++ {
+			f.names = append(f.names, s.rows[i].Name)
+			rows = append(rows, s.grid.Saved(i, stats))
+		}
+		f.answers[fmt.Sprintf("data/rows?numbers=%d-%d", from, to-1)] = map[string][]answer.SavedRow{"rows": rows}
+	}
 	for _, group := range []string{"role", "layer"} {
 		list, err := f.unfolded(s.grid, group, stats)
 		if err != nil {

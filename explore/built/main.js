@@ -1308,55 +1308,15 @@ return { layerExperts }
 })()
 const module_saved = (() => {
 const { ask } = module_ask
-const { allZero } = module_measures
 const { store } = module_store
-function wordsOf(text) {
-return [...text.toLowerCase().matchAll(/\d+|[a-z\u0080-\uffff]+/g)].map((m) => m[0].replace(/^0+(?=\d)/, ''))
-}
-function numbers(word) {
-return /^h$|(layers?|blocks?|blk)$/.test(word) ? 'layer' : /experts?$/.test(word) ? 'expert' : ''
-}
-function termsOf(q, known) {
-const fields = q.split(/\s+/), terms = []
-for (let i = 0; i < fields.length; i++) {
-const words = wordsOf(fields[i])
-if (words.length === 1 && numbers(words[0]) && /^\d{1,6}$/.test(fields[i + 1] ?? '')) words.push(...wordsOf(fields[++i]))
-const key = words.length === 2 && /^\d{1,6}$/.test(words[1]) ? numbers(words[0]) : ''
-if (words.length) terms.push({ words, key, begins: words.length === 1 && !/^\d/.test(words[0]) && !known.has(words[0]) })
-}
-return terms
-}
-function matches(terms, row, texts) {
-return terms.every(({ words, key, begins }) => (key && row.layer >= 0 && String(row[key]) === words[1]) ||
-texts.some((text) => text.some((_, i) => words.every((w, k) => text[i + k] === w || (k === 0 && key && numbers(text[i]) === key) || (begins && text[i].startsWith(w))))))
-}
-function expressionOf(glob) {
-let depth = 0
-const plain = (c) => '\\u{' + c.codePointAt(0).toString(16) + '}'
-const text = glob.replace(/\\(.)|\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]|./gsu, (all, escaped, not, set) => {
-if (set) return '[' + (not && '^') + set.replace(/\\(.)|[^-]/gsu, (c, escaped) => plain(escaped ?? c)) + ']'
-switch (all) {
-case '*': return '.*'
-case '?': return '.'
-case '{': depth++; return '(?:'
-case '}': return depth && depth-- ? ')' : plain(all)
-case ',': return depth ? '|' : plain(all)
-}
-if (set === '' || all === '[' || all === '\\') throw new SyntaxError(all)
-return plain(escaped ?? all)
+function matching(q, rows) {
+const fields = (' ' + q.toLowerCase()).replace(/(?<!\d)0+(?=\d)/g, '')
+.replace(/\s(?:(h|[a-z]*(?:layers?|blocks?|blk))|[a-z]*experts?)[^a-z\d]*(\d+)(?!\S)/g, (_, layer, n) => ` ${layer ? 'layer' : 'expert'}.${n}`)
+.split(/\s+/).map((f) => f.match(/\d+|[a-z\u0080-\uffff]+/g)).filter(Boolean).map((words) => {
+const whole = ' ' + words.join(' ') + ' '
+return /\d $/.test(whole) || rows.some((r) => r.words.includes(whole)) ? whole : whole.trimEnd()
 })
-return new RegExp('^' + text + (depth ? '(' : '') + '$', 'su') // ( without ) is an error as well
-}
-function state(s) {
-return !s ? 0 : s.kind === 'damaged' ? 6 : s.nan > 0 ? 5 : s.pos_inf + s.neg_inf > 0 ? 4 : allZero(s) ? 3 : s.odd
-}
-function natural(a, b) {
-for (let i = 0; i < Math.min(a.length, b.length); i++) {
-const x = a[i].replace(/^0+(?=\d)/, ''), y = b[i].replace(/^0+(?=\d)/, '')
-const byLength = /^\d/.test(x) && /^\d/.test(y) ? x.length - y.length : 0
-if (x !== y) return byLength || (x < y ? -1 : 1)
-}
-return a.length - b.length
+return (r) => fields.every((f) => r.words.includes(f))
 }
 function leaf(r, depth) {
 const row = { id: '', name: r.name, depth, open: false, matched: [], tensor: r, note: store.stats[r.number]?.kind ?? '' }
@@ -1380,11 +1340,6 @@ for (let i = 0; i <= depth; i++) above[i].numbers.push(...node.numbers)
 return { nodes: above[0].inside, whole: a.rows === a.window.length }
 }
 function value(key) {
-const ranks = []
-if (key === 'name') {
-const names = store.rows.filter(Boolean).map((r) => ({ number: r.number, parts: r.name.match(/\d+|\D/gu) ?? [] }))
-names.sort((a, b) => natural(a.parts, b.parts)).forEach((n, i) => { ranks[n.number] = i })
-}
 const most = (node, of) => node.numbers.reduce((v, n) => {
 const x = store.stats[n] ? of(store.stats[n]) : null
 return x === null || (v !== null && v >= x) ? v : x
@@ -1392,12 +1347,12 @@ return x === null || (v !== null && v >= x) ? v : x
 return (node) => {
 const first = store.rows[node.numbers[0]]
 switch (key) {
-case 'name': return ranks[node.numbers[0]] ?? null
+case 'name': return first?.rank ?? null
 case 'type': return first?.type ?? null
 case 'elements': return node.row.tensor || node.row.shape ? first?.elements ?? null : null
 case 'size': return (node.row.tensor ?? node.row).stored_bytes
 case 'zeros': return most(node, (s) => (s.error || !s.finite ? null : s.zeros / s.finite))
-case 'note': return most(node, state) ?? 0
+case 'note': return node.numbers.reduce((v, n) => Math.max(v, store.rows[n]?.state ?? 0), 0)
 }
 return most(node, (s) => s[key])
 }
@@ -1411,25 +1366,13 @@ return (a.v < b.v ? -1 : a.v > b.v ? 1 : 0) * sign
 async function savedList({ q, group, sort, show, open }) {
 await store.read
 const none = { matches: 0, rows: 0, shows: [], window: [] }
-const all = store.rows.filter(Boolean), common = []
-for (const r of store.model.grid.groups.flatMap((g) => g.rows)) for (const n of r.cells.flat()) common[n] = r.common
-const texts = (r) => [r.name, common[r.number] ?? '', r.part].map(wordsOf)
-let found = all
-if (/[*?[{\\]/.test(q)) {
-try {
-const whole = expressionOf(q)
-found = all.filter((r) => whole.test(r.name))
-} catch (e) {
-return { ...none, problem: 'The pattern cannot be read: ' + e.message }
-}
-} else if (q) {
-const terms = termsOf(q, new Set(all.flatMap(texts).flat()))
-found = all.filter((r) => matches(terms, r, texts(r)))
-}
+if (/[*?[{\\]/.test(q)) return { ...none, problem: 'A page in one file searches words alone. The model opened with tensormap explore is searched by patterns too.' }
+const all = store.rows.filter(Boolean)
+const found = q ? all.filter(matching(q, all)) : all
 const counts = new Map()
 for (const r of found) counts.set(r.type, (counts.get(r.type) ?? 0) + 1)
 const types = [...counts].map(([type, tensors]) => ({ show: type, tensors })).sort((a, b) => b.tensors - a.tensors || (a.show < b.show ? -1 : 1))
-const isOdd = (r) => state(store.stats[r.number]) > 0
+const isOdd = (r) => r.state > 0
 const shows = [{ show: '', tensors: found.length }, ...types.slice(0, 12), { show: 'odd', tensors: found.filter(isOdd).length }]
 const left = found.filter((r) => !show || r.type === show || (show === 'odd' && isOdd(r)))
 let nodes, whole = all.length === store.model.tensors
@@ -1482,7 +1425,7 @@ const layers = store.model.grid.layers
 const findings = findingsList('Findings', () => {}, (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
 main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
 el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
-el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
+el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ' + (host === 'file' ? '' : 'Whole names take globs. '), el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
 problem, inside ? '' : odd, table)
 function take(s) {
 [q, group, sort, show] = ['q', 'group', 'sort', 'only'].map((k) => s.params.get(k) ?? '')
@@ -2119,7 +2062,7 @@ el('ul', { class: 'key sub', 'aria-label': 'Parts' }, list.map((p, i) => el('li'
 return { strip, overview }
 })()
 const module_tensor = (() => {
-const { problemOf } = module_ask
+const { host, problemOf } = module_ask
 const { figures, flat, paintTiles, pairs } = module_aside
 const { choice, copy, el, faint, kbd, rich, scroller, svg } = module_dom
 const { edge, histogram, legend } = module_figure
@@ -2183,9 +2126,9 @@ return true
 }
 function crumbs(name) {
 if (name.length > 200) return el('nav')
-const parts = name.split('.')
+const parts = name.split('.'), [escaped, any] = host === 'file' ? [' ', ''] : ['\\$&', '*']
 if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: named(p) })]))
+return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, escaped) + any }), text: named(p) })]))
 }
 function facts(t) {
 const bits = t.elements ? (8 * t.stored_bytes) / t.elements : null

@@ -39,7 +39,7 @@ export function listView(main, inside) {
   const findings = findingsList('Findings', () => {}, (f) => rowsOf(f.numbers.slice(0, 1)).then(() => go(tensorLink(store.rows[f.numbers[0]].name)), () => {})), odd = el('div', { hidden: true, class: 'listodd' }, findings.nodes[0], findings.nodes[2])
   main.append(inside ? '' : el('h1', { class: 'hidden', text: store.model.title + ': tensors' }),
     el('div', { class: 'listbar' }, field, el('span', null, faint('Group'), groups), el('span', null, faint('Show'), shows)),
-    el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. Whole names take globs. ', el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
+    el('p', { class: 'sub listhelp' }, 'Words match whole parts: ', el('b', { text: 'layer 3' }), ' is layer 3, not 13 or 30. ' + (host === 'file' ? '' : 'Whole names take globs. '), el('span', { class: 'wide' }, kbd('↑'), ' ', kbd('↓'), ' move, ', kbd('→'), ' unfold, ', kbd('←'), ' fold, ', kbd('↵'), ' open, ', kbd('s'), ' sort'), ' ', summary),
     problem, inside ? '' : odd, table)
 
   /** Takes search, groups, order and filter from the address. */

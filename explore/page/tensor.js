@@ -1,6 +1,6 @@
 // @ts-check
 // One tensor: what is in it, and how it is read.
-import { problemOf } from './ask.js'
+import { host, problemOf } from './ask.js'
 import { figures, flat, paintTiles, pairs } from './aside.js'
 import { choice, copy, el, faint, kbd, rich, scroller, svg } from './dom.js'
 import { edge, histogram, legend } from './figure.js'
@@ -70,12 +70,12 @@ export function tensorView(main, name) {
   }
 }
 
-/** Makes the path of a name: each part leads to the tensors below it. */
+/** Makes the path of a name: each part leads to the tensors below it, in a page of one file to those that have its words side by side. */
 function crumbs(name) {
   if (name.length > 200) return el('nav')
-  const parts = name.split('.')
+  const parts = name.split('.'), [escaped, any] = host === 'file' ? [' ', ''] : ['\\$&', '*']
   if (parts.length > 2 && ['weight', 'bias'].includes(parts[parts.length - 1])) parts.pop()
-  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, '\\$&') + '*' }), text: named(p) })]))
+  return el('nav', { class: 'sub', 'aria-label': 'Path' }, parts.flatMap((p, i) => [i ? ' / ' : '', el('a', { href: link('tensors', { q: parts.slice(0, i + 1).join('.').replace(/[\\*?[{]/g, escaped) + any }), text: named(p) })]))
 }
 
 /** Makes the strip of facts of a tensor. */

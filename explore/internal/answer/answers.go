@@ -8,9 +8,9 @@ import "encoding/json"
 //
 // A page in one file has the answers in <script type="application/json" id="answers">: an object whose keys are paths with
 // unescaped queries, in the order below: "data/tensor?name=a.weight". Lines are an array; a picture is an object of tiles
-// (the header) and bytes (in base64). The lists by role and by layer stand under "data/list?group=role" and "data/list?group=layer":
-// rows and window of a ListAnswer with all groups unfolded, but pairs of depth and number in place of tensors. The page says of all
-// else that one file cannot show it.
+// (the header) and bytes (in base64). Rows of tensors are SavedRows. The lists by role and by layer stand under
+// "data/list?group=role" and "data/list?group=layer": rows and window of a ListAnswer with all groups unfolded, but pairs of depth
+// and number in place of tensors. The page says of all else that one file cannot show it.
 
 // Real is a float64 whose JSON is null if it is NaN or infinite.
 type Real float64
@@ -98,6 +98,16 @@ type TensorRow struct {
 	Layer    int    `json:"layer"`  // −1 outside the grid
 	Expert   int    `json:"expert"` // −1 if there are none
 	Part     string `json:"part"`   // of the network
+}
+
+// SavedRow is a TensorRow of a page in one file, with what that is searched and sorted by.
+type SavedRow struct {
+	TensorRow
+	// Words has the words of the name, the part and the common role, and "layer 3" and "expert 5", with | between those. Words stand
+	// between spaces, in lower case, letters and digits apart, and numbers have no leading zeros.
+	Words string `json:"words"`
+	Rank  int    `json:"rank"`  // in the order of names
+	State int    `json:"state"` // what is wrong, the worst the largest; 0 is nothing
 }
 
 // RowsAnswer answers data/rows?numbers=1,2,5-9: TensorRows in that order. The page asks for whole thousands, cut off at

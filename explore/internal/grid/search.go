@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/tensormap/tensormap/explore/internal/answer"
 )
 
 // span is a word of a name, and where it stands there.
@@ -231,6 +233,50 @@ func newWords(x *Index) words {
 
 // have reports whether word is one of w, or a number.
 func (w words) have(word string) bool { return w[word] || class(word[0]) == 1 }
+
+// Saved returns what a page without Go searches and sorts a tensor by. stats is as for List.
+func (x *Index) Saved(number int, stats []*answer.TensorStat) answer.SavedRow {
+	row, stat := x.Rows[number], (*answer.TensorStat)(nil)
+	if number < len(stats) {
+		stat = stats[number]
+	}
+	return answer.SavedRow{TensorRow: row, Words: x.savedWords(&row), Rank: int(x.nameRanks()[number]), State: int(stateOf(stat))}
+}
+
+// savedWords returns the Words of a SavedRow.
+func (x *Index) savedWords(row *answer.TensorRow) string {
+	texts := []string{row.Name, row.Part}
+	add := func(word, number string) {
+		if text := word + " " + number; !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	if r := x.roleOf[row.Number]; r >= 0 {
+		texts = append(texts, x.roles[r].common())
+		add("layer", fmt.Sprint(row.Layer))
+		if row.Expert >= 0 {
+			add("expert", fmt.Sprint(row.Expert))
+		}
+	}
+	previous := ""
+	for s := range spans(row.Name) {
+		switch _, isNumber := number(s.word); {
+		case isNumber && isLayerWord(previous):
+			add("layer", s.word)
+		case isNumber && isExpertWord(previous):
+			add("expert", s.word)
+		}
+		previous = s.word
+	}
+	var b strings.Builder
+	for _, text := range texts {
+		b.WriteString("| ")
+		for s := range spans(text) {
+			b.WriteString(s.word + " ")
+		}
+	}
+	return b.String()
+}
 
 // maxMatched bounds the places in a name that are marked.
 const maxMatched = 64

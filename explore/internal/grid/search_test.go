@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/explore/internal/answer"
 )
 
 // found returns the names that a search finds, with what it matches between brackets.
@@ -69,6 +71,21 @@ func TestSearch(t *testing.T) {
 		t.Log(x.Example, found(x, x.Example))
 		if _, n := x.search(context.Background(), x.terms(x.Example)); x.Example == "" || n == 0 || n > 4 {
 			t.Errorf("%q finds %d", x.Example, n)
+		}
+	}
+}
+
+// TestSaved: a page without Go has the words that a search takes names apart into, and the order of names.
+func TestSaved(t *testing.T) {
+	x := New(named("a.layers.10.mlp.experts.007.W3proj.weight", "a.layers.9.mlp.experts.007.W3proj.weight", "tower.blk.02.blocks.4.x"))
+	for i, want := range []string{
+		"| a layers 10 mlp experts 7 w 3 proj weight | feed forward | | layer 10 | expert 7 ",
+		"| a layers 9 mlp experts 7 w 3 proj weight | feed forward | | layer 9 | expert 7 ",
+		"| tower blk 2 blocks 4 x | others | | layer 2 | layer 4 ",
+	} {
+		damage := []*answer.TensorStat{nil, {Kind: "damaged"}}
+		if s := x.Saved(i, damage); s.Words != want || s.Rank != []int{1, 0, 2}[i] || (s.State > 0) != (i == 1) {
+			t.Errorf("%+v, want %q", s, want)
 		}
 	}
 }
