@@ -91,9 +91,9 @@ func (c *Cache) Init(opts Options) {
 	c.entries = make(map[Key]*entry)
 }
 
-// Get returns the buffer of key's entry and pins the entry. If it is absent, Get calls fill under ctx, or waits for
+// Get returns the buffer of key's entry and adds the entry to pins. If it is absent, Get calls fill under ctx, or waits for
 // another caller that is filling it: see [flight.Group]. fill pins entries that it needs itself by the Pins that it
-// gets; they are unpinned when it returns. Errors are those of fill, Options.CheckSource and ctx.
+// gets; they are unpinned when it returns. Get fails if fill or Options.CheckSource does, or if ctx ends.
 func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
@@ -105,7 +105,7 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 			return b, nil
 		}
 		begun := time.Now()
-		b, err := c.fill(ctx, key, fill)
+		b, err := c.fillAndCheck(ctx, key, fill)
 		if err != nil {
 			return Buffer{}, err
 		}
@@ -132,9 +132,9 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	return b, nil
 }
 
-// fill calls fill with Pins that last as long as the call, and checks by Options.CheckSource that what it has read can be
-// trusted. It tells Options.Filled of the outcome. It fails if fill does, or if what was read cannot be trusted.
-func (c *Cache) fill(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
+// fillAndCheck returns the Buffer that fill makes for key's entry, and does not put it into the cache. It unpins what fill has
+// pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill or Options.CheckSource does.
+func (c *Cache) fillAndCheck(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	var own Pins
 	defer c.Unpin(&own)
 	begun := time.Now()
@@ -148,7 +148,8 @@ func (c *Cache) fill(ctx context.Context, key Key, fill func(context.Context, *P
 	return b, err
 }
 
-// Peek returns the entry's buffer and pins it, if it is there.
+// Peek returns the buffer of key's entry, adds the entry to pins and marks it as the most recently used. It reports false
+// if there is no such entry. It fills nothing and waits for no caller that does.
 func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,15 +161,15 @@ func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
 	return c.use(e, pins), true
 }
 
-// use marks e as the most recently used entry, pins it and returns its buffer. The caller holds mu.
+// use marks e as the most recently used entry, adds it to pins and returns its buffer. The caller holds mu.
 func (c *Cache) use(e *entry, pins *Pins) Buffer {
 	c.byUse.MoveToFront(e.element)
 	c.pin(e, pins)
 	return e.buf
 }
 
-// insert makes b the entry of key, which must have none, pins it, and evicts others until the budget is met. A buffer
-// larger than the budget that is not pinned is forgotten at once. The caller holds mu.
+// insert makes b the entry of key, which must have none, adds it to pins, and evicts others until the budget is met. With
+// nil pins it forgets a buffer that is larger than the budget at once. The caller holds mu.
 func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 	e := &entry{key: key, buf: b}
 	e.element = c.byUse.PushFront(e)
@@ -202,7 +203,7 @@ func (c *Cache) forget(e *entry) {
 	c.counters.Evictions++
 }
 
-// Drop forgets the entries of a tensor in the forms of kinds, except pinned ones.
+// Drop forgets the entries of the given kinds that the tensor has, except pinned ones.
 func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,8 +241,8 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.evict()
 }
 
-// Forget unpins the entry of key and removes it, unless it is pinned by others too. It does nothing if pins does not
-// have the entry.
+// Forget takes key's entry out of pins, and removes it from the cache unless other Pins have it too. It does nothing if
+// pins does not have the entry.
 func (c *Cache) Forget(key Key, pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,14 +256,14 @@ func (c *Cache) Forget(key Key, pins *Pins) {
 	}
 }
 
-// Pinned returns the number of entries that pins keeps in the cache.
+// Pinned returns the number of entries that pins has.
 func (c *Cache) Pinned(pins *Pins) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(pins.entries)
 }
 
-// Clear removes all entries, pinned or not. The caller makes sure that no Get is running or follows.
+// Clear removes all entries, pinned or not, and counts no evictions. The caller makes sure that no Get is running or follows.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,9 @@ type Store struct {
 	DropSources func(values cache.Key)
 }
 
-// View returns the n bytes at off: of Content if that has them in place, else of the cached copy. It makes that copy
-// only if a part costs as much as the whole. Otherwise it returns nil without one. It fails if reading does.
+// View returns the n bytes at off without copying: of Content if that has them in place, else of the cached copy. It makes
+// that copy first if a part costs as much as the whole. Otherwise View returns nil if there is no copy. It fails if
+// reading does.
 func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
 	b, err := c.Content.View(ctx, env, off, n)
 	if b != nil || err != nil {
@@ -41,7 +42,8 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 	return b[off:][:n:n], nil
 }
 
-// ReadAt fills p with the bytes from off on: from the cache or from memory, or else by reading Content. It fails if reading does.
+// ReadAt fills p with the bytes from off on: it copies them from where View has them, or else reads Content. It fails if reading
+// does.
 func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
 	b, err := c.View(ctx, env, off, uint64(len(p)))
 	if b == nil && err == nil {
@@ -51,19 +53,22 @@ func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) erro
 	return err
 }
 
-// All returns an aligned copy of all bytes, which goes into the cache and is pinned by env.Pins.
+// All returns an aligned copy of all bytes from the cache, where env.Pins pins it. If there is none, it reads Content. It fails if
+// reading does, or with ErrTooLarge for more than c.Limit bytes.
 func (c *Cached) All(ctx context.Context, env Env) ([]byte, error) {
 	return c.fill(ctx, env, c.Content)
 }
 
-// Put puts the bytes of from into the cache as the copy of c, unless it has one.
+// Put puts the bytes of from into the cache as the copy of c, which env.Pins pins. It reads nothing if there is a copy. It
+// fails as All does.
 func (c *Cached) Put(ctx context.Context, env Env, from Content) error {
 	_, err := c.fill(ctx, env, from)
 	return err
 }
 
-// fill returns the cached copy of c. If there is none, it makes one of from: Memory as it is, without copying; Packed
-// unpacked; others read. A copy larger than c.Limit is ErrTooLarge.
+// fill returns the cached copy of c, which env.Pins pins. If there is none, it makes one of from. It takes Memory as it is,
+// without copying, unpacks Packed, and reads any other Content. It fails if that does, or with ErrTooLarge for what it
+// reads or unpacks beyond c.Limit.
 func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error) {
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		switch from := from.(type) {

@@ -28,9 +28,9 @@ type Content interface {
 	View(ctx context.Context, env Env, off, n uint64) ([]byte, error)
 	// ReadAt fills p with the bytes from off on, or fails.
 	ReadAt(ctx context.Context, env Env, p []byte, off uint64) error
-	// Probe reads the last byte of what is stored. sure is true if the system, and not only the file, says how large the
-	// content is: memory for all of it may then be taken at once. Otherwise it is taken as bytes arrive.
-	Probe(ctx context.Context) (sure bool, err error)
+	// Probe reads the last byte of what is stored. sizeIsSure is true if that proves that all other bytes exist too: memory
+	// for all may then be taken at once. Otherwise a server or a file may claim any size, and memory is taken as bytes arrive.
+	Probe(ctx context.Context) (sizeIsSure bool, err error)
 	Cost() Cost
 }
 
@@ -64,15 +64,18 @@ const (
 	RemoteRead = 16 << 20
 )
 
-// Stored is N bytes at Off of a file.
+// Stored is Length bytes at Off of a file.
 type Stored struct {
 	*file.File
 	Off, Length uint64
-	Large       bool // they are read in few large requests, and not viewed
+	Large       bool // ReadAt reads them in few large requests, and View never has them
 }
 
+// Size returns the number of bytes.
 func (s *Stored) Size() uint64 { return s.Length }
 
+// View returns the n bytes at off as the file's View does, or nil if ReadAt reads them. Large bytes are always read, even of a
+// mapped file. It fails if fetching or verifying does.
 func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
 	if s.Large {
 		return nil, nil
@@ -80,16 +83,18 @@ func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error)
 	return s.File.View(ctx, s.Off+off, n)
 }
 
+// ReadAt fills p with the bytes from off on. It fails if the file's ReadAt does.
 func (s *Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	return s.File.ReadAt(ctx, p, s.Off+off)
 }
 
-func (s *Stored) Probe(ctx context.Context) (sure bool, err error) {
+// Probe makes sure that the last byte exists. sizeIsSure is as in [file.File.Probe].
+func (s *Stored) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	return s.File.Probe(ctx, s.Off, s.Length)
 }
 
-// Cost returns how callers should read: in place, without calls of ReadAt, if the bytes are in memory; else by large
-// reads of remote files and of compressed tensors (Large), and by small reads of other files.
+// Cost returns that View has the bytes if their file is in place and they are not Large. Otherwise it asks for large
+// reads, which may wait for a network, if they are Large or remote, and for small reads of other files.
 func (s *Stored) Cost() Cost {
 	switch {
 	case s.InPlace() && !s.Large:
@@ -103,20 +108,25 @@ func (s *Stored) Cost() Cost {
 // Memory is bytes at hand.
 type Memory []byte
 
+// Size returns the number of bytes.
 func (m Memory) Size() uint64 { return uint64(len(m)) }
 
+// View returns the n bytes at off, or an error if they leave m.
 func (m Memory) View(_ context.Context, _ Env, off, n uint64) ([]byte, error) {
 	return layout.Bytes(m).Slice(off, n)
 }
 
+// ReadAt copies the bytes from off on to p, or returns an error if m has too few.
 func (m Memory) ReadAt(_ context.Context, _ Env, p []byte, off uint64) error {
 	b, err := layout.Bytes(m).Slice(off, uint64(len(p)))
 	copy(p, b)
 	return err
 }
 
-func (m Memory) Probe(context.Context) (sure bool, err error) { return true, nil }
+// Probe reports true, since m has all its bytes.
+func (m Memory) Probe(context.Context) (sizeIsSure bool, err error) { return true, nil }
 
+// Cost returns that View has all bytes.
 func (m Memory) Cost() Cost { return Cost{} }
 
 // Limit bounds the memory of one tensor, in bytes.
@@ -134,8 +144,8 @@ func (l Limit) Allow(count, size uint64) error {
 	return nil
 }
 
-// Bytes returns all bytes of c: a view if c has one, else a copy that is the caller's. A copy larger than limit is
-// ErrTooLarge.
+// Bytes returns all bytes of c: a view if c has one, else a copy that is the caller's. It fails if reading does, or with
+// ErrTooLarge for a copy larger than limit.
 func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
 	if b, err := c.View(ctx, env, 0, c.Size()); b != nil || err != nil {
 		return b, err
@@ -143,8 +153,8 @@ func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error)
 	return copyOf(ctx, env, c, limit)
 }
 
-// copyOf returns an aligned copy of all bytes of c; more than limit are ErrTooLarge. It allocates memory as bytes
-// arrive, for sizes may be forged, or all at once if Probe is sure that the bytes exist.
+// copyOf returns an aligned copy of all bytes of c. It allocates memory as bytes arrive, for sizes may be forged, or all at once if
+// Probe is sure of the size. It fails if reading does, or with ErrTooLarge for more bytes than limit.
 func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
 	if err := limit.Allow(c.Size(), 1); err != nil {
 		return nil, err
@@ -154,7 +164,7 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 	})
 }
 
-// Write writes all bytes of c to w: a view at once, others through buffers. All cores fill these, unless c is small or
+// Write writes all bytes of c to w: a view by one call, others through buffers. All cores fill these, unless c is small or
 // wants large reads, as from a server. It fails if reading or w does.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()
@@ -169,7 +179,7 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	if size == 0 {
 		return c.ReadAt(ctx, env, nil, 0) // for its checks alone
 	}
-	if cost.LargeReads() || size <= parallel.PieceBytes || parallel.Cores() == 1 {
+	if cost.LargeReads() || size <= parallel.PieceBytes || parallel.Cores() == 1 { // one read after the other
 		buf := make([]byte, min(max(cost.ReadBytes, LocalRead), size))
 		for off := uint64(0); off < size; {
 			b := buf[:min(uint64(len(buf)), size-off)]

@@ -1,7 +1,6 @@
 package content
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -27,7 +26,8 @@ const StoredRead = RemoteRead
 // InPlace reports whether the stored bytes are in memory, mapped or the caller's.
 func (t LZ4) InPlace() bool { return t.Stored.Cost().InPlace() }
 
-// Cost lets several cores decompress what is in place. From elsewhere many blocks come at once.
+// Cost asks for reads by several cores if the stored bytes are in place, since decompressing takes the time. Otherwise it asks
+// for large reads, each of many blocks.
 func (t LZ4) Cost() Cost {
 	c := t.Stored.Cost()
 	if c.InPlace() {
@@ -39,19 +39,20 @@ func (t LZ4) Cost() Cost {
 // Size returns the number of bytes that all blocks yield.
 func (t LZ4) Size() uint64 { return t.rawBytes }
 
-// View returns nil: elements are made when they are read.
+// View returns nil without an error: only ReadAt has decompressed bytes.
 func (t LZ4) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
-// Probe checks that all blocks of a file in place exist. Elsewhere every block would take a read. It fails if a block
-// lies behind the end of the file.
-func (t LZ4) Probe(ctx context.Context) (sure bool, err error) {
+// Probe checks the lengths of all blocks if they are in place. sizeIsSure is that of the stored bytes: then all blocks exist. For
+// blocks that are not in place it checks nothing and reports false, since each length would take a read. It fails if
+// stored bytes are missing, or for wrong lengths of blocks.
+func (t LZ4) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	if !t.InPlace() {
 		return false, nil
 	}
-	if sure, err = t.Stored.Probe(ctx); err == nil {
+	if sizeIsSure, err = t.Stored.Probe(ctx); err == nil {
 		err = t.CheckLengths(ctx)
 	}
-	return sure, err
+	return sizeIsSure, err
 }
 
 // storedBlocks is consecutive blocks whose stored bytes are in memory.
@@ -61,9 +62,10 @@ type storedBlocks struct {
 	stored []byte // from the start of block lo on
 }
 
-// readBlocks returns the stored bytes of blocks lo to hi-1 of the tensor. If the file is not mapped, it reads as many of
-// them as StoredRead bytes hold, and lowers hi. They are valid until sc is used again or the mapping is closed. It reads
-// nothing if sc has the only block expanded already. It fails if reading does, or for wrong lengths of blocks.
+// readBlocks returns the blocks lo to hi-1 of the tensor with their stored bytes. If the file is not mapped, it reads the first of
+// them into sc, as many as StoredRead bytes hold: the result's hi is then less. If only one is asked for and sc has it
+// expanded, the result has no stored bytes. They are valid until sc is used again or the mapping is closed. It fails if
+// reading does, or for wrong lengths of blocks.
 func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (storedBlocks, error) {
 	p := storedBlocks{table: t.Table, lo: lo, hi: hi}
 	switch {
@@ -73,7 +75,7 @@ func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (stored
 		err := p.read(ctx, t, sc)
 		return p, err
 	}
-	if t.KnownBlocks() < hi { // in a method of its own, since its closure is allocated
+	if t.KnownBlocks() < hi { // findInPlace is a method of its own, since its closure is allocated
 		if err := t.findInPlace(ctx, hi); err != nil {
 			return p, err
 		}
@@ -84,22 +86,24 @@ func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (stored
 	return p, err
 }
 
-// findInPlace makes sure that the offsets of the first n blocks are known, from stored bytes that View has.
+// findInPlace makes sure that the offsets of the first n blocks are known. It reads lengths from stored bytes that View has. It
+// fails if View does, or for wrong lengths of blocks.
 func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 	return t.FindBlocks(ctx, n, func(off, n uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, n) })
 }
 
-// read reads as many of the blocks lo to hi-1 of t as StoredRead bytes hold into sc, and sets p.stored and p.hi. If lengths
-// are unknown, it reads an estimate of the bytes and finds the lengths in them. For few blocks, or blocks further on,
-// it reads the lengths first, one by one. It fails if reading does, or for wrong lengths of blocks.
+// read reads as many of the blocks lo to hi-1 of t as StoredRead bytes hold into sc, and sets p.stored and p.hi. For a few
+// blocks, or blocks behind the known ones, it first reads the missing lengths, one by one. Otherwise it reads an estimate of
+// the bytes and finds the lengths in them. It fails if reading does, or for wrong lengths of blocks.
 func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
-	walk := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
+	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		sc.stored = Grown(sc.stored, n)
 		return sc.stored, t.Stored.ReadAt(ctx, Env{}, sc.stored, off)
 	}
 	const few = 4
-	if t.KnownBlocks() >= p.hi || p.hi < t.Count() && (p.hi-p.lo <= few || p.lo > t.KnownBlocks()) {
-		if err := t.FindBlocks(ctx, p.hi, walk); err != nil {
+	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
+	if t.KnownBlocks() >= p.hi || p.hi < t.Count() && isFewOrApart { // up to the tensor's end the estimate is exact
+		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
 			return err
 		}
 		n := sort.Search(int(p.hi-p.lo), func(i int) bool { // n blocks fit, n+1 do not
@@ -108,15 +112,15 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 		})
 		p.hi = p.lo + uint64(n)
 		var err error
-		p.stored, err = walk(t.Span(p.lo, p.hi))
+		p.stored, err = readAt(t.Span(p.lo, p.hi))
 		return err
 	}
-	if err := t.FindBlocks(ctx, p.lo, walk); err != nil {
+	if err := t.FindBlocks(ctx, p.lo, readAt); err != nil {
 		return err
 	}
 	off, size := p.estimate()
 	var err error
-	if p.stored, err = walk(off, min(StoredRead, size)); err != nil {
+	if p.stored, err = readAt(off, min(StoredRead, size)); err != nil {
 		return err
 	}
 	end, err := t.FindBlocksIn(ctx, p.lo, p.stored)
@@ -137,18 +141,21 @@ func (p *storedBlocks) estimate() (off, size uint64) {
 	return off, min(left, max(size, lz4block.LengthBytes+lz4block.MaxStored))
 }
 
-// CheckLengths checks the lengths of all blocks, and that a tensor without elements has none. It fails if reading does, or for
-// wrong lengths of blocks.
+// CheckLengths checks the lengths of all blocks, and that a tensor without elements has none. It expands nothing. It fails if
+// reading does, or for wrong lengths of blocks.
 func (t LZ4) CheckLengths(ctx context.Context) error {
-	head := make([]byte, lz4block.LengthBytes) // the length of one block at a time
-	return cmp.Or(t.CheckEmpty(), t.FindBlocks(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
-		return head[:n], t.Stored.ReadAt(ctx, Env{}, head[:n], off)
-	}))
+	if err := t.CheckEmpty(); err != nil {
+		return err
+	}
+	length := make([]byte, lz4block.LengthBytes) // of one block at a time: FindBlocks reads nothing else
+	return t.FindBlocks(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
+		return length[:n], t.Stored.ReadAt(ctx, Env{}, length[:n], off)
+	})
 }
 
-// CheckBlocks expands blocks lo to hi-1 and discards them. It returns an error for the first block that is wrong. It calls
-// read with the number of stored bytes that it has checked since the last call, and stops at read's error.
-func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, read func(n uint64) error) error {
+// CheckBlocks expands blocks lo to hi-1 and discards them. It calls report with the number of stored bytes that it has checked
+// since the last call. It fails if reading or report does, or for the first block that is wrong.
+func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, report func(checked uint64) error) error {
 	return t.eachRead(ctx, lo, hi, func(p *storedBlocks, sc *scratch) error {
 		for i := p.lo; i < p.hi; i++ {
 			if _, err := p.expand(sc, nil, i); err != nil {
@@ -156,12 +163,12 @@ func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, read func(n uint64)
 			}
 		}
 		_, size := t.Span(p.lo, p.hi)
-		return read(size)
+		return report(size)
 	})
 }
 
-// eachRead calls do with consecutive blocks that together are the blocks lo to hi-1, in order, until do fails. It
-// calls do once for a mapped file, and reads others StoredRead bytes at a time. p.stored has the bytes of the blocks.
+// eachRead calls do with consecutive blocks that together are the blocks lo to hi-1, in order. It calls do once for a mapped file, and
+// reads others StoredRead bytes at a time. It fails if reading or do does, or for wrong lengths of blocks.
 func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlocks, sc *scratch) error) error {
 	if err := t.CheckEmpty(); err != nil {
 		return err
@@ -182,16 +189,16 @@ func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlock
 	return nil
 }
 
-// expand returns the expanded bytes of block i of p: in dst if that has the size that the block yields, else in memory
-// of sc, where they are valid until sc is used again. It expands nothing if sc has this block already. It returns an
-// error if the stored bytes are no LZ4 block of this size.
+// expand returns the expanded bytes of block i of p. It expands them into dst if the whole block fills that, else into sc, where
+// they are valid until sc is used again. If sc has this block already, it returns that and leaves dst alone. It fails if
+// the stored bytes are no LZ4 block of this size.
 func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error) {
 	yield := p.table.ExpandedSize(i)
 	if sc.hasBlock(p.table, i) {
 		return sc.block[:yield], nil
 	}
-	b, isWhole := dst, len(dst) == yield
-	if !isWhole {
+	b, fitsDst := dst, len(dst) == yield
+	if !fitsDst {
 		b = sc.block[:yield]
 		sc.forgetBlock()
 	}
@@ -201,7 +208,7 @@ func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error)
 	if !sc.decoder.Decode(b, src) {
 		return nil, p.table.Errorf(i, off, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(b))
 	}
-	if !isWhole {
+	if !fitsDst {
 		sc.table, sc.blockNumber = p.table, i
 	}
 	return b, nil
@@ -217,7 +224,7 @@ func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
 		if err != nil {
 			return err
 		}
-		if &b[0] != &dst[0] {
+		if &b[0] != &dst[0] { // the block is in sc
 			copy(dst[:n], b[skip:])
 		}
 		dst, off = dst[n:], off+uint64(n)
@@ -246,8 +253,8 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt fills p with the elements' bytes from off on, and decompresses the blocks that have them: many on all cores. Scratch
-// memory remembers the last block that was not decompressed into p itself. It fails if reading does, or for malformed blocks.
+// ReadAt fills p with the elements' bytes from off on: it decompresses the blocks that have them, many blocks on all cores. Scratch
+// memory keeps the last block that p has only a part of. ReadAt fails if reading does, or for malformed blocks.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.CheckEmpty()

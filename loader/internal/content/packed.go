@@ -15,23 +15,29 @@ type Packed struct {
 	Unpack func(ctx context.Context, stored, dst []byte) error
 }
 
+// Size returns the number of bytes of the unpacked elements.
 func (p *Packed) Size() uint64 { return p.Length }
 
+// View returns nil without an error: no part of the elements is in memory before all are unpacked.
 func (p *Packed) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
+// ReadAt always fails: [Cached] unpacks the whole instead.
 func (p *Packed) ReadAt(context.Context, Env, []byte, uint64) error {
 	return errors.New("a packed tensor is read as a whole")
 }
 
-func (p *Packed) Probe(ctx context.Context) (sure bool, err error) { return p.Stored.Probe(ctx) }
+// Probe makes sure that the last stored byte exists, and reports what the Probe of Stored does.
+func (p *Packed) Probe(ctx context.Context) (sizeIsSure bool, err error) { return p.Stored.Probe(ctx) }
 
+// Cost returns that a part costs as much as the whole. ReadBytes is never 0, since View has nothing, even if the stored bytes are
+// in memory.
 func (p *Packed) Cost() Cost {
 	c := p.Stored.Cost()
 	return Cost{ReadBytes: max(c.ReadBytes, LocalRead), OnlyWhole: true, MayWait: c.MayWait}
 }
 
-// unpackAll returns the unpacked elements, for which it reads all stored bytes. More bytes than limit are ErrTooLarge. It
-// allocates memory once Probe has found the last stored byte.
+// unpackAll reads all stored bytes and returns the unpacked elements. It allocates memory once Probe has found the last stored
+// byte. It fails if reading or Unpack does, or with ErrTooLarge for more stored or unpacked bytes than limit.
 func (p *Packed) unpackAll(ctx context.Context, limit Limit) ([]byte, error) {
 	if err := limit.Allow(p.Length, 1); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{block: mmapio.AlignedBytes(lz4block.Size)} }}
 
+// takeScratch returns memory from the pool, which may have a block already. The caller gives it back by release.
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
 // release returns sc to the pool. It first frees a buffer of stored bytes that is larger than 1 MiB.

@@ -18,15 +18,15 @@ type Table struct {
 	storedBytes uint64
 	rawBytes    uint64
 
-	// starts[i] is where block i begins, from the tensor's first byte; the last one is
-	// where the walk goes on. They take 8 bytes for a block of 64 KiB.
+	// blockStarts[i] is where block i begins, from the tensor's first byte; the last one is
+	// where the first unknown block begins. They take 8 bytes for a block of 64 KiB.
 	blockStarts atomic.Pointer[[]uint64]
-	mu          parallel.Mutex // held while walking on
-	foundStarts []uint64       // guarded by mu; starts, once published
+	mu          parallel.Mutex // held while lengths are read
+	foundStarts []uint64       // guarded by mu; blockStarts, once published
 }
 
-// NewTable returns the table of a tensor stored in stored bytes at offset of a file, which
-// yield raw bytes. It reads nothing.
+// NewTable returns the table of a tensor whose stored bytes, at offset of a file, yield raw
+// bytes. No block is known yet. It reads nothing.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	t := &Table{format: f, offset: offset, storedBytes: stored, rawBytes: raw, mu: parallel.NewMutex()}
 	t.foundStarts = []uint64{0}
@@ -34,10 +34,10 @@ func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	return t
 }
 
-// Count returns the number of blocks.
+// Count returns the number of blocks that the tensor's elements take.
 func (t *Table) Count() uint64 { return lz4block.Count(t.rawBytes) }
 
-// KnownBlocks returns the number of blocks that have been walked.
+// KnownBlocks returns the number of blocks whose offsets and lengths are known: they are the first ones.
 func (t *Table) KnownBlocks() uint64 { return uint64(len(*t.blockStarts.Load()) - 1) }
 
 // ExpandedSize returns the number of bytes that block i yields.
@@ -45,8 +45,8 @@ func (t *Table) ExpandedSize(i uint64) int {
 	return int(min(lz4block.Size, t.rawBytes-i*lz4block.Size))
 }
 
-// Span returns offset and size, from the tensor's first byte, of the blocks lo to hi-1 with
-// their lengths. All of them are known.
+// Span returns how many bytes behind the tensor's first one the blocks lo to hi-1 begin, and how many
+// bytes they take with their lengths. It panics unless all of them are known.
 func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 	starts := *t.blockStarts.Load()
 	return starts[lo], starts[hi] - starts[lo]
@@ -57,8 +57,8 @@ func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 type Reader func(off, n uint64) ([]byte, error)
 
 // FindBlocks makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is
-// not known yet. Errors of read come back as they are. A length that cannot be right is a *[layout.FormatError] that
-// names block and offset. While another goroutine reads lengths, FindBlocks waits for it until ctx ends.
+// not known yet. It fails if read does, or with a *[layout.FormatError] that names block and offset for a length that cannot
+// be right. While another goroutine reads lengths, FindBlocks waits for it, and fails if ctx ends first.
 func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 	if t.KnownBlocks() >= n {
 		return nil
@@ -77,8 +77,8 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 }
 
 // FindBlocksIn adds the offsets of the blocks whose lengths lie in b, the stored bytes from the start of block i on. The blocks
-// before i must be known. It returns the number of the first block that b does not hold whole. A length that cannot be
-// right is a *[layout.FormatError].
+// before i must be known. It returns the number of the first block that b does not hold whole. It fails with a
+// *[layout.FormatError] for a length that cannot be right, or if ctx ends while another goroutine reads lengths.
 func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
@@ -87,13 +87,14 @@ func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, e
 	}
 	defer t.mu.Unlock()
 	defer t.publish()
-	in := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
+	readB := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
 	for uint64(len(t.foundStarts)) <= t.Count() {
-		// Another goroutine may have come further than b.
-		if at := t.foundStarts[len(t.foundStarts)-1]; at+lz4block.LengthBytes > end && end < t.storedBytes {
+		next := t.foundStarts[len(t.foundStarts)-1] // behind b if another goroutine has come further
+		hasLength := next+lz4block.LengthBytes <= end
+		if !hasLength && end < t.storedBytes { // at the tensor's end findNext says what is missing
 			break
 		}
-		if err := t.findNext(in); err != nil {
+		if err := t.findNext(readB); err != nil {
 			return 0, err
 		}
 	}
@@ -109,8 +110,8 @@ func (t *Table) publish() {
 	t.blockStarts.Store(&starts)
 }
 
-// findNext reads the length of the first unknown block by read, and adds the offset behind that block. The error is that of
-// read, or a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
+// findNext reads the length of the first unknown block by read, and adds the offset behind that block to t.foundStarts. It fails
+// if read does, or with a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
 func (t *Table) findNext(read Reader) error {
 	i := uint64(len(t.foundStarts) - 1)
 	at := t.foundStarts[i]
@@ -139,7 +140,7 @@ func (t *Table) findNext(read Reader) error {
 	return nil
 }
 
-// CheckEmpty checks that a tensor without elements has no blocks.
+// CheckEmpty returns an error if a tensor without elements has stored bytes.
 func (t *Table) CheckEmpty() error {
 	if t.rawBytes == 0 && t.storedBytes > 0 {
 		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.storedBytes)
@@ -147,9 +148,10 @@ func (t *Table) CheckEmpty() error {
 	return nil
 }
 
-// Errorf returns an error about block i, stored at, counted from the tensor's first byte.
-func (t *Table) Errorf(i, at uint64, sentinel error, format string, args ...any) *layout.FormatError {
-	e := layout.Errorf(t.format, t.offset+at, "lz4", sentinel, format, args...)
+// Errorf returns an error about block i, which is stored offset bytes behind the tensor's first one. It names the block and its
+// offset in the file.
+func (t *Table) Errorf(i, offset uint64, sentinel error, format string, args ...any) *layout.FormatError {
+	e := layout.Errorf(t.format, t.offset+offset, "lz4", sentinel, format, args...)
 	e.Reason = "block " + strconv.FormatUint(i, 10) + " of " + strconv.FormatUint(t.Count(), 10) + ": " + e.Reason
 	return e
 }

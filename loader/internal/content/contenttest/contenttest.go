@@ -58,7 +58,7 @@ func Run(t *testing.T, want []byte, open func(t *testing.T) content.Content) {
 	t.Run("Cost", func(t *testing.T) {
 		c := open(t)
 		b, err := c.View(t.Context(), content.Env{}, 0, min(size, 1))
-		// Cost.Piece is 0 exactly if View has bytes. A Content that costs as much as the Whole may do either.
+		// Cost.ReadBytes is 0 exactly if View has bytes. A Content that costs as much as the Whole may do either.
 		if cost := c.Cost(); err != nil || size > 0 && !cost.OnlyWhole && (cost.ReadBytes == 0) != (b != nil) {
 			t.Errorf("%+v, and a view of %d bytes, %v", cost, len(b), err)
 		}
@@ -127,22 +127,22 @@ type Range struct{ Off, N uint64 }
 // pages, one beside these, and at random offsets. Under the race detector they are at boundaries of blocks alone: bytes are compared
 // without it.
 func Ranges(size uint64) (list []Range) {
-	at := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}
+	places := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}
 	steps := []uint64{64 << 10, 1, 32, 4096}
 	if testmode.Races() {
 		steps = steps[:1]
 	}
 	for _, step := range steps {
 		for _, place := range []uint64{step - 1, step, step + 1, size - min(size, step)} {
-			at[min(place, size)] = true
+			places[min(place, size)] = true
 		}
 	}
 	rng := rand.New(rand.NewPCG(3, size))
 	for range 3 {
-		at[rng.Uint64N(size+1)] = true
+		places[rng.Uint64N(size+1)] = true
 	}
-	for off := range at {
-		for end := range at {
+	for off := range places {
+		for end := range places {
 			if off <= end {
 				list = append(list, Range{off, end - off})
 			}
