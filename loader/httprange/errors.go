@@ -35,13 +35,13 @@ func (e *Error) Error() string { return fmt.Sprintf("offset %d: %v", e.Offset, e
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns err, of a read at off, as a *fs.PathError with the file's name and an *Error with the offset. The address, which may
-// have secrets, is left out.
+// wrap returns err, the error of a read at off, in an *Error with that offset, in a *fs.PathError with the file's name. It leaves out
+// the address, which may have secrets.
 func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
-// wrapAtStart does what wrap does, with offset 0.
+// wrapAtStart returns what wrap does for offset 0.
 func (r *Reader) wrapAtStart(err error) error { return r.wrap(0, err) }
 
 // withoutAddress returns the error inside a *url.Error, if err has one, else err. The rest of a *url.Error is the address, which may
@@ -53,7 +53,8 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// NameOf returns the name for messages of the file at address, as Reader.Name does.
+// NameOf returns the name that messages give the file at address, as Reader.Name does: the address without user, password and query.
+// It returns "(not an address)" for what is none.
 func NameOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -62,8 +63,8 @@ func NameOf(address string) string {
 	return publicName(u)
 }
 
-// publicName returns what messages call a file: its address without user, password and query,
-// which may be secrets, and readable if that is safe to print.
+// publicName returns the name that messages give a file: its address without user, password and query, which may be secrets.
+// The path is unescaped if all of its characters print, else escaped.
 func publicName(u *url.URL) string {
 	file := u.Path
 	if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -72,8 +73,8 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the same request may succeed later: not after a refusal, a wrong response, an unknown
-// host or certificate, or an error of the caller's writer.
+// isTemporary reports whether the request that failed with err may succeed later. It reports false after a refusal, a
+// senseless response, a changed file, or an error of the caller's writer. So it does for an unknown host and a wrong certificate.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||

@@ -141,9 +141,10 @@ type Reader struct {
 	requests, received atomic.Int64
 }
 
-// Open asks for the first bytes of the file at address (http or https). The answer tells its
-// size, its version, and whether the server knows ranges. ctx bounds this request; its values
-// go with later ones too.
+// Open returns a Reader of the file at address (http or https). It asks the server for the file's first bytes: the answer
+// tells its size, its version, and whether the server knows ranges. With Options.Size Open sends no request.
+// ctx bounds Open's requests; its values go with later ones too. Open fails if address is no such address, if the
+// server refuses or sends no range, or if the version is weaker than Options.RequireValidator.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -153,7 +154,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, errors.New("not an http or https address")
 	}
 	r := newReader(u, opts)
-	if r.size = max(r.opts.Size, 0); r.size > 0 { // no request is needed yet
+	if r.size = max(r.opts.Size, 0); r.size > 0 { // the first read asks for the version, unless Options.Version tells it
 		if known := parseVersion(r.opts.Version); known.strength == StrongValidator {
 			r.known.Store(&known)
 		}
@@ -166,7 +167,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	return r, nil
 }
 
-// parse parses an address. The error does not quote it, for it may have secrets.
+// parse parses an address, and fails if it is no URL. The error does not quote the address, which may have secrets.
 func parse(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -175,7 +176,8 @@ func parse(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// newReader returns a Reader of the file at u. It sends no request. The caller calls startLife before reads.
+// newReader returns a Reader of the file at u, and moves the user in u to the reader's header. It sends no request. The
+// caller calls startLife before reads.
 func newReader(u *url.URL, opts *Options) *Reader {
 	o := opts.withDefaults()
 	o.Header = ownServerHeader(o.Header, u.User)
@@ -185,8 +187,8 @@ func newReader(u *url.URL, opts *Options) *Reader {
 
 var _ loader.Folder = (*Reader)(nil)
 
-// Open returns the file called name in the same place, for a model that turns out to have several: see OpenSibling. By its own
-// name it returns r, which stays the caller's.
+// Open returns the file called name in the same place, for a model that turns out to have several files. It fails as
+// OpenSibling does. If name is r's own Name, it returns r, which closing the result leaves open.
 func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
 	if name == r.name {
 		return loader.Stored{Name: name, Source: borrowedSource{source{r}}}, nil
@@ -201,7 +203,7 @@ func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
 // source is a Reader as a loader.Source.
 type source struct{ *Reader }
 
-// ReadAt does what ReadFull does.
+// ReadAt fills p with the file's bytes from off on, or fails, as ReadFull does.
 func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return s.ReadFull(ctx, p, off)
 }
@@ -212,14 +214,15 @@ type borrowedSource struct{ source }
 // Close does nothing.
 func (borrowedSource) Close() error { return nil }
 
-// startLife makes r ready for requests. They end with Close, or when life ends.
+// startLife sets the name and the context of r, without which it cannot send requests. These end with Close, or when
+// life ends.
 func (r *Reader) startLife(life context.Context) {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
 }
 
-// open sends the first request, which ends with ctx, and makes r ready for reads until life ends. It closes r if the
-// request fails.
+// open makes r ready for reads until life ends, and sends the first request, which ends with ctx. It fails if that request
+// does, and closes r then.
 func (r *Reader) open(ctx, life context.Context) error {
 	r.startLife(life)
 	err := r.firstRequest(ctx)
@@ -228,26 +231,27 @@ func (r *Reader) open(ctx, life context.Context) error {
 	}
 	r.Close()
 	if !errors.As(err, new(*Error)) { // the cause of ctx, which names no file
-		err = r.wrap(0, err)
+		err = r.wrapAtStart(err)
 	}
 	return err
 }
 
-// firstRequest asks for the file's size, version and beginning, or with Options.Peek for size and version if the server
-// answers that. It fails if no request is answered, or if an answer has no size.
+// firstRequest asks for the file's size, version and beginning. With Options.Peek it asks for size and version alone, and
+// for the rest only if the server refuses that. It fails if the last request does, or if its answer has no size.
 func (r *Reader) firstRequest(ctx context.Context) error {
 	if r.opts.Peek {
 		err := r.peek(ctx)
 		if status := new(StatusError); !errors.As(err, &status) && !errors.Is(err, ErrResponse) {
-			return err // nil too: only a server that does not answer HEAD is asked again
+			return err // nil, or an error for which a second request would be of no use
 		}
 	}
 	return r.readPrefix(ctx)
 }
 
-// OpenSibling opens the file called name in the same place, with the same options; the limit of parallel requests is
-// one for both. The address's query, which may be a signature, stays. The result has a Close of its own. Closing r
-// closes it too. It fails if the server refuses or lacks that file.
+// OpenSibling opens the file called name in the same place, with the options of r and a quarter of its PrefixBytes. Both
+// files share the limit of parallel requests. The address's query, which may be a signature, stays. The result has a
+// Close of its own; closing r closes it too. It fails if name is not the name of a file, without
+// a slash. It also fails if r is closed, or if the server refuses or lacks the file.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
 		return nil, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)
@@ -255,7 +259,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) 
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
 	s := &Reader{url: u, opts: r.opts, client: r.client, queue: r.queue}
-	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4)
+	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4) // each of several files has a small part of the model's index
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	if err := s.open(ctx, r.ctx); err != nil {
@@ -274,13 +278,13 @@ func (r *Reader) Size() int64 { return r.size }
 // bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
 
-// Version returns what tells this version of the file from all others: its strong ETag, or else its date, with the
-// weak one. It is empty if the server's validator is not a StrongValidator.
+// Version returns a text that no other version of the file has: its strong ETag, or else its Last-Modified, followed by
+// the weak ETag in a second line. It returns "" if the server's validator is not a StrongValidator.
 func (r *Reader) Version() string { return r.version().encode() }
 
-// Validator returns how well the server tells this version of the file from others. A file
-// that came whole with Open is of one version in any case. With Options.Size it is NoValidator until
-// the first answer.
+// Validator returns how well the server tells this version of the file from others. It returns StrongValidator for a file
+// that came whole with Open, which is of one version whatever the server says. With Options.Size it returns
+// NoValidator until the first answer, unless Options.Version is set.
 func (r *Reader) Validator() Validator {
 	if r.size <= int64(len(r.prefix)) {
 		return StrongValidator
@@ -288,7 +292,7 @@ func (r *Reader) Validator() Validator {
 	return r.version().strength
 }
 
-// version returns what the server has told of the file's version. It is empty before the first response.
+// version returns the version that the first response told, or Options.Version. It returns the zero value if neither is known.
 func (r *Reader) version() version {
 	if v := r.known.Load(); v != nil {
 		return *v
@@ -296,8 +300,8 @@ func (r *Reader) version() version {
 	return version{}
 }
 
-// Close ends all reads of the file, running ones too, and of its siblings: the error wraps
-// [os.ErrClosed].
+// Close ends all reads through r and through the siblings that it has opened, also those that run. These reads fail with an
+// error that wraps [os.ErrClosed]. Close itself never fails.
 func (r *Reader) Close() error {
 	r.cancel(os.ErrClosed)
 	return nil

@@ -9,17 +9,18 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// ReadAt implements io.ReaderAt. It fails as ReadFull does, and with io.EOF if p reaches past the end of the file.
+// ReadAt fills p with the bytes from off on, and implements io.ReaderAt. If p reaches past the end of the file, it returns the
+// number of bytes up to there and io.EOF. It fails for a negative off, and as ReadFull does.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReadAtContext(r.ctx, p, off)
 }
 
-// ReadAtContext does what ReadAt does, until ctx ends. The error is io.EOF if p reaches past the end of the file.
+// ReadAtContext does what ReadAt does, and fails with the cause of ctx when that ends.
 func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, r.wrap(off, errors.New("negative offset"))
 	}
-	want := p[:min(int64(len(p)), max(r.size-off, 0))]
+	want := p[:min(int64(len(p)), max(r.size-off, 0))] // what the file has of p
 	if err := r.ReadFull(ctx, want, min(off, r.size)); err != nil {
 		return 0, err
 	}
@@ -29,8 +30,9 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 	return len(want), nil
 }
 
-// ReadFull fills p with the bytes from off on. All of them must be in the file. Several requests at once serve a long
-// range. After an error the content of p is undefined.
+// ReadFull fills p with the bytes from off on, a long range by several requests at once. It fails if the range leaves the
+// file, if a request fails for good, when ctx ends, or once r is closed. The error is that of the first request that
+// failed. After an error the content of p is undefined.
 func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
 		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", len(p), r.size, io.ErrUnexpectedEOF))
@@ -42,33 +44,33 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 		return func() error {
 			err := r.fetchRange(ctx, piece, at)
 			if err != nil {
-				cancel(err) // the read has failed: the other requests are of no use
+				cancel(err) // ends the other requests; the first error becomes the cause of ctx
 			}
 			return nil
 		}
 	}
-	n := copy(p, r.prefix[min(off, int64(len(r.prefix))):])
-	rest, at := p[n:], off+int64(n)
+	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):])
+	rest, at := p[fromPrefix:], off+int64(fromPrefix)
 	for n := r.pieceBytes(int64(len(rest))); int64(len(rest)) > n; at += n {
 		requests.Go(fetch(rest[:n], at))
 		rest = rest[n:]
 	}
 	if len(rest) > 0 {
-		requests.Here(fetch(rest, at))
+		requests.Here(fetch(rest, at)) // in this goroutine
 	}
 	requests.Wait()       // panics if a client's transport has panicked
 	if ctx.Err() == nil { // no request has failed
 		return nil
 	}
-	err, known := context.Cause(ctx), new(Error)
-	if errors.As(err, &known) {
+	err := context.Cause(ctx) // of the first failure, not of the requests that it ended
+	if errors.As(err, new(*Error)) {
 		return err
 	}
 	return r.wrap(off, err)
 }
 
-// pieceBytes returns the maximum of bytes that one request asks for in a read of n bytes. It is larger in a longer
-// read: fewer requests wait for the server.
+// pieceBytes returns how many bytes one request asks for at most in a read of n bytes: Options.PieceBytes, or else an equal
+// share for each of Options.Parallel requests, between 8 and 32 MiB.
 func (r *Reader) pieceBytes(n int64) int64 {
 	if r.opts.PieceBytes > 0 {
 		return r.opts.PieceBytes
@@ -80,7 +82,7 @@ func (r *Reader) pieceBytes(n int64) int64 {
 func (r *Reader) untilClose(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	if r.ctx.Err() != nil {
-		end(context.Cause(r.ctx)) // at once, which AfterFunc would not be
+		end(context.Cause(r.ctx)) // now: AfterFunc would call it later, in another goroutine
 	}
 	stop := context.AfterFunc(r.ctx, func() { end(context.Cause(r.ctx)) })
 	return ctx, func(err error) {

@@ -14,13 +14,13 @@ import (
 // no header goes from one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until
 // a redirect leaves it. It fails if sending does; a response with any other status than a redirect's is returned.
 //
-// Later requests go to the target of the first one's redirects. The target may be a signed address, and expire: if it is
-// refused, even at once, the file's own address is asked again, once.
+// Later requests go to the target of the first one's redirects. The target may be a signed address, and expire. If the
+// target refuses, follow sends the request to the file's own address, once. It does so too if this very request was redirected there.
 func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{url: r.url, onOwnServer: true}
 	if at := r.target.Load(); at != nil { // an earlier request was redirected there
 		resp, err := r.followFrom(ctx, at, complete)
-		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
+		if err != nil || !slices.Contains(refusedAddress, resp.StatusCode) {
 			return resp, err
 		}
 		drainAndClose(resp)
@@ -28,7 +28,7 @@ func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*htt
 		return r.followFrom(ctx, own, complete)
 	}
 	resp, err := r.followFrom(ctx, own, complete)
-	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusesAddress, resp.StatusCode) {
+	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusedAddress, resp.StatusCode) {
 		drainAndClose(resp)
 		return r.followFrom(ctx, own, complete)
 	}
@@ -42,43 +42,26 @@ type redirectTarget struct {
 	onOwnServer bool
 }
 
-// refusesAddress lists the statuses with which servers refuse an address that is unknown or has expired.
-var refusesAddress = []int{
+// refusedAddress lists the statuses with which servers refuse an address that is unknown or has expired.
+var refusedAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
 // followFrom sends a request to start, which complete may change before it is sent, and follows redirects. If they lead to a response
-// with a range, it stores their target in r.target. After status 401 Options.Authorizer may try other credentials, once. It fails if
-// a request does, or after too many redirects.
+// with a range, it stores their target in r.target. After status 401 it sends the request again if Options.Authorizer has other
+// credentials, once. It fails if a request or a function of Options does, or for a redirect that must not be followed.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request // that were redirected
 	var resp *http.Response
 	onOwnServer, renewed := start.onOwnServer, false
 	for to := start.url; ; {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+		onOwnServer = onOwnServer && origin(to) == origin(r.url)
+		req, err := r.newRequest(ctx, to, onOwnServer, complete)
 		if err != nil {
 			return nil, err
 		}
-		onOwnServer = onOwnServer && origin(to) == origin(r.url)
-		if onOwnServer {
-			req.Header = r.opts.Header.Clone()
-		}
-		if (len(r.opts.Header) > 0 || r.opts.Authorizer != nil) && usesBrowserFetch() { // a browser would send it everywhere
-			req.Header.Set("js.fetch:redirect", "manual")
-		}
-		complete(req)
-		if auth := r.opts.Authorizer; onOwnServer && auth != nil {
-			if err := auth.Authorize(req); err != nil {
-				return nil, err
-			}
-		}
-		if check := r.opts.Client.CheckRedirect; check != nil && len(via) > 0 {
-			req.Response = resp
-			if err := check(req, via); err == http.ErrUseLastResponse {
-				return nil, fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(to))
-			} else if err != nil {
-				return nil, err
-			}
+		if err := r.checkRedirect(req, resp, via); err != nil {
+			return nil, err
 		}
 		r.requests.Add(1)
 		if resp, err = r.client.Do(req); err != nil {
@@ -94,7 +77,7 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 				return nil, err
 			}
 			if again {
-				continue
+				continue // to the same address, with the new credentials
 			}
 		}
 		next, err := redirection(resp, len(via))
@@ -112,17 +95,54 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 	}
 }
 
+// newRequest returns a request for the address to, as complete changes it. If onOwnServer is true, the request has
+// Options.Header and what Authorizer adds. It fails if Authorizer does.
+func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, complete func(*http.Request)) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if onOwnServer {
+		req.Header = r.opts.Header.Clone()
+	}
+	hasCredentials := len(r.opts.Header) > 0 || r.opts.Authorizer != nil
+	if hasCredentials && usesBrowserFetch() { // a browser that follows redirects would send the header to their targets
+		req.Header.Set("js.fetch:redirect", "manual")
+	}
+	complete(req)
+	if onOwnServer && r.opts.Authorizer != nil {
+		err = r.opts.Authorizer.Authorize(req)
+	}
+	return req, err
+}
+
+// checkRedirect returns why CheckRedirect of Options.Client refuses req, the request after the redirect resp. It returns nil without
+// that function, or without a redirect in via, the requests before.
+func (r *Reader) checkRedirect(req *http.Request, resp *http.Response, via []*http.Request) error {
+	check := r.opts.Client.CheckRedirect
+	if check == nil || len(via) == 0 {
+		return nil
+	}
+	req.Response = resp
+	err := check(req, via)
+	if err == http.ErrUseLastResponse {
+		return fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(req.URL))
+	}
+	return err
+}
+
 // drainAndClose closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
 func drainAndClose(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, 2<<10)
 	resp.Body.Close()
 }
 
-// maxRedirects is the limit that net/http has.
+// maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-// redirection returns the address that resp redirects to, or nil if it does not. count is the number of redirects
-// before it. It fails if there are too many, or if a redirect leads from https to http, or to no address.
+// redirection returns the address that resp redirects to, or nil if resp is no redirect. count is the number of redirects
+// before it. It fails for redirect number maxRedirects, for one from https to http or to no address, and for one whose
+// target a browser hides.
 func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
 	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects
@@ -148,7 +168,7 @@ func redirection(resp *http.Response, count int) (*url.URL, error) {
 // what it cannot parse. A server cannot send a header of this name.
 const locationHeader = "\x00location"
 
-// hideRedirects is a transport that hides redirects from http.Client.
+// hideRedirects is a transport that hides the Location of redirects from http.Client, which then follows none.
 type hideRedirects struct{ http.RoundTripper }
 
 // RoundTrip sends req, and moves the Location of a redirect to locationHeader. It fails if sending does.
@@ -178,8 +198,8 @@ func withoutRedirects(c *http.Client) *http.Client {
 	return &own
 }
 
-// ownServerHeader returns the header of requests to the address's own server: header, and the credentials of user if it has
-// no Authorization.
+// ownServerHeader returns the header of requests to the address's own server: a copy of header, with the user and password
+// of an address if header has no Authorization. user may be nil.
 func ownServerHeader(header http.Header, user *url.Userinfo) http.Header {
 	own := make(http.Header, len(header)+1)
 	for name, values := range header {
@@ -196,7 +216,7 @@ func ownServerHeader(header http.Header, user *url.Userinfo) http.Header {
 
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// origin returns scheme, host and port of u (RFC 6454, section 4).
+// origin returns scheme, host and port of u, such as "https://host:8443" (RFC 6454, section 4). It leaves out the scheme's default port.
 func origin(u *url.URL) string {
 	host := strings.TrimSuffix(strings.ToLower(u.Host), ":")
 	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// readPrefix reads the file's beginning, and learns its size and version. If the first response is cut off, other
-// requests get the rest. It fails if requests do.
+// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, and sets r.size and r.known. If a range is cut off, other
+// requests get its rest. A response with the whole file and no strong version is asked for anew instead. It fails as retry does.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
-	var missing []byte // the rest of the prefix, once a beginning of it is received and stays valid
+	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
 	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
 		if len(missing) > 0 {
 			return r.fillByRequests(ctx, p, &missing, int64(len(r.prefix)))
@@ -33,8 +33,9 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 			r.prefix = make([]byte, min(rng.n, limit))
 			rest := r.prefix
 			err = readInto(body, &rest, rng.n)
-			// A file that one response has whole is of one version, whatever the server says of it: see Validator.
-			if one := rng.n == rng.total && r.version().strength < StrongValidator; !isWhole && !one && int64(len(rest)) < rng.n {
+			// Validator calls a file strong that comes whole with Open. So it must come by one response, unless its version is strong.
+			comesWhole := isWhole || rng.n == rng.total && r.version().strength < StrongValidator
+			if hasBeginning := int64(len(rest)) < rng.n; hasBeginning && !comesWhole {
 				missing = rest
 			}
 			return err
@@ -42,7 +43,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	})
 }
 
-// peek asks for the file's size and version by HEAD. It fails with ErrResponse if the response does not tell the size.
+// peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses,
+// with ErrResponse if its response does not tell the size, or as retry does.
 func (r *Reader) peek(ctx context.Context) error {
 	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
 		r.known.Store(nil)
@@ -60,9 +62,9 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// checkOrStoreVersion stores v, the version in a response, if it is the first. Otherwise it fails with ErrChanged if v differs from
-// the stored version. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range, is
-// the whole file.
+// checkOrStoreVersion stores v, the version in a response, in r.known if that is nil. Otherwise it fails with ErrChanged if v differs
+// from r.known. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range, is the
+// whole file. The first time, it calls Options.Unversioned if v is NoValidator.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
 		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
@@ -90,9 +92,9 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the bytes of *rest, which begin at off, and fills *rest as far as the server sends them: it
-// advances *rest past what is filled. The server may send a small file whole instead. It fails if the request does, or for another
-// version of the file.
+// requestRange sends one request for the len(*rest) bytes at off, and fills *rest as far as the server sends them. It advances
+// *rest past what is filled, also if it fails. The server may send a file of up to Options.PrefixBytes whole instead. It fails if
+// the request does, for another range, or with ErrChanged for another version or size of the file.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
 	n := int64(len(*rest))
 	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
@@ -135,8 +137,8 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 }
 
 // requestOnce sends one request, which complete may change before it is sent, and calls use with the response. body is the response's
-// body, which begins at offset off of the file: what use reads of it counts as progress. It fails if sending or use does, and with
-// ErrStalled if there is no progress for p.requestLimit.
+// body, which begins at offset off of the file: p counts what use reads of it. requestOnce adds 1 to p.requests. It fails if sending
+// or use does, and with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -165,7 +167,7 @@ func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, comple
 	return err
 }
 
-// countedBody is a response's body that counts what is read. Progress postpones watch, which ends the request.
+// countedBody is a response's body that counts what is read of it. watch is the timer that ends the request.
 type countedBody struct {
 	body  io.Reader
 	at    int64 // offset of the next byte
@@ -174,12 +176,13 @@ type countedBody struct {
 	watch *time.Timer
 }
 
-// Read reads from the body, and counts the bytes.
+// Read reads from the body into b, and counts the bytes for the reader and its progress. If they are enough progress, it restarts the
+// timer that ends the request.
 func (c *countedBody) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
 	c.r.received.Add(int64(n))
 	c.at += int64(n)
-	if c.p.received(c.at, n) {
+	if madeProgress := c.p.received(c.at, n); madeProgress {
 		c.watch.Reset(c.p.requestLimit())
 	}
 	return n, err
@@ -204,8 +207,9 @@ func readInto(body io.Reader, rest *[]byte, n int64) error {
 	return nil
 }
 
-// Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. A
-// body of more than limit bytes is ErrResponse, and so is a status of success other than 200; one that refuses is a *StatusError.
+// Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. It fails with
+// a *StatusError if the server refuses. It fails with ErrResponse for a body of more than limit bytes or with a
+// Content-Encoding, and for a status of success other than 200.
 func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byte, http.Header, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -224,8 +228,8 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file, calls use with the response, and closes r. After a temporary failure, also of use, it does so again,
-// with another response from the beginning. It fails for another status than 200, for an encoded body, or if use does.
+// getWhole requests the whole file, calls use with the response, and closes r. After a temporary failure, also of use, it requests the
+// file anew and calls use again. It fails for another status than 200, for a body with a Content-Encoding, or as use or retry does.
 func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
 	r.startLife(ctx)
 	defer r.Close()
@@ -243,9 +247,9 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 	})
 }
 
-// Download copies a whole file in one response, as from a server that answers no ranges. It calls begin with the file's size, and writes
-// the file to the writer that begin returns. After a response that was cut off it does both again. version is that of Reader.Version. It
-// fails if requests, begin or writing do.
+// Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,
+// and writes the file to the writer that begin returns. After a response that was cut off it does both again. version is the text that
+// Reader.Version returns. It fails as Get does, if a response does not tell the size, or if begin or the writer fails.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
 	u, err := parse(address)
 	if err != nil {

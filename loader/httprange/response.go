@@ -12,8 +12,8 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// rangeIn returns the range of the file that resp has. isWhole says that it is a whole file of at most limit bytes, sent as such. It
-// fails as partialRange does for other responses.
+// rangeIn returns the range of the file that resp has. isWhole is true if resp has the whole file without a Content-Range, and that is
+// at most limit bytes. For any other response it fails as partialRange does.
 func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err error) {
 	if rng, isWhole = wholeFileRange(resp, limit); !isWhole {
 		rng, err = partialRange(resp)
@@ -21,11 +21,12 @@ func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err
 	return rng, isWhole, err
 }
 
-// partialRange returns the range of the file that resp has. It fails with ErrNoRanges for the whole file, with
-// ErrResponse for a range that is encoded or makes no sense, and else as statusError says.
+// partialRange returns the range that the Content-Range of resp states. It fails with ErrNoRanges for status 200 without that header,
+// and with the result of statusError for any other status but 206. It fails with ErrResponse for a range that is encoded, malformed, one
+// of several, or not as long as the body.
 func partialRange(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
-	case http.StatusPartialContent:
+	case http.StatusPartialContent: // goes on below
 	case http.StatusOK:
 		if !hasRange(resp) {
 			return byteRange{}, ErrNoRanges
@@ -50,8 +51,8 @@ func partialRange(resp *http.Response) (byteRange, error) {
 	return rng, nil
 }
 
-// hasRange reports whether resp says that it is a range: by its status or, as some servers and proxies do, beside
-// status 200.
+// hasRange reports whether resp says that it is a range: by status 206, or by a Content-Range beside status 200, as some servers and
+// proxies send.
 func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
@@ -103,8 +104,8 @@ func wholeFileRange(resp *http.Response, limit int64) (_ byteRange, ok bool) {
 	return byteRange{}, false
 }
 
-// contentEncoding returns the Content-Encoding of resp, or "" if the body is the file as it is. It ignores aws-chunked, which servers
-// that speak S3's protocol may repeat from the request that stored the object (S3's API, PutObject).
+// contentEncoding returns the Content-Encoding of resp, or "" if the body is the file's own bytes. It leaves out identity, and
+// aws-chunked: servers that speak S3's protocol may repeat that from the request that stored the object (S3's API, PutObject).
 func contentEncoding(resp *http.Response) string {
 	var all []string
 	for e := range strings.SplitSeq(strings.Join(resp.Header["Content-Encoding"], ","), ",") {
@@ -115,8 +116,8 @@ func contentEncoding(resp *http.Response) string {
 	return strings.Join(all, ", ")
 }
 
-// retryAfter returns how long to wait by the header Retry-After of resp, which has seconds or a date. It returns 0 without one, or for a
-// malformed one.
+// retryAfter returns how long the header Retry-After of resp, seconds or a date, asks to wait. It returns 0 without that header, for a
+// malformed one, and for a date that is past.
 func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -15,16 +15,17 @@ import (
 // attempts counts as silent.
 const minProgress = 4 << 10
 
-// fetchRange fills rest with the file's bytes from off on, by as many requests as it takes. It fails as retry does.
+// fetchRange fills rest with the file's bytes from off on, by as many requests as it takes. It fails as retry does, with an error
+// that names the offset of the first byte that is missing.
 func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
-	end := off + int64(len(rest)) // complete cuts off what has come
+	end := off + int64(len(rest)) // stays, while fillByRequests advances rest
 	wrap := func(err error) error { return r.wrap(end-int64(len(rest)), err) }
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
 }
 
-// retry waits for a turn in the queue, and calls try, with pauses, until it succeeds. It fails when try fails with an error that is not
-// temporary, or after Options.Timeout or Attempts without progress: with try's last error, as wrap returns it. It fails with the cause
-// of ctx when that ends.
+// retry waits for a turn in the queue, and calls try, with pauses, until that succeeds. It fails with try's last error, passed through
+// wrap, if that error is not temporary, or after Options.Timeout or Attempts without progress. It fails with the cause of ctx when that
+// ends, and with ErrStalled if no turn comes in time.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
@@ -66,11 +67,12 @@ type progress struct {
 	bytes     int       // received since then
 	maxOffset int64     // the largest offset in the file that was received, of all requests
 
-	silenceTimer *time.Timer // until Options.Silent is called, nil without one
+	silenceTimer *time.Timer // its end makes watchSilence call Options.Silent; nil if that is not set
 }
 
-// watchSilence calls Options.Silent from another goroutine when there was no progress for a while: see silence. If
-// Silent panics, the context ends, and end panics.
+// watchSilence starts a goroutine that calls Options.Silent when there was no progress for silenceLimit. It is called once, and again
+// only after progress, for which received restarts the timer. The returned context ends with ctx, or if Silent panics. The caller must
+// call end, which waits for the goroutine, and panics if Silent has.
 func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.silenceTimer = time.NewTimer(p.reader.silenceLimit())
@@ -102,8 +104,8 @@ func (p *progress) remaining() time.Duration {
 // requestLimit returns how long the request that runs may go without progress.
 func (p *progress) requestLimit() time.Duration { return min(p.reader.opts.Stall, p.remaining()) }
 
-// received counts n bytes of the file that end at offset end, and reports whether they are progress. Bytes that were
-// received before do not count: a response that begins anew repeats them.
+// received counts n bytes of the file that end at offset end. It reports whether minProgress bytes have come since the last progress:
+// then it counts time, requests and bytes anew. Bytes that were received before do not count: a response that begins anew repeats them.
 func (p *progress) received(end int64, n int) bool {
 	added := min(int64(n), max(end-p.maxOffset, 0))
 	p.maxOffset = max(p.maxOffset, end)
@@ -118,8 +120,8 @@ func (p *progress) received(end int64, n int) bool {
 	return true
 }
 
-// backoff returns how long to wait before the next request, after a number of requests without progress. err is the
-// last one's error, which may ask for a longer pause.
+// backoff returns how long to wait before the next request, after requests without progress. It doubles with each, up to 64 times
+// Options.Pause, less a random part of up to half. It is longer if err, the last one's error, has a longer Retry-After.
 func (r *Reader) backoff(requests int, err error) time.Duration {
 	pause := r.opts.Pause << min(max(requests-1, 0), 6)
 	pause = pause/2 + rand.N(pause/2+1) // so that readers do not all try again at once
@@ -131,7 +133,7 @@ func (r *Reader) backoff(requests int, err error) time.Duration {
 
 // queue bounds the requests that a reader and its siblings send at once.
 type queue struct {
-	turns      chan struct{}
+	turns      chan struct{} // one element for each read that has a turn
 	born       time.Time
 	progressAt atomic.Int64 // the last progress of any read, in nanoseconds after born
 }
@@ -139,9 +141,9 @@ type queue struct {
 // noteProgress records that a read has made progress now.
 func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter waits until fewer reads than cap(q.turns) have a turn, and takes one, until leave. It fails with ErrStalled if no
-// read that has a turn makes progress for timeout, or with the cause of ctx when that ends. since is the time of the last progress, or
-// of the call if that is later.
+// enter waits until fewer reads than cap(q.turns) have a turn, and takes one, which the caller ends by leave. It fails with ErrStalled
+// if no read makes progress for timeout, or with the cause of ctx when that ends. since is the time of any read's last progress, or of
+// the call if that is later.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {
@@ -168,5 +170,5 @@ func (q *queue) lastProgress(since time.Time) time.Time {
 	return since
 }
 
-// leave ends the turn of enter.
+// leave ends the turn that enter took.
 func (q *queue) leave() { <-q.turns }

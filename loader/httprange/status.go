@@ -31,7 +31,7 @@ type StatusError struct {
 	retryAfter time.Duration // that the server asks to wait
 }
 
-// Error returns the status, who refused, how long to wait, and the server's text, as far as they are known.
+// Error returns the status and, as far as they are known, the server that refused, how long to wait, and the server's text.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %s", ErrStatus, e.status())
@@ -52,7 +52,7 @@ func (e *StatusError) status() string {
 	return strings.TrimSpace(fmt.Sprint(e.Code, " ", http.StatusText(e.Code)))
 }
 
-// Is implements the interface of errors.Is: see StatusError.
+// Is reports whether target is ErrStatus, or the error of package fs that the code stands for: see StatusError. It serves errors.Is.
 func (e *StatusError) Is(target error) bool {
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -69,8 +69,8 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText adds the text of resp to status, and the server's name if it is a redirect's target. It leaves out HTML, and
-// text that only repeats the status. watch ends the request; addText sets it to maxTextWait.
+// addText sets status.Text to the beginning of the body of resp, and status.Elsewhere to the server if a redirect led there. It leaves
+// Text empty for HTML, and for text that only repeats the status. It sets watch, the timer that ends the request, to maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
@@ -85,7 +85,8 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 	}
 }
 
-// excerpt returns the beginning of a server's text, printable and in one line, or "" for bytes that are no text.
+// excerpt returns the first maxText characters of a server's text, in one line, with those escaped that do not print. It returns ""
+// for bytes that are no text: invalid UTF-8, or a zero byte.
 func excerpt(text string) string {
 	var b strings.Builder
 	n := 0
@@ -107,11 +108,11 @@ func excerpt(text string) string {
 	return b.String()
 }
 
-// quoted returns the beginning of a server's text in quotes, with characters escaped that do not print.
+// quoted returns the first maxText bytes of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact replaces what may be secret in a server's text by "…": the requests' queries, passwords and headers, which a
-// response may repeat. last is the request that the text answers.
+// redact returns a server's text with "…" in place of what may be secret and a response may repeat: the values of the requests'
+// queries, passwords and headers. last is the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {

@@ -41,8 +41,8 @@ type version struct {
 	strength Validator
 }
 
-// versionOf returns the version of the file by the headers ETag and Last-Modified of resp. It is strong if the ETag is, or if the
-// file was modified a second or more before the response's Date. It is weak with other headers, and the zero value with none.
+// versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if
+// Last-Modified is a second or more before the response's Date. It is weak if it has any other of the two headers, else the zero value.
 func versionOf(resp *http.Response) version {
 	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.modified)
@@ -60,8 +60,8 @@ func versionOf(resp *http.Response) version {
 // as a weak one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
-// encode returns the text for Reader.Version: the strong ETag, else date and weak ETag in two lines, or "" if v is not strong.
-// parseVersion reads it.
+// encode returns the text for Reader.Version, which parseVersion reads: the strong ETag, or else the date and, in a second line,
+// the weak ETag if there is one. It returns "" if v is not strong.
 func (v version) encode() string {
 	switch {
 	case v.strongETag():
@@ -72,8 +72,8 @@ func (v version) encode() string {
 	return ""
 }
 
-// parseVersion returns the version that text, a result of version.text, stands for. Its strength is NoValidator if text
-// is "" or something else.
+// parseVersion returns the version that encode has made text of. text is a strong ETag, or a date in HTTP's format, which a second
+// line with a weak ETag may follow. The result's strength is NoValidator for any other text, such as "".
 func parseVersion(text string) version {
 	v := version{etag: text, strength: StrongValidator}
 	if !v.strongETag() {
@@ -85,8 +85,8 @@ func parseVersion(text string) version {
 	return v
 }
 
-// condition sets the header of req by which the server refuses it if the file has another version: If-Match or If-Unmodified-Since. A
-// weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame compares it.
+// condition sets the header of req that makes the server refuse it if the file has another version: If-Match or If-Unmodified-Since.
+// It sets none without a strong ETag and a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame compares it.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():
@@ -96,7 +96,8 @@ func (v version) condition(req *http.Request) {
 	}
 }
 
-// checkSame returns ErrChanged if now, the version in a later response, differs from v, or lacks a header that v has.
+// checkSame returns ErrChanged if now, the version in a later response, has another ETag than v. Unless the ETag is strong,
+// it also does so for another Last-Modified.
 func (v version) checkSame(now version) error {
 	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
 		return nil
@@ -104,7 +105,7 @@ func (v version) checkSame(now version) error {
 	return fmt.Errorf("%w: it has %v now, and had %v", ErrChanged, now, v)
 }
 
-// String describes the version for messages.
+// String returns the version's headers for messages, or "neither ETag nor Last-Modified".
 func (v version) String() string {
 	var said []string
 	if v.etag != "" {
