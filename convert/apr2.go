@@ -64,7 +64,7 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 			case p.opts.Compress.compresses():
 				e.Encoding = layout.LZ4
 			case p.opts.Compress == AsStored && t.copiesBlocks():
-				e.Encoding, e.Stored = layout.LZ4, t.blockBytes()
+				e.Encoding, e.Stored = layout.LZ4, t.decryptedBytes()
 			}
 			if i++; !yield(e) {
 				return

@@ -13,7 +13,8 @@ import (
 )
 
 // decide sets Tensors and LeftOut: how every tensor is written. It expects Metadata to describe the source. It reads
-// the tensors that become int8, since the metadata has their scales. The error says what cannot be written.
+// the tensors that become int8, since the metadata has their scales. It fails for options that the format cannot
+// follow, for importance that does not fit the model, and as decider.decide does.
 func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
 		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
@@ -35,12 +36,12 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	p.findWeights()
 	files := p.model.Files()
 	p.Tensors = make([]Tensor, 0, p.model.Len())
-	for t, isPart := range p.sources() {
+	for t, staysStored := range p.sources() {
 		if p.opts.NoAliases && isAlias(files, t) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
-		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: isPart, sourcePosition: uint32(len(p.Tensors))}
+		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: staysStored, sourcePosition: uint32(len(p.Tensors))}
 		if err := dec.decide(&x); err != nil {
 			return err
 		}
@@ -55,16 +56,17 @@ type decider struct {
 	ctx         context.Context
 	buffers     buffers
 	originals   map[string]any   // types and shapes before an earlier conversion, by name: see readOriginal
-	comfyShapes map[string][]int // shapes that a GGUF source says blocks have as plain numbers, by name
+	comfyShapes map[string][]int // shapes that blocks get once they are plain numbers, by name: see comfyShapes
 }
 
-// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. The error is a *PartError
-// for codes that cannot be decoded, if the new file would present them as numbers.
+// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for
+// codes that cannot be decoded, if they would be re-encoded, or pass for weights in the new file. It also fails if the
+// scale cannot be read, or if reencode does.
 func (p *decider) decide(t *Tensor) (err error) {
 	if t.source.Scheme() != nil {
 		return p.decideWeight(t)
 	}
-	if (p.opts.DType != layout.Invalid || p.target.onlyWeights) && !p.staysStored(t) {
+	if p.needsValues() && !p.staysStored(t) {
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
@@ -85,7 +87,7 @@ func (p *decider) decide(t *Tensor) (err error) {
 		t.Shape = slices.Clone(shape)
 	}
 	t.fitTarget(p.Plan)
-	if t.Reencoded { // as Options.DType says, or by fitTarget
+	if t.Reencoded { // even if it need not have been: fitTarget makes F32 of what the format lacks
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
 		}
@@ -94,9 +96,9 @@ func (p *decider) decide(t *Tensor) (err error) {
 	return nil
 }
 
-// decideWeight plans to write the values of t, a quantized weight, as Options.DType says. They become F32 without such
-// a type, for tensors of Options.Keep, and wherever reencode finds a reason against it. t.Changed has the reason. It
-// fails if values cannot be read.
+// decideWeight plans to write t, a quantized weight whose codes the new format cannot hold, by its values. They become F32,
+// unless reencode chooses a type. It does not call reencode without Options.DType, nor if Options.Keep names t.
+// t.Changed has the reason for F32. It fails if reencode does.
 func (p *decider) decideWeight(t *Tensor) error {
 	t.Scheme = t.source.Scheme().Scheme
 	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
@@ -105,7 +107,7 @@ func (p *decider) decideWeight(t *Tensor) error {
 	} else if err := p.reencode(t); err != nil {
 		return err
 	}
-	if t.NotReencoded != "" { // a reason for F32: the codes cannot stay
+	if t.NotReencoded != "" { // t does not stay as it is stored: it is F32 for this reason
 		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
 	t.joinDims(p.target)
@@ -113,8 +115,9 @@ func (p *decider) decideWeight(t *Tensor) error {
 	return nil
 }
 
-// reencode plans to re-encode t as the options say, or sets NotReencoded to the reason against it. For I8 it reads the
-// whole tensor. A type that the format lacks is layout.ErrUnsupported. A tensor that has the type already stays.
+// reencode plans to re-encode t as the options say, or sets NotReencoded to the reason against it. It changes nothing if
+// the source has the type already. For I8 it reads the whole tensor, for its scale. It fails with layout.ErrUnsupported
+// for a type that the format lacks. It also fails if values cannot be read, or once the context is done.
 func (p *decider) reencode(t *Tensor) error {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
@@ -152,14 +155,14 @@ var blocksOf32 = map[layout.DType]layout.DType{
 	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
 }
 
-// typeFor returns the type to re-encode a tensor to: that of Options.TypeOf, else of the recipe, else Options.DType. If
-// its rows are no multiple of that type's block, another type may replace it. fallback then says why; else it is "".
+// typeFor returns the type to re-encode t to: that of Options.TypeOf, else of the recipe, else Options.DType. If the rows
+// of t are no multiple of that type's block, another type may replace it. fallback then says why; else it is "".
 func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if p.opts.TypeOf != nil {
 		d = p.opts.TypeOf(t.Name)
 	}
 	switch {
-	case d != layout.Invalid:
+	case d != layout.Invalid: // TypeOf has decided
 	case p.resolver != nil:
 		d = p.resolver.resolve(t.Name, t.Shape)
 	default:
@@ -181,28 +184,36 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	return d, "" // whyNotReencoded finds that d does not fit
 }
 
-// whyNotReencoded returns the reason why a tensor stays as it is although the options want it as type d, or "".
-// isFallback reports that d replaces the type asked for, as typeFor does for rows that do not fit.
+// whyNotReencoded returns the reason why t stays as it is although the options want it as type d, or "". isFallback tells
+// that typeFor replaced the type asked for by d, since rows did not fit.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
-	from := t.source.DType()
-	switch kind := from.Kind(); {
+	from, isWeight := t.source.DType(), t.Scheme != "" // the values of a quantized weight are float32s
+	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
+	switch {
 	case p.staysStored(t):
 		return "by request"
-	case t.Scheme != "": // a quantized weight, which has values in float32
-	case !dequant.Supported(from):
+	case !isWeight && !dequant.Supported(from):
 		return fmt.Sprintf("%v has no values in float32", from)
-	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.hasScale:
+	case !isWeight && !isReal:
 		return fmt.Sprintf("%v without a scale", from)
 	}
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
+	return p.whySpared(t, d, isFallback)
+}
+
+// whySpared returns the reason why t should not become type d although it could, or "": a model depends on norms and
+// biases, and llama.cpp leaves some matrices alone. Options.All spares no tensor, and types that keep most bits need not.
+func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
-	isHalved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2
-	if p.opts.All || d != layout.I8 && !d.Quantized() && !isFallback && !isHalved {
+	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2
+	losesMuch := d == layout.I8 || d.Quantized() || isFallback || isHalved
+	if p.opts.All || !losesMuch {
 		return ""
 	}
-	if why := whyPrecise(t.Name, t.Shape); why != "" || p.resolver == nil && p.Format != layout.GGUF {
+	followsLlama := p.resolver != nil || p.Format == layout.GGUF
+	if why := whyPrecise(t.Name, t.Shape); why != "" || !followsLlama {
 		return why
 	}
 	isGGML := p.model.Format() == layout.GGUF || strings.HasPrefix(t.Name, "blk.")

@@ -22,7 +22,7 @@ func (p *Plan) describeChanges() error {
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, parseSettings(p.opts.Set))
 	}
-	p.describeLayers()
+	p.pruneLayers()
 	if p.dequantizes() {
 		p.Metadata = withoutMethod(p.Metadata)
 	} else if err := p.addMethod(); err != nil {
@@ -174,9 +174,9 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	return keys
 }
 
-// describeLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They
+// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They
 // are a JSON text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
-func (p *Plan) describeLayers() {
+func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.Layers)
 	if text == "" || !p.writesValues && p.opts.Only == nil {

@@ -23,7 +23,7 @@ func (t *Tensor) fitTarget(p *Plan) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.hasType(from):
-	case to.expands(from) && (to.onlyWeights || t.original == nil && p.refuseCodes(t.source) == nil):
+	case to.expands(from) && (to.readsAllAsWeights || t.original == nil && p.refuseCodes(t.source) == nil):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.hasScales || !t.moveScale() {
 			t.expand()

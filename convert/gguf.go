@@ -14,7 +14,7 @@ import (
 
 // ggufTarget has no manifest: every shard leads to the others.
 var ggufTarget = target{
-	name: "GGUF", hasType: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, onlyWeights: true,
+	name: "GGUF", hasType: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, readsAllAsWeights: true,
 	integers:    map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
 	divideFiles: (*Plan).divideGGUF, newFileWriter: beginGGUF,
 }

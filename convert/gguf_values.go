@@ -28,8 +28,8 @@ func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadat
 	return typed, rest
 }
 
-// restoreBytes returns v, a string or a list from JSON, with the strings that are not UTF-8 as they were. bytes has them, as
-// invalidTextsIn returns them: a blob for a string, or an object of blobs by position for a list.
+// restoreBytes returns v, a string or a list from JSON, with strings that are not UTF-8 as they were. bytes is what
+// invalidTextsIn has returned for v: a blob for a string, or an object of blobs by position for a list. v is not changed.
 func restoreBytes(v, bytes any) any {
 	switch v := v.(type) {
 	case string:
@@ -62,17 +62,18 @@ func blob(v any) (string, bool) {
 	return "", false
 }
 
-// typedValue returns v as the type called name, such as "u32" or "[u32]". Without a name it returns a v of GGUF's types
-// as it is, any other as the first type of untyped that holds it. It reports false if no such type holds v.
+// typedValue returns v as a value of the GGUF type called name, such as "u32" or "[u32]". If name is "", any type will do:
+// v stays as it is if it has one, and otherwise becomes the first type of untyped that holds it. It reports false if no
+// such type holds v.
 func typedValue(v any, name string) (typed any, ok bool) {
 	if hasType(v, name) {
 		return v, true
 	}
 	if list, ok := layout.As[[]string](v); ok && len(list) > 0 && (name == "" || name == "[string]") {
-		return list, true
+		return list, true // a list from JSON whose elements are all strings
 	}
 	names := untyped
-	if name != "" {
+	if name != "" { // the one type, which a list has for its elements
 		elem, wantsList := strings.CutPrefix(name, "[")
 		if _, isList := v.([]any); isList != wantsList {
 			return nil, false
@@ -89,11 +90,12 @@ func typedValue(v any, name string) (typed any, ok bool) {
 	return nil, false
 }
 
-// untyped are the types for a value without one, in this order: of 32 bits if all numbers fit, else of 64, and f32
-// for fractions.
+// untyped are the types to try, in this order, for a value without one: 32 bits if all numbers fit, else 64, and f32 for
+// fractions.
 var untyped = []string{"u32", "i32", "u64", "i64", "f32", "bool"}
 
-// conversions has, by the names of GGUF's types, what makes such a value or list of any other.
+// conversions has a function for each of GGUF's types, by name. It returns a value as that type, or a list as a slice of it,
+// and reports false for what the type cannot hold.
 var conversions = map[string]func(v any) (any, bool){
 	"u8": to[uint8], "u16": to[uint16], "u32": to[uint32], "u64": to[uint64],
 	"i8": to[int8], "i16": to[int16], "i32": to[int32], "i64": to[int64],
@@ -108,21 +110,21 @@ func to[T any](v any) (any, bool) {
 	return layout.As[T](v)
 }
 
-// hasType reports whether v is of the Go type for GGUF's type called name or, if name is "", for any type of GGUF.
+// hasType reports whether v is of the Go type for GGUF's type called name. If name is "", any type of GGUF will do.
 func hasType(v any, name string) bool {
 	switch x := v.(type) {
 	case string:
 		return name == "" || name == "string"
 	case bool:
 		return name == "" || name == "bool"
-	case []string:
+	case []string: // an empty one does not tell that its type is right: only the name does
 		return len(x) > 0 && name == "" || name == "[string]"
 	}
 	return numberType(v) != nil && (name == "" || name == numberType(v))
 }
 
-// setTyped sets keys of md, those of a GGUF file, as Options.Set says. A text becomes a value of the type that the key
-// has, if it is there. Keys of shards are layout.ErrUnsupported, texts that do not fit their type an error too.
+// setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value
+// as parseSetting says. It fails with layout.ErrUnsupported for keys of shards, and for texts that do not fit their type.
 func setTyped(md *layout.Metadata, set layout.Metadata) error {
 	for _, e := range set {
 		if isSplit(e) {
@@ -141,10 +143,11 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 	return nil
 }
 
-// parseSetting reads text, TYPE:VALUE or VALUE, as a value of GGUF. Without TYPE the value is of the type of old, the
-// value that it replaces. If old is nil, it is JSON or a string. A VALUE that is not of its type is layout.ErrInvalid.
+// parseSetting reads text as a value of GGUF that replaces old. If old is a string, the value is the whole text. Otherwise
+// text is TYPE:VALUE or VALUE. Without TYPE the value has the type of old, or if old is nil, is what VALUE is as JSON or
+// else a string. A VALUE that is not of its type is layout.ErrInvalid.
 func parseSetting(text string, old any) (any, error) {
-	name, _ := numberType(old).(string)
+	name, _ := numberType(old).(string) // the type of the value, or "" if any will do
 	switch old.(type) {
 	case string:
 		return text, nil
@@ -164,7 +167,7 @@ func parseSetting(text string, old any) (any, error) {
 		return text, nil
 	}
 	if err != nil {
-		v = text // no JSON: a string, or a float such as NaN
+		v = text // no JSON: a float such as NaN, or a text that no type holds
 		if f, err := strconv.ParseFloat(text, 64); err == nil {
 			v = f
 		}
@@ -173,7 +176,7 @@ func parseSetting(text string, old any) (any, error) {
 	switch {
 	case ok:
 		return typed, nil
-	case name == "":
+	case name == "": // JSON that no type of GGUF holds
 		return text, nil
 	}
 	return nil, fmt.Errorf("%w: no value of type %s", layout.ErrInvalid, name)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -115,7 +116,7 @@ type Plan struct {
 	resolver          *resolver // of Options.Recipe, or nil
 	writesValues      bool      // some quantized weight is written by its values
 	undecodedPrefixes []string  // prefixes of the names of codes that cannot be decoded, and stay
-	exemptTensors     []string  // those of them that Options.Keep names, though Options.DType would re-encode them
+	exemptPrefixes    []string  // those of undecodedPrefixes that Options.Keep names: tensors beside the codes stay too
 	files             []file
 	indexMetadata     layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
 	singlePath        string          // path of the model if it were one file
@@ -139,7 +140,7 @@ type Tensor struct {
 	From, To  layout.DType
 	standsFor layout.DType // the type whose bits integers of type To hold, or Invalid
 	headBytes uint8        // bytes at the start of the source's tensor that are not copied
-	isPart    bool         // of a weight in Plan.Quantized
+	isPart    bool         // of a weight in Plan.Quantized, or the marker of scaled FP8
 	hasScale  bool         // the tensor has integers and a scale
 	// Reencoded reports that the values are encoded anew. Otherwise the bytes are the same.
 	Reencoded bool
@@ -198,8 +199,9 @@ func (t *Tensor) copiesBlocks() bool {
 	return t.isCopied() && e == layout.LZ4
 }
 
-// blockBytes returns how many bytes the source stores for the tensor, before encryption: those of its LZ4 blocks if it has some.
-func (t *Tensor) blockBytes() uint64 {
+// decryptedBytes returns how many bytes the source stores for the tensor, less what encryption adds. They are LZ4 blocks
+// if the tensor is compressed.
+func (t *Tensor) decryptedBytes() uint64 {
 	_, n := t.source.Decrypted()
 	return n
 }
@@ -249,9 +251,9 @@ type target struct {
 	maxDims    int                     // of a tensor
 	// integers maps sizes in bytes to the types that hold the bits of types that the format lacks.
 	integers map[int]layout.DType
-	// onlyWeights reports that readers take all tensors for weights, so that no code may pass for a number. Quantized
+	// readsAllAsWeights tells that readers take all tensors for weights, so that no code may pass for a number. Quantized
 	// weights are then written by their values, and floats of a type that the format lacks become F32.
-	onlyWeights bool
+	readsAllAsWeights bool
 
 	// divideFiles sets Plan.files: it decides which tensors go into which file, and checks all that will be written.
 	divideFiles func(p *Plan) error
@@ -274,9 +276,9 @@ func (to *target) canEncode(d layout.DType) bool {
 }
 
 // expands reports whether elements of type d become F32 because the format has no such type: floats and quantized
-// blocks with values. Floats of F8_E8M0 are scales: they stay beside their codes unless the format is onlyWeights.
+// blocks with values. F8_E8M0 is the type of scales: they stay beside their codes, unless readers take all tensors for weights.
 func (to *target) expands(d layout.DType) bool {
-	isFloat := d.Kind() == layout.KindFloat && (to.onlyWeights || d != layout.F8_E8M0)
+	isFloat := d.Kind() == layout.KindFloat && (to.readsAllAsWeights || d != layout.F8_E8M0)
 	return !to.hasType(d) && (d.Quantized() || isFloat) && dequant.Supported(d)
 }
 
@@ -290,16 +292,9 @@ func (opts *Options) selects(name string) bool { return opts.Only == nil || opts
 // keeps reports whether the caller wants the tensor called name as it is stored.
 func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.Keep(name) }
 
-// staysStored reports whether a tensor is copied although Options.DType would re-encode it: because Options.Keep names
-// it, it is a part of a weight that stays, or it lies beside codes that Options.Keep names and nobody can decode.
+// staysStored reports whether t is copied although Options.DType would re-encode it. Options.Keep names it, it is a part
+// of a weight that stays, or it lies beside codes that cannot be decoded and that Options.Keep names.
 func (p *Plan) staysStored(t *Tensor) bool {
-	if t.isPart || p.opts.keeps(t.Name) {
-		return true
-	}
-	for _, prefix := range p.exemptTensors { // of such codes
-		if strings.HasPrefix(t.Name, prefix) {
-			return true
-		}
-	}
-	return false
+	isBeside := func(prefix string) bool { return strings.HasPrefix(t.Name, prefix) }
+	return t.isPart || p.opts.keeps(t.Name) || slices.ContainsFunc(p.exemptPrefixes, isBeside)
 }

@@ -24,7 +24,7 @@ func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
 // refuseCodes returns a *PartError if t has quantized codes that cannot be decoded. With Options.PlainF8 floats of 8
-// bits or fewer count as plain numbers.
+// bits or fewer count as plain numbers. It also fails if the model has no tensor of t's name.
 func (p *Plan) refuseCodes(t loader.Tensor) error {
 	w, err := p.lease.Tensor(t.Name())
 	if err != nil {
@@ -38,8 +38,14 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	return &PartError{t.Name(), d, err}
 }
 
-// findWeights sets Plan.Quantized, decodes, undecoded and exempt: which quantized weights stay as they are stored, and
-// whether any is written by its values. It looks at the tensors that Options.Only selects.
+// needsValues reports whether codes that cannot be decoded are an error unless Options.Keep names them: Options.DType
+// re-encodes tensors, or the new format's readers would take the codes for weights.
+func (p *Plan) needsValues() bool {
+	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
+}
+
+// findWeights sets Quantized, writesValues, undecodedPrefixes and exemptPrefixes: which quantized weights and which codes
+// that cannot be decoded stay as they are stored. It looks at the tensors that Options.Only selects.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
 		if !p.opts.selects(w.Name()) {
@@ -48,9 +54,9 @@ func (p *Plan) findWeights() {
 		if w.Problem() != nil { // codes that cannot be decoded
 			prefix, isExempt := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
 			if isExempt {
-				p.exemptTensors = append(p.exemptTensors, prefix)
+				p.exemptPrefixes = append(p.exemptPrefixes, prefix)
 			}
-			if isExempt || p.opts.DType == layout.Invalid && !p.target.onlyWeights {
+			if isExempt || !p.needsValues() { // else decider.decide fails
 				p.undecodedPrefixes = append(p.undecodedPrefixes, prefix)
 			}
 		}
@@ -66,21 +72,21 @@ func (p *Plan) findWeights() {
 // the format takes all tensors for weights, if Options.DType applies to w, or if a part's type is one that expands. A
 // weight of GGUF's own NVFP4 blocks stays in such a format: its readers know the scale beside them.
 func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
-	return p.target.onlyWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
+	return p.target.readsAllAsWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||
 		slices.ContainsFunc(parts, func(part loader.Part) bool { return p.target.expands(part.Tensor.DType()) })
 }
 
-// partOf describes w, a quantized weight that stays as it is stored in parts. Scale becomes the name of the part with the scales or,
-// without one, of the part with the global scale.
+// partOf returns the scheme and the names of codes and scales of w, a quantized weight that stays as it is stored in
+// parts. Without scales it takes the global scale, and without either Scale is "".
 func partOf(w loader.Tensor, parts []loader.Part) Part {
-	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
+	weight := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
 	for _, p := range parts {
-		if p.Role == scheme.Scale || of.Scale == "" && p.Role == scheme.GlobalScale {
-			of.Scale = p.Tensor.Name()
+		if p.Role == scheme.Scale || weight.Scale == "" && p.Role == scheme.GlobalScale {
+			weight.Scale = p.Tensor.Name()
 		}
 	}
-	return of
+	return weight
 }
 
 // dequantizes reports whether the source has quantized weights and the new model has none.
@@ -88,19 +94,19 @@ func (p *Plan) dequantizes() bool {
 	return p.writesValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
 }
 
-// sources yields the tensors that are written, in the order of the files. A quantized weight that decodesWeight is true
-// for comes once, in the place of its codes. Others come as their parts, with isPart, which are copied. The mark of
-// scaled FP8 files is left out if no quantized weight stays, and copied if some do.
+// sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes
+// once, in the place of its codes. A weight that stays comes as its parts. The marker of scaled FP8 is left out if no
+// quantized weight stays, unless Options.Keep names it. staysStored is true for parts and for the marker, which are copied.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
-	return func(yield func(t loader.Tensor, isPart bool) bool) {
-		var weight loader.Tensor    // the last quantized weight
-		codes, decodes := "", false // of weight: the name of its codes, and decodesWeight
+	return func(yield func(t loader.Tensor, staysStored bool) bool) {
+		var weight loader.Tensor    // the quantized weight that the last part belongs to
+		codes, decodes := "", false // of weight: the name of its codes, and whether it is written by its values
 		for t, w := range p.lease.StoredTensors() {
 			if !p.opts.selects(w.Name()) {
 				continue
 			}
 			isPart := w.Scheme() != nil && w.Problem() == nil
-			if isPart && w != weight {
+			if isPart && w != weight { // the first part of w
 				parts := w.Parts()
 				weight, codes, decodes = w, parts[0].Tensor.Name(), p.decodesWeight(w, parts)
 			}
@@ -110,26 +116,23 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 				}
 				t, isPart = w, false
 			}
-			if isMarker(t) && p.writesValues {
-				if p.dequantizes() && !p.opts.keeps(t.Name()) {
-					continue // the new file has no scaled FP8 to mark
-				}
-				isPart = true
+			if isMarker(t) && p.dequantizes() && !p.opts.keeps(t.Name()) {
+				continue // the new file has no scaled FP8 to mark
 			}
-			if !yield(t, isPart) {
+			if !yield(t, isPart || isMarker(t) && p.writesValues) {
 				return
 			}
 		}
 	}
 }
 
-// isMarker reports whether t is ComfyUI's mark of a file of scaled FP8: a tensor called scaled_fp8 of 0 or 2
+// isMarker reports whether t is ComfyUI's marker of a file of scaled FP8: a tensor called scaled_fp8 of 0 or 2
 // elements, whose type is that of the weights.
 func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
-// isAlias reports whether the bytes of t lie inside another tensor's. files are those of t's model.
+// isAlias reports whether the bytes of t lie inside another tensor's. files are all files of t's model.
 func isAlias(files []loader.FileInfo, t loader.Tensor) bool {
 	ix := files[t.File()].Layout.Index()
 	i := ix.Find(t.Name())

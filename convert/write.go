@@ -182,7 +182,7 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 		w.progress.done, t.Stored = begun, t.Bytes
 		copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
 		if copiesBlocks {
-			planned, t.Stored = t.blockBytes(), t.blockBytes()
+			planned, t.Stored = t.decryptedBytes(), t.decryptedBytes()
 		}
 		err = to.WriteTensorFunc(func(dst io.Writer) error {
 			if copiesBlocks {
@@ -224,12 +224,12 @@ func pays(raw, stored uint64) bool {
 // compress writes t compressed and sets Stored and Lost. If that does not pay, it undoes what it wrote and returns
 // apr2.ErrRollback. With Fast it copies LZ4 blocks of the source, which are no worse.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
-	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.blockBytes())
+	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
 	begun := w.progress.done
 	return to.WriteBlocksFunc(func(dst io.Writer) error {
 		w.progress.done = begun // for an encrypted file this is called twice
 		if copiesBlocks {
-			t.Stored = t.blockBytes()
+			t.Stored = t.decryptedBytes()
 			_, err := t.source.WriteDecrypted(w.monitor(dst))
 			return err
 		}

@@ -15,27 +15,26 @@ const groupElems = 256
 // A group holds up to 256 elements of a quantized activation: eight blocks of 32. Kernels in
 // assembly know the places of its fields.
 //
-// The codes are dealt for vectors of two lanes. Sixteen codes of block k lie next to the same
-// sixteen of block k+4; see dealt.
+// The codes lie as vectors of two lanes load them: a half of block k next to the same half of block k+4. See codeIndex.
 type group struct {
 	codes      [groupElems]int8
 	scales     [8]float32 // scale of a block; the same for all in Q8_K
-	codeSums   [8]int32   // of a block's codes
-	scaledSums [8]float32 // Q8_1: scale times sum, rounded to binary16
-	sums16     [16]int16  // sums of 16 codes
+	codeSums   [8]int32   // sum of a block's codes
+	scaledSums [8]float32 // Q8_1: scale times sum of codes, rounded to binary16; else 0
+	sums16     [16]int16  // sums of the codes of half a block
 }
 
-// dealt returns the index in group.q of the first sixteen codes of block k, or of the second sixteen if second is
-// odd.
-func dealt(k, second int) int { return k&3*64 + second&1*32 + k>>2&1*16 }
+// codeIndex returns the index in group.codes of a half of block k, which are sixteen codes: the first half if half is even,
+// the second if it is odd. The halves of block k lie 32 codes apart. Those of block k+4 lie behind them: 16 codes on.
+func codeIndex(k, half int) int { return k&3*64 + half&1*32 + k>>2&1*16 }
 
 // An Activation is a vector, prepared for rows of some types. It may be used by several goroutines
 // at once, but not while Set runs. The zero Activation has no elements and suits no type.
 type Activation struct {
 	dtype  layout.DType // Q8_0, Q8_1, Q8_K or F32
-	n      int
-	groups []group
-	floats []float32 // of type F32: the elements, and zeros up to a multiple of lanes
+	n      int          // elements of the vector
+	groups []group      // of other types than F32
+	floats []float32    // of type F32: the elements, and zeros up to a multiple of lanes
 }
 
 // Type returns the type of the activation that rows of type d are multiplied with: Q8_0, Q8_1,
@@ -58,7 +57,7 @@ var activations = [...]layout.DType{
 	layout.Q6_K: layout.Q8_K, layout.IQ4_XS: layout.Q8_K, layout.TQ1_0: layout.Q8_K, layout.TQ2_0: layout.Q8_K,
 }
 
-// Prepare returns the activation of x for rows of type d. Set has the errors.
+// Prepare returns the activation of x for rows of type d. It fails as Set does.
 func Prepare(d layout.DType, x []float32) (*Activation, error) {
 	a := new(Activation)
 	return a, a.Set(d, x)
@@ -67,7 +66,7 @@ func Prepare(d layout.DType, x []float32) (*Activation, error) {
 // Len returns the number of elements.
 func (a *Activation) Len() int { return a.n }
 
-// Type returns the activation's type, or 0.
+// Type returns the activation's type: Q8_0, Q8_1, Q8_K or F32. It returns 0 before Set, and after Set has failed.
 func (a *Activation) Type() layout.DType { return a.dtype }
 
 // Set makes a the activation of x for rows of type d. It reuses a's memory if that is large enough, and retains nothing
@@ -105,8 +104,8 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set makes g the codes, scales and sums of up to 256 elements x, as kind says. If a scale or a sum is not finite,
-// the error wraps dequant.ErrNotFinite, and at is the first element of the block.
+// set quantizes x, up to 256 elements, to the codes, scales and sums of g for an activation of type kind. If a scale or a sum
+// is not finite, the error wraps dequant.ErrNotFinite, and at is the index of the first element of the block.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
@@ -125,8 +124,8 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	return 0, nil
 }
 
-// setByKernel prepares the activation by a kernel. It returns false if there is none, or if a scale or sum is not
-// finite. The portable code then finds the error.
+// setByKernel quantizes x to g as set does, by a kernel. It reports false if there is none, or if a scale or sum is not
+// finite: the portable code then finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	run := active.blocks
 	if kind == layout.Q8_K {
@@ -147,9 +146,9 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	return true
 }
 
-// set32 quantizes the 32 elements x to block k as ggml's quantize_row_q8_0_ref does, or quantize_row_q8_1_ref if
-// sums is set. If the scale or the sum is not finite, the error wraps dequant.ErrNotFinite.
-func (g *group) set32(k int, x *[32]float32, sums bool) error {
+// set32 quantizes the 32 elements x to block k of g, as ggml's quantize_row_q8_0_ref does. If hasSums is set, it also sets
+// the scaled sum, as quantize_row_q8_1_ref does. It fails with dequant.ErrNotFinite if scale or sum is not finite.
+func (g *group) set32(k int, x *[32]float32, hasSums bool) error {
 	d := abs(extreme(x[:])) / 127
 	inverse := 1 / d
 	g.scales[k] = block.Float(block.Half(d))
@@ -160,7 +159,7 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 		inverse = 0
 	}
 	for h := range 2 {
-		q, sum := (*[16]int8)(g.codes[dealt(k, h):]), int16(0)
+		q, sum := (*[16]int8)(g.codes[codeIndex(k, h):]), int16(0)
 		for i, v := range (*[16]float32)(x[h*16:]) {
 			q[i] = roundHalfAway(float32(v * inverse))
 			sum += int16(q[i])
@@ -169,7 +168,7 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	}
 	g.codeSums[k] = int32(g.sums16[2*k]) + int32(g.sums16[2*k+1])
 	g.scaledSums[k] = 0
-	if sums {
+	if hasSums {
 		g.scaledSums[k] = block.Float(block.Half(float32(g.codeSums[k]) * d))
 		if abs(g.scaledSums[k]) > math.MaxFloat32 {
 			return fmt.Errorf("the sum is not finite in binary16: %w", dequant.ErrNotFinite)
@@ -178,8 +177,8 @@ func (g *group) set32(k int, x *[32]float32, sums bool) error {
 	return nil
 }
 
-// setK quantizes 256 elements as ggml's quantize_row_q8_K_ref does. If one is a NaN or an infinity, the error wraps
-// dequant.ErrNotFinite.
+// setK quantizes the 256 elements x to g, as ggml's quantize_row_q8_K_ref does. If one is a NaN or an infinity, the error
+// wraps dequant.ErrNotFinite.
 func (g *group) setK(x *[groupElems]float32) error {
 	greatest := extreme(x[:])
 	if !(abs(greatest) <= math.MaxFloat32) {
@@ -193,7 +192,7 @@ func (g *group) setK(x *[groupElems]float32) error {
 	for k := range g.scales {
 		g.scales[k] = 1 / inverse
 		for h := range 2 {
-			q, sum := (*[16]int8)(g.codes[dealt(k, h):]), int16(0)
+			q, sum := (*[16]int8)(g.codes[codeIndex(k, h):]), int16(0)
 			for i, v := range (*[16]float32)(x[k*32+h*16:]) {
 				q[i] = int8(min(127, roundToEven(float32(v*inverse))))
 				sum += int16(q[i])
@@ -205,7 +204,8 @@ func (g *group) setK(x *[groupElems]float32) error {
 	return nil
 }
 
-// extreme returns the first element of greatest magnitude, with its sign. A NaN counts as the greatest.
+// extreme returns the first element of x of greatest magnitude, with its sign. A NaN counts as the greatest. It returns 0
+// if all elements are 0, or if there are none.
 func extreme(x []float32) float32 {
 	var greatest uint32
 	at := -1
@@ -223,11 +223,12 @@ func extreme(x []float32) float32 {
 // abs returns the magnitude of f. It clears the sign of NaNs too.
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
 
-// roundHalfAway rounds as C's roundf does. In float64 the sum never rounds up to the next whole
-// number.
+// roundHalfAway returns the integer nearest to f, as C's roundf does: the one farther from 0 if two are. f is in int8's range.
+// The sum is taken in float64, where it never rounds up to the next integer.
 func roundHalfAway(f float32) int8 { return int8(float64(f) + math.Copysign(0.5, float64(f))) }
 
-// roundToEven rounds as ggml's nearest_int does: the sum has no bits below 1.
+// roundToEven returns the integer nearest to f, as ggml's nearest_int does: the even one if two are. f is below 2²² in magnitude.
+// Adding 1.5·2²³ leaves an integer in the mantissa, whose bits are that integer plus 2²².
 func roundToEven(f float32) int32 {
 	return int32(math.Float32bits(float32(f+0x1.8p23))&0x7fffff) - 0x400000
 }

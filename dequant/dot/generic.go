@@ -27,10 +27,10 @@ func sum16(q, y *[16]int8) int32 {
 }
 
 // sums16 sets sums to the sums of products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k,
-// whose codes are q[32k:]. The codes of y lie where dealt says.
+// whose codes are q[32k:]. The codes of y lie where codeIndex says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
-		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[dealt(i>>1, i):]))
+		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[codeIndex(i>>1, i):]))
 	}
 }
 
@@ -75,7 +75,7 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
 				g, k := &x[b>>2], b<<1&7+j>>1
-				sum := sum16(&q, (*[16]int8)(g.codes[dealt(k, j):]))
+				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):]))
 				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
 		}

@@ -95,7 +95,7 @@ func (a *Activation) value(i int) (v, scale float64) {
 	}
 	g, k := &a.groups[i/groupElems], i/32%8
 	scale = float64(g.scales[k])
-	return scale * float64(g.codes[dealt(k, i/16&1)+i%16]), scale
+	return scale * float64(g.codes[codeIndex(k, i/16&1)+i%16]), scale
 }
 
 // TestActivations holds codes and scales against package dequant's quantizer, and sums against codes.

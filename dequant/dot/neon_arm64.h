@@ -23,7 +23,7 @@
 //	R14      the end of the rows
 //	R15-R17  the activation, those that are left, and its partial sums
 //
-// Block k has its codes next to those of block k+4: see dealt.
+// Block k has its codes next to those of block k+4: see codeIndex.
 
 // What Go's assembler has no mnemonic for. Operands are register numbers in Go's order, the
 // destination last. The comments say the same to another assembler: see dequant's TestNEONEncodings.
