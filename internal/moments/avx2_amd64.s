@@ -91,6 +91,127 @@ loop:
 	VZEROUPPER
 	RET
 
+// func countAVX2(sums *[4][8]float64, least *[16]float32, most *[16]float32, zeros *[16]int32, x []float32, pivot float64, codes *[65536]uint32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·countAVX2(SB), NOSPLIT, $0-72
+	MOVQ         codes+64(FP), AX
+	MOVQ         sums+0(FP), CX
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VMOVUPS      128(CX), Y4
+	VMOVUPS      160(CX), Y5
+	VMOVUPS      192(CX), Y6
+	VMOVUPS      224(CX), Y7
+	VBROADCASTSD pivot+56(FP), Y8
+	MOVQ         least+8(FP), DX
+	MOVQ         most+16(FP), BX
+	MOVQ         zeros+24(FP), SI
+	VMOVUPS      (DX), Y9
+	VMOVUPS      (BX), Y10
+	VMOVUPS      (SI), Y11
+	VXORPS       Y12, Y12, Y12
+	MOVQ         x_base+32(FP), DI
+	MOVQ         x_len+40(FP), R8
+
+loop:
+	PREFETCHT0 2048(DI)
+	VMOVUPS    (DI), Y13
+	VMINPS     Y13, Y9, Y9
+	VMAXPS     Y13, Y10, Y10
+	VCMPPS     $0x00, Y12, Y13, Y13
+	VPSUBD     Y13, Y11, Y11
+	VCVTPS2PD  (DI), Y13
+	VSUBPD     Y8, Y13, Y13
+	VADDPD     Y13, Y0, Y0
+	VMULPD     Y13, Y13, Y14
+	VADDPD     Y14, Y2, Y2
+	VMULPD     Y14, Y13, Y13
+	VADDPD     Y13, Y4, Y4
+	VMULPD     Y14, Y14, Y14
+	VADDPD     Y14, Y6, Y6
+	MOVWLZX    2(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    6(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    10(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    14(DI), R9
+	INCL       (AX)(R9*4)
+	VCVTPS2PD  16(DI), Y13
+	VSUBPD     Y8, Y13, Y13
+	VADDPD     Y13, Y1, Y1
+	VMULPD     Y13, Y13, Y14
+	VADDPD     Y14, Y3, Y3
+	VMULPD     Y14, Y13, Y13
+	VADDPD     Y13, Y5, Y5
+	VMULPD     Y14, Y14, Y14
+	VADDPD     Y14, Y7, Y7
+	MOVWLZX    18(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    22(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    26(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    30(DI), R9
+	INCL       (AX)(R9*4)
+	VMOVUPS    32(DI), Y13
+	VMINPS     Y13, Y9, Y9
+	VMAXPS     Y13, Y10, Y10
+	VCMPPS     $0x00, Y12, Y13, Y13
+	VPSUBD     Y13, Y11, Y11
+	VCVTPS2PD  32(DI), Y13
+	VSUBPD     Y8, Y13, Y13
+	VADDPD     Y13, Y0, Y0
+	VMULPD     Y13, Y13, Y14
+	VADDPD     Y14, Y2, Y2
+	VMULPD     Y14, Y13, Y13
+	VADDPD     Y13, Y4, Y4
+	VMULPD     Y14, Y14, Y14
+	VADDPD     Y14, Y6, Y6
+	MOVWLZX    34(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    38(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    42(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    46(DI), R9
+	INCL       (AX)(R9*4)
+	VCVTPS2PD  48(DI), Y13
+	VSUBPD     Y8, Y13, Y13
+	VADDPD     Y13, Y1, Y1
+	VMULPD     Y13, Y13, Y14
+	VADDPD     Y14, Y3, Y3
+	VMULPD     Y14, Y13, Y13
+	VADDPD     Y13, Y5, Y5
+	VMULPD     Y14, Y14, Y14
+	VADDPD     Y14, Y7, Y7
+	MOVWLZX    50(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    54(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    58(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    62(DI), R9
+	INCL       (AX)(R9*4)
+	ADDQ       $0x40, DI
+	SUBQ       $0x10, R8
+	JNZ        loop
+	VMOVUPS    Y0, (CX)
+	VMOVUPS    Y1, 32(CX)
+	VMOVUPS    Y2, 64(CX)
+	VMOVUPS    Y3, 96(CX)
+	VMOVUPS    Y4, 128(CX)
+	VMOVUPS    Y5, 160(CX)
+	VMOVUPS    Y6, 192(CX)
+	VMOVUPS    Y7, 224(CX)
+	VMOVUPS    Y9, (DX)
+	VMOVUPS    Y10, (BX)
+	VMOVUPS    Y11, (SI)
+	VZEROUPPER
+	RET
+
 // func pairsAVX2(sums *[4][8]float64, most *[8]float64, differing *[8]int64, exceeding *[8]int64, a []float32, b []float32, rel float64)
 // Requires: AVX, AVX2
 TEXT ·pairsAVX2(SB), NOSPLIT, $0-88

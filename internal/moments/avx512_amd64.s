@@ -61,6 +61,97 @@ loop:
 	VZEROUPPER
 	RET
 
+// func countAVX512(sums *[4][8]float64, least *[16]float32, most *[16]float32, zeros *[16]int32, x []float32, pivot float64, codes *[65536]uint32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·countAVX512(SB), NOSPLIT, $0-72
+	MOVQ         codes+64(FP), AX
+	MOVQ         sums+0(FP), CX
+	VMOVUPS      (CX), Z0
+	VMOVUPS      64(CX), Z1
+	VMOVUPS      128(CX), Z2
+	VMOVUPS      192(CX), Z3
+	VBROADCASTSD pivot+56(FP), Z4
+	MOVQ         least+8(FP), DX
+	MOVQ         most+16(FP), BX
+	MOVQ         zeros+24(FP), SI
+	VMOVUPS      (DX), Z5
+	VMOVUPS      (BX), Z6
+	VMOVUPS      (SI), Z7
+	VXORPS       Z8, Z8, Z8
+	MOVQ         x_base+32(FP), DI
+	MOVQ         x_len+40(FP), R8
+
+loop:
+	PREFETCHT0 2048(DI)
+	VMOVUPS    (DI), Z9
+	VMINPS     Z9, Z5, Z5
+	VMAXPS     Z9, Z6, Z6
+	VCMPPS     $0x00, Z8, Z9, K1
+	VPMOVM2D   K1, Z9
+	VPSUBD     Z9, Z7, Z7
+	VCVTPS2PD  (DI), Z9
+	VSUBPD     Z4, Z9, Z9
+	VADDPD     Z9, Z0, Z0
+	VMULPD     Z9, Z9, Z10
+	VADDPD     Z10, Z1, Z1
+	VMULPD     Z10, Z9, Z9
+	VADDPD     Z9, Z2, Z2
+	VMULPD     Z10, Z10, Z10
+	VADDPD     Z10, Z3, Z3
+	MOVWLZX    2(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    6(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    10(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    14(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    18(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    22(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    26(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    30(DI), R9
+	INCL       (AX)(R9*4)
+	VCVTPS2PD  32(DI), Z9
+	VSUBPD     Z4, Z9, Z9
+	VADDPD     Z9, Z0, Z0
+	VMULPD     Z9, Z9, Z10
+	VADDPD     Z10, Z1, Z1
+	VMULPD     Z10, Z9, Z9
+	VADDPD     Z9, Z2, Z2
+	VMULPD     Z10, Z10, Z10
+	VADDPD     Z10, Z3, Z3
+	MOVWLZX    34(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    38(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    42(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    46(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    50(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    54(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    58(DI), R9
+	INCL       (AX)(R9*4)
+	MOVWLZX    62(DI), R9
+	INCL       (AX)(R9*4)
+	ADDQ       $0x40, DI
+	SUBQ       $0x10, R8
+	JNZ        loop
+	VMOVUPS    Z0, (CX)
+	VMOVUPS    Z1, 64(CX)
+	VMOVUPS    Z2, 128(CX)
+	VMOVUPS    Z3, 192(CX)
+	VMOVUPS    Z5, (DX)
+	VMOVUPS    Z6, (BX)
+	VMOVUPS    Z7, (SI)
+	VZEROUPPER
+	RET
+
 // func pairsAVX512(sums *[4][8]float64, most *[8]float64, differing *[8]int64, exceeding *[8]int64, a []float32, b []float32, rel float64)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·pairsAVX512(SB), NOSPLIT, $0-88

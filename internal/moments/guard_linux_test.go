@@ -16,7 +16,7 @@ func TestBounds(t *testing.T) {
 		for n := range 3*step + 1 {
 			for _, a := range kerneltest.Ends(x, n) {
 				for _, b := range kerneltest.Ends(x, n) {
-					if PowersOf(a, 0).Zeros != uint64(n) || PairsOf(a, b, 0).DD != 0 {
+					if PowersOf(a, 0, nil).Zeros != uint64(n) || PowersOf(a, 0, new(Codes)).Zeros != uint64(n) || PairsOf(a, b, 0).DD != 0 {
 						t.Errorf("%s: %d numbers", name, n)
 					}
 				}

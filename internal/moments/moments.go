@@ -22,16 +22,28 @@ type Powers struct {
 	Zeros                        uint64 // of either sign
 }
 
-// PowersOf returns the Powers of x, whose sums are of x[i]-pivot.
-func PowersOf[T Float](x []T, pivot float64) Powers {
+// Codes counts float32s by their upper 16 bits.
+type Codes = [1 << 16]uint32
+
+// PowersOf returns the Powers of x, whose sums are of x[i]-pivot. If codes is not nil, it counts x in it, as float32s.
+func PowersOf[T Float](x []T, pivot float64, codes *Codes) Powers {
 	var w powers
 	for i := range w.least {
 		w.least[i], w.most[i] = float32(math.Inf(1)), float32(math.Inf(-1))
 	}
 	if f, ok := any(x).([]float32); ok && active.powers != nil {
 		if n := simd.WholeSteps(min(len(f), simd.MaxCall), step); n > 0 {
-			active.powers(&w.sums, &w.least, &w.most, &w.zeros, f[:n], pivot)
+			if codes == nil {
+				active.powers(&w.sums, &w.least, &w.most, &w.zeros, f[:n], pivot)
+			} else {
+				active.count(&w.sums, &w.least, &w.most, &w.zeros, f[:n], pivot, codes)
+			}
 			x = x[n:]
+		}
+	}
+	if codes != nil {
+		for _, v := range x {
+			codes[math.Float32bits(float32(v))>>16]++
 		}
 	}
 	least, most, zeros := powersGeneric(&w.sums, x, pivot)
@@ -160,6 +172,7 @@ const step = 16
 type level struct {
 	name   string
 	powers func(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64)
+	count  func(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64, codes *Codes)
 	pairs  func(sums *[4][lanes]float64, most *[lanes]float64, differing, exceeding *[lanes]int64, a, b []float32, rel float64)
 }
 

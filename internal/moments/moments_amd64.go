@@ -12,10 +12,10 @@ import "github.com/tensormap/tensormap/internal/simd"
 // archLevels returns the levels of this processor.
 func archLevels() (list []level) {
 	if simd.AVX2 {
-		list = append(list, level{"avx2", powersAVX2, pairsAVX2})
+		list = append(list, level{"avx2", powersAVX2, countAVX2, pairsAVX2})
 	}
 	if simd.AVX512 {
-		list = append(list, level{"avx512", powersAVX512, pairsAVX512})
+		list = append(list, level{"avx512", powersAVX512, countAVX512, pairsAVX512})
 	}
 	return list
 }
@@ -24,10 +24,16 @@ func archLevels() (list []level) {
 func powersAVX2(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64)
 
 //go:noescape
+func countAVX2(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64, codes *Codes)
+
+//go:noescape
 func pairsAVX2(sums *[4][lanes]float64, most *[lanes]float64, differing, exceeding *[lanes]int64, a, b []float32, rel float64)
 
 //go:noescape
 func powersAVX512(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64)
+
+//go:noescape
+func countAVX512(sums *[4][lanes]float64, least, most *[16]float32, zeros *[16]int32, x []float32, pivot float64, codes *Codes)
 
 //go:noescape
 func pairsAVX512(sums *[4][lanes]float64, most *[lanes]float64, differing, exceeding *[lanes]int64, a, b []float32, rel float64)

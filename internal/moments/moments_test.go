@@ -48,10 +48,18 @@ func TestLevels(t *testing.T) {
 		a, b := numbers(n, uint64(n)), numbers(n, uint64(n+7))
 		copy(b[n/2:], a[n/2:])
 		active = levels[0]
-		powers, pairs := PowersOf(a, 0.25), PairsOf(a, b, 1.5)
+		powers, pairs := PowersOf(a, 0.25, nil), PairsOf(a, b, 1.5)
+		var codes Codes
+		for _, x := range a {
+			codes[math.Float32bits(x)>>16]++
+		}
 		eachLevel(t, func(name string) {
-			if got := PowersOf(a, 0.25); got != powers {
+			if got := PowersOf(a, 0.25, nil); got != powers {
 				t.Errorf("%s: %d numbers: %+v, want %+v", name, n, got, powers)
+			}
+			var counted Codes
+			if got := PowersOf(a, 0.25, &counted); got != powers || counted != codes {
+				t.Errorf("%s: %d numbers are counted wrongly: %+v, want %+v", name, n, got, powers)
 			}
 			if got := PairsOf(a, b, 1.5); got != pairs {
 				t.Errorf("%s: %d pairs: %+v, want %+v", name, n, got, pairs)
@@ -92,7 +100,7 @@ func TestExact(t *testing.T) {
 		add(6, x, y)
 		add(7, x-y, x-y)
 	}
-	p, q := PowersOf(a, pivot), PairsOf(a, b, 0)
+	p, q := PowersOf(a, pivot, nil), PairsOf(a, b, 0)
 	for i, got := range []float64{p.Sum, p.Squares, p.Cubes, p.Fourths, q.AA, q.BB, q.AB, q.DD} {
 		if w, _ := want[i].Float64(); math.Abs(got-w) > 1e-12*(1+math.Abs(w)) {
 			t.Errorf("sum %d: %v, want %v", i, got, w)
@@ -104,7 +112,7 @@ func TestExact(t *testing.T) {
 		}
 		return w
 	}
-	if PowersOf(wide(a), pivot) != p || PairsOf(wide(a), wide(b), 0) != q {
+	if PowersOf(wide(a), pivot, nil) != p || PairsOf(wide(a), wide(b), 0) != q {
 		t.Error("other sums of float64s")
 	}
 }
@@ -116,7 +124,7 @@ func TestNotFinite(t *testing.T) {
 			for i := range 40 {
 				a, b := make([]float32, 40), make([]float32, 40)
 				a[i] = float32(odd)
-				if p := PowersOf(a, 0); p.Sum-p.Sum == 0 {
+				if p := PowersOf(a, 0, nil); p.Sum-p.Sum == 0 {
 					t.Errorf("%s: %v at %d: the sum is %v", name, odd, i, p.Sum)
 				}
 				for range 2 { // infinities that are equal too
@@ -133,8 +141,9 @@ func TestNotFinite(t *testing.T) {
 // BenchmarkMoments counts the bytes of one slice, which is in the first cache.
 func BenchmarkMoments(b *testing.B) {
 	x, y := numbers(4096, 1), numbers(4096, 2)
+	var codes Codes
 	eachLevel(b, func(name string) {
-		for work, f := range map[string]func(){"powers": func() { PowersOf(x, 0) }, "pairs": func() { PairsOf(x, y, 1) }} {
+		for work, f := range map[string]func(){"powers": func() { PowersOf(x, 0, nil) }, "count": func() { PowersOf(x, 0, &codes) }, "pairs": func() { PairsOf(x, y, 1) }} {
 			b.Run(fmt.Sprintf("%s/%s", work, name), func(b *testing.B) {
 				b.SetBytes(4 * 4096)
 				for b.Loop() {

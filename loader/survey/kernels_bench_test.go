@@ -3,6 +3,8 @@ package survey
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/moments"
 )
 
 // BenchmarkKernels works on values in a core's cache: what stats, its histograms and diff do
@@ -18,13 +20,13 @@ func BenchmarkKernels(b *testing.B) {
 	h := newHistogram(-6, 6, 16)
 	counts := make([]uint64, 16)
 	var d distance
-	c := new(counter)
+	var codes moments.Codes
 	for _, k := range []struct {
 		name string
 		run  func()
 	}{
-		{"measure", func() { measure(&m, x, 0) }},
-		{"count", func() { c.countFloats(x) }},
+		{"measure", func() { measure(&m, x, 0, nil) }},
+		{"measure and count", func() { measure(&m, x, 0, &codes) }},
 		{"tally", func() { tally(h, counts, x) }},
 		{"compare", func() { compare(&d, x, y, 0) }},
 	} {

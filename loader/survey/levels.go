@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Percents are the percentages whose percentiles TensorStats has.
@@ -51,21 +49,6 @@ const (
 	cellBits = 4
 	slotBits = 12
 )
-
-// countFloats counts float32s by their upper halves. It reads them as integers: the way out of a register of floats takes longer.
-func (c *counter) countFloats(v []float32) {
-	b := mmapio.Bytes(v)
-	for ; len(b) >= 16; b = b[16:] {
-		two, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		c.counts[uint16(two>>16)]++
-		c.counts[uint16(two>>48)]++
-		c.counts[uint16(more>>16)]++
-		c.counts[uint16(more>>48)]++
-	}
-	for ; len(b) > 0; b = b[4:] {
-		c.counts[binary.LittleEndian.Uint16(b[2:])]++
-	}
-}
 
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes less time than a table.
 const maxSorted = 1 << 10

@@ -31,6 +31,7 @@ type leasedTensor struct {
 	quant    layout.Quant // if hasScale
 	hasScale bool         // the file gives the tensor's integers a scale
 	isWide   bool         // float32 would round the values
+	inPlace  []byte       // the elements, if they are read without a copy, under mmapio.Guard
 	// parts are the stored tensors of a logical one, by ascending name, or nil. Their bytes, one after the other, are
 	// its stored bytes.
 	parts []loader.Tensor
@@ -93,8 +94,14 @@ type reader struct {
 	bytes   []byte
 }
 
-// values32 returns n values of s from element first on, at most chunk. They are valid until the next call.
+// values32 returns n values of s from element first on, at most chunk. They are valid until the next call. The caller does not write to
+// them if s.inPlace is set.
 func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
+	if s.inPlace != nil && s.DType() == layout.F32 && layout.Within(first, n, s.Elements()) {
+		if v, err := mmapio.View[float32](s.inPlace[4*first : 4*(first+n)]); err == nil { // not on a machine of the other byte order
+			return v, nil
+		}
+	}
 	v := r.floatBuffer(n)
 	return v, s.DequantizeRange(v, first)
 }
@@ -132,6 +139,9 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 // storedBytes returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. Those of a logical tensor
 // are the bytes of its stored tensors, one after the other. They are valid until the next call.
 func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
+	if layout.Within(off, n, uint64(len(s.inPlace))) {
+		return s.inPlace[off : off+n], nil
+	}
 	b := r.byteBuffer(n)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))

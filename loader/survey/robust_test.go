@@ -166,6 +166,25 @@ func TestChangesBetweenPasses(t *testing.T) {
 	}
 }
 
+// TestLost: elements that are read in place and have gone from the file are an error of their tensor.
+func TestLost(t *testing.T) {
+	testmode.ChangesMapped(t)
+	const n = 1 << 16
+	for _, d := range []layout.DType{layout.F32, layout.BF16} {
+		data := make([]byte, n*d.BlockBytes())
+		path := modeltest.Write(t, "lost.safetensors", modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: d, Shape: []int{n}, Data: data}))
+		m := open(t, path, nil)
+		if x, err := m.Tensor("w"); err != nil || !x.ZeroCopy() {
+			t.Skip("files are not mapped", err)
+		}
+		lose := func(string) bool { return os.Truncate(path, int64(os.Getpagesize())) == nil }
+		err := survey.Stats(t.Context(), m, &survey.StatsOptions{Options: survey.Options{Filter: lose}}, func(s *survey.TensorStats) error { return s.Err })
+		if !errors.Is(err, mmapio.ErrFault) || !strings.HasPrefix(err.Error(), path+`: tensor "w": `) || strings.Contains(err.Error()[1:], path) {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}
+
 // The heap that a large tensor takes is that of the workers, whatever its size.
 func TestMemory(t *testing.T) {
 	if runtime.GOARCH == "wasm" {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/moments"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -202,6 +204,9 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 		return false
 	case t.phase == summing:
 		t.leased, t.stats.Err = leaseTensor(ctx, t.model, t.stats.Tensor)
+		if t.stats.Err == nil && t.leased.ZeroCopy() {
+			t.leased.inPlace, t.stats.Err = t.leased.Bytes()
+		}
 		if t.stats.Err != nil || t.leased.Elements() == 0 {
 			return false
 		}
@@ -292,11 +297,11 @@ func (t *statsTask) do(w *worker, part uint64) error {
 	isSumming := t.phase == summing
 	err := t.eachChunk(w, part, func(v []float32, first uint64) {
 		if isSumming {
-			measure(&sum, v, first)
 			if t.hasFew() {
+				measure(&sum, v, first, nil)
 				t.taken = countEach(v)
 			} else {
-				c.countFloats(v)
+				measure(&sum, v, first, (*moments.Codes)(&c.counts))
 			}
 			addFloats(t.zeroRows, v, first)
 		} else {
@@ -304,7 +309,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 		}
 	}, func(v []float64, first uint64) {
 		if isSumming {
-			measure(&sum, v, first)
+			measure(&sum, v, first, nil)
 			addFloats(t.zeroRows, v, first)
 		}
 		recount(c, v, t)
@@ -328,28 +333,25 @@ func recount[T float](c *counter, v []T, t *statsTask) {
 }
 
 // countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts.
-func (t *statsTask) countBF16s(w *worker, part uint64) (err error) {
+func (t *statsTask) countBF16s(w *worker, part uint64) error {
 	c := w.counter()
-	for first, n := range t.chunks(part) {
-		var b []byte
-		if b, err = w.readerA.storedBytes(&t.leased, 2*first, 2*n); err != nil {
-			break
+	err := t.eachRun(w, part, func(first, n uint64) error {
+		b, err := w.readerA.storedBytes(&t.leased, 2*first, 2*n)
+		if err == nil {
+			c.countBF16s(b)
+			t.zeroRows.addBF16s(b, first)
 		}
-		c.countBF16s(b)
-		t.zeroRows.addBF16s(b, first)
-		if err = w.progress(2 * n); err != nil {
-			break
-		}
-	}
+		return err
+	})
 	t.addCounts(c)
 	return err
 }
 
 // findFarthest looks in a part of BF16s for the value farthest from the tensor's mean, the least or the greatest. It lowers t.sum.minAt
-// or maxAt to the first element that has it. It stops early if the value was found in an earlier element.
+// or maxAt to the first element that has it. It skips what comes after an element where the value was found.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
-	for first, n := range t.chunks(part) {
+	return t.eachRun(w, part, func(first, n uint64) error {
 		t.mu.Lock()
 		isFound := min(t.sum.minAt, t.sum.maxAt) < first
 		t.mu.Unlock()
@@ -373,16 +375,16 @@ func (t *statsTask) findFarthest(w *worker, part uint64) error {
 				return nil
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // tally counts the finite values of a part, and adds the counts to the tensor's histogram.
 func (t *statsTask) tally(w *worker, part uint64) error {
 	counts := make([]uint64, len(t.stats.Histogram))
 	err := t.eachChunk(w, part,
-		func(v []float32, _ uint64) { tally(t.histogram, counts, finiteOnly(&t.sum, v)) },
-		func(v []float64, _ uint64) { tally(t.histogram, counts, finiteOnly(&t.sum, v)) })
+		func(v []float32, _ uint64) { tally(t.histogram, counts, v) },
+		func(v []float64, _ uint64) { tally(t.histogram, counts, v) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for bin, n := range counts {
@@ -394,28 +396,38 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 // eachChunk passes the values of part p, chunk by chunk, with the number of their first element. narrow takes float32s,
 // and wide float64s if float32 would round the values. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
-	s := &t.leased
-	for first, n := range t.chunks(p) {
-		var err error
-		if s.isWide {
-			var v []float64
-			if v, err = w.readerA.values64(s, first, n); err == nil {
+	return t.eachRun(w, p, func(first, n uint64) error {
+		if t.leased.isWide {
+			v, err := w.readerA.values64(&t.leased, first, n)
+			if err == nil {
 				wide(v, first)
 			}
-		} else {
-			var v []float32
-			if v, err = w.readerA.values32(s, first, n); err == nil {
-				narrow(v, first)
+			return err
+		}
+		v, err := w.readerA.values32(&t.leased, first, n)
+		if err == nil {
+			narrow(v, first)
+		}
+		return err
+	})
+}
+
+// eachRun calls f with the first element and the length of every chunk of part p. It fails if f does, if f reads elements in place that
+// are lost, or if the work is canceled.
+func (t *statsTask) eachRun(w *worker, p uint64, f func(first, n uint64) error) error {
+	err := mmapio.Guard(func() error {
+		for first, n := range t.chunks(p) {
+			if err := cmp.Or(f(first, n), w.progress(t.leased.bytesOf(n))); err != nil {
+				return err
 			}
 		}
-		if err != nil {
-			return err
-		}
-		if err := w.progress(s.bytesOf(n)); err != nil {
-			return err
-		}
+		return nil
+	})
+	if lost, ok := errors.AsType[*mmapio.FaultError](err); ok { // the loader's error names the tensor
+		_, named := t.leased.ReadAt(make([]byte, 1), int64(lost.Offset-t.leased.Offset()))
+		err = cmp.Or(named, err)
 	}
-	return nil
+	return err
 }
 
 // chunks yields the first element and the length of every chunk of part p of a tensor that has this number of elements.

@@ -32,11 +32,12 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v to the summary m, in batches. They are the elements of a tensor from element first on.
-func measure[T float](m *summary, v []T, first uint64) {
+// measure adds the values of v to the summary m, in batches, and counts them in codes, unless that is nil. They are the elements of a
+// tensor from element first on.
+func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
-		part := summarize(v[:n])
+		part := summarize(v[:n], codes)
 		if part.min < m.min {
 			part.minAt = first + uint64(slices.Index(v, T(part.min)))
 		}
@@ -48,27 +49,27 @@ func measure[T float](m *summary, v []T, first uint64) {
 	}
 }
 
-// summarize returns the summary of v, at most batch values, without the places of min and max. It looks for values that
-// are not finite only if the sum is not.
-func summarize[T float](v []T) summary {
-	if m, finite := sums(v); finite {
+// summarize returns the summary of v, at most batch values, without the places of min and max. It counts v in codes. It looks for values
+// that are not finite only if the sum is not.
+func summarize[T float](v []T, codes *moments.Codes) summary {
+	if m, finite := sums(v, codes); finite {
 		return m
 	}
 	var space [batch]T
 	finite, odd := separateFinite(space[:0], v)
-	m, _ := sums(finite)
+	m, _ := sums(finite, nil)
 	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
 	return m
 }
 
-// sums returns the summary of v, and reports whether all of v is finite. It sums distances from one of the values, so that a
+// sums returns the summary of v, counts v in codes, and reports whether all of v is finite. It sums distances from one of the values, so that a
 // large mean with a small deviation loses no digits.
-func sums[T float](v []T) (m summary, finite bool) {
+func sums[T float](v []T, codes *moments.Codes) (m summary, finite bool) {
 	if len(v) == 0 {
 		return newSummary(), true
 	}
 	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // the median of three is hardly an outlier
-	p := moments.PowersOf(v, pivot)                                            // sums of powers of the distances from pivot
+	p := moments.PowersOf(v, pivot, codes)                                     // sums of powers of the distances from pivot
 	e := p.Sum / float64(len(v))
 	m = summary{n: uint64(len(v)), zeros: p.Zeros, min: p.Least, max: p.Most, mean: pivot + e}
 	m.m2 = max(0, p.Squares-float64(p.Sum*e))
@@ -107,15 +108,6 @@ func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
 		}
 	}
 	return finite, odd
-}
-
-// finiteOnly returns the finite values of v, and may overwrite v with them. m is a summary of at least the values of v: if all of
-// these are finite, finiteOnly returns v as it is.
-func finiteOnly[T float](m *summary, v []T) []T {
-	if m.nan+m.posInf+m.negInf > 0 {
-		v, _ = separateFinite(v[:0], v)
-	}
-	return v
 }
 
 // merge adds to m the summary o of values that come after those of m. It combines the means and moments as Chan, Golub and LeVeque

@@ -28,7 +28,7 @@ func TestSummaryExact(t *testing.T) {
 		mean, m2 := exactSums(v)
 		m := newSummary()
 		for first := 0; first < n; first += 5000 {
-			measure(&m, v[first:min(first+5000, n)], uint64(first))
+			measure(&m, v[first:min(first+5000, n)], uint64(first), nil)
 		}
 		// No mean is known better than float64 can hold it, nor are distances from it.
 		const eps = 0x1p-52
