@@ -46,7 +46,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	}
 	f.index = f.layout.Index()
 	if s.cipher != nil { // else it is not encrypted, or there is no key
-		f.decrypted = decrypted.New(f.path, s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
+		f.decrypted = decrypted.New(s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
 	}
 	return f, nil
 }

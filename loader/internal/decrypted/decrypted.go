@@ -20,11 +20,10 @@ import (
 
 // File decrypts the blocks of one file. It is safe for concurrent use.
 type File struct {
-	path        string
 	cipher      *encrypted.Cipher
 	blockBytes  uint64 // bytes of content
 	tensors     []layout.Tensor
-	tensorOrder []uint32  // of the tensors that have bytes, by their offsets
+	tensorOrder []uint32  // positions in tensors of those that have bytes, by their offsets
 	scratch     sync.Pool // *scratch
 }
 
@@ -36,13 +35,14 @@ type scratch struct {
 	plain        []byte // the content of a block
 	entry        []byte // index entry of the tensor at tensorIndex
 	tensorIndex  int    // in File.tensors, or -1
-	blockNumber  uint64 // of the block in plain, if known
-	plainIsKnown bool
+	blockNumber  uint64 // of the block in plain, a block of the tensor at tensorIndex
+	plainIsKnown bool   // whether plain has that block
 }
 
-// New returns the File at path, whose index is ix. Its blocks of content have block bytes.
-func New(path string, cipher *encrypted.Cipher, block uint64, ix *layout.Index) *File {
-	f := &File{path: path, cipher: cipher, blockBytes: block, tensors: ix.Tensors}
+// New returns a File whose index is ix and whose blocks cipher decrypts. Each block holds blockBytes of content, but the last
+// one of a tensor may hold less. It reads nothing.
+func New(cipher *encrypted.Cipher, blockBytes uint64, ix *layout.Index) *File {
+	f := &File{cipher: cipher, blockBytes: blockBytes, tensors: ix.Tensors}
 	for i := range ix.Tensors {
 		if ix.Tensors[i].Stored > 0 {
 			f.tensorOrder = append(f.tensorOrder, uint32(i))
@@ -50,7 +50,7 @@ func New(path string, cipher *encrypted.Cipher, block uint64, ix *layout.Index) 
 	}
 	slices.SortFunc(f.tensorOrder, func(a, b uint32) int { return cmp.Compare(ix.Tensors[a].Offset, ix.Tensors[b].Offset) })
 	f.scratch.New = func() any {
-		return &scratch{encrypted: make([]byte, block+encrypted.TagSize), plain: make([]byte, 0, block), tensorIndex: -1}
+		return &scratch{encrypted: make([]byte, blockBytes+encrypted.TagSize), plain: make([]byte, 0, blockBytes), tensorIndex: -1}
 	}
 	return f
 }
@@ -72,9 +72,11 @@ type Error struct {
 	Tensor string
 }
 
+// Unwrap returns the *layout.FormatError.
 func (e *Error) Unwrap() error { return e.FormatError }
 
-// blockError returns an Error about a block of tensor f.tensors[tensorIndex]. number counts the tensor's blocks from 0 on.
+// blockError returns the Error that a block of tensor f.tensors[tensorIndex] is not authentic. number counts the tensor's blocks
+// from 0 on.
 func (f *File) blockError(tensorIndex int, number uint64) error {
 	t, each := &f.tensors[tensorIndex], f.blockBytes+encrypted.TagSize // each: bytes of a stored block
 	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
@@ -82,7 +84,7 @@ func (f *File) blockError(tensorIndex int, number uint64) error {
 }
 
 // tensorAt returns the index in f.tensors of the tensor with content at off. It also returns how many bytes of its content
-// lie before off, and how many from off on. An offset in no tensor is layout.ErrInvalid.
+// lie before off, and how many from off on. It fails with layout.ErrInvalid if off lies in no tensor's content.
 func (f *File) tensorAt(off uint64) (tensorIndex int, before, left uint64, err error) {
 	i, found := slices.BinarySearchFunc(f.tensorOrder, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
@@ -122,32 +124,33 @@ type Content struct {
 	Off, Length uint64
 }
 
-// Size returns the number of decrypted bytes, which is Length.
+// Size returns the number of decrypted bytes.
 func (c *Content) Size() uint64 { return c.Length }
 
-// View returns nil: blocks are decrypted when they are read.
+// View returns nil without an error: only ReadAt has decrypted bytes.
 func (c *Content) View(context.Context, content.Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
-// ReadAt decrypts the blocks that hold p.
+// ReadAt fills p with the decrypted content from off on. It fails as the Reader's ReadAt does.
 func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint64) error {
 	return c.Reader.ReadAt(ctx, p, c.Off+off)
 }
 
-// Probe reads the last block. It is sure only of a file of this system. It fails if that block is missing.
-func (c *Content) Probe(ctx context.Context) (sure bool, err error) {
+// Probe decrypts the last block, if there is one. sizeIsSure is true unless the file is read by large requests, as from a server: the
+// other blocks then exist too. It fails if the last block is missing or not authentic.
+func (c *Content) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	if c.Length > 0 {
 		err = c.Reader.ReadAt(ctx, make([]byte, 1), c.Off+c.Length-1)
 	}
 	return err == nil && !c.LargeReads, err
 }
 
-// Cost wants large reads, which all cores decrypt.
+// Cost asks for large reads: ReadAt decrypts the blocks of one on all cores.
 func (c *Content) Cost() content.Cost {
 	return content.Cost{ReadBytes: content.RemoteRead, MayWait: c.LargeReads}
 }
 
-// ReadAt fills p with the decrypted content at off, which must lie in one tensor. Otherwise the error is
-// layout.ErrInvalid; a wrong block is an *Error. After an error p is all zeros.
+// ReadAt fills p with the decrypted content from off on. It fails if reading does, or with an *Error for a block that is not
+// authentic. If p does not lie in one tensor the error is layout.ErrInvalid. After an error p is all zeros.
 func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
@@ -165,21 +168,21 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], from byte at of it on. With r.LargeReads it requests at
-// most maxFetched bytes at once. A single block is decrypted into scratch memory, which may have it from an earlier
-// call. It fails if reading does, or for bytes that are not authentic.
-func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) error {
+// read fills p with content of the tensor r.tensors[tensorIndex], which begins before bytes behind the content's first one. With
+// r.LargeReads it requests at most maxFetched bytes at once. If p lies in one block, it copies from scratch memory, where it
+// decrypts the block unless an earlier call has. It fails if reading does, or for bytes that are not authentic.
+func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, before uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
-			n := min(maxFetched-at%r.blockBytes, uint64(len(p)))
-			if err := r.read(ctx, p[:n], tensorIndex, at); err != nil {
+			n := min(maxFetched-before%r.blockBytes, uint64(len(p)))
+			if err := r.read(ctx, p[:n], tensorIndex, before); err != nil {
 				return err
 			}
-			p, at = p[n:], at+n
+			p, before = p[n:], before+n
 		}
 		return nil
 	}
-	lo, hi := at/r.blockBytes, (at+uint64(len(p))+r.blockBytes-1)/r.blockBytes
+	lo, hi := before/r.blockBytes, (before+uint64(len(p))+r.blockBytes-1)/r.blockBytes
 	if hi-lo == 1 {
 		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
@@ -188,11 +191,11 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 				return err
 			}
 		}
-		copy(p, sc.plain[at%r.blockBytes:])
+		copy(p, sc.plain[before%r.blockBytes:])
 		return nil
 	}
 	if r.LargeReads {
-		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+at, uint64(len(p)))
+		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+before, uint64(len(p)))
 		if err != nil {
 			return err
 		}
@@ -206,7 +209,7 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
 		for i := range items {
-			if err := r.decryptInto(ctx, sc, p, tensorIndex, at, lo+i); err != nil {
+			if err := r.decryptInto(ctx, sc, p, tensorIndex, before, lo+i); err != nil {
 				return err
 			}
 		}
@@ -214,21 +217,23 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, at uint64) 
 	})
 }
 
-// takeScratch returns memory of one goroutine from the pool, which the caller gives back by r.scratch.Put.
+// takeScratch returns memory for one goroutine from the pool, which may have a block already. The caller gives it back by
+// r.scratch.Put.
 func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
 
-// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex] and copies its share of p. p is
-// the tensor's content from byte at on. A block that lies in p whole is decrypted there, without a copy. It fails if
-// reading does, or for bytes that are not authentic.
-func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, at, number uint64) error {
+// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex], and writes to p what p needs of
+// it. p begins before bytes behind the first one of the tensor's content. A full block that lies in p whole is decrypted
+// there, any other in sc. It fails if reading does, or for bytes that are not authentic.
+func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, before, number uint64) error {
 	begin := number * r.blockBytes
-	if begin >= at && begin+r.blockBytes <= at+uint64(len(p)) { // all of it, and not the tensor's last
+	isFullAndInP := begin >= before && begin+r.blockBytes <= before+uint64(len(p)) // false for a last block that is short
+	if isFullAndInP {
 		b, err := r.readBlock(ctx, sc, tensorIndex, number)
 		if err != nil {
 			return err
 		}
-		dst := p[begin-at:][:r.blockBytes]
-		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.blockBytes], b, sc.entry, uint32(tensorIndex), number); !ok {
+		dst := p[begin-before:][:r.blockBytes]
+		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.blockBytes], b, sc.entry, uint32(tensorIndex), number); !ok { // appends to dst[:0]
 			return r.blockError(tensorIndex, number)
 		}
 		return nil
@@ -236,19 +241,19 @@ func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIn
 	if err := r.decryptBlock(ctx, sc, tensorIndex, number); err != nil {
 		return err
 	}
-	if begin < at {
-		copy(p, sc.plain[at-begin:])
+	if begin < before { // p begins inside the block
+		copy(p, sc.plain[before-begin:])
 	} else {
-		copy(p[begin-at:], sc.plain)
+		copy(p[begin-before:], sc.plain)
 	}
 	return nil
 }
 
-// decryptBlock decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain. It fails with
-// *Error for a block that was not encrypted as this one, or if reading does.
+// decryptBlock decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc
+// which block that is. It fails if reading does, or with *Error for a block that is not authentic: sc then has none.
 func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
 	sc.plainIsKnown = false
-	b, err := r.readBlock(ctx, sc, tensorIndex, number)
+	b, err := r.readBlock(ctx, sc, tensorIndex, number) // sets sc.tensorIndex and sc.entry
 	if err != nil {
 		return err
 	}
@@ -260,9 +265,9 @@ func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, 
 	return nil
 }
 
-// readBlock reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted. This
-// is private memory: nobody can change the block between the check of its tag and its decryption. It sets sc.entry
-// too. It fails if reading does.
+// readBlock reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted, and
+// returns it. This is private memory: nobody can change the block between the check of its tag and its decryption. It
+// makes sc.tensorIndex and sc.entry those of the tensor. It fails if reading does.
 func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
 	t := &r.tensors[tensorIndex]
 	if sc.tensorIndex != tensorIndex {
@@ -274,8 +279,9 @@ func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, num
 	return b, r.Source.ReadAt(ctx, b, t.Offset+begin)
 }
 
-// Fetch reads the encrypted blocks with the content from off to off+n, of one tensor or several, by one request. It
-// returns a Reader that reads them from memory. off and off+n-1 must lie in tensors, else it fails.
+// Fetch reads the encrypted blocks with the n bytes of content at off, of one tensor or several, by one request. It
+// returns a Reader that reads them from memory, or r itself if n is 0. It fails if reading does, or with layout.ErrInvalid
+// if the first or the last byte lies in no tensor.
 func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {
 		return r, nil
@@ -295,8 +301,8 @@ func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	return Reader{File: r.File, Source: bytesAt{b, begin}}, nil
 }
 
-// blockRange returns the offsets in the file at which the encrypted block with the content at off begins and ends. An
-// offset in no tensor is layout.ErrInvalid.
+// blockRange returns the offsets in the file at which the encrypted block with the content at off begins and ends. It fails
+// with layout.ErrInvalid if off lies in no tensor's content.
 func (r Reader) blockRange(off uint64) (begin, end uint64, err error) {
 	tensorIndex, before, _, err := r.tensorAt(off)
 	if err != nil {
@@ -310,10 +316,10 @@ func (r Reader) blockRange(off uint64) (begin, end uint64, err error) {
 // bytesAt is a part of a file in memory.
 type bytesAt struct {
 	b   []byte
-	off uint64
+	off uint64 // of b[0] in the file
 }
 
-// ReadAt copies bytes of w to p; off is an offset in the file. It fails if some lie outside w.
+// ReadAt copies the bytes at offset off of the file to p. It fails if some of them lie outside w.
 func (w bytesAt) ReadAt(_ context.Context, p []byte, off uint64) error {
 	b, err := layout.Bytes(w.b).Slice(off-w.off, uint64(len(p)))
 	copy(p, b)

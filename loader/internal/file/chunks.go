@@ -22,8 +22,8 @@ type chunks struct {
 	flights flight.Group[uint64, []byte]
 	mu      sync.Mutex
 	recent  map[uint64][]byte
-	order   []uint64 // of the recent ones, the longest unused first
-	bytes   uint64   // that they take
+	order   []uint64 // the keys of recent, the longest unused first
+	bytes   uint64   // bytes of all chunks in recent
 }
 
 // heapBytes returns how many bytes the chunks in memory take.
@@ -54,8 +54,9 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads verified bytes from off on, which lies in a chunk, into p. It returns how many: all whole chunks
-// that fit in p, or else what p needs of the first chunk. It fails if fetching does, or for a wrong chunk.
+// readChunks reads verified bytes from off on, which lies in a chunk, into p. If off begins a chunk that p can hold, it reads
+// all whole chunks that p can hold. Otherwise it reads what p needs of the chunk with off. It returns the number of bytes
+// that it has read. It fails if fetching does, or for a wrong chunk.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
@@ -115,7 +116,9 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 		if err := c.checkSize(n); err != nil {
 			return nil, err
 		}
-		b, err := mmapio.Gather(n, func() (bool, error) { return false, nil }, func(dst []byte, at uint64) error { return c.fetch(ctx, dst, off+at) })
+		// The source may claim bytes that do not exist, so that memory is taken as they arrive.
+		sizeIsSure := func() (bool, error) { return false, nil }
+		b, err := mmapio.Gather(n, sizeIsSure, func(dst []byte, at uint64) error { return c.fetch(ctx, dst, off+at) })
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +130,7 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	})
 }
 
-// recentChunk returns chunk i if it is in memory, else nil. It makes the chunk the last to be forgotten.
+// recentChunk returns the bytes of chunk i if they are in memory, else nil. It makes the chunk the last to be forgotten.
 func (c *chunks) recentChunk(i uint64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

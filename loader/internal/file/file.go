@@ -42,7 +42,7 @@ type Cache interface {
 	// Has reports whether the file has the n bytes at off.
 	Has(off, n uint64) bool
 	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
-	// them. They are then read from the Source.
+	// them, as on a full disk. They are then read from the Source.
 	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
 	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
 	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
@@ -57,7 +57,7 @@ type File struct {
 	source         Source          // nil if memory has all
 	cache          Cache           // of what comes from source to memory; or nil
 	fetchedBytes   *atomic.Uint64  // bytes that source has read; nil without a source
-	counter        Counted         // counts instead of fetched; or nil
+	counter        Counted         // counts instead of fetchedBytes; or nil
 	cacheFull      atomic.Bool     // cache takes no more: source reads from now on
 	openingReader  io.ReaderAt     // reads the file until it is opened; or nil
 	digests        *digests        // nil if nothing is verified
@@ -74,7 +74,7 @@ func New(name string, memory *mmapio.Mapping) *File {
 // ReadWhileOpening makes f read from r, by system calls, until EndOpening: an index takes few bytes, and the mapping can wait.
 func (f *File) ReadWhileOpening(r io.ReaderAt) { f.openingReader = r }
 
-// EndOpening ends ReadWhileOpening. It is called before others use f.
+// EndOpening makes f, and what it is a private copy of, read from memory or the source again. It is called before others use f.
 func (f *File) EndOpening() {
 	f.openingReader = nil
 	if f.copiedFrom != nil {
@@ -97,10 +97,12 @@ func FromCache(name string, source Source, memory *mmapio.Mapping, cache Cache) 
 	return f
 }
 
-// CountedBy lets source count what came from where, if it is Counted. It is called before others use f.
+// CountedBy makes Fetched and Present return what source has counted, if source is Counted. Otherwise Fetched counts by itself
+// and Present returns 0. It is called before others use f.
 func (f *File) CountedBy(source Source) { f.counter, _ = source.(Counted) }
 
-// Fetched returns how many bytes the source has read so far.
+// Fetched returns how many bytes the source has read so far: over a network, if the source counts by itself. It is 0 without a
+// source.
 func (f *File) Fetched() uint64 {
 	switch {
 	case f.counter != nil:
@@ -111,7 +113,8 @@ func (f *File) Fetched() uint64 {
 	return 0
 }
 
-// Present returns how many bytes of a remote file this disk had when it was opened, as far as its source counts that.
+// Present returns how many bytes of a remote file were on this disk already when the source was opened. It returns 0 if the source
+// does not count them.
 func (f *File) Present() uint64 {
 	if f.counter == nil {
 		return 0
@@ -125,29 +128,30 @@ func (f *File) Name() string { return f.name }
 // Size returns the length of the file in bytes.
 func (f *File) Size() uint64 { return f.size }
 
-// Mapping returns the file's memory, or nil.
+// Mapping returns the file's memory, mapped or not, or nil if all bytes come from a source.
 func (f *File) Mapping() *mmapio.Mapping { return f.mapping }
 
-// InPlace reports whether View returns memory. Only the first touch may end that: the system refuses to map the file, or
-// the disk takes no more.
+// InPlace reports whether View returns memory. It may turn false once, and stays so: if the system refuses to map the file at
+// the first read, or if the cache is full.
 func (f *File) InPlace() bool { return f.mapping != nil && f.mapping.Aliased() && !f.cacheFull.Load() }
 
-// Mapped reports whether the system maps the file now.
+// Mapped reports whether the system maps the file now: it does not before the first read of a lazy mapping.
 func (f *File) Mapped() bool { return f.InPlace() && f.mapping.Mapped() && !f.mapping.Pending() }
 
-// Remote reports whether the file is read over a network, as far as it is not in place.
+// Remote reports whether a network brings the bytes that are not in place.
 func (f *File) Remote() bool { return f.isRemote }
 
-// Fetches reports whether bytes of a file in place may have to be fetched first.
+// Fetches reports whether the file is in place and its bytes may have to be fetched into the cache first.
 func (f *File) Fetches() bool { return f.cache != nil && f.InPlace() }
 
 // Waits reports whether reading the file may wait for a network.
 func (f *File) Waits() bool { return f.cache != nil || f.isRemote && !f.InPlace() }
 
-// Has reports whether n bytes at off of a file that Fetches are present.
+// Has reports whether the cache has the n bytes at off. It is false without a cache.
 func (f *File) Has(off, n uint64) bool { return f.cache != nil && f.cache.Has(off, n) }
 
-// Close ends the file. Views of it must not be touched any more. It fails if closing what it reads from does.
+// Close closes the file's memory and that of the file it is a copy of. It does not close the source. Views of the file must not be
+// touched any more. It fails if closing memory does.
 func (f *File) Close() error {
 	var errs []error
 	if f.mapping != nil {
@@ -160,7 +164,8 @@ func (f *File) Close() error {
 }
 
 // View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It
-// returns nil without an error if the file is not in memory: then ReadAt reads the bytes.
+// returns nil without an error if the file is not in place: then ReadAt reads the bytes. It fails if the bytes leave the
+// file, cannot be fetched, or are not the trusted ones.
 func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !f.InPlace() {
 		return nil, nil
@@ -169,7 +174,7 @@ func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 		if err := f.ensure(ctx, off, n); err != nil {
 			return nil, err
 		}
-		if !f.InPlace() { // any more: the cache has just become full
+		if !f.InPlace() { // the cache has just become full
 			return nil, nil
 		}
 	}
@@ -182,33 +187,36 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if !layout.Within(off, uint64(len(p)), f.size) {
 		return f.rangeError(off, uint64(len(p)))
 	}
-	if f.verifiedChunks == nil || f.InPlace() {
+	readsChunks := func() bool { return f.verifiedChunks != nil && !f.InPlace() }
+	if !readsChunks() {
 		if err := f.ensure(ctx, off, uint64(len(p))); err != nil {
 			return err
 		}
 	}
-	if f.verifiedChunks != nil && !f.InPlace() { // asked again, for the cache may have become full
+	if readsChunks() { // asked again: ensure may have found that the cache is full
 		return f.verifiedChunks.read(ctx, p, off)
 	}
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on and verifies nothing. It reads them from memory if they are there, else from
-// the cache, which fetches them, or from the source. It fails if reading or fetching does.
+// read fills p with the bytes from off on and verifies nothing. It reads them from memory if the file is in place or
+// has no source. Otherwise a cache that takes the bytes fetches them into memory first, or else they come from the
+// source. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
-	switch {
-	case f.openingReader != nil:
+	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
-	case f.source == nil || f.InPlace(): // memory reads them, below
-	case f.mapping == nil:
-		return f.fromSource(ctx, p, off)
-	default:
-		if cached, err := f.cache.Bring(ctx, off, uint64(len(p))); err != nil {
-			return f.wrap(preferCause(ctx, err))
-		} else if !cached {
+	}
+	if f.source != nil && !f.InPlace() {
+		if f.mapping == nil {
 			return f.fromSource(ctx, p, off)
 		}
-		// The cache has written them to the file of memory.
+		cached, err := f.cache.Bring(ctx, off, uint64(len(p)))
+		if err != nil {
+			return f.wrap(preferCause(ctx, err))
+		}
+		if !cached {
+			return f.fromSource(ctx, p, off)
+		}
 	}
 	n, err := f.mapping.ReadAt(p, int64(off))
 	if n == len(p) { // whatever err says, such as io.EOF
@@ -217,7 +225,8 @@ func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	return f.wrap(err)
 }
 
-// fromSource fills p with what the source has from off on. It fails if the source does, and counts the bytes otherwise.
+// fromSource fills p with the source's bytes from off on and counts them as fetched. It fails if the source does, with the cause
+// of ctx if that has ended.
 func (f *File) fromSource(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
@@ -234,7 +243,7 @@ func (f *File) rangeError(off, n uint64) error {
 	return f.wrap(fmt.Errorf("%w: offset %d, length %d, size %d", mmapio.ErrRange, off, n, f.size))
 }
 
-// wrap adds the name of the file to an error of reading, unless it has one.
+// wrap returns err as an *fs.PathError that names the file, or err itself if it is nil or names a file already.
 func (f *File) wrap(err error) error {
 	switch err.(type) {
 	case nil, *mmapio.FaultError, *fs.PathError, *layout.IntegrityError:
@@ -243,7 +252,8 @@ func (f *File) wrap(err error) error {
 	return &fs.PathError{Op: "read", Path: f.name, Err: err}
 }
 
-// Copy returns the n bytes at off in memory of the caller's own. Memory is taken as bytes arrive. It fails if reading does.
+// Copy returns the n bytes at off in memory of the caller's own. It takes that as bytes arrive, or at once if Probe reports that
+// it may. It fails if the bytes leave the file, or if ReadAt does.
 func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !layout.Within(off, n, f.size) {
 		return nil, f.rangeError(off, n)
@@ -253,14 +263,16 @@ func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 	})
 }
 
-// Probe makes sure that the last of n bytes at off exists. It reports whether memory for all may then be taken at
-// once: the system, not a server, vouches for them. It fails if the file has fewer bytes.
-func (f *File) Probe(ctx context.Context, off, n uint64) (sure bool, err error) {
+// Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if that proves that the others exist too, as
+// in a file of this machine: memory for all may then be taken at once. A server may claim any size. Bytes of a cached file
+// are all fetched. It fails if the last byte is missing, or if fetching or reading does.
+func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err error) {
 	if f.Fetches() { // the cache's file has its full size before the bytes arrive: only fetching tells
 		err := f.ensure(ctx, off, n)
 		return err == nil && f.InPlace(), err
 	}
-	if f.openingReader == nil && f.source == nil {
+	isMemory := f.openingReader == nil && f.source == nil
+	if isMemory {
 		return f.mapping.Probe(off, n)
 	}
 	if n > 0 {
@@ -269,8 +281,8 @@ func (f *File) Probe(ctx context.Context, off, n uint64) (sure bool, err error) 
 	return err == nil && !f.isRemote, err
 }
 
-// Ensure fetches and verifies the n bytes at off. If the file is not in place, it reads them and drops what it has
-// read. The error is that of reading, or a *layout.IntegrityError.
+// Ensure fetches and verifies the n bytes at off, if they need it. If verified bytes of a source do not go to a cache, it reads
+// them and drops what it has read. It fails if reading does, or with a *layout.IntegrityError for a wrong chunk.
 func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	if f.verifiedChunks == nil || f.InPlace() {
 		return f.ensure(ctx, off, n)
@@ -279,12 +291,12 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	return err
 }
 
-// ensure verifies the n bytes at off if the file has digests, which fetches them into a cache. Without digests it only
-// fetches them, if there is a cache. It does nothing for bytes that are verified or present already. It fails if
-// fetching does, or for a wrong chunk.
+// ensure fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does
+// nothing for bytes that are present and verified already. A full cache is no error, but the file is then no longer in
+// place. It fails if reading does, or for a wrong chunk.
 func (f *File) ensure(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
-		if f.digests.allVerified(off, n) { // the usual case, in one word of bits
+		if f.digests.allVerified(off, n) { // the usual case, which takes no lock
 			return nil
 		}
 		return f.verify(ctx, off, n)
@@ -295,8 +307,8 @@ func (f *File) ensure(ctx context.Context, off, n uint64) error {
 	return nil
 }
 
-// fetchToCache makes the cache fetch the n bytes at off, unless it has them. A full disk is no error: it sets f.cacheFull, after
-// which the source is read and not the cache.
+// fetchToCache makes the cache fetch the n bytes at off, unless it has them. It fails if fetching does. A full disk is no error: it
+// sets f.cacheFull, after which the source is read and not the cache.
 func (f *File) fetchToCache(ctx context.Context, off, n uint64) error {
 	cached, err := f.cache.Bring(ctx, off, n)
 	if err == nil && !cached {
@@ -313,7 +325,8 @@ func preferCause(ctx context.Context, err error) error {
 	return err
 }
 
-// Resident returns how many of the n bytes at off are in memory of the system. It fails if the platform cannot tell.
+// Resident returns how many of the n bytes at off are in memory of the system. It fails with errors.ErrUnsupported if the
+// file is not mapped or the platform cannot tell.
 func (f *File) Resident(off, n uint64) (uint64, error) {
 	if f.mapping == nil {
 		return 0, f.wrap(errors.ErrUnsupported)
@@ -322,8 +335,8 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 }
 
 // Warm fetches the n bytes at off of a file in place, brings their pages into memory, and verifies them. cold says
-// that some pages are not known to be in memory. It does nothing more once a full cache has ended that the file is in
-// place. It fails if reading does, or for a wrong chunk.
+// that some pages are not known to be in memory. If the cache turns out to be full, nothing is mapped any more, and Warm
+// returns nil without reading. It fails if reading does, or for a wrong chunk.
 func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	if f.cache != nil {
 		if err := f.ensure(ctx, off, n); err != nil || !f.InPlace() {
@@ -331,7 +344,7 @@ func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 		}
 	}
 	if cold {
-		f.mapping.Advise(mmapio.WillNeed, off, n) // Populate does without, too
+		f.mapping.Advise(mmapio.WillNeed, off, n) // a hint: Populate reads the pages even if this fails
 	}
 	if err := f.mapping.Populate(off, n); err != nil {
 		return err
@@ -339,7 +352,7 @@ func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.ensure(ctx, off, n)
 }
 
-// Input returns the file for a decoder, whose reads end with ctx.
+// Input returns the file for a decoder, whose reads fail once ctx ends.
 func (f *File) Input(ctx context.Context) layout.Input { return input{f, ctx} }
 
 type input struct {
@@ -347,7 +360,7 @@ type input struct {
 	ctx context.Context
 }
 
-// Slice returns the n bytes at off, in place or as a copy.
+// Slice returns the n bytes at off: a view if the file is in place and opened, else a copy. It fails if View or Copy does.
 func (in input) Slice(off, n uint64) ([]byte, error) {
 	if in.openingReader == nil { // else nothing is mapped yet: see ReadWhileOpening
 		if b, err := in.View(in.ctx, off, n); b != nil || err != nil {

@@ -29,8 +29,8 @@ type digests struct {
 	isRemote    bool // chunks come over a network
 	count       uint64
 	firstOffset uint64 // of the first chunk
-	end         uint64 // of the last chunk, or 0 if a chunk's number takes a division
-	shift       uint   // log2 of the chunks' size, if it is a power of two; else 64
+	end         uint64 // of the last chunk; 0 if the chunks' size is no power of two
+	shift       uint   // log2 of the chunks' size; 64 if that is no power of two
 
 	verifiedBits []atomic.Uint64 // a bit for each chunk
 	hashedBytes  atomic.Uint64
@@ -41,11 +41,12 @@ type digests struct {
 	wrongChunks map[uint64]error // *layout.IntegrityError
 }
 
-// newDigests returns the digests of a file called name, with no chunk verified yet. It fails if trusted does not fit a
-// file of size bytes.
+// newDigests returns the digests of a file called name, with no chunk verified yet. It fails with layout.ErrInvalid if
+// trusted does not fit a file of size bytes.
 func newDigests(name string, size uint64, trusted *layout.Digests) (*digests, error) {
 	t := trusted
-	if t.Chunk == 0 || t.Off > t.End || t.End > size || uint64(len(t.Head)) != t.Off || uint64(len(t.Sums)) != t.Count()*uint64(t.HashSize()) {
+	fitsFile := t.Chunk > 0 && t.Off <= t.End && t.End <= size && uint64(len(t.Head)) == t.Off
+	if !fitsFile || uint64(len(t.Sums)) != t.Count()*uint64(t.HashSize()) {
 		return nil, fmt.Errorf("%w: %d bytes of digests do not fit a file of %d bytes", layout.ErrInvalid, len(t.Sums), size)
 	}
 	d := &digests{Digests: t, name: name, count: t.Count(), shift: 64, wrongChunks: make(map[uint64]error)}
@@ -56,10 +57,10 @@ func newDigests(name string, size uint64, trusted *layout.Digests) (*digests, er
 	return d, nil
 }
 
-// allVerified reports whether the n bytes at off were verified. It is quick, and true only if one word of bits tells: false
-// may mean that chunks lie in two words, or that their size is no power of two.
+// allVerified reports whether the n bytes at off are known to be verified. It looks only at one word of verifiedBits. It also
+// reports false if the chunks' bits lie in two words, or if the chunks' size is no power of two.
 func (d *digests) allVerified(off, n uint64) bool {
-	if off < d.firstOffset || off+n > d.end || n == 0 {
+	if off < d.firstOffset || off+n > d.end || n == 0 { // d.end is 0 if the chunks' size is no power of two
 		return false
 	}
 	lo, last := (off-d.firstOffset)>>d.shift, (off+n-1-d.firstOffset)>>d.shift
@@ -83,8 +84,8 @@ func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
 	return (off - d.Off) / d.Chunk, (end-d.Off-1)/d.Chunk + 1
 }
 
-// compare compares got, the digest computed of chunk i, with the trusted one. It notes for good that the chunk was
-// verified, or its *layout.IntegrityError, which it returns.
+// compare compares got, the digest computed of chunk i, with the trusted one. It notes for good that the chunk is
+// verified. If the digests differ, it notes and returns a *layout.IntegrityError, and counts a failure.
 func (d *digests) compare(i uint64, got []byte) error {
 	off, n := d.Span(i)
 	d.hashedBytes.Add(n)
@@ -100,22 +101,22 @@ func (d *digests) compare(i uint64, got []byte) error {
 	return nil
 }
 
-// compareBytes compares the digest of chunk i with that of b.
+// compareBytes hashes b, the bytes of chunk i, and compares the digest as compare does.
 func (d *digests) compareBytes(i uint64, b []byte) error {
 	h := d.NewHash()
 	h.Write(b)
 	return d.compare(i, h.Sum(nil))
 }
 
-// knownError returns the error of a chunk that was found to be wrong, or nil.
+// knownError returns the error of chunk i if that was found to be wrong, else nil.
 func (d *digests) knownError(i uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wrongChunks[i]
 }
 
-// checkSize returns an error if a chunk of n bytes comes over a network and is larger than maxChunk. All of a chunk has
-// to be fetched for any range in it.
+// checkSize returns layout.ErrLimit if a chunk of n bytes comes over a network and is larger than maxChunk, else nil. All of a chunk
+// has to be fetched for any range in it.
 func (d *digests) checkSize(n uint64) error {
 	if !d.isRemote || n <= maxChunk {
 		return nil
@@ -124,9 +125,10 @@ func (d *digests) checkSize(n uint64) error {
 		layout.ErrLimit, n, d.Granularity)
 }
 
-// Trust makes f let out only bytes that match the digests that find returns. find reads the file unverified, and
-// nothing of that goes into the cache. A private file is copied into memory of this process, where it is verified. The
-// error is that of find, or of digests that do not fit the file.
+// Trust makes f let out only bytes that match the digests that find returns. find reads the file unverified, and nothing of
+// that goes into the cache. Bytes that the cache fetches from then on are verified before they are written there. A private file is
+// copied into memory of this process, where nobody else can change it. It fails if find or copying does, or if the
+// digests do not fit the file.
 func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Input) (*layout.Digests, error)) error {
 	raw := &unverified{File: f, ctx: ctx}
 	trusted, err := find(raw)
@@ -139,7 +141,8 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	}
 	d.isRemote = f.source != nil && !private
 	if f.source != nil {
-		// It has bits of its own: a chunk that arrived well may be another one in the file of the cache.
+		// d says which chunks are verified in the cache's file, and arriving which ones were as they came from the source. A
+		// chunk that came well may have been changed in the cache's file.
 		arriving, err := newDigests(f.name, f.size, trusted)
 		if err != nil {
 			return err
@@ -155,7 +158,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	}
 	f.digests = d
 	if f.cache != nil && raw.end > 0 {
-		f.cache.Bring(ctx, 0, raw.end) // what find has read, now verified; an error shows when it is next read
+		f.cache.Bring(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
 	}
 	return nil
 }
@@ -164,11 +167,12 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 type unverified struct {
 	*File
 	ctx context.Context
-	end uint64 // of what came from the source
+	end uint64 // where the last byte ends that came from the source
 }
 
-// Slice returns the n bytes at off, unverified: from the cache if it has them, or else from the source, past the cache.
-// u.end is then at least off+n.
+// Slice returns the n bytes at off, unverified. It takes them from memory without a source or if the cache has them, else
+// from the source, past the cache. It notes in u.end how far it has read the source. It fails if the bytes leave the file,
+// or if reading does.
 func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	if u.source == nil || u.Has(off, n) {
 		return u.Input(u.ctx).Slice(off, n)
@@ -177,16 +181,15 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 		return nil, u.rangeError(off, n)
 	}
 	u.end = max(u.end, off+n)
-	return mmapio.Gather(n, func() (bool, error) {
-		return !u.isRemote, u.fromSource(u.ctx, make([]byte, min(n, 1)), off+n-min(n, 1))
-	}, func(dst []byte, at uint64) error {
-		return u.fromSource(u.ctx, dst, off+at)
-	})
+	probeLast := func() (sizeIsSure bool, err error) { // Gather calls it only for more than mmapio.Trusted bytes
+		return !u.isRemote, u.fromSource(u.ctx, make([]byte, 1), off+n-1)
+	}
+	return mmapio.Gather(n, probeLast, func(dst []byte, at uint64) error { return u.fromSource(u.ctx, dst, off+at) })
 }
 
-// copyPrivately makes f a file in memory of this process alone. It copies the bytes before and after the chunks now. A
-// chunk is copied when it is verified. The error is layout.ErrLimit if many bytes follow the chunks, or that of
-// reading.
+// copyPrivately makes f a file in memory of this process alone, so that nobody can change bytes once they are verified.
+// It copies the bytes outside the chunks that d has digests of. A chunk is copied later, when it is verified. It fails if
+// reading does, or with layout.ErrLimit if more than mmapio.Trusted bytes follow the chunks.
 func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -195,6 +198,7 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if err != nil {
 		return err
 	}
+	// from is f as it was: it reads what the copy is made of.
 	from := &File{name: f.name, size: f.size, isRemote: f.isRemote, mapping: f.mapping, source: f.source, fetchedBytes: f.fetchedBytes, cache: f.cache, openingReader: f.openingReader}
 	copy(b, d.Head)
 	if d.End < f.size {
@@ -209,12 +213,13 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	return nil
 }
 
-// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that are not yet verified, on
-// all cores. The error is a *layout.IntegrityError of the first wrong chunk, the same each time, that of reading, or
-// why ctx has ended. Bytes that no digest covers pass.
+// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that are not yet verified, on all
+// cores. Bytes that no digest covers pass, and so do ranges that leave the file. If the cache is full it returns nil, with
+// bytes unverified: they are then read from the source, and verified as they come. It fails if reading does, if ctx ends,
+// or with the *layout.IntegrityError of a wrong chunk, the same each time.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
-		return nil // whoever reads them says so
+		return nil // whoever reads them returns an error
 	}
 	d := f.digests
 	if f.Fetches() { // bytes before and after the chunks are only made present
@@ -227,7 +232,7 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 		}
 	}
 	lo, hi := d.chunksWith(off, n)
-	// next takes the next chunk that is not yet verified.
+	// next returns the next chunk that is not yet verified, or false after the last one. parallel.Each calls it one at a time.
 	next := func() (i uint64, ok bool) {
 		for ; lo < hi; lo++ {
 			if !d.isVerified(lo) {
@@ -256,17 +261,17 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 			return nil
 		})
 	}
-	if errors.Is(err, errCacheFull) { // what the source reads is verified as it comes
+	if errors.Is(err, errCacheFull) {
 		return nil
 	}
 	return err
 }
 
-// errCacheFull means that a chunk did not go to a file that takes no more.
+// errCacheFull says that a chunk was not verified, since the cache's file cannot take it.
 var errCacheFull = errors.New("the cache takes no more")
 
-// verifyChunk makes chunk i present and compares its digest, or waits for the call that does. The error is errCacheFull, that of
-// reading, of a wrong chunk, or of one that is too large.
+// verifyChunk reads chunk i and compares its digest, or waits for the call that does. It does nothing for a verified chunk. It fails
+// if reading does, for a wrong chunk or one that is too large, or with errCacheFull.
 func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	_, err := f.digests.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
 		d := f.digests
@@ -289,9 +294,9 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with the n bytes at off, in order and in pieces, before they are verified. b is the file in
-// memory, or the private copy that was just written, or one buffer that is used again. It returns errCacheFull if the cache
-// is full. It also fails if reading or use does.
+// readUnverified calls use with the n bytes at off, in order and in pieces, before they are verified. b is valid during the
+// call: it is the file in memory, or the private copy, or a buffer that is used again. It fails if reading does, or with
+// errCacheFull if the cache is full.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {
@@ -301,7 +306,10 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 			return errCacheFull
 		}
 	}
-	if f.copiedFrom == nil && f.openingReader == nil && f.InPlace() {
+	if f.copiedFrom != nil {
+		return f.copyUnverified(ctx, off, n, use)
+	}
+	if f.openingReader == nil && f.InPlace() {
 		return mmapio.Guard(func() error {
 			b, err := f.mapping.Slice(off, n)
 			if err == nil {
@@ -310,22 +318,28 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 			return err
 		})
 	}
-	var buf []byte
-	if f.copiedFrom == nil {
-		buf = mmapio.AlignedBytes(int(min(hashStep, n)))
-	}
+	buf := mmapio.AlignedBytes(int(min(hashStep, n)))
 	for end := off + n; off < end; {
-		step := min(hashStep, end-off)
-		read, b := f.read, buf
-		if f.copiedFrom != nil { // the private copy is written, and shown to use
-			step = min(mmapio.Trusted, end-off)
-			read, b = f.copiedFrom.ReadAt, f.private[off:]
-		}
-		if err := read(ctx, b[:step], off); err != nil {
+		b := buf[:min(hashStep, end-off)]
+		if err := f.read(ctx, b, off); err != nil {
 			return err
 		}
-		use(b[:step])
-		off += step
+		use(b)
+		off += uint64(len(b))
+	}
+	return nil
+}
+
+// copyUnverified copies the n bytes at off into the private copy, and calls use with each piece once it is there. It fails
+// if reading does.
+func (f *File) copyUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
+	for end := off + n; off < end; {
+		b := f.private[off:min(end, off+mmapio.Trusted)]
+		if err := f.copiedFrom.ReadAt(ctx, b, off); err != nil {
+			return err
+		}
+		use(b)
+		off += uint64(len(b))
 	}
 	return nil
 }
@@ -338,7 +352,7 @@ func (f *File) Digests() *layout.Digests {
 	return f.digests.Digests
 }
 
-// Hashed returns how many bytes were hashed to verify them. A chunk that was fetched twice counts twice.
+// Hashed returns how many bytes were hashed to verify them, or 0 without digests. A chunk that was fetched twice counts twice.
 func (f *File) Hashed() uint64 {
 	if f.digests == nil {
 		return 0
@@ -346,7 +360,8 @@ func (f *File) Hashed() uint64 {
 	return f.digests.hashedBytes.Load()
 }
 
-// WrongChunks returns how many chunks had another digest than the trusted one. A chunk that was fetched twice counts twice.
+// WrongChunks returns how many chunks had another digest than the trusted one, or 0 without digests. A chunk that was fetched
+// twice counts twice.
 func (f *File) WrongChunks() uint64 {
 	if f.digests == nil {
 		return 0
