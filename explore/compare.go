@@ -146,7 +146,7 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pai
 type sums struct {
 	a, b          *shown
 	all, matrices survey.Overall
-	squares       []float64 // of the errors of each pair
+	squares       []float64 // of the errors of each pair; NaN of one that is not compared
 	byType        map[string]*typeSum
 	counts        answer.Overall
 	onlyInB       int
@@ -177,7 +177,7 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 		j.TypeB, j.Bits = other.Type, answer.Real(8*float64(other.Bytes)/float64(other.Elements))
 		j.Elements = other.Elements
 	}
-	s.squares = append(s.squares, 0)
+	s.squares = append(s.squares, math.NaN())
 	switch {
 	case p.A == nil:
 		j.OnlyIn, j.Number = "b", len(s.a.rows)+s.onlyInB
@@ -203,6 +203,7 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 		return j
 	}
 	p = p.Shown()
+	s.squares[len(s.squares)-1] = p.DD
 	j.DB, j.TypeDB, j.RelativeRMS, j.Cosine, j.MaxAbs = answer.Real(p.DB()), answer.Real(p.TypeDB()), answer.Real(p.RelativeRMS()), answer.Real(p.Cosine()), answer.Real(p.MaxAbs)
 	if math.IsNaN(p.DD) { // integers
 		return j
@@ -211,7 +212,6 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 	if in.Layer >= 0 && len(in.Shape) > 1 {
 		s.matrices.Add(p)
 	}
-	s.squares[len(s.squares)-1] = p.DD
 	t := s.byType[j.TypeB]
 	if t == nil {
 		t = &typeSum{TypeError: answer.TypeError{Type: j.TypeB, TypeDB: nan}}

@@ -28,6 +28,7 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // hostile is a name that would be markup, script, or lines of a header.
@@ -863,5 +864,31 @@ func TestLargeMatrix(t *testing.T) {
 	waitFor(t, "the end of all leases", func() bool { return m.Stats().Leases == 0 })
 	if heap := m.Stats().HeapBytes; heap > 1<<20 {
 		t.Errorf("%d bytes are cached", heap)
+	}
+}
+
+// TestInfinite: infinite figures stand in answers as the command has them. A tensor that is not compared has no share of the error.
+func TestInfinite(t *testing.T) {
+	open := func(tensors ...modeltest.Tensor) func() (*loader.Lease, error) {
+		m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
+		return modeltest.Opened(t, m, err).Acquire
+	}
+	doubles := func(name string, v ...float64) modeltest.Tensor {
+		return modeltest.Tensor{Name: name, DType: layout.F64, Shape: []int{len(v)}, Data: bytes.Clone(mmapio.Bytes(v))}
+	}
+	h := Handler(open(doubles("off", 1, 2), doubles("same", 1, 2), doubles("wide", 1e200, -1e200)), &Options{Compared: open(
+		doubles("off", 1, 3), modeltest.Tensor{Name: "same", DType: layout.F32, Shape: []int{2}, Data: modeltest.Float32s(1, 2)})})
+	for path, want := range map[string]string{"data/stats": `"std":"Infinity"`, "data/compare": `"db":"Infinity"`} {
+		if body := ask(t, h, path).Body.String(); !strings.Contains(body, want) {
+			t.Errorf("%s lacks %s: %s", path, want, body)
+		}
+	}
+	lines := linesOf[answer.CompareLine](t, h, "data/compare")
+	shares := make(map[string]answer.Real)
+	for _, p := range lines[len(lines)-1].Pairs {
+		shares[p.Name] = p.ErrorShare
+	}
+	if shares["off"] != 1 || shares["same"] != 0 || !math.IsNaN(float64(shares["wide"])) {
+		t.Errorf("shares of the error are %v", shares)
 	}
 }

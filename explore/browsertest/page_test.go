@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
 )
 
 // computed waits until all figures are on the page.
@@ -151,6 +153,13 @@ func overviewShows(t *testing.T, p *tab) {
 		}
 	}
 	p.accessible("overview")
+	const cell = "getComputedStyle(document.querySelector('#main .c.x')).backgroundColor"
+	light := p.text(cell)
+	p.resize(size{1280, 900, true})
+	p.wait(cell + " !== " + quote(light))
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print", Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	p.wait(cell + " === " + quote(light)) // on paper
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{})
 	p.resize(size{1280, 900, true})
 	p.accessible("overview, dark")
 	p.resize(size{390, 844, false})
@@ -158,15 +167,21 @@ func overviewShows(t *testing.T, p *tab) {
 	p.accessible("overview, 390 px")
 }
 
-// fits fails the test if the page scrolls sideways, or has too many nodes.
+// fits fails the test if the page scrolls sideways, has too many nodes, or what is to be touched on a phone is small: buttons are 40 px high,
+// all else is 32.
 func (p *tab) fits(view string) {
 	p.t.Helper()
 	var n struct {
 		Scroll, Window, Nodes int
-		Wide                  []string
+		Wide, Small           []string
 	}
 	p.eval(`({scroll: document.documentElement.scrollWidth, window: innerWidth, nodes: document.getElementsByTagName('*').length,
-		wide: [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 4).map((e) => e.cloneNode(false).outerHTML.slice(0, 100))})`, &n)
+		wide: [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 4).map((e) => e.cloneNode(false).outerHTML.slice(0, 100)),
+		small: innerWidth > 600 ? [] : [...document.querySelectorAll('main :is(a, button, select, input, summary), .top :is(a, button), .foot button')]
+			.filter((e) => { const h = e.getBoundingClientRect().height; return h > 1 && h < (e.matches('.btn, [role=radio], .keysbtn, select') ? 40 : 32) }).slice(0, 6).map((e) => e.getBoundingClientRect().height + ' ' + e.outerHTML.slice(0, 120))})`, &n)
+	if len(n.Small) > 0 {
+		p.t.Errorf("%.60s: too small to touch: %q", view, n.Small)
+	}
 	if n.Scroll > n.Window {
 		p.t.Errorf("%.60s: %d px wide in a window of %d: %q", view, n.Scroll, n.Window, n.Wide)
 	}

@@ -1,7 +1,10 @@
 package browsertest
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,8 +13,11 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 
+	"github.com/tensormap/tensormap/explore"
+	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // says fails the test unless the view says all parts of a text, in plain spaces.
@@ -280,5 +286,47 @@ func pageReflows(t *testing.T, p *tab) {
 	p.wait("document.querySelector('#main .mappicture svg .c')")
 	if p.is("(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)(document.querySelector('#main .box'))") {
 		t.Error("the map of bytes scrolls sideways in 1,000 px")
+	}
+}
+
+// TestReading: words follow the bar while values are read, and figures of a sample bear their signs. How long the rest takes is not
+// said before it is read.
+func TestReading(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for i := range 2 {
+		tensors = append(tensors, gaussian(fmt.Sprintf("layers.%d.up_proj.weight", i), layout.F32, 0.1*float64(i+1), 4, 5))
+	}
+	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
+	m = modeltest.Opened(t, m, err)
+	h, next := explore.Handler(m.Acquire, nil), make(chan answer.StatsLine)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/data/stats" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		for line := range next {
+			json.NewEncoder(w).Encode(line)
+			w.(http.Flusher).Flush()
+		}
+	}))
+	t.Cleanup(s.Close)
+	p := newTab(t, desktop)
+	p.open(s.URL + "/")
+	progress := answer.Progress{AllTensors: 2, AllValues: 4000, Share: 0.01, Seconds: 9}
+	for _, progress.Values = range []uint64{10, 20} {
+		next <- answer.StatsLine{Progress: &progress}
+		p.wait(fmt.Sprintf("document.getElementById('main').innerText.includes('%d of 4,000 values')", progress.Values))
+	}
+	progress.Done = true
+	last := answer.StatsLine{Progress: &progress}
+	for i := range 2 {
+		last.Stats = append(last.Stats, answer.TensorStat{Number: i, Sampled: true, Finite: 20, Min: -9, Max: 9, Std: answer.Real(i + 1), MaxSigma: answer.Real(4 * (i + 1))})
+	}
+	next <- last
+	close(next)
+	p.computed()
+	p.says("1 value in 100 was read", "≈ 1.00–2.00", "≥ 4.0–8.0", "all ≈ 0 %")
+	if text := p.text("document.querySelector('#main .note').textContent"); strings.Contains(text, "about") {
+		t.Errorf("the page says %q", text)
 	}
 }

@@ -77,6 +77,8 @@ func searchFinds(t *testing.T, p *tab) {
 	}
 	saved.goTo("#/tensors?q=*.down_proj*")
 	saved.wait("document.querySelector('#main .note:not([hidden])')?.textContent.includes('searches words alone')")
+	saved.goTo("#/map?by=memory")
+	saved.wait("document.querySelectorAll('#main .maplegend tbody tr').length > 1")
 }
 
 // TestSavedList: a page in one file lists, groups, unfolds and sorts tensors as the server does.
@@ -308,10 +310,7 @@ func TestMapAndMetadata(t *testing.T) {
 		p.press("Escape")
 		p.wait("document.querySelector('#main .mappicture svg .c')")
 		for _, by := range []string{"dtype", "sigma", "memory"} {
-			if by == "memory" && p.host == "file" {
-				continue // a file was saved without it
-			}
-			p.goTo("#/map?by=" + by)
+			p.goTo("#/map?by=" + by) // a file that was saved without memory shows parts
 			p.wait("document.querySelectorAll('#main .maplegend tbody tr').length > 1")
 			p.still()
 		}
@@ -513,6 +512,7 @@ func TestKeys(t *testing.T) {
 		{"Left", row + "ariaExpanded === 'false'"},
 		{"", "location.hash = '#/tensors?group=none'"},
 		{"Down", row + "ariaRowIndex === '3' && document.querySelectorAll('#main .lbody .lr').length === 7"},
+		{"c", "window.copied.includes('" + q0 + "')"},
 		{"Enter", on(q0)},
 		{"Escape", row + "ariaRowIndex === '3'"},
 		{"3", "document.querySelector('#main .typewords, #main .legend')"},

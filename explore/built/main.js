@@ -244,7 +244,12 @@ return sign + m + 'e' + e.replace('+', '').replace('-', '−')
 const s = a.toPrecision(3)
 return sign + grouped(s.includes('e') || a >= 999.5 ? Number(s) : s)
 }
+function reals(answer) {
+for (const key in answer) if (key !== 'name' && (answer[key] === 'Infinity' || answer[key] === '-Infinity')) answer[key] = Number(answer[key])
+return answer
+}
 function cell(x) {
+if (!Number.isFinite(x)) return number(x)
 const a = Math.abs(x)
 return grouped(a < 9.95 ? (a < 0.05 ? '0.0' : x.toFixed(1)) : x.toFixed(0))
 }
@@ -263,7 +268,7 @@ i++
 return (i === 0 ? grouped(n) : number(n)) + thin + units[i]
 }
 function percent(x) {
-if (x === null || x === undefined) return none
+if (!Number.isFinite(x)) return number(x)
 const p = 100 * x
 if (p === 0 || p === 100) return p + thin + '%'
 return (Math.abs(p) < 0.05 ? number(p) : grouped(p.toFixed(1))) + thin + '%'
@@ -298,7 +303,7 @@ return count(n) + ' ' + (n === 1 ? one : many)
 function quote(s) {
 return /^[\w@%+=:,./-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'"
 }
-return { thin, none, grouped, number, cell, count, bytes, percent, shape, named, place, seconds, pace, things, quote }
+return { thin, none, grouped, number, reals, cell, count, bytes, percent, shape, named, place, seconds, pace, things, quote }
 })()
 const module_scale = (() => {
 const ramps = {
@@ -311,7 +316,7 @@ light: '#faf6e6 #ebd8b4 #e1b784 #d89359 #c9703f #af5241 #923842 #722040 #52093b'
 dark: '#301f29 #502d39 #743c43 #984d45 #bb623e #cf8148 #e2a159 #f1c170 #ffe38d',
 },
 }
-const dark = matchMedia('(prefers-color-scheme: dark)')
+const dark = matchMedia('screen and (prefers-color-scheme: dark)')
 const table = {}
 function onTheme(f) {
 dark.addEventListener('change', f)
@@ -361,8 +366,9 @@ return { onTheme, rgb, colour, ink, paint, byLog, logTicks, css }
 })()
 const module_store = (() => {
 const { ask, host, problemOf } = module_ask
+const { reals } = module_format
 const store = {
-model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
+model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, swapped: false, read: null,
 }
 const listeners = new Set()
 let waiting = false
@@ -385,7 +391,7 @@ took = performance.now() - from
 async function load() {
 stop.abort()
 stop = new AbortController()
-Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
+Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, swapped: false })
 store.model = await (await ask('data/model')).json()
 store.read = Promise.all([rows(stop.signal).then(() => { store.listed = true; changed() }), compute(false)])
 }
@@ -411,13 +417,12 @@ changed()
 }
 async function compute(exact) {
 const { signal } = stop
-store.exact = exact
 store.progress = store.problem = null
 try {
 const reply = await ask('data/stats' + (exact ? '?exact=1' : ''), { signal })
 for await (const line of reply.lines()) {
 if (line.progress) store.progress = line.progress
-for (const s of line.stats ?? []) store.stats[s.number] = s
+for (const s of line.stats ?? []) store.stats[s.number] = reals(s)
 if (line.findings) store.findings = line.findings
 if (line.error?.swapped && await isServed()) return compute(exact)
 if (line.error) store.problem = line.error
@@ -444,6 +449,7 @@ const kept = new Map()
 async function remember(path, signal) {
 if (kept.has(path)) return kept.get(path)
 const answer = await (await ask(path, { signal })).json()
+reals(answer.stat)
 if (!store.model?.compared || answer.db !== undefined || !answer.stat) keep(path, answer) // the comparison may add dB
 return answer
 }
@@ -520,6 +526,9 @@ return Boolean(stat && ((stat.error && stat.kind !== 'no values') || stat.nan > 
 function allZero(stat) {
 return Boolean(stat && !stat.sampled && stat.finite > 0 && stat.zeros === stat.finite)
 }
+function spreads(stat) {
+return stat.std > 0 && Number.isFinite(stat.std)
+}
 function bound(stat, sign = '≥') {
 return stat?.sampled && sign ? sign + ' ' : ''
 }
@@ -562,12 +571,12 @@ function domain(m, numbers, rows, stats) {
 const all = []
 for (const n of m.add ? rows.keys() : numbers) {
 const v = m.value(rows[n], stats[n])
-if (v !== null && v !== undefined) all.push(v)
+if (Number.isFinite(v)) all.push(v)
 }
 all.sort((a, b) => a - b)
 const [low, high] = all.length ? m.domain(all) : m.domain([1, 2])
 const least = all[0], most = all[all.length - 1]
-return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0 }
+return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0, sampled: numbers.some((n) => stats[n]?.sampled) }
 }
 function position(m, d, v) {
 if (d.same && m.ramp === 'amount') return 0.12
@@ -580,14 +589,15 @@ return m.ticks ?? (m.log ? logTicks(d.low, d.high) : [])
 }
 function range(m, d) {
 if (d.empty) return ''
-if (m.key === 'zeros' && d.most === 0) return 'none'
-if (d.same) return 'all ' + m.short(d.most)
+const sign = bound(d, m.bound)
+if (m.key === 'zeros' && d.most === 0 && !sign) return 'none'
+if (d.same) return 'all ' + sign + m.short(d.most)
 let low = m.short(d.least)
 const high = m.short(d.most), unit = high.split(thin)[1]
 if (unit && low.endsWith(thin + unit)) low = low.split(thin)[0]
 else if (m.key === 'size' && d.least * 1000 < d.most) return 'up to ' + high
 else if (m.key === 'size') low = number((d.least / d.most) * parseFloat(high.replace(',', '')))
-return low + '–' + high
+return sign + low + '–' + high
 }
 function summary(m, numbers, rows, stats) {
 let worst, value, known = 0, bad = -1, zero = -1, sum = 0
@@ -609,7 +619,7 @@ if (m.add && value !== undefined) value = sum
 const stat = worst === undefined ? null : stats[worst]
 return { worst, value, known, bad, zero, stat, blank: known === 0 && bad < 0, partly: known < numbers.length }
 }
-return { broken, allZero, bound, measures, measure, domain, position, ticks, range, summary }
+return { broken, allZero, spreads, bound, measures, measure, domain, position, ticks, range, summary }
 })()
 const module_grid = (() => {
 const { el } = module_dom
@@ -907,8 +917,8 @@ name: sign + m.long(s.value) + many + (odd === 2 ? ', strong outlier' : odd ? ',
 return { merged, binned, layerGrid, outline, lookAt }
 })()
 const module_figure = (() => {
-const { el, svg } = module_dom
-const { cell, grouped, none, thin, things } = module_format
+const { el, rich, svg } = module_dom
+const { cell, grouped, none, pace, thin, things } = module_format
 const { merged } = module_grid
 const { bound, domain, measure, position, range, summary, ticks } = module_measures
 const { colour, css, paint, byLog } = module_scale
@@ -1023,6 +1033,24 @@ g.stroke()
 }))
 return range(m, d)
 }
+function meter() {
+const words = el('span'), left = el('span', { class: 'sp sub' }), said = el('p', { class: 'hidden', role: 'status' }), bar = el('i'), ahead = pace()
+const node = el('div', { hidden: true }, el('div', { 'aria-hidden': 'true' }, el('div', { class: 'row t16' }, words, left), el('div', { class: 'prog' }, bar)), said)
+let last = 0
+return {
+node,
+show(share, at, text) {
+node.hidden = share === null
+if (share === null) return
+bar.style.width = (100 * share).toFixed(1) + '%'
+words.replaceChildren(...rich(text))
+left.textContent = ahead(share, at)
+if (Date.now() - last < 2000) return
+last = Date.now()
+said.textContent = words.textContent + ', ' + left.textContent
+},
+}
+}
 function chip(m, d, value, stat) {
 if (value === undefined) return el('span', { class: 'chip' })
 if (value === null) return el('span', { class: 'chip', text: none })
@@ -1035,13 +1063,13 @@ const m = measure('max_sigma')
 if (stat && stat.error && stat.kind !== 'no values') return el('span', { class: 'chip', css: { color: 'var(--bad)' }, text: '✕', 'aria-label': 'damaged' })
 return chip(m, { low: 4, high: 256 }, m.value(null, stat), stat)
 }
-return { edge, beyond, histogram, legend, drawThumb, chip, sigmaChip }
+return { edge, beyond, histogram, legend, drawThumb, meter, chip, sigmaChip }
 })()
 const module_aside = (() => {
-const { copy, el, kbd, svg } = module_dom
+const { copy, el, kbd, say, svg } = module_dom
 const { beyond, histogram } = module_figure
 const { bytes, grouped, named, none, number, percent, place, shape } = module_format
-const { bound } = module_measures
+const { bound, spreads } = module_measures
 const { rgb } = module_scale
 const { picture, remember, store } = module_store
 const { tensorLink } = module_route
@@ -1079,6 +1107,13 @@ out.push(['zeros', s + grouped(stat.zeros) + (stat.zeros && stat.finite ? ' (' +
 if (all || stat.nan || stat.pos_inf || stat.neg_inf) out.push(['NaN, infinite', s + grouped(stat.nan) + ', ' + s + grouped(stat.pos_inf + stat.neg_inf)])
 return out
 }
+async function copyGo(name) {
+try {
+copy((await remember('data/tensor?name=' + encodeURIComponent(name))).go)
+} catch (e) {
+say(e.problem?.text ?? String(e))
+}
+}
 function aside() {
 const node = el('aside', { class: 'side', 'aria-label': 'Focused tensor' }, el('p', { class: 'sub', text: 'Point at a cell, or move to it: its figures stand here.' }))
 let stop = new AbortController(), timer = 0, shown = -1, path = '', waiting = null
@@ -1099,7 +1134,7 @@ el('h3', { text: row.role && row.layer >= 0 ? 'Layer ' + row.layer + (row.expert
 el('p', { class: 'm', text: named(short), title: row.name }),
 el('p', { class: 'sub', text: [row.type, shape(row.shape), grouped(row.elements) + ' values', bytes(row.stored_bytes)].join(' · ') }),
 body,
-el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: copyGo }, 'Copy Go ', kbd('c'))))
+el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: () => copyGo(row.name) }, 'Copy Go ', kbd('c'))))
 clearTimeout(timer)
 timer = setTimeout(update, 120)
 }
@@ -1110,9 +1145,6 @@ if ((s && !s.sampled) || p?.share >= 1) {
 fetchFigures(store.rows[shown], waiting, stop.signal)
 waiting = null
 } else if (s && !waiting.firstChild) waiting.append(pairs(figures(s, false)), el('p', { class: 'sub', text: 'Of a sample. Opened, the tensor has all its values read.' }))
-}
-async function copyGo() {
-if (path) copy((await remember(path, stop.signal)).go)
 }
 async function fetchFigures(row, body, signal) {
 const name = encodeURIComponent(row.name)
@@ -1125,9 +1157,9 @@ if (s.error) {
 body.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad'), text: s.error }))
 return
 }
-if (s.sigma_histogram?.length && s.std > 0) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
+if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
 body.append(pairs(figures(s, false)))
-if (t.matrix_rows > 1 && t.matrix_columns > 1 && s.std > 0) {
+if (t.matrix_rows > 1 && t.matrix_columns > 1 && spreads(s)) {
 const p = await picture(`data/picture?name=${name}&as=max`, signal)
 if (!signal.aborted) body.append(...matrix(t, p))
 }
@@ -1147,14 +1179,14 @@ const tile = p.high * p.wide > 1 ? ` of ${p.high}×${p.wide} values` : ''
 return [el('h3', { class: 'next' }, 'Matrix ', el('span', { text: 'largest |x|' + tile + ', in σ' })), el('div', { class: 'picture' }, canvas, ring),
 el('p', { class: 'sub t4', text: grouped(t.matrix_rows) + ' rows × ' + grouped(t.matrix_columns) + ' columns' + (at ? '; circle: ' + place(at) : '') })]
 }
-return { node, show, update, copyGo, leave: () => { stop.abort(); clearTimeout(timer) }, shown: () => shown }
+return { node, show, update, copyGo: () => { if (shown >= 0) copyGo(store.rows[shown].name) }, leave: () => { stop.abort(); clearTimeout(timer) }, shown: () => shown }
 }
 function flat(at, dims) {
 let c = 0
 for (let i = 1; i < at.length; i++) c = c * dims[i] + at[i]
 return c
 }
-return { paintTiles, pairs, figures, aside, flat }
+return { paintTiles, pairs, figures, copyGo, aside, flat }
 })()
 const module_findings = (() => {
 const { arrows, el, rich } = module_dom
@@ -1393,6 +1425,7 @@ return { matches: left.length, rows: window.length, problem, shows, window }
 return { savedList }
 })()
 const module_list = (() => {
+const { copyGo } = module_aside
 const { ask, host } = module_ask
 const { atRest, choice, el, faint, kbd, svg } = module_dom
 const { sigmaChip, chip } = module_figure
@@ -1579,7 +1612,7 @@ if (!t) node.setAttribute('aria-expanded', String(r.open))
 const name = el('span', { class: 'lc l m nm', role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
 t ? null : el('span', { class: 'fold', 'aria-hidden': 'true', text: r.open ? '▾' : '▸' }), el('span', { class: 'nn' }, el('bdi', { dir: 'ltr' }, ...marked(r))), t ? null : faint(' ' + grouped(r.tensors)))
 const size = bytes(t ? t.stored_bytes : r.stored_bytes)
-const std = t ? (s ? (s.error ? none : number(s.std)) : '') : range(r.std)
+const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r.std)
 const sigma = t ? sigmaChip(s) : worst(r)
 node.append(name, cell('strip0', r.by_layer ? stripOf(r) : ''), cell('l ty', t ? t.type : r.types),
 cell('shp', shape(t ? t.shape : r.shape)), cell('sz', size), cell('sd', std), cell('', sigma),
@@ -1607,7 +1640,7 @@ if (!std || std[0] === null) return ''
 return std[0] === std[1] ? number(std[0]) : number(std[0]) + ' – ' + number(std[1])
 }
 function worst(r) {
-let most = r.max_sigma, sampled = store.progress?.share < 1 && !store.exact
+let most = r.max_sigma, sampled = !r.by_layer && store.progress?.share < 1 // by layer it is not known of which
 for (const n of r.by_layer?.flat() ?? []) {
 const s = store.stats[n], v = s?.max_sigma
 sampled ||= s?.sampled
@@ -1730,7 +1763,9 @@ ask_()
 return true
 },
 keys(e) {
-if (e.key === 's') {
+const t = row(active)?.tensor
+if (e.key === 'c' && t) copyGo(t.name)
+else if (e.key === 's') {
 const keys = ['-max_sigma', '-size', '-std', 'name', '']
 sort = keys[(keys.indexOf(sort) + 1) % keys.length]
 active = 0
@@ -1748,10 +1783,10 @@ const module_overview = (() => {
 const { aside } = module_aside
 const { arrows, atRest, copy, el, faint, kbd, say } = module_dom
 const { findingsList } = module_findings
-const { chip, drawThumb, legend, sigmaChip } = module_figure
-const { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, shape, things } = module_format
+const { chip, drawThumb, legend, meter, sigmaChip } = module_figure
+const { bytes, count, grouped, named, none, number, percent, quote, shape, things } = module_format
 const { binned, layerGrid, lookAt } = module_grid
-const { bound, domain, measure, measures } = module_measures
+const { bound, domain, measure, measures, range } = module_measures
 const { colour, css, ink } = module_scale
 const { compute, listen, rowsOf, store } = module_store
 const { go, put, read, tensorLink } = module_route
@@ -1786,8 +1821,7 @@ let marked = [], timer = 0
 const side = aside()
 const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
 const notes = el('div')
-const progress = el('div', { hidden: true }), progressText = el('span', { role: 'status' }), progressLeft = el('span', { class: 'sp sub' }), progressBar = el('i')
-progress.append(el('div', { class: 'row t16' }, progressText, progressLeft), el('div', { class: 'prog', 'aria-hidden': 'true' }, progressBar))
+const progress = meter()
 const findings = findingsList('Findings', choose, why ? (f) => openCell(f.numbers.slice(0, 1)) : choose)
 const oddSub = el('span', { class: 'sub' })
 const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
@@ -1808,11 +1842,11 @@ strip([
 rows.length > 0 && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
 !wide && ['Tensors', grouped(model.tensors)],
 model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
-wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
+['Stored in', things(model.files, 'file')], ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
 ]), ...parts(model))
 }
 drawFacts()
-main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress, oddPart)
+main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress.node, oddPart)
 let grid = null, shownGrid = null, select = null
 const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
 if (!why) {
@@ -1859,7 +1893,7 @@ if (!row) return el('tr', null, el('td', { class: 'l', colspan: 7, text: '…' }
 return el('tr', { class: chosen === n ? 'now' : null },
 el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
 el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
-el('td', { class: 'wide', text: s ? (s.error ? none : number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
+el('td', { class: 'wide', text: s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
 }))
 if (held) body.querySelector(`[data-n="${held}"]`)?.focus({ preventScroll: true })
 moreOutside.hidden = model.outside.length <= most
@@ -1916,22 +1950,14 @@ function choose(f) {
 marked = f.numbers ?? []
 if (marked.length) look(marked.find((n) => grid?.has(n)) ?? marked[0])
 }
-const ahead = pace()
-let lastSaid = 0
 function showProgress() {
 const p = store.progress
 const busy = p && !p.done && !store.problem
-progress.hidden = !busy
 if (busy) {
 const share = Math.min(1, p.all_values ? p.values / (p.all_values * Math.min(1, p.share || 1)) : p.tensors / p.all_tensors)
-progressBar.style.width = (100 * share).toFixed(1) + '%'
-progressLeft.textContent = ahead(share, p.seconds)
-if (Date.now() - lastSaid >= 2000) {
-lastSaid = Date.now()
-progressText.replaceChildren('Reading values: ', el('b', { text: grouped(p.tensors) + ' of ' + grouped(p.all_tensors) }), ' tensors, ' + count(p.values) + ' of ' + count(p.all_values) + ' values')
-}
-}
-const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
+progress.show(share, p.seconds, `Reading values: **${grouped(p.tensors)} of ${grouped(p.all_tensors)}** tensors, ${count(p.values)} of ${count(p.all_values)} values`)
+} else progress.show(null)
+const sampled = p && p.share < 1, bad = damaged().length
 oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
 return busy
 }
@@ -1941,13 +1967,13 @@ return store.stats.filter((s) => s?.error && s.kind !== 'no values')
 let noteKey = ''
 function showNotes() {
 const p = store.progress, bad = damaged()
-const key = JSON.stringify([p?.done && p?.share, store.exact, bad.length, store.problem])
+const key = JSON.stringify([p?.done && p?.share, bad.length, store.problem])
 if (key === noteKey) return
 noteKey = key
 const out = []
-if (p?.done && p.share < 1 && !store.exact) {
+if (p?.done && p.share < 1) {
 out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
-el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { lastSaid = 0; compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
+el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } })))
 }
 for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
 if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))
@@ -1972,7 +1998,7 @@ const d = domain(m, matrices.length ? matrices : numbers, store.rows, store.stat
 lookNow = lookAt(m, d, store.rows, store.stats)
 grid.update()
 title.textContent = m.title
-sub.textContent = m.sub + (d.same && !d.empty ? '; all ' + m.short(d.most) : '')
+sub.textContent = m.sub + (d.same ? '; ' + range(m, d) : '')
 select.value = m.key
 const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
 for (const [x, b, canvas, small] of thumbs) {
@@ -2067,7 +2093,7 @@ const { figures, flat, paintTiles, pairs } = module_aside
 const { choice, copy, el, faint, kbd, rich, scroller, svg } = module_dom
 const { edge, histogram, legend } = module_figure
 const { bytes, cell, grouped, named, none, number, place, thin, things } = module_format
-const { allZero, bound, broken, measure, position } = module_measures
+const { allZero, bound, broken, measure, position, spreads } = module_measures
 const { byLog, colour, ink, paint } = module_scale
 const { changed, listen, picture, remember, rowsOf, store } = module_store
 const { go, link, put, read, tensorLink } = module_route
@@ -2102,7 +2128,7 @@ drawSame()
 rowsOf(t.same_role).catch(() => {})
 if (!s.error) {
 main.append(values(t))
-if (t.matrix_rows >= 1 && t.matrix_columns > 1 && s.std > 0) {
+if (t.matrix_rows >= 1 && t.matrix_columns > 1 && spreads(s)) {
 matrix = matrixPart(t, key, signal)
 main.append(matrix.node)
 }
@@ -2135,13 +2161,13 @@ const bits = t.elements ? (8 * t.stored_bytes) / t.elements : null
 const list = strip([
 ['Type', t.type, t.stored], ['Shape', t.shape.length ? t.shape.map(grouped).join(' × ') : 'scalar', things(t.elements, 'value')], ['Stored', bytes(t.stored_bytes), bits === null ? '' : number(bits) + ' bits per weight'],
 ['Offset', grouped(t.offset), '0x' + t.offset.toString(16).toUpperCase() + (store.model.files > 1 ? ', file ' + (t.file + 1) + ' of ' + store.model.files : '')], ['Read as', t.read_as, t.float_bytes ? bytes(t.float_bytes) : ''],
-store.model.compared && ['Against ' + store.model.compared.title, t.db === undefined ? el('a', { href: '#/compare', text: 'compare' }) : t.db === null ? 'identical' : cell1(t.db) + thin + 'dB', t.type_db === undefined || t.type_db === null ? '' : 'its type on Gaussian: ' + cell1(t.type_db)],
+store.model.compared && ['Against ' + store.model.compared.title, t.db === undefined ? el('a', { href: '#/compare', text: 'compare' }) : t.db === 'Infinity' ? 'identical' : t.db === null ? none : cell1(t.db) + thin + 'dB', Number.isFinite(t.type_db) ? 'its type on Gaussian: ' + cell1(t.type_db) : ''],
 ])
 list.style.marginTop = '16px'
 return list
 }
 function cell1(x) {
-return x.toFixed(1).replace('-', '−')
+return Number.isFinite(x) ? x.toFixed(1).replace('-', '−') : number(x)
 }
 function sameRole(box, t) {
 if (t.same_role.length < 2) return
@@ -2169,7 +2195,7 @@ if (open) box.append(counts(s))
 else box.querySelector('.counts')?.remove()
 } })
 const box = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Values by σ' }), el('span', { class: 'sub wide', text: 'bins equal in asinh(z ÷ 2): ¼ σ in the middle, 12 % of the value outside; counts on a log axis' })),
-s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
+s.sigma_histogram?.length && spreads(s) ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
 return el('section', { class: 'cols near' }, box, el('aside', { class: 'side', 'aria-label': 'Statistics' }, el('h3', null, 'Statistics ', el('span', { text: (s.sampled ? 'of a sample' : 'exact') + ', ' + things(t.elements, 'value') })), pairs(figures(s, true), true)))
 }
 function counts(s) {
@@ -2263,13 +2289,13 @@ legendBox.firstElementChild?.setAttribute('class', 'legend in')
 }
 function drawNorms(w, high, right, x, y) {
 const line = (n, from, to, size, point) => {
-const most = Math.max(...n.norms.filter((v) => v !== null), 1e-30)
+const most = Math.max(...n.norms.filter(Number.isFinite), 1e-30)
 const out = []
 const a = Math.floor(from / n.step), b = Math.ceil(to / n.step)
-for (let i = a; i < b; i++) if (n.norms[i] !== null && n.norms[i] !== undefined) out.push(point(i * n.step + (n.step - 1) / 2, (size * n.norms[i]) / most))
+for (let i = a; i < b; i++) if (Number.isFinite(n.norms[i])) out.push(point(i * n.step + (n.step - 1) / 2, (size * n.norms[i]) / most))
 return out.join(' ')
 }
-const bold = (n, where, size) => n.largest.filter((v) => v.norm > 0).map((v) => [v, where(v.at), (size * v.norm) / Math.max(...n.norms, 1e-30)])
+const bold = (n, where, size) => n.largest.filter((v) => v.norm > 0 && isFinite(v.norm)).map((v) => [v, where(v.at), (size * v.norm) / Math.max(...n.norms.filter(Number.isFinite), 1e-30)])
 if (right && win[1] - win[0] > 1) {
 const left0 = left + w + 8
 over.append(svg('line', { class: 'ax', x1: left0, x2: left0, y1: top, y2: top + high }), svg('polyline', { class: 'nl', points: line(norms.rows, win[0], win[1], 48, (i, v) => (left0 + 2 + v).toFixed(1) + ',' + y(i).toFixed(1)) }),
@@ -2389,7 +2415,7 @@ return n ? grouped(n) : none
 function firstValues(t) {
 if (!t.first_values?.length) return el('span')
 const lead = '0, '.repeat(Math.max(0, t.shape.length - 1))
-return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(/^[IU]\d+$/.test(t.type) ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
+return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
 }
 function readIt(t) {
 return el('div', null, el('div', { class: 'row mid', css: { 'margin-bottom': '8px' } }, el('h2', { text: 'Read it' }), el('span', { class: 'sp btnline' }, el('button', { class: 'btn low', click: () => copy(t.go) }, 'Copy Go ', kbd('c')), ' ', el('button', { class: 'btn low', text: 'Copy command', click: () => copy(t.command) }))),
@@ -2463,20 +2489,21 @@ const module_compare = (() => {
 const { ask, host, problemOf } = module_ask
 const { chooser } = module_chooser
 const { choice, copy, el, faint, kbd, say, scroller, svg } = module_dom
-const { chip, legend } = module_figure
-const { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, thin, things } = module_format
+const { chip, legend, meter } = module_figure
+const { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin } = module_format
 const { binned, layerGrid } = module_grid
 const { byLog } = module_scale
 const { changed, isServed, listen, store } = module_store
 const { go, put, read, tensorLink } = module_route
 const { findingsList } = module_findings
 const { strip } = module_overview
-const one = (x) => (x === null || x === undefined ? none : grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)))
+const one = (x) => (Number.isFinite(x) ? grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)) : number(x))
+const same = (p) => p.same_elements || p.db === Infinity
 const kinds = [
 { key: 'db', name: 'dB', sub: 'higher is better; more ink, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
-{ key: 'cosine', name: 'cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
-{ key: 'relative_rms', name: 'relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
-{ key: 'bits', name: 'bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
+{ key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
+{ key: 'relative_rms', name: 'Relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
+{ key: 'bits', name: 'Bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
 ]
 const kept = new Map() // what was read, by direction
 function compareView(main) {
@@ -2488,14 +2515,12 @@ let sort = state.params.get('sort') ?? '', all = false, isTune = false
 const stop = new AbortController()
 const data = kept.get(swap) ?? { a: null, b: null, grid: null, pairs: [], overall: null, types: [], findings: [], progress: null, problem: null, complete: false }
 kept.set(swap, data)
-let marked = [], now = -1, lastSaid = 0
-const ahead = pace()
-const sides = el('div', { class: 'sides' }), figures = el('div'), progress = el('div', { hidden: true }), words = el('span', { role: 'status' }), far = el('span', { class: 'sp sub' }), bar = el('i'), notes = el('div')
-progress.append(el('div', { class: 'row t16' }, words, far), el('div', { class: 'prog', 'aria-hidden': 'true' }, bar))
+let marked = [], now = -1
+const sides = el('div', { class: 'sides' }), figures = el('div'), progress = meter(), notes = el('div')
 const findings = findingsList('What it cost', (f) => { marked = f.numbers ?? []; now = marked[0] ?? -1; select() })
 const cost = el('section', { class: 'near', hidden: true }, el('h2', { text: 'What it cost' }), ...findings.nodes)
 const maps = el('section', { class: 'maps' }), bits = el('div'), types = el('div'), worst = el('section')
-main.append(el('h1', { class: 'hidden', text: 'Comparison' }), sides, figures, progress, notes, cost, maps, el('section', { class: 'buy' }, bits, types), worst)
+main.append(el('h1', { class: 'hidden', text: 'Comparison' }), sides, figures, progress.node, notes, cost, maps, el('section', { class: 'buy' }, bits, types), worst)
 let left = null, right = null
 const by = new Map()
 async function start() {
@@ -2505,7 +2530,9 @@ try {
 const reply = await ask('data/compare' + (swap ? '?swap=1' : ''), { signal: stop.signal })
 for await (const line of reply.lines()) {
 for (const k of ['a', 'b', 'grid', 'progress', 'overall', 'types', 'findings']) if (line[k]) data[k] = line[k]
-for (const p of line.pairs ?? []) data.pairs[p.number] = p
+reals(line.overall)
+line.types?.forEach(reals)
+for (const p of line.pairs ?? []) data.pairs[p.number] = reals(p)
 if (line.error?.swapped && await isServed()) return start()
 if (line.error) data.problem = line.error
 changed()
@@ -2520,7 +2547,7 @@ changed()
 function makeMaps() {
 if (!data.grid?.layers.length) return
 const groups = data.grid.groups.map((g) => ({ ...g, rows: g.rows.filter((r) => !r.vector || r.cells.flat().some((n) => by.get(n) && !by.get(n).same_elements)) })).filter((g) => g.rows.length)
-const hasTypes = data.pairs.some((p) => p && p.type_db !== null)
+const hasTypes = data.pairs.some((p) => Number.isFinite(p?.type_db))
 const grid = binned({ ...data.grid, groups }, innerWidth <= 600 ? 400 : (hasTypes && innerWidth > 1000 ? maps.clientWidth - 448 : maps.clientWidth) - 192)
 const key = groups.map((g) => g.rows.length).join() + hasTypes + grid.binned
 if (maps.dataset.key === key) return
@@ -2542,7 +2569,7 @@ const p = worstOf(numbers)
 if (!p) return { text: '', name: 'not computed yet' }
 const fail = broken(p)
 if (fail) return { mark: 'bad', text: '✕', name: fail }
-if (p.same_elements && !kind.all) return { text: '=', name: 'identical', two: p.type_b }
+if (same(p) && !kind.all) return { text: '=', name: 'identical', two: p.type_b }
 const v = kind.value(p)
 if (v === null) return { text: none, name: 'not defined' }
 return { text: kind.text(v), two: p.type_b, t: Math.min(1, Math.max(0, kind.at(v))), ramp: kind.ramp, name: kind.long(v) + ', ' + p.type_b, bold: p.odd === 2 }
@@ -2552,8 +2579,8 @@ const p = worstOf(numbers)
 if (!p) return { text: '', name: 'not computed yet' }
 const fail = broken(p)
 if (fail) return { mark: 'bad', text: '✕', name: fail }
-if (p.same_elements) return { text: '=', name: 'identical' }
-if (p.type_db === null || p.db === null) return { text: none, name: 'its type keeps all' }
+if (same(p)) return { text: '=', name: 'identical' }
+if (!Number.isFinite(p.type_db) || p.db === null) return { text: none, name: 'its type keeps all' }
 const v = p.db - p.type_db
 return { text: one(v), t: Math.min(1, Math.max(0, -v / 6)), ramp: 'odd', name: one(v) + ' dB against ' + p.type_b, bold: p.odd === 2 }
 }
@@ -2581,19 +2608,10 @@ right?.select(marked, now)
 function update() {
 by.clear()
 for (const p of data.pairs) if (p) by.set(p.number, p)
-isTune = data.pairs.some((p) => p && p.relative_rms > 0) && !data.pairs.some((p) => p && p.type_db !== null)
+isTune = data.pairs.some((p) => p && p.relative_rms > 0) && !data.pairs.some((p) => Number.isFinite(p?.type_db))
 side()
 const p = data.progress, busy = p && !p.done && !data.problem
-progress.hidden = !busy
-if (busy) {
-if (Date.now() - lastSaid >= 2000) {
-lastSaid = Date.now()
-words.textContent = `Reading both models: ${grouped(p.tensors)} of ${grouped(p.all_tensors)} tensors`
-}
-const share = p.values / Math.max(1, p.all_values)
-far.textContent = ahead(share, p.seconds)
-bar.style.width = (100 * share).toFixed(1) + '%'
-}
+progress.show(busy ? p.values / Math.max(1, p.all_values) : null, p?.seconds, `Reading both models: ${grouped(p?.tensors)} of ${grouped(p?.all_tensors)} tensors`)
 notes.replaceChildren(...(data.problem ? [el('p', { class: 'note bad' }, el('b', { text: data.problem.text }), el('br'), el('span', { class: 'm', text: data.problem.line }), ' ' + (data.problem.hint ?? ''))] : []))
 const o = data.overall
 if (o) {
@@ -2607,7 +2625,7 @@ isTune ? rms : db, isTune && db, o.matrices_db !== null && ['Matrices of layers'
 !isTune && rms, ['Cosine', o.cosine === null ? none : o.cosine.toFixed(5)],
 ['Changed', `${grouped(o.differ)} of ${grouped(o.differ + o.identical + o.only_a + o.only_b)}`, `${grouped(o.identical)} identical, ${grouped(o.only_a + o.only_b)} missing` + (o.damaged ? `, ${o.damaged} damaged` : '')],
 a && b && ['Bits per weight', number(a.bits_per_weight) + ' → ' + number(b.bits_per_weight)],
-a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes < a.bytes ? '−' : '+') + Math.round(100 * Math.abs(1 - b.bytes / a.bytes)) + thin + '%'],
+a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes > 1.005 * a.bytes ? '+' : '') + grouped(Math.round(100 * (b.bytes / a.bytes - 1))) + thin + '%'],
 ], isTune ? rms[0] : db[0]))
 figures.firstElementChild?.classList.add('gapped')
 }
@@ -2617,7 +2635,8 @@ cost.firstChild.textContent = 'What it cost' + (busy ? ', so far' : '')
 makeMaps()
 if (left) drawMaps()
 if (o) {
-bits.replaceChildren(el('h2', { text: 'What bits buy' }), buy())
+bits.replaceChildren(...buy())
+bits.parentElement.classList.toggle('lone', !bits.firstChild)
 types.replaceChildren(...byType())
 }
 if (data.pairs.length) worstTable()
@@ -2632,7 +2651,7 @@ maps.querySelector('.kindsub').textContent = kind.sub
 choice(maps.querySelector('.kindbox'), 'Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind)
 const values = []
 for (const r of left.rows) for (const n of r.cells.flat()) {
-const q = by.get(n), v = q && (!q.same_elements || kind.all) ? kind.value(q) : null
+const q = by.get(n), v = q && (!same(q) || kind.all) ? kind.value(q) : null
 if (v !== null && v !== undefined) values.push(kind.place ? kind.place(v) : v)
 }
 const m = { ...kind, short: String }
@@ -2641,7 +2660,7 @@ maps.querySelector('.legendbox').replaceChildren(legend(m, kind.d, values, Math.
 maps.querySelector('.legend').style.marginLeft = innerWidth > 600 ? '178px' : '0'
 const typewords = maps.querySelector('.typewords')
 if (typewords) {
-const lows = [...by.values()].filter((q) => q.db !== null && q.type_db !== null).map((q) => q.db - q.type_db)
+const lows = [...by.values()].filter((q) => Number.isFinite(q.db) && Number.isFinite(q.type_db)).map((q) => q.db - q.type_db)
 const least = Math.min(...lows)
 typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the dB lost come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
 }
@@ -2669,10 +2688,10 @@ go('#/compare?' + new URLSearchParams(swap ? {} : { swap: '1' }).toString().repl
 say('A and B are swapped')
 }
 function buy() {
-const points = [...by.values()].filter((p) => p.db !== null && p.bits !== null && !p.same_elements && !broken(p))
-if (!points.length) return el('p', { class: 'sub t8', text: 'Nothing differs.' })
-const ts = data.types.filter((t) => t.db !== null)
-const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter((v) => v !== null))
+const points = [...by.values()].filter((p) => Number.isFinite(p.db) && Number.isFinite(p.bits) && !broken(p))
+if (new Set(points.map((p) => Math.round(10 * p.bits))).size < 2) return []
+const ts = data.types.filter((t) => Number.isFinite(t.db))
+const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter(Number.isFinite))
 const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
 const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
 const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
@@ -2687,19 +2706,17 @@ const i = (seen[p.type_b] = (seen[p.type_b] ?? 0) + 1)
 g.append(svg('circle', { class: 'pt', cx: (x(p.bits) + (((i * 0.618034) % 1) - 0.5) * 22).toFixed(1), cy: y(p.db).toFixed(1), r: 3 }))
 })
 for (const t of ts) {
-if (t.type_db !== null) g.append(svg('line', { class: 'ty', x1: x(t.bits) - 16, x2: x(t.bits) + 16, y1: y(t.type_db), y2: y(t.type_db) }))
+if (Number.isFinite(t.type_db)) g.append(svg('line', { class: 'ty', x1: x(t.bits) - 16, x2: x(t.bits) + 16, y1: y(t.type_db), y2: y(t.type_db) }))
 const flip = x(t.bits) > w - 90
-g.append(svg('text', { class: flip ? 'b e' : 'b', x: x(t.bits) + (flip ? -20 : 20), y: y(t.type_db ?? t.db) + 18, text: t.type + ' ' + grouped(seen[t.type] ?? 0) }))
+g.append(svg('text', { class: flip ? 'b e' : 'b', x: x(t.bits) + (flip ? -20 : 20), y: y(Number.isFinite(t.type_db) ? t.type_db : t.db) + 18, text: t.type + ' ' + grouped(seen[t.type] ?? 0) }))
 }
 g.append(svg('line', { class: 'ty', x1: 48, x2: 68, y1: 24, y2: 24 }), svg('text', { x: 74, y: 28, text: 'the type on Gaussian values' }), svg('circle', { class: 'pt', cx: 58, cy: 44, r: 3 }), svg('text', { x: 74, y: 48, text: 'a tensor' }))
-return g
+return [el('h2', { text: 'What bits buy' }), g]
 }
 function byType() {
 const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { class: 'wide', text: count(t.elements) }), el('td', { text: number(t.bits) }),
-el('td', null, t.db !== null ? dbChip(t.db) : t.error_share ? none : 'identical'), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
-const integers = data.pairs.filter((p) => p && p.same_elements && /^(I|U|BOOL)/.test(p.type_a)).length
-return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
-integers ? el('p', { class: 'sub t8', text: things(integers, 'tensor') + ' of integers, identical, ' + (integers === 1 ? 'is' : 'are') + ' not counted in dB.' }) : '']
+el('td', null, t.db === Infinity ? 'identical' : t.db === null ? none : dbChip(t.db)), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
+return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows)))]
 }
 function dbChip(v) {
 const m = { ...kinds[0], text: one }
@@ -2711,7 +2728,7 @@ function worstTable() {
 const key = [sort, all, data.pairs.length, Boolean(data.overall), Math.floor(Date.now() / 500) * (data.overall ? 0 : 1)].join()
 if (key === tableKey) return
 tableKey = key
-const value = (p, k) => (k === 'to' ? (p.db === null || p.type_db === null ? null : p.db - p.type_db) : p[k])
+const value = (p, k) => (k === 'to' ? (p.db !== null && Number.isFinite(p.type_db) ? p.db - p.type_db : null) : p[k])
 const [by_, down] = [sort.replace(/^-/, '') || 'db', sort.startsWith('-')]
 const list = [...by.values()].filter((p) => !p.same_elements || broken(p))
 list.sort((p, q) => {
@@ -2730,7 +2747,7 @@ el('tbody', null, shown.map((p) => {
 const fail = broken(p)
 return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
 el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
-el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: p.error_share === null ? '' : percent(p.error_share) }))
+el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
 })))))
 if (held) [...worst.querySelectorAll('button')].find((b) => b.textContent?.startsWith(held))?.focus()
 }
@@ -2780,7 +2797,7 @@ return { reset: () => true, leave() {} }
 return { compareView, forgetComparisons }
 })()
 const module_map = (() => {
-const { ask } = module_ask
+const { ask, host } = module_ask
 const { atRest, choice, el, kbd, say, svg } = module_dom
 const { bytes, grouped, named, shape, thin } = module_format
 const { go, put, read, tensorLink } = module_route
@@ -2820,7 +2837,7 @@ const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div'
 let answer = null, order = [], at = null // the tensor or cell that is looked at
 let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
 const outline = svg('path', { class: 'now' })
-if (!Object.hasOwn(words, by)) by = 'part'
+if (!Object.hasOwn(words, by) || (host === 'file' && by === 'memory')) by = 'part' // what is in memory is not saved
 main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
 el('div', { class: 'mappicture' }, legend, looked, picture))
 load()
@@ -3133,7 +3150,7 @@ return
 const bad = store.stats.filter((s) => s?.error && s.kind !== 'no values').length
 const nan = store.stats.filter((s) => s && s.nan + s.pos_inf + s.neg_inf > 0).length
 const odd = (bad ? ' · ' + bad + (bad === 1 ? ' tensor' : ' tensors') + ' damaged' : '') + (nan ? ' · ' + nan + ' with NaN or infinities' : '')
-const read = !p.done ? 'Reading: ' : p.share < 1 && !store.exact ? 'Sampled: ' : 'Exact: '
+const read = !p.done ? 'Reading: ' : p.share < 1 ? 'Sampled: ' : 'Exact: '
 $('state').textContent = (view?.state?.() ?? read + grouped(p.values) + ' of ' + grouped(p.all_values) + ' values' + (p.done && host !== 'file' ? ', read in ' + seconds(p.seconds) : '')) + odd
 }
 function route() {

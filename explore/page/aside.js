@@ -1,9 +1,9 @@
 // @ts-check
 // The focused tensor, beside the map: figures from its own answer.
-import { copy, el, kbd, svg } from './dom.js'
+import { copy, el, kbd, say, svg } from './dom.js'
 import { beyond, histogram } from './figure.js'
 import { bytes, grouped, named, none, number, percent, place, shape } from './format.js'
-import { bound } from './measures.js'
+import { bound, spreads } from './measures.js'
 import { rgb } from './scale.js'
 import { picture, remember, store } from './store.js'
 import { tensorLink } from './route.js'
@@ -48,6 +48,15 @@ export function figures(stat, all) {
   return out
 }
 
+/** Copies the lines of Go that read a tensor. */
+export async function copyGo(name) {
+  try {
+    copy((await remember('data/tensor?name=' + encodeURIComponent(name))).go)
+  } catch (e) {
+    say(e.problem?.text ?? String(e))
+  }
+}
+
 /** Makes the aside. Its show(number) fills it after a moment. */
 export function aside() {
   const node = el('aside', { class: 'side', 'aria-label': 'Focused tensor' }, el('p', { class: 'sub', text: 'Point at a cell, or move to it: its figures stand here.' }))
@@ -71,7 +80,7 @@ export function aside() {
       el('p', { class: 'm', text: named(short), title: row.name }),
       el('p', { class: 'sub', text: [row.type, shape(row.shape), grouped(row.elements) + ' values', bytes(row.stored_bytes)].join(' · ') }),
       body,
-      el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: copyGo }, 'Copy Go ', kbd('c'))))
+      el('div', { class: 'btns' }, el('a', { class: 'btn p', href: tensorLink(row.name) }, 'Open ', kbd('↵')), el('button', { class: 'btn', click: () => copyGo(row.name) }, 'Copy Go ', kbd('c'))))
     clearTimeout(timer)
     timer = setTimeout(update, 120)
   }
@@ -86,11 +95,6 @@ export function aside() {
     } else if (s && !waiting.firstChild) waiting.append(pairs(figures(s, false)), el('p', { class: 'sub', text: 'Of a sample. Opened, the tensor has all its values read.' }))
   }
 
-  /** Copies the lines of Go that read the tensor. */
-  async function copyGo() {
-    if (path) copy((await remember(path, stop.signal)).go)
-  }
-
   /** Asks for a tensor's figures and matrix. */
   async function fetchFigures(row, body, signal) {
     const name = encodeURIComponent(row.name)
@@ -103,9 +107,9 @@ export function aside() {
         body.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad'), text: s.error }))
         return
       }
-      if (s.sigma_histogram?.length && s.std > 0) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
+      if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
       body.append(pairs(figures(s, false)))
-      if (t.matrix_rows > 1 && t.matrix_columns > 1 && s.std > 0) {
+      if (t.matrix_rows > 1 && t.matrix_columns > 1 && spreads(s)) {
         const p = await picture(`data/picture?name=${name}&as=max`, signal)
         if (!signal.aborted) body.append(...matrix(t, p))
       }
@@ -128,7 +132,7 @@ export function aside() {
       el('p', { class: 'sub t4', text: grouped(t.matrix_rows) + ' rows × ' + grouped(t.matrix_columns) + ' columns' + (at ? '; circle: ' + place(at) : '') })]
   }
 
-  return { node, show, update, copyGo, leave: () => { stop.abort(); clearTimeout(timer) }, shown: () => shown }
+  return { node, show, update, copyGo: () => { if (shown >= 0) copyGo(store.rows[shown].name) }, leave: () => { stop.abort(); clearTimeout(timer) }, shown: () => shown }
 }
 
 /** Returns the column of a place in the matrix of a tensor: all dimensions but the first. */

@@ -3,8 +3,8 @@
 import { ask, host, problemOf } from './ask.js'
 import { chooser } from './chooser.js'
 import { choice, copy, el, faint, kbd, say, scroller, svg } from './dom.js'
-import { chip, legend } from './figure.js'
-import { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, thin, things } from './format.js'
+import { chip, legend, meter } from './figure.js'
+import { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin } from './format.js'
 import { binned, layerGrid } from './grid.js'
 
 import { byLog } from './scale.js'
@@ -13,14 +13,15 @@ import { go, put, read, tensorLink } from './route.js'
 import { findingsList } from './findings.js'
 import { strip } from './overview.js'
 
-const one = (x) => (x === null || x === undefined ? none : grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)))
+const one = (x) => (Number.isFinite(x) ? grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)) : number(x))
+const same = (p) => p.same_elements || p.db === Infinity
 
 /** The measures of pairs. at gives the place on the scale, from 0 to 1. */
 const kinds = [
   { key: 'db', name: 'dB', sub: 'higher is better; more ink, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
-  { key: 'cosine', name: 'cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
-  { key: 'relative_rms', name: 'relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
-  { key: 'bits', name: 'bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
+  { key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
+  { key: 'relative_rms', name: 'Relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
+  { key: 'bits', name: 'Bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
 ]
 
 const kept = new Map() // what was read, by direction
@@ -35,15 +36,13 @@ export function compareView(main) {
   const stop = new AbortController()
   const data = kept.get(swap) ?? { a: null, b: null, grid: null, pairs: [], overall: null, types: [], findings: [], progress: null, problem: null, complete: false }
   kept.set(swap, data)
-  let marked = [], now = -1, lastSaid = 0
-  const ahead = pace()
+  let marked = [], now = -1
 
-  const sides = el('div', { class: 'sides' }), figures = el('div'), progress = el('div', { hidden: true }), words = el('span', { role: 'status' }), far = el('span', { class: 'sp sub' }), bar = el('i'), notes = el('div')
-  progress.append(el('div', { class: 'row t16' }, words, far), el('div', { class: 'prog', 'aria-hidden': 'true' }, bar))
+  const sides = el('div', { class: 'sides' }), figures = el('div'), progress = meter(), notes = el('div')
   const findings = findingsList('What it cost', (f) => { marked = f.numbers ?? []; now = marked[0] ?? -1; select() })
   const cost = el('section', { class: 'near', hidden: true }, el('h2', { text: 'What it cost' }), ...findings.nodes)
   const maps = el('section', { class: 'maps' }), bits = el('div'), types = el('div'), worst = el('section')
-  main.append(el('h1', { class: 'hidden', text: 'Comparison' }), sides, figures, progress, notes, cost, maps, el('section', { class: 'buy' }, bits, types), worst)
+  main.append(el('h1', { class: 'hidden', text: 'Comparison' }), sides, figures, progress.node, notes, cost, maps, el('section', { class: 'buy' }, bits, types), worst)
 
   let left = null, right = null
   const by = new Map()
@@ -56,7 +55,9 @@ export function compareView(main) {
       const reply = await ask('data/compare' + (swap ? '?swap=1' : ''), { signal: stop.signal })
       for await (const line of reply.lines()) {
         for (const k of ['a', 'b', 'grid', 'progress', 'overall', 'types', 'findings']) if (line[k]) data[k] = line[k]
-        for (const p of line.pairs ?? []) data.pairs[p.number] = p
+        reals(line.overall)
+        line.types?.forEach(reals)
+        for (const p of line.pairs ?? []) data.pairs[p.number] = reals(p)
         if (line.error?.swapped && await isServed()) return start()
         if (line.error) data.problem = line.error
         changed()
@@ -73,7 +74,7 @@ export function compareView(main) {
   function makeMaps() {
     if (!data.grid?.layers.length) return
     const groups = data.grid.groups.map((g) => ({ ...g, rows: g.rows.filter((r) => !r.vector || r.cells.flat().some((n) => by.get(n) && !by.get(n).same_elements)) })).filter((g) => g.rows.length)
-    const hasTypes = data.pairs.some((p) => p && p.type_db !== null)
+    const hasTypes = data.pairs.some((p) => Number.isFinite(p?.type_db))
     const grid = binned({ ...data.grid, groups }, innerWidth <= 600 ? 400 : (hasTypes && innerWidth > 1000 ? maps.clientWidth - 448 : maps.clientWidth) - 192)
     const key = groups.map((g) => g.rows.length).join() + hasTypes + grid.binned
     if (maps.dataset.key === key) return
@@ -97,7 +98,7 @@ export function compareView(main) {
     if (!p) return { text: '', name: 'not computed yet' }
     const fail = broken(p)
     if (fail) return { mark: 'bad', text: '✕', name: fail }
-    if (p.same_elements && !kind.all) return { text: '=', name: 'identical', two: p.type_b }
+    if (same(p) && !kind.all) return { text: '=', name: 'identical', two: p.type_b }
     const v = kind.value(p)
     if (v === null) return { text: none, name: 'not defined' }
     return { text: kind.text(v), two: p.type_b, t: Math.min(1, Math.max(0, kind.at(v))), ramp: kind.ramp, name: kind.long(v) + ', ' + p.type_b, bold: p.odd === 2 }
@@ -109,8 +110,8 @@ export function compareView(main) {
     if (!p) return { text: '', name: 'not computed yet' }
     const fail = broken(p)
     if (fail) return { mark: 'bad', text: '✕', name: fail }
-    if (p.same_elements) return { text: '=', name: 'identical' }
-    if (p.type_db === null || p.db === null) return { text: none, name: 'its type keeps all' }
+    if (same(p)) return { text: '=', name: 'identical' }
+    if (!Number.isFinite(p.type_db) || p.db === null) return { text: none, name: 'its type keeps all' }
     const v = p.db - p.type_db
     return { text: one(v), t: Math.min(1, Math.max(0, -v / 6)), ramp: 'odd', name: one(v) + ' dB against ' + p.type_b, bold: p.odd === 2 }
   }
@@ -148,19 +149,10 @@ export function compareView(main) {
   function update() {
     by.clear()
     for (const p of data.pairs) if (p) by.set(p.number, p)
-    isTune = data.pairs.some((p) => p && p.relative_rms > 0) && !data.pairs.some((p) => p && p.type_db !== null)
+    isTune = data.pairs.some((p) => p && p.relative_rms > 0) && !data.pairs.some((p) => Number.isFinite(p?.type_db))
     side()
     const p = data.progress, busy = p && !p.done && !data.problem
-    progress.hidden = !busy
-    if (busy) {
-      if (Date.now() - lastSaid >= 2000) {
-        lastSaid = Date.now()
-        words.textContent = `Reading both models: ${grouped(p.tensors)} of ${grouped(p.all_tensors)} tensors`
-      }
-      const share = p.values / Math.max(1, p.all_values)
-      far.textContent = ahead(share, p.seconds)
-      bar.style.width = (100 * share).toFixed(1) + '%'
-    }
+    progress.show(busy ? p.values / Math.max(1, p.all_values) : null, p?.seconds, `Reading both models: ${grouped(p?.tensors)} of ${grouped(p?.all_tensors)} tensors`)
     notes.replaceChildren(...(data.problem ? [el('p', { class: 'note bad' }, el('b', { text: data.problem.text }), el('br'), el('span', { class: 'm', text: data.problem.line }), ' ' + (data.problem.hint ?? ''))] : []))
     const o = data.overall
     if (o) {
@@ -174,7 +166,7 @@ export function compareView(main) {
         !isTune && rms, ['Cosine', o.cosine === null ? none : o.cosine.toFixed(5)],
         ['Changed', `${grouped(o.differ)} of ${grouped(o.differ + o.identical + o.only_a + o.only_b)}`, `${grouped(o.identical)} identical, ${grouped(o.only_a + o.only_b)} missing` + (o.damaged ? `, ${o.damaged} damaged` : '')],
         a && b && ['Bits per weight', number(a.bits_per_weight) + ' → ' + number(b.bits_per_weight)],
-        a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes < a.bytes ? '−' : '+') + Math.round(100 * Math.abs(1 - b.bytes / a.bytes)) + thin + '%'],
+        a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes > 1.005 * a.bytes ? '+' : '') + grouped(Math.round(100 * (b.bytes / a.bytes - 1))) + thin + '%'],
       ], isTune ? rms[0] : db[0]))
       figures.firstElementChild?.classList.add('gapped')
     }
@@ -184,7 +176,8 @@ export function compareView(main) {
     makeMaps()
     if (left) drawMaps()
     if (o) {
-      bits.replaceChildren(el('h2', { text: 'What bits buy' }), buy())
+      bits.replaceChildren(...buy())
+      bits.parentElement.classList.toggle('lone', !bits.firstChild)
       types.replaceChildren(...byType())
     }
     if (data.pairs.length) worstTable()
@@ -201,7 +194,7 @@ export function compareView(main) {
     choice(maps.querySelector('.kindbox'), 'Measure of comparison', kinds.map((k) => [k.key, k.name]), kind.key, setKind)
     const values = []
     for (const r of left.rows) for (const n of r.cells.flat()) {
-      const q = by.get(n), v = q && (!q.same_elements || kind.all) ? kind.value(q) : null
+      const q = by.get(n), v = q && (!same(q) || kind.all) ? kind.value(q) : null
       if (v !== null && v !== undefined) values.push(kind.place ? kind.place(v) : v)
     }
     const m = { ...kind, short: String }
@@ -210,7 +203,7 @@ export function compareView(main) {
     maps.querySelector('.legend').style.marginLeft = innerWidth > 600 ? '178px' : '0'
     const typewords = maps.querySelector('.typewords')
     if (typewords) {
-      const lows = [...by.values()].filter((q) => q.db !== null && q.type_db !== null).map((q) => q.db - q.type_db)
+      const lows = [...by.values()].filter((q) => Number.isFinite(q.db) && Number.isFinite(q.type_db)).map((q) => q.db - q.type_db)
       const least = Math.min(...lows)
       typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the dB lost come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
     }
@@ -248,12 +241,12 @@ export function compareView(main) {
     say('A and B are swapped')
   }
 
-  /** Draws dB over bits: a mark a tensor, a line for what a type keeps of Gaussian values. */
+  /** Draws dB over bits, unless all tensors have the same: a mark a tensor, a line for what a type keeps of Gaussian values. */
   function buy() {
-    const points = [...by.values()].filter((p) => p.db !== null && p.bits !== null && !p.same_elements && !broken(p))
-    if (!points.length) return el('p', { class: 'sub t8', text: 'Nothing differs.' })
-    const ts = data.types.filter((t) => t.db !== null)
-    const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter((v) => v !== null))
+    const points = [...by.values()].filter((p) => Number.isFinite(p.db) && Number.isFinite(p.bits) && !broken(p))
+    if (new Set(points.map((p) => Math.round(10 * p.bits))).size < 2) return []
+    const ts = data.types.filter((t) => Number.isFinite(t.db))
+    const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.map((p) => p.db).concat(ts.map((t) => t.type_db).filter(Number.isFinite))
     const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
     const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
     const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
@@ -268,21 +261,19 @@ export function compareView(main) {
       g.append(svg('circle', { class: 'pt', cx: (x(p.bits) + (((i * 0.618034) % 1) - 0.5) * 22).toFixed(1), cy: y(p.db).toFixed(1), r: 3 }))
     })
     for (const t of ts) {
-      if (t.type_db !== null) g.append(svg('line', { class: 'ty', x1: x(t.bits) - 16, x2: x(t.bits) + 16, y1: y(t.type_db), y2: y(t.type_db) }))
+      if (Number.isFinite(t.type_db)) g.append(svg('line', { class: 'ty', x1: x(t.bits) - 16, x2: x(t.bits) + 16, y1: y(t.type_db), y2: y(t.type_db) }))
       const flip = x(t.bits) > w - 90
-      g.append(svg('text', { class: flip ? 'b e' : 'b', x: x(t.bits) + (flip ? -20 : 20), y: y(t.type_db ?? t.db) + 18, text: t.type + ' ' + grouped(seen[t.type] ?? 0) }))
+      g.append(svg('text', { class: flip ? 'b e' : 'b', x: x(t.bits) + (flip ? -20 : 20), y: y(Number.isFinite(t.type_db) ? t.type_db : t.db) + 18, text: t.type + ' ' + grouped(seen[t.type] ?? 0) }))
     }
     g.append(svg('line', { class: 'ty', x1: 48, x2: 68, y1: 24, y2: 24 }), svg('text', { x: 74, y: 28, text: 'the type on Gaussian values' }), svg('circle', { class: 'pt', cx: 58, cy: 44, r: 3 }), svg('text', { x: 74, y: 48, text: 'a tensor' }))
-    return g
+    return [el('h2', { text: 'What bits buy' }), g]
   }
 
   /** Makes the table of types. */
   function byType() {
     const rows = data.types.map((t) => el('tr', null, el('td', { class: 'l m', text: t.type }), el('td', { text: grouped(t.tensors) }), el('td', { class: 'wide', text: count(t.elements) }), el('td', { text: number(t.bits) }),
-      el('td', null, t.db !== null ? dbChip(t.db) : t.error_share ? none : 'identical'), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
-    const integers = data.pairs.filter((p) => p && p.same_elements && /^(I|U|BOOL)/.test(p.type_a)).length
-    return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows))),
-      integers ? el('p', { class: 'sub t8', text: things(integers, 'tensor') + ' of integers, identical, ' + (integers === 1 ? 'is' : 'are') + ' not counted in dB.' }) : '']
+      el('td', null, t.db === Infinity ? 'identical' : t.db === null ? none : dbChip(t.db)), el('td', { class: 'wide', text: one(t.type_db) }), el('td', { text: t.error_share ? percent(t.error_share) : '0' })))
+    return [el('h2', { text: 'By type' }), scroller('By type', el('table', { class: 'tb t8' }, el('thead', null, el('tr', null, [['type in B', 'l'], ['tensors', ''], ['values', 'wide'], ['bits', ''], ['dB', ''], ['Gaussian', 'wide'], ['share of error', '']].map(([h, c]) => el('th', { scope: 'col', class: c, text: h })))), el('tbody', null, rows)))]
   }
 
   /** Makes a chip of dB. */
@@ -298,7 +289,7 @@ export function compareView(main) {
     const key = [sort, all, data.pairs.length, Boolean(data.overall), Math.floor(Date.now() / 500) * (data.overall ? 0 : 1)].join()
     if (key === tableKey) return
     tableKey = key
-    const value = (p, k) => (k === 'to' ? (p.db === null || p.type_db === null ? null : p.db - p.type_db) : p[k])
+    const value = (p, k) => (k === 'to' ? (p.db !== null && Number.isFinite(p.type_db) ? p.db - p.type_db : null) : p[k])
     const [by_, down] = [sort.replace(/^-/, '') || 'db', sort.startsWith('-')]
     const list = [...by.values()].filter((p) => !p.same_elements || broken(p))
     list.sort((p, q) => {
@@ -317,7 +308,7 @@ export function compareView(main) {
         const fail = broken(p)
         return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
           el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
-          el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: p.error_share === null ? '' : percent(p.error_share) }))
+          el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
       })))))
     if (held) [...worst.querySelectorAll('button')].find((b) => b.textContent?.startsWith(held))?.focus()
   }

@@ -1,7 +1,7 @@
 // @ts-check
 // Figures: histogram by σ, scale with a mark a tensor, small maps, chips.
-import { el, svg } from './dom.js'
-import { cell, grouped, none, thin, things } from './format.js'
+import { el, rich, svg } from './dom.js'
+import { cell, grouped, none, pace, thin, things } from './format.js'
 import { merged } from './grid.js'
 import { bound, domain, measure, position, range, summary, ticks } from './measures.js'
 import { colour, css, paint, byLog } from './scale.js'
@@ -132,6 +132,26 @@ export function drawThumb(canvas, m, grid, rows, stats) {
     }
   }))
   return range(m, d)
+}
+
+/** Makes a bar with words that follow it. show(share, seconds, text) hides it if share is null. A region of its own says the words, at most once in 2 s. */
+export function meter() {
+  const words = el('span'), left = el('span', { class: 'sp sub' }), said = el('p', { class: 'hidden', role: 'status' }), bar = el('i'), ahead = pace()
+  const node = el('div', { hidden: true }, el('div', { 'aria-hidden': 'true' }, el('div', { class: 'row t16' }, words, left), el('div', { class: 'prog' }, bar)), said)
+  let last = 0
+  return {
+    node,
+    show(share, at, text) {
+      node.hidden = share === null
+      if (share === null) return
+      bar.style.width = (100 * share).toFixed(1) + '%'
+      words.replaceChildren(...rich(text))
+      left.textContent = ahead(share, at)
+      if (Date.now() - last < 2000) return
+      last = Date.now()
+      said.textContent = words.textContent + ', ' + left.textContent
+    },
+  }
 }
 
 /** Makes a chip: a number on its colour. */

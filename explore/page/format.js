@@ -25,8 +25,15 @@ export function number(x) {
   return sign + grouped(s.includes('e') || a >= 999.5 ? Number(s) : s)
 }
 
+/** Gives infinite figures of an answer, which are text in JSON, their values, and returns it. */
+export function reals(answer) {
+  for (const key in answer) if (key !== 'name' && (answer[key] === 'Infinity' || answer[key] === '-Infinity')) answer[key] = Number(answer[key])
+  return answer
+}
+
 /** Writes a number in a cell: one decimal below 10, none above. */
 export function cell(x) {
+  if (!Number.isFinite(x)) return number(x)
   const a = Math.abs(x)
   return grouped(a < 9.95 ? (a < 0.05 ? '0.0' : x.toFixed(1)) : x.toFixed(0))
 }
@@ -51,7 +58,7 @@ export function bytes(n) {
 
 /** Writes a share of 1 in percent: one decimal, or three digits if that would be 0.0. */
 export function percent(x) {
-  if (x === null || x === undefined) return none
+  if (!Number.isFinite(x)) return number(x)
   const p = 100 * x
   if (p === 0 || p === 100) return p + thin + '%'
   return (Math.abs(p) < 0.05 ? number(p) : grouped(p.toFixed(1))) + thin + '%'

@@ -1,6 +1,7 @@
 // @ts-check
 // The list of tensors. Go searches, sorts and groups; the page asks for windows of 60 rows and keeps only those in view in
 // the document.
+import { copyGo } from './aside.js'
 import { ask, host } from './ask.js'
 import { atRest, choice, el, faint, kbd, svg } from './dom.js'
 import { sigmaChip, chip } from './figure.js'
@@ -227,7 +228,7 @@ export function listView(main, inside) {
     const name = el('span', { class: 'lc l m nm', role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
       t ? null : el('span', { class: 'fold', 'aria-hidden': 'true', text: r.open ? '▾' : '▸' }), el('span', { class: 'nn' }, el('bdi', { dir: 'ltr' }, ...marked(r))), t ? null : faint(' ' + grouped(r.tensors)))
     const size = bytes(t ? t.stored_bytes : r.stored_bytes)
-    const std = t ? (s ? (s.error ? none : number(s.std)) : '') : range(r.std)
+    const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r.std)
     const sigma = t ? sigmaChip(s) : worst(r)
     node.append(name, cell('strip0', r.by_layer ? stripOf(r) : ''), cell('l ty', t ? t.type : r.types),
       cell('shp', shape(t ? t.shape : r.shape)), cell('sz', size), cell('sd', std), cell('', sigma),
@@ -261,7 +262,7 @@ export function listView(main, inside) {
 
   /** Makes the chip of the worst tensor of a group. */
   function worst(r) {
-    let most = r.max_sigma, sampled = store.progress?.share < 1 && !store.exact
+    let most = r.max_sigma, sampled = !r.by_layer && store.progress?.share < 1 // by layer it is not known of which
     for (const n of r.by_layer?.flat() ?? []) {
       const s = store.stats[n], v = s?.max_sigma
       sampled ||= s?.sampled
@@ -393,7 +394,9 @@ export function listView(main, inside) {
       return true
     },
     keys(e) {
-      if (e.key === 's') {
+      const t = row(active)?.tensor
+      if (e.key === 'c' && t) copyGo(t.name)
+      else if (e.key === 's') {
         const keys = ['-max_sigma', '-size', '-std', 'name', '']
         sort = keys[(keys.indexOf(sort) + 1) % keys.length]
         active = 0

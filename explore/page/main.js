@@ -58,7 +58,7 @@ function footer() {
   const bad = store.stats.filter((s) => s?.error && s.kind !== 'no values').length
   const nan = store.stats.filter((s) => s && s.nan + s.pos_inf + s.neg_inf > 0).length
   const odd = (bad ? ' · ' + bad + (bad === 1 ? ' tensor' : ' tensors') + ' damaged' : '') + (nan ? ' · ' + nan + ' with NaN or infinities' : '')
-  const read = !p.done ? 'Reading: ' : p.share < 1 && !store.exact ? 'Sampled: ' : 'Exact: '
+  const read = !p.done ? 'Reading: ' : p.share < 1 ? 'Sampled: ' : 'Exact: '
   $('state').textContent = (view?.state?.() ?? read + grouped(p.values) + ' of ' + grouped(p.all_values) + ' values' + (p.done && host !== 'file' ? ', read in ' + seconds(p.seconds) : '')) + odd
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Where bytes lie: the picture that the command's map draws, in the page, so that it leads to tensors.
-import { ask } from './ask.js'
+import { ask, host } from './ask.js'
 import { atRest, choice, el, kbd, say, svg } from './dom.js'
 import { bytes, grouped, named, shape, thin } from './format.js'
 import { go, put, read, tensorLink } from './route.js'
@@ -53,7 +53,7 @@ export function mapView(main) {
   let answer = null, order = [], at = null // the tensor or cell that is looked at
   let cells = [] // {boxes, d, lines, first}: first is the number of the first tensor
   const outline = svg('path', { class: 'now' })
-  if (!Object.hasOwn(words, by)) by = 'part'
+  if (!Object.hasOwn(words, by) || (host === 'file' && by === 'memory')) by = 'part' // what is in memory is not saved
   main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Where bytes lie' }), modes, note, el('span', { class: 'sp' }, el('button', { class: 'btn low', text: 'Save SVG', click: () => save().catch((e) => say(String(e))) }))),
     el('div', { class: 'mappicture' }, legend, looked, picture))
   load()

@@ -18,6 +18,11 @@ export function allZero(stat) {
   return Boolean(stat && !stat.sampled && stat.finite > 0 && stat.zeros === stat.finite)
 }
 
+/** Says whether distances from a tensor's mean can be told in σ. */
+export function spreads(stat) {
+  return stat.std > 0 && Number.isFinite(stat.std)
+}
+
 /** Returns the sign before a figure of a sample: ≥ or ≤ for what it bounds, ≈ for what it estimates. It is empty of exact figures. */
 export function bound(stat, sign = '≥') {
   return stat?.sampled && sign ? sign + ' ' : ''
@@ -70,12 +75,12 @@ export function domain(m, numbers, rows, stats) {
   const all = []
   for (const n of m.add ? rows.keys() : numbers) {
     const v = m.value(rows[n], stats[n])
-    if (v !== null && v !== undefined) all.push(v)
+    if (Number.isFinite(v)) all.push(v)
   }
   all.sort((a, b) => a - b)
   const [low, high] = all.length ? m.domain(all) : m.domain([1, 2])
   const least = all[0], most = all[all.length - 1]
-  return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0 }
+  return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0, sampled: numbers.some((n) => stats[n]?.sampled) }
 }
 
 /** Returns the place of a value on the scale of a measure, from 0 to 1. */
@@ -94,14 +99,15 @@ export function ticks(m, d) {
 /** Says the range of a measure for its small map. */
 export function range(m, d) {
   if (d.empty) return ''
-  if (m.key === 'zeros' && d.most === 0) return 'none'
-  if (d.same) return 'all ' + m.short(d.most)
+  const sign = bound(d, m.bound)
+  if (m.key === 'zeros' && d.most === 0 && !sign) return 'none'
+  if (d.same) return 'all ' + sign + m.short(d.most)
   let low = m.short(d.least)
   const high = m.short(d.most), unit = high.split(thin)[1]
   if (unit && low.endsWith(thin + unit)) low = low.split(thin)[0]
   else if (m.key === 'size' && d.least * 1000 < d.most) return 'up to ' + high
   else if (m.key === 'size') low = number((d.least / d.most) * parseFloat(high.replace(',', '')))
-  return low + '–' + high
+  return sign + low + '–' + high
 }
 
 /** Sums up the tensors of a cell: the worst of them colours it; □ and ✕ win. */

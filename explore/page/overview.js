@@ -3,10 +3,10 @@
 import { aside } from './aside.js'
 import { arrows, atRest, copy, el, faint, kbd, say } from './dom.js'
 import { findingsList } from './findings.js'
-import { chip, drawThumb, legend, sigmaChip } from './figure.js'
-import { bytes, count, grouped, named, none, number, pace, percent, quote, seconds, shape, things } from './format.js'
+import { chip, drawThumb, legend, meter, sigmaChip } from './figure.js'
+import { bytes, count, grouped, named, none, number, percent, quote, shape, things } from './format.js'
 import { binned, layerGrid, lookAt } from './grid.js'
-import { bound, domain, measure, measures } from './measures.js'
+import { bound, domain, measure, measures, range } from './measures.js'
 import { colour, css, ink } from './scale.js'
 import { compute, listen, rowsOf, store } from './store.js'
 import { go, put, read, tensorLink } from './route.js'
@@ -48,8 +48,7 @@ export function overview(main) {
   const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
 
   const notes = el('div')
-  const progress = el('div', { hidden: true }), progressText = el('span', { role: 'status' }), progressLeft = el('span', { class: 'sp sub' }), progressBar = el('i')
-  progress.append(el('div', { class: 'row t16' }, progressText, progressLeft), el('div', { class: 'prog', 'aria-hidden': 'true' }, progressBar))
+  const progress = meter()
   const findings = findingsList('Findings', choose, why ? (f) => openCell(f.numbers.slice(0, 1)) : choose)
   const oddSub = el('span', { class: 'sub' })
   const oddPart = el('section', { class: 'near' }, el('div', { class: 'row' }, el('h2', { text: 'Odd in this model' }), oddSub), ...findings.nodes)
@@ -72,11 +71,11 @@ export function overview(main) {
         rows.length > 0 && ['Grid', layers + ' × ' + (experts ? things(experts, 'expert') : of), [experts ? of : '', more].filter(Boolean).join(' ')],
         !wide && ['Tensors', grouped(model.tensors)],
         model.names && ['Names', model.names], model.quantization && ['Quantization', model.quantization],
-        wide && ['Stored in', things(model.files, 'file')], wide && ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
+        ['Stored in', things(model.files, 'file')], ['Signature', model.signature || 'none'], ['From', el('bdi', { text: model.from, title: model.from }), '', 'from'],
       ]), ...parts(model))
   }
   drawFacts()
-  main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress, oddPart)
+  main.append(el('h1', null, el('bdi', { text: model.name })), facts, notes, progress.node, oddPart)
 
   let grid = null, shownGrid = null, select = null
   const thumbs = [], legendBox = el('div'), title = el('h3', { class: 'big' }), sub = el('span', { class: 'sub' }), gridBox = el('div')
@@ -128,7 +127,7 @@ export function overview(main) {
       return el('tr', { class: chosen === n ? 'now' : null },
         el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
         el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
-        el('td', { class: 'wide', text: s ? (s.error ? none : number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
+        el('td', { class: 'wide', text: s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
     }))
     if (held) body.querySelector(`[data-n="${held}"]`)?.focus({ preventScroll: true })
     moreOutside.hidden = model.outside.length <= most
@@ -203,23 +202,15 @@ export function overview(main) {
     if (marked.length) look(marked.find((n) => grid?.has(n)) ?? marked[0])
   }
 
-  const ahead = pace()
-  let lastSaid = 0
   /** Shows how far reading is. */
   function showProgress() {
     const p = store.progress
     const busy = p && !p.done && !store.problem
-    progress.hidden = !busy
     if (busy) {
       const share = Math.min(1, p.all_values ? p.values / (p.all_values * Math.min(1, p.share || 1)) : p.tensors / p.all_tensors)
-      progressBar.style.width = (100 * share).toFixed(1) + '%'
-      progressLeft.textContent = ahead(share, p.seconds)
-      if (Date.now() - lastSaid >= 2000) {
-        lastSaid = Date.now()
-        progressText.replaceChildren('Reading values: ', el('b', { text: grouped(p.tensors) + ' of ' + grouped(p.all_tensors) }), ' tensors, ' + count(p.values) + ' of ' + count(p.all_values) + ' values')
-      }
-    }
-    const sampled = p && p.share < 1 && !store.exact, bad = damaged().length
+      progress.show(share, p.seconds, `Reading values: **${grouped(p.tensors)} of ${grouped(p.all_tensors)}** tensors, ${count(p.values)} of ${count(p.all_values)} values`)
+    } else progress.show(null)
+    const sampled = p && p.share < 1, bad = damaged().length
     oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
     return busy
   }
@@ -233,13 +224,13 @@ export function overview(main) {
   /** Shows notes: a sample, damaged tensors, errors. */
   function showNotes() {
     const p = store.progress, bad = damaged()
-    const key = JSON.stringify([p?.done && p?.share, store.exact, bad.length, store.problem])
+    const key = JSON.stringify([p?.done && p?.share, bad.length, store.problem])
     if (key === noteKey) return
     noteKey = key
     const out = []
-    if (p?.done && p.share < 1 && !store.exact) {
+    if (p?.done && p.share < 1) {
       out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
-        el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { lastSaid = 0; compute(true); say('Reading all values') } }), p.seconds > 0.05 ? ', about ' + seconds(Math.max(1, Math.round(p.seconds / p.share))).replace('.00', '') : ''))
+        el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } })))
     }
     for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
     if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))
@@ -266,7 +257,7 @@ export function overview(main) {
     lookNow = lookAt(m, d, store.rows, store.stats)
     grid.update()
     title.textContent = m.title
-    sub.textContent = m.sub + (d.same && !d.empty ? '; all ' + m.short(d.most) : '')
+    sub.textContent = m.sub + (d.same ? '; ' + range(m, d) : '')
     select.value = m.key
     const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
     for (const [x, b, canvas, small] of thumbs) {

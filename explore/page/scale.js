@@ -12,7 +12,7 @@ const ramps = {
     dark: '#301f29 #502d39 #743c43 #984d45 #bb623e #cf8148 #e2a159 #f1c170 #ffe38d',
   },
 }
-const dark = matchMedia('(prefers-color-scheme: dark)')
+const dark = matchMedia('screen and (prefers-color-scheme: dark)')
 const table = {}
 
 /** Calls f whenever the theme changes. */

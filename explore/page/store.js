@@ -1,10 +1,11 @@
 // @ts-check
 // What the page knows: the model, its tensors, and their figures, which come while they are computed.
 import { ask, host, problemOf } from './ask.js'
+import { reals } from './format.js'
 
 /** All that the views show. rows and stats are by tensor number; listed says that no more rows come by themselves; read is a promise of the first of both. */
 export const store = {
-  model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false, read: null,
+  model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, swapped: false, read: null,
 }
 const listeners = new Set()
 let waiting = false
@@ -33,7 +34,7 @@ export function changed() {
 export async function load() {
   stop.abort()
   stop = new AbortController()
-  Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, exact: false, swapped: false })
+  Object.assign(store, { model: null, rows: [], listed: false, stats: [], findings: [], progress: null, problem: null, swapped: false })
   store.model = await (await ask('data/model')).json()
   store.read = Promise.all([rows(stop.signal).then(() => { store.listed = true; changed() }), compute(false)])
 }
@@ -65,13 +66,12 @@ export async function rowsOf(numbers) {
 /** Reads figures as they are computed; exact reads all values where a sample was read first. */
 export async function compute(exact) {
   const { signal } = stop
-  store.exact = exact
   store.progress = store.problem = null
   try {
     const reply = await ask('data/stats' + (exact ? '?exact=1' : ''), { signal })
     for await (const line of reply.lines()) {
       if (line.progress) store.progress = line.progress
-      for (const s of line.stats ?? []) store.stats[s.number] = s
+      for (const s of line.stats ?? []) store.stats[s.number] = reals(s)
       if (line.findings) store.findings = line.findings
       if (line.error?.swapped && await isServed()) return compute(exact)
       if (line.error) store.problem = line.error
@@ -107,6 +107,7 @@ const kept = new Map()
 export async function remember(path, signal) {
   if (kept.has(path)) return kept.get(path)
   const answer = await (await ask(path, { signal })).json()
+  reals(answer.stat)
   if (!store.model?.compared || answer.db !== undefined || !answer.stat) keep(path, answer) // the comparison may add dB
   return answer
 }

@@ -5,7 +5,7 @@ import { figures, flat, paintTiles, pairs } from './aside.js'
 import { choice, copy, el, faint, kbd, rich, scroller, svg } from './dom.js'
 import { edge, histogram, legend } from './figure.js'
 import { bytes, cell, grouped, named, none, number, place, thin, things } from './format.js'
-import { allZero, bound, broken, measure, position } from './measures.js'
+import { allZero, bound, broken, measure, position, spreads } from './measures.js'
 import { byLog, colour, ink, paint } from './scale.js'
 import { changed, listen, picture, remember, rowsOf, store } from './store.js'
 import { go, link, put, read, tensorLink } from './route.js'
@@ -46,7 +46,7 @@ export function tensorView(main, name) {
     rowsOf(t.same_role).catch(() => {})
     if (!s.error) {
       main.append(values(t))
-      if (t.matrix_rows >= 1 && t.matrix_columns > 1 && s.std > 0) {
+      if (t.matrix_rows >= 1 && t.matrix_columns > 1 && spreads(s)) {
         matrix = matrixPart(t, key, signal)
         main.append(matrix.node)
       }
@@ -84,7 +84,7 @@ function facts(t) {
   const list = strip([
     ['Type', t.type, t.stored], ['Shape', t.shape.length ? t.shape.map(grouped).join(' × ') : 'scalar', things(t.elements, 'value')], ['Stored', bytes(t.stored_bytes), bits === null ? '' : number(bits) + ' bits per weight'],
     ['Offset', grouped(t.offset), '0x' + t.offset.toString(16).toUpperCase() + (store.model.files > 1 ? ', file ' + (t.file + 1) + ' of ' + store.model.files : '')], ['Read as', t.read_as, t.float_bytes ? bytes(t.float_bytes) : ''],
-    store.model.compared && ['Against ' + store.model.compared.title, t.db === undefined ? el('a', { href: '#/compare', text: 'compare' }) : t.db === null ? 'identical' : cell1(t.db) + thin + 'dB', t.type_db === undefined || t.type_db === null ? '' : 'its type on Gaussian: ' + cell1(t.type_db)],
+    store.model.compared && ['Against ' + store.model.compared.title, t.db === undefined ? el('a', { href: '#/compare', text: 'compare' }) : t.db === 'Infinity' ? 'identical' : t.db === null ? none : cell1(t.db) + thin + 'dB', Number.isFinite(t.type_db) ? 'its type on Gaussian: ' + cell1(t.type_db) : ''],
   ])
   list.style.marginTop = '16px'
   return list
@@ -92,7 +92,7 @@ function facts(t) {
 
 /** Writes a number with one decimal. */
 function cell1(x) {
-  return x.toFixed(1).replace('-', '−')
+  return Number.isFinite(x) ? x.toFixed(1).replace('-', '−') : number(x)
 }
 
 /** Shows the same role over the layers, coloured by the largest in σ. */
@@ -126,7 +126,7 @@ function values(t) {
     else box.querySelector('.counts')?.remove()
   } })
   const box = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Values by σ' }), el('span', { class: 'sub wide', text: 'bins equal in asinh(z ÷ 2): ¼ σ in the middle, 12 % of the value outside; counts on a log axis' })),
-    s.sigma_histogram?.length && s.std > 0 ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
+    s.sigma_histogram?.length && spreads(s) ? histogram(s, innerWidth > 600 ? 880 : Math.max(320, innerWidth - 32), 272, true) : el('p', { class: 'note', text: s.std === 0 ? 'All values are ' + number(s.mean) + '.' : 'There is no histogram.' }), s.sigma_histogram?.length ? table : null)
   return el('section', { class: 'cols near' }, box, el('aside', { class: 'side', 'aria-label': 'Statistics' }, el('h3', null, 'Statistics ', el('span', { text: (s.sampled ? 'of a sample' : 'exact') + ', ' + things(t.elements, 'value') })), pairs(figures(s, true), true)))
 }
 
@@ -235,13 +235,13 @@ function matrixPart(t, key, signal) {
   /** Draws the norms of rows at the right and of columns below, aligned with the matrix. */
   function drawNorms(w, high, right, x, y) {
     const line = (n, from, to, size, point) => {
-      const most = Math.max(...n.norms.filter((v) => v !== null), 1e-30)
+      const most = Math.max(...n.norms.filter(Number.isFinite), 1e-30)
       const out = []
       const a = Math.floor(from / n.step), b = Math.ceil(to / n.step)
-      for (let i = a; i < b; i++) if (n.norms[i] !== null && n.norms[i] !== undefined) out.push(point(i * n.step + (n.step - 1) / 2, (size * n.norms[i]) / most))
+      for (let i = a; i < b; i++) if (Number.isFinite(n.norms[i])) out.push(point(i * n.step + (n.step - 1) / 2, (size * n.norms[i]) / most))
       return out.join(' ')
     }
-    const bold = (n, where, size) => n.largest.filter((v) => v.norm > 0).map((v) => [v, where(v.at), (size * v.norm) / Math.max(...n.norms, 1e-30)])
+    const bold = (n, where, size) => n.largest.filter((v) => v.norm > 0 && isFinite(v.norm)).map((v) => [v, where(v.at), (size * v.norm) / Math.max(...n.norms.filter(Number.isFinite), 1e-30)])
     if (right && win[1] - win[0] > 1) {
       const left0 = left + w + 8
       over.append(svg('line', { class: 'ax', x1: left0, x2: left0, y1: top, y2: top + high }), svg('polyline', { class: 'nl', points: line(norms.rows, win[0], win[1], 48, (i, v) => (left0 + 2 + v).toFixed(1) + ',' + y(i).toFixed(1)) }),
@@ -380,7 +380,7 @@ function count_(n) {
 function firstValues(t) {
   if (!t.first_values?.length) return el('span')
   const lead = '0, '.repeat(Math.max(0, t.shape.length - 1))
-  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(/^[IU]\d+$/.test(t.type) ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
+  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
 }
 
 /** Shows how the tensor is read, in Go and by the command, to copy. */

@@ -2,8 +2,8 @@ package answer
 
 import "encoding/json"
 
-// The answers below are JSON. Numbers that JSON has no form of, NaN and infinities, are null. Tensors are known by their
-// number: their place in the model's order, from 0. Each answer has the header Model: ModelAnswer.ID of the model it is
+// The answers below are JSON. NaN is null, and infinities are "Infinity" and "-Infinity", as the command has them. Tensors are known by
+// their number: their place in the model's order, from 0. Each answer has the header Model: ModelAnswer.ID of the model it is
 // of, so that the page sees that another one is served. An answer that is an error has a Problem and a status of 400 or more.
 //
 // A page in one file has the answers in <script type="application/json" id="answers">: an object whose keys are paths with
@@ -12,7 +12,7 @@ import "encoding/json"
 // "data/list?group=role" and "data/list?group=layer": rows and window of a ListAnswer with all groups unfolded, but pairs of depth
 // and number in place of tensors. The page says of all else that one file cannot show it.
 
-// Real is a float64 whose JSON is null if it is NaN or infinite.
+// Real is a float64 whose JSON is null if it is NaN, and a string if it is infinite.
 type Real float64
 
 // ModelAnswer answers data/model, from the index alone.
@@ -274,7 +274,7 @@ type ValuesAnswer struct {
 }
 
 // NormsAnswer answers data/norms?name=NAME: Euclidean norms of rows and columns, at most 768 of each: the largest of
-// neighbours where there are more. NaN and infinities are left out of them: null is a norm beyond float64.
+// neighbours where there are more. NaN and infinities are left out of them: an infinite norm is one beyond float64.
 type NormsAnswer struct {
 	Rows    Norms `json:"rows"`
 	Columns Norms `json:"columns"`
@@ -337,7 +337,7 @@ type Pair struct {
 	RelativeRMS Real   `json:"relative_rms"`
 	Cosine      Real   `json:"cosine"`
 	MaxAbs      Real   `json:"max_abs"`
-	ErrorShare  Real   `json:"error_share"` // of the sum of squared errors of the model; null until all is read
+	ErrorShare  Real   `json:"error_share"` // of the sum of squared errors of the model; null until all is read, and of what is not compared
 	Odd         int    `json:"odd"`
 	Error       string `json:"error,omitempty"`
 }

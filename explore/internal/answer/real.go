@@ -7,22 +7,27 @@ import (
 	"strings"
 )
 
-// MarshalJSON encodes r as a number, or as null if it is NaN or infinite. It never fails.
+// MarshalJSON encodes r as the command does: as a number, as null if it is NaN, as a string if it is infinite. It never fails.
 func (r Real) MarshalJSON() ([]byte, error) {
-	f := float64(r)
-	if math.IsNaN(f) || math.IsInf(f, 0) {
+	switch f := float64(r); {
+	case math.IsNaN(f):
 		return []byte("null"), nil
+	case math.IsInf(f, 1):
+		return []byte(`"Infinity"`), nil
+	case math.IsInf(f, -1):
+		return []byte(`"-Infinity"`), nil
+	default:
+		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
 	}
-	return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
 }
 
-// UnmarshalJSON decodes what MarshalJSON encodes: null becomes NaN. It fails if b is neither null nor a number.
+// UnmarshalJSON decodes what MarshalJSON encodes. It fails if b is nothing of that.
 func (r *Real) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		*r = Real(math.NaN())
 		return nil
 	}
-	f, err := strconv.ParseFloat(string(b), 64)
+	f, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
 	*r = Real(f)
 	return err
 }
