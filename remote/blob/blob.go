@@ -43,8 +43,8 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// Open opens the model at an address: an object, or the objects of a folder. The model's end closes the bucket. It
-// fails if there is no model, or if the bucket cannot be read.
+// Open opens the model at an address: an object, or the objects of a folder. Once the model is closed and drained, the bucket is
+// closed too. Open fails for a malformed address, if there is no model, or if the bucket cannot be read.
 func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Model, error) {
 	b, key, err := bucketOf(ctx, address)
 	if err != nil {
@@ -62,7 +62,8 @@ func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Mo
 	return m, nil
 }
 
-// Pull downloads the model at an address to the cache. It fails if there is no model, or if the bucket cannot be read.
+// Pull downloads the model at an address to the cache. It fails for a malformed address, if there is no model, if the bucket cannot be
+// read, or if the cache cannot be written to.
 func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pulled, error) {
 	b, key, err := bucketOf(ctx, address)
 	if err != nil {
@@ -72,7 +73,7 @@ func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pu
 	return remote.PullStore(ctx, storeOf(b, address, opts), key, opts)
 }
 
-// storeOf returns the Store of an address whose bucket is b.
+// storeOf returns the Store of b, the bucket at an address. Its Timeout is that of opts.HTTP, if set.
 func storeOf(b *blob.Bucket, address string, opts *remote.Options) *Store {
 	scheme, rest, _ := strings.Cut(address, "://")
 	bucket, _, _ := strings.Cut(rest, "/")
@@ -83,8 +84,8 @@ func storeOf(b *blob.Bucket, address string, opts *remote.Options) *Store {
 	return s
 }
 
-// bucketOf opens the bucket at an address, and returns the rest of the address as key. Its error does not quote the
-// address.
+// bucketOf opens the bucket at an address, SCHEME://BUCKET/KEY, and returns the key. It fails for another form, without quoting the
+// address, or if the bucket cannot be opened.
 func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	bucket, key, _ := strings.Cut(rest, "/")
@@ -105,20 +106,20 @@ type Store struct {
 	root   string
 }
 
-// New returns a bucket whose address without a key is root, such as gs://models. The bucket stays the
-// caller's, and must stay open as long as models that were opened from it.
+// New returns a Store of bucket, whose address without a key is root, such as gs://models. The caller closes the bucket, but not
+// before the models that were opened from it.
 func New(bucket *blob.Bucket, root string) *Store { return &Store{bucket: bucket, root: root} }
 
 var _ remote.Store = (*Store)(nil)
 
-// Address returns what messages call a key.
+// Address returns the address of a key, for messages.
 func (s *Store) Address(key string) string { return s.root + "/" + key }
 
-// Identity returns the address of a key.
+// Identity returns the address of a key, which is unique among all stores.
 func (s *Store) Identity(key string) string { return s.Address(key) }
 
-// List yields the objects and folders directly under a prefix. It ends with its first error: a refusal, or
-// httprange.ErrStalled after Timeout without progress.
+// List yields the objects and folders directly under a prefix, and leaves out objects that only stand for a folder. It ends with its
+// first error: a refusal, or httprange.ErrStalled after Timeout without progress.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.StoredObject, error] {
 	return func(yield func(remote.StoredObject, error) bool) {
 		ctx, alive, end := s.watch(ctx)
@@ -135,10 +136,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 			}
 			alive(minProgress)
 			found := remote.StoredObject{Name: strings.TrimPrefix(o.Key, prefix)}
-			switch marks := found.Name == "" || strings.HasSuffix(found.Name, "/"); {
+			switch {
 			case o.IsDir:
 				found.Name = strings.TrimSuffix(found.Name, "/") + "/"
-			case marks: // an object that stands for a folder
+			case found.Name == "", strings.HasSuffix(found.Name, "/"): // an object that stands for a folder
 				continue
 			default:
 				found.Size, found.Version = o.Size, version(o)
@@ -150,8 +151,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 	}
 }
 
-// version returns the version of an object: Google's generation, Azure's ETag, else date and MD5, or "" if none is
-// known.
+// version returns the version of an object: Google's generation, Azure's ETag, or else its date and MD5. It returns "" if the object
+// has none of them.
 func version(o *blob.ListObject) string {
 	var google storage.ObjectAttrs
 	var azure container.BlobItem
@@ -166,10 +167,10 @@ func version(o *blob.ListObject) string {
 	return date + o.ModTime.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(o.MD5)
 }
 
-// generationVersion returns the version of Google's generation n.
+// generationVersion returns the version of an object of Google that has generation n.
 func generationVersion(n int64) string { return generation + strconv.FormatInt(n, 10) }
 
-// etagVersion returns an ETag in quotes, which a listing leaves out.
+// etagVersion returns an ETag in quotes, with or without which etag comes: listings leave them out.
 func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
 
 // Versions that are no ETags begin with these.
@@ -178,23 +179,24 @@ const (
 	date       = "date "
 )
 
-// Connect returns the source of one version of an object. It asks for nothing yet.
-func (s *Store) Connect(_ context.Context, key string, of remote.StoredObject) (remote.Source, error) {
-	return &source{s, key, of}, nil
+// Connect returns the source of the object at key, in the version that listed has. It sends no request, and never fails.
+func (s *Store) Connect(_ context.Context, key string, listed remote.StoredObject) (remote.Source, error) {
+	return &source{s, key, listed}, nil
 }
 
-// source reads an object.
+// source reads one version of an object.
 type source struct {
 	*Store
-	key string
-	of  remote.StoredObject
+	key    string
+	listed remote.StoredObject // the size and version to read
 }
 
-// Size implements remote.Source.
-func (s *source) Size() int64 { return s.of.Size }
+// Size returns the size of the object in bytes, as it was listed.
+func (s *source) Size() int64 { return s.listed.Size }
 
-// ReadAt fills p with the object's bytes from off on. After a response that is cut off it sends another request. It fails with
-// httprange.ErrChanged if a response is of another version than the listing, and with httprange.ErrStalled after Timeout.
+// ReadAt fills p with the object's bytes from off on. After a response that is cut off it sends another request. It fails if a request
+// brings no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one, and with
+// httprange.ErrStalled after Timeout without progress.
 func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()
@@ -208,20 +210,21 @@ func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// read sends one request for p, which must not be empty, and fills it as far as the response goes. It returns the
-// number of bytes. It fails if the request does, or for another version of the object.
+// read sends one request for the bytes from off on, and fills p, which must not be empty, as far as the response goes. It returns the
+// number of bytes. It calls alive with the number of bytes of each read of the response. It fails if the request or the response does,
+// when ctx ends, or with httprange.ErrChanged for another version of the object.
 func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
 	r, err := s.bucket.NewRangeReader(ctx, s.key, off, int64(len(p)), &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
-	if r.Size() != s.of.Size || !s.answers(r) {
+	if r.Size() != s.listed.Size || !s.isListedVersion(r) {
 		return 0, httprange.ErrChanged
 	}
 	for n < len(p) {
 		got, err := io.ReadAtLeast(r, p[n:], 1)
-		if err == nil { // ReadAtLeast hides the error of a read that also has bytes
+		if err == nil { // ReadAtLeast returns no error beside bytes, even if ctx has ended
 			err = ctx.Err()
 		}
 		if err != nil {
@@ -233,67 +236,67 @@ func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int))
 	return n, nil
 }
 
-// minProgress is how many bytes count as progress, as in package httprange.
+// minProgress is the minimum number of bytes that count as progress, as in package httprange.
 const minProgress = 4 << 10
 
-// watch returns a context that ends with ctx, or with httprange.ErrStalled when alive was not called with minProgress
-// bytes for Timeout. One goroutine at a time calls alive. The caller calls end.
+// watch returns a context that ends with ctx, or with httprange.ErrStalled once calls of alive have counted fewer than minProgress
+// bytes in s.Timeout. The caller calls alive with the number of bytes that have come, from one goroutine at a time, and finally end.
 func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
 	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("%w for %v", httprange.ErrStalled, timeout)) })
-	since := 0
+	sinceReset := 0 // bytes
 	return ctx, func(bytes int) {
-		if since += bytes; since >= minProgress {
-			since = 0
+		if sinceReset += bytes; sinceReset >= minProgress {
+			sinceReset = 0
 			timer.Reset(timeout)
 		}
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes Google's and Azure's servers refuse the request if the object's version is not the listed one. as
-// sets its argument to the driver's request, if the types match. Requests of other drivers stay unconditional. It
-// fails for a version that is no generation.
+// conditional makes Google's and Azure's servers refuse a request if the object's version is not the listed one. It gets the request
+// by as, which sets its argument and reports true if the argument has the type of the driver's request. Requests of other drivers
+// stay unconditional. It fails for an object of Google whose version is no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions
 	switch {
 	case as(&google):
-		n, err := strconv.ParseInt(strings.TrimPrefix(s.of.Version, generation), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimPrefix(s.listed.Version, generation), 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is no generation: %w", s.of.Version, err)
+			return fmt.Errorf("%q is no generation: %w", s.listed.Version, err)
 		}
 		*google = (*google).If(storage.Conditions{GenerationMatch: n}).ReadCompressed(true) // the bytes as they are stored
-	case as(&azure) && s.of.Version != "":
-		etag := azcore.ETag(s.of.Version)
+	case as(&azure) && s.listed.Version != "":
+		etag := azcore.ETag(s.listed.Version)
 		azure.AccessConditions = &azblob.AccessConditions{ModifiedAccessConditions: &container.ModifiedAccessConditions{IfMatch: &etag}}
 	}
 	return nil
 }
 
-// answers reports whether a response is of the version that was listed: by Google's generation, Azure's ETag, else by the
-// date, which has whole seconds in a response. Without a version every response is.
-func (s *source) answers(r *blob.Reader) bool {
+// isListedVersion reports whether a response is of the version that was listed: by Google's generation, Azure's ETag, or else by the
+// date, which has whole seconds in a response. It reports true if no version was listed and the response is neither's.
+func (s *source) isListedVersion(r *blob.Reader) bool {
 	var google *storage.Reader
 	var azure azblob.DownloadStreamResponse
 	switch {
 	case r.As(&google):
-		return generationVersion(google.Attrs.Generation) == s.of.Version
+		return generationVersion(google.Attrs.Generation) == s.listed.Version
 	case r.As(&azure) && azure.ETag != nil:
-		return etagVersion(*azure.ETag) == s.of.Version
-	case s.of.Version == "":
+		return etagVersion(*azure.ETag) == s.listed.Version
+	case s.listed.Version == "":
 		return true
 	}
-	modified, _, _ := strings.Cut(strings.TrimPrefix(s.of.Version, date), " ")
+	modified, _, _ := strings.Cut(strings.TrimPrefix(s.listed.Version, date), " ") // version wrote "date TIME MD5"
 	at, err := time.Parse(time.RFC3339Nano, modified)
 	return err == nil && at.Truncate(time.Second).Equal(r.ModTime().UTC().Truncate(time.Second))
 }
 
-// Close implements io.Closer. The bucket stays open.
+// Close does nothing: the bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained returns an error of gocloud.dev as one of package httprange, or else of the standard library. If ctx, the
-// request's context, has ended, it returns the cause of that.
+// explained returns an error of gocloud.dev as one of package httprange, as fs.ErrNotExist or as fs.ErrPermission. Other errors it
+// returns as they are. If ctx, the request's context, has ended, it returns the cause of that instead.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -305,10 +308,9 @@ func explained(ctx context.Context, err error) error {
 	case code == gcerrors.FailedPrecondition:
 		return httprange.ErrChanged
 	case errors.As(err, &google):
-		return refused(&httprange.StatusError{Code: google.Code, Header: google.Header, Text: strconv.Quote(google.Message)},
-			"GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth application-default login")
+		return refusal(google.Code, google.Header, google.Message, "GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth application-default login")
 	case errors.As(err, &azure):
-		return refused(&httprange.StatusError{Code: azure.StatusCode, Header: azure.RawResponse.Header, Text: strconv.Quote(azure.ErrorCode)},
+		return refusal(azure.StatusCode, azure.RawResponse.Header, azure.ErrorCode,
 			"AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or az login")
 	case code == gcerrors.NotFound:
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -318,13 +320,15 @@ func explained(ctx context.Context, err error) error {
 	return err
 }
 
-// refused returns err, and adds from, the source of credentials, if they are missing or refused.
-func refused(err *httprange.StatusError, from string) error {
-	if err.Text == `""` {
-		err.Text = ""
+// refusal returns the *httprange.StatusError of a response with code, header and message, which it quotes. If the code says that
+// credentials are missing or refused, the error also names credentials, the settings that they come from.
+func refusal(code int, header http.Header, message, credentials string) error {
+	err := &httprange.StatusError{Code: code, Header: header}
+	if message != "" {
+		err.Text = strconv.Quote(message)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w (credentials: %s)", err, from)
+		return fmt.Errorf("%w (credentials: %s)", err, credentials)
 	}
 	return err
 }

@@ -19,13 +19,13 @@ import (
 // out of the folder.
 var ErrLink = errors.New("nothing is written through a link in a cache: remove the link")
 
-// Path is a file below a folder.
+// Path is the path of a file or folder below a folder.
 type Path struct {
 	Dir  string // the folder, which links may lead to
-	Name string // of the file from there, or "" for the folder
+	Name string // the path from Dir, which no link may lead out of Dir; "" for Dir itself
 }
 
-// String returns the path for the system's calls: folder and name, joined.
+// String returns the path as the system's calls take it: p.Dir and p.Name, joined.
 func (p Path) String() string { return filepath.Join(p.Dir, p.Name) }
 
 // Join returns the path of the file called name in the folder p. The parts of name are joined with the system's separators.
@@ -33,11 +33,11 @@ func (p Path) Join(name ...string) Path {
 	return Path{p.Dir, filepath.Join(append([]string{p.Name}, name...)...)}
 }
 
-// Parent returns the path of the folder that has the file.
+// Parent returns the path of the folder that p is in.
 func (p Path) Parent() Path { return Path{p.Dir, filepath.Dir(p.Name)} }
 
-// WithRoot opens the folder p.Dir and calls use with it: files that use opens there cannot be reached by a link out of the folder.
-// It fails if opening or use does. Errors of use name the path p.
+// WithRoot opens the folder p.Dir and calls use with it: what use opens there cannot be reached by a link out of the folder. It fails
+// if p.Dir cannot be opened, or if use does. Its errors of use name the path p, and wrap ErrLink for a link out of the folder.
 func (p Path) WithRoot(use func(root *os.Root) error) error {
 	root, err := os.OpenRoot(p.Dir)
 	if err != nil {
@@ -50,14 +50,14 @@ func (p Path) WithRoot(use func(root *os.Root) error) error {
 // wrapErr returns err, an error of package os, as a *fs.PathError that names p, or nil for nil. If err says that a link
 // leads out of the folder, the result wraps ErrLink.
 func (p Path) wrapErr(err error) error {
-	op := "write"
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		op, err = strings.TrimSuffix(e.Op, "at"), e.Err
-	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
-		op, err = strings.TrimSuffix(e.Op, "at"), e.Err
-	}
 	if err == nil {
 		return nil
+	}
+	op := "write"
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		op, err = strings.TrimSuffix(e.Op, "at"), e.Err // such as openat, for users: open
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		op, err = strings.TrimSuffix(e.Op, "at"), e.Err
 	}
 	if err.Error() == "path escapes from parent" { // of os.Root, which exports no such error
 		err = ErrLink
@@ -65,7 +65,8 @@ func (p Path) wrapErr(err error) error {
 	return &fs.PathError{Op: op, Path: p.String(), Err: err}
 }
 
-// MkdirAll makes the folder p, and its parents. It fails if the system does, or with ErrLink.
+// MkdirAll makes the folder p, and its parents. It fails if the system does, or with ErrLink if a link below p.Dir leads out of
+// p.Dir.
 func (p Path) MkdirAll() error {
 	if err := os.MkdirAll(p.Dir, 0o777); err != nil {
 		return err
@@ -73,8 +74,8 @@ func (p Path) MkdirAll() error {
 	return p.WithRoot(func(root *os.Root) error { return root.MkdirAll(filepath.Clean(p.Name), 0o777) })
 }
 
-// Open opens the file with flag, as os.OpenFile does. It fails with ErrLink if p is a link or no regular file. With O_CREATE it also
-// fails so if the file has a second name (a hard link).
+// Open opens the file p with flag, as os.OpenFile does. It fails if the system does, and with ErrLink if p is a link or no regular
+// file. With O_CREATE it also fails with ErrLink if the file has a second name (a hard link).
 func (p Path) Open(flag int) (f *os.File, err error) {
 	err = p.WithRoot(func(root *os.Root) (err error) {
 		f, err = p.openIn(root, flag)
@@ -83,7 +84,8 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 	return f, err
 }
 
-// openIn does what Open does, in root, which is the folder p.Dir.
+// openIn opens the file p.Name in root, which is the folder p.Dir. It fails if the system does, and with ErrLink for what is no
+// regular file. With O_CREATE it also fails with ErrLink for a file with several hard links: another may be somebody's own file.
 func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
 	if info, err := root.Lstat(p.Name); err == nil && !info.Mode().IsRegular() {
 		return nil, ErrLink
@@ -96,8 +98,8 @@ func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
 	if err == nil && flag&os.O_CREATE != 0 && linkCount(open) > 1 {
 		err = ErrLink
 	}
-	if now, gone := root.Lstat(p.Name); err == nil && gone == nil && !os.SameFile(open, now) && !now.Mode().IsRegular() {
-		err = ErrLink // the file was replaced by a link meanwhile
+	if now, statErr := root.Lstat(p.Name); err == nil && statErr == nil && !now.Mode().IsRegular() {
+		err = ErrLink // a link has come in place of the file since the first Lstat
 	}
 	if err != nil {
 		f.Close()
@@ -106,8 +108,8 @@ func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// OpenRegular opens the file at path for reading, and follows links. It fails for what is no regular file: to read a pipe might wait
-// forever.
+// OpenRegular opens the file at path for reading. It follows links. It fails if the system does, and for what is no regular file: to
+// read a pipe might wait forever.
 func OpenRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -124,10 +126,10 @@ func OpenRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the content of the regular file p: see Regular.
+// Read returns the content of the regular file p. It fails as OpenRegular does, or if reading does.
 func (p Path) Read() ([]byte, error) { return Read(p.String()) }
 
-// Read returns the content of the regular file at path: see Regular.
+// Read returns the content of the regular file at path. It fails as OpenRegular does, or if reading does.
 func Read(path string) ([]byte, error) {
 	f, err := OpenRegular(path)
 	if err != nil {
@@ -137,8 +139,8 @@ func Read(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Write makes p a file with the given text, synced to disk, in place of any file or link of that name. It is there complete or not at
-// all. Write makes the folder. It fails if the system does, or with ErrLink.
+// Write makes p a file with the given text, synced to disk, in place of any file or link of that name. The file appears complete or
+// not at all. Write makes the folder that p is in. It fails if the system does, or with ErrLink if a link leads out of p.Dir.
 func (p Path) Write(text []byte) error {
 	return p.replaceByTemporary(func(root *os.Root, name string) error {
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -150,7 +152,8 @@ func (p Path) Write(text []byte) error {
 	})
 }
 
-// Symlink makes p a symbolic link to target, in place of any file or link of that name. It makes the folder. It fails as Write does.
+// Symlink makes p a symbolic link to target, in place of any file or link of that name. It makes the folder that p is in. It fails as
+// Write does.
 func (p Path) Symlink(target string) error {
 	return p.replaceByTemporary(func(root *os.Root, name string) error { return root.Symlink(target, name) })
 }
@@ -161,8 +164,8 @@ var temporaryName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 // IsTemporary reports whether name is a temporary name of Write or Symlink.
 func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
 
-// replaceByTemporary calls create to make a file or link with a temporary name, and renames that to p. It makes the folder. After an
-// error it removes the temporary file.
+// replaceByTemporary calls create to make a file or link with a temporary name, and renames that to p. It makes the folder that p is in.
+// It fails if create or the system does, and then removes the temporary file.
 func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -180,7 +183,8 @@ func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) 
 	})
 }
 
-// Remove removes the file or link p. It does nothing if p does not exist. It fails if the system does, or with ErrLink.
+// Remove removes the file, link or empty folder p. It does nothing if p does not exist. It fails if the system does, or with ErrLink if
+// a link leads out of p.Dir.
 func (p Path) Remove() error {
 	err := p.WithRoot(func(root *os.Root) error { return root.Remove(p.Name) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,13 +193,14 @@ func (p Path) Remove() error {
 	return err
 }
 
-// Touch sets the file's times of access and modification to now. It fails if the system does, or with ErrLink.
+// Touch sets the times of access and modification of the file p to now. It fails if the system does, or with ErrLink if a link leads
+// out of p.Dir.
 func (p Path) Touch() error {
 	now := time.Now()
 	return p.WithRoot(func(root *os.Root) error { return root.Chtimes(p.Name, now, now) })
 }
 
-// IsFile reports whether p is the open file f itself, and not a link to it.
+// IsFile reports whether p is the open file f itself, and not a symbolic link to it. It reports false if either cannot be examined.
 func (p Path) IsFile(f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -210,22 +215,24 @@ func (p Path) IsFile(f *os.File) bool {
 	return same
 }
 
-// Rename renames the file p to the path to, which may be below another folder. It fails if the system does, or with ErrLink.
+// Rename renames the file p to the path to, which may be below another folder. It fails if the system does, or with ErrLink if a link
+// leads out of p.Dir or to.Dir.
 func (p Path) Rename(to Path) error {
 	return p.betweenFolders(to, renameAt)
 }
 
-// Link makes p a hard link to the open file f, which has the path from. It fails if another file has that path by now.
+// Link makes p a hard link to the open file f, which has the path from. It fails if the system does, or with ErrLink if a link leads out
+// of p.Dir. If another file has the path from by now, it fails with fs.ErrNotExist.
 func (p Path) Link(from string, f *os.File) error {
 	err := Path{filepath.Dir(from), filepath.Base(from)}.betweenFolders(p, linkAt)
-	if err == nil && !p.IsFile(f) { // from was another file
+	if err == nil && !p.IsFile(f) { // another file was linked
 		err = errors.Join(p.wrapErr(fs.ErrNotExist), p.Remove())
 	}
 	return err
 }
 
-// betweenFolders opens the folder of p and that of to, and calls move with each folder and the name in it. Links cannot lead out of
-// p.Dir or to.Dir. It fails if opening or move does; errors name to.
+// betweenFolders opens the folders that p and to are in, and calls move with each folder and the file's name in it. It fails if opening
+// or move does, and with ErrLink if a link leads out of p.Dir or to.Dir. Its errors name the path to.
 func (p Path) betweenFolders(to Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
 	return to.WithRoot(func(root *os.Root) error {
 		toDir, err := root.Open(filepath.Dir(to.Name))

@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 )
 
-// nonblock is for systems where pipes lie in folders.
+// nonblock is no flag: on these systems no pipes lie in folders.
 const nonblock = 0
 
-// linkCount returns 1: the system does not tell how many names a file has.
+// linkCount returns 1: the system does not tell how many hard links a file has.
 func linkCount(os.FileInfo) uint64 { return 1 }
 
-// renameAt renames the file called from in one folder to the name to in another, by their paths.
+// renameAt renames the file called from in fromDir to the name to in toDir, by their paths.
 func renameAt(fromDir *os.File, from string, toDir *os.File, to string) error {
 	return os.Rename(filepath.Join(fromDir.Name(), from), filepath.Join(toDir.Name(), to))
 }
 
-// linkAt gives the file called from in one folder a second name, to in another, by their paths.
+// linkAt makes a hard link called to in toDir to the file called from in fromDir, by their paths.
 func linkAt(fromDir *os.File, from string, toDir *os.File, to string) error {
 	return os.Link(filepath.Join(fromDir.Name(), from), filepath.Join(toDir.Name(), to))
 }

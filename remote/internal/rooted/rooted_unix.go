@@ -12,7 +12,7 @@ import (
 // nonblock keeps the opening of a pipe from waiting for another process.
 const nonblock = syscall.O_NONBLOCK
 
-// linkCount returns how many names a file has.
+// linkCount returns how many hard links a file has, or 1 if info does not tell.
 func linkCount(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)
@@ -20,12 +20,12 @@ func linkCount(info os.FileInfo) uint64 {
 	return 1
 }
 
-// renameAt renames the file called from in one open folder to the name to in another.
+// renameAt renames the file called from in fromDir to the name to in toDir.
 func renameAt(fromDir *os.File, from string, toDir *os.File, to string) error {
 	return unix.Renameat(int(fromDir.Fd()), from, int(toDir.Fd()), to)
 }
 
-// linkAt gives the file called from in one open folder a second name, to in another.
+// linkAt makes a hard link called to in toDir to the file called from in fromDir.
 func linkAt(fromDir *os.File, from string, toDir *os.File, to string) error {
 	return unix.Linkat(int(fromDir.Fd()), from, int(toDir.Fd()), to, 0)
 }

@@ -22,8 +22,7 @@ func newChunks(n int64) chunkSet {
 	return chunkSet{n, make([]atomic.Pointer[setPage], (n+pageChunks-1)/pageChunks)}
 }
 
-// word returns a bit for each of 64 chunks, those from i rounded down to a multiple of 64 on: 1 if the set has the chunk. The lowest
-// bit is that of the first chunk.
+// word returns the 64 bits of the set that include chunk i. Bit j, from the lowest, is 1 if the set has chunk i/64*64+j.
 func (c *chunkSet) word(i int64) uint64 {
 	if p := c.pages[i/pageChunks].Load(); p != nil {
 		return p[i%pageChunks/64].Load()
@@ -34,13 +33,13 @@ func (c *chunkSet) word(i int64) uint64 {
 // has reports whether chunk i is in the set.
 func (c *chunkSet) has(i int64) bool { return c.word(i)>>(i%64)&1 != 0 }
 
-// add adds chunk i to the set. Goroutines may add chunks of one page at once: CompareAndSwap makes the page once.
+// add adds chunk i to the set. It is safe for concurrent use.
 func (c *chunkSet) add(i int64) {
-	at := &c.pages[i/pageChunks]
-	if at.Load() == nil {
-		at.CompareAndSwap(nil, new(setPage))
+	page := &c.pages[i/pageChunks]
+	if page.Load() == nil {
+		page.CompareAndSwap(nil, new(setPage)) // only one goroutine makes the page
 	}
-	at.Load()[i%pageChunks/64].Or(1 << (i % 64))
+	page.Load()[i%pageChunks/64].Or(1 << (i % 64))
 }
 
 // count returns the number of chunks in the set.
@@ -58,14 +57,15 @@ func (c *chunkSet) count() (n int64) {
 // missing returns the first range [from, to) of chunks in [lo, hi) that are not in the set, of at most limit chunks. If
 // the set has all of [lo, hi), it returns hi, hi.
 func (c *chunkSet) missing(lo, hi, limit int64) (from, to int64) {
-	for lo < hi && c.has(lo) {
-		if lo%64 == 0 && c.word(lo) == ^uint64(0) {
-			lo += 64
+	from = lo
+	for from < hi && c.has(from) {
+		if from%64 == 0 && c.word(from) == ^uint64(0) { // the set has 64 chunks from here on: skip them
+			from += 64
 			continue
 		}
-		lo++
+		from++
 	}
-	from = min(lo, hi)
+	from = min(from, hi)
 	for to = from; to < hi && to-from < limit && !c.has(to); to++ {
 	}
 	return from, to

@@ -19,8 +19,9 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it; it may fetch more. cached is false if
-// bytes are missing and the disk is full. It fails if fetching does, when ctx ends, or for bytes beyond the file's end.
+// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it. It may fetch bytes around them too.
+// cached reports whether the data file then has the n bytes: it is false if the disk is full. Bring fails if the source does, when
+// ctx ends, or for bytes beyond the file's end. Once Finish has found a wrong digest, Bring fails with that error.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
@@ -41,7 +42,7 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	}
 	f.waitingReads.Add(1)
 	defer f.waitingReads.Add(-1)
-	if lo == 0 { // the file's beginning comes at once
+	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
 	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), func() {}, func() {})
@@ -52,18 +53,18 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 }
 
 // stream is a series of reads: each has begun where the one before has ended. The next would begin at chunk nextStart. The
-// last was allowed to fetch chunkLimit chunks.
+// last one might fetch up to chunkLimit chunks.
 type stream struct{ nextStart, chunkLimit int64 }
 
 // maxStreams is the maximum number of streams that a File remembers.
 const maxStreams = 8
 
-// maxFirstRead is the maximum number of chunks that count of the first read of a stream, however large it is.
-const maxFirstRead = 4
+// maxFirstLimit is the maximum chunkLimit of a stream's first read, in chunks. The limits of later reads double from there.
+const maxFirstLimit = 4
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi): hi, or more if the read begins
-// where an earlier one has ended. It is then allowed twice as many chunks as that one, up to partChunks: many small reads in order
-// become few fetches. endOfReadAhead remembers where this read ends.
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). It is hi for a read that continues
+// no earlier one. A read that begins where an earlier one has ended may fetch twice as many chunks as that, up to partChunks: many
+// small reads in order become few fetches. endOfReadAhead stores in f.streams where this read ends.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +73,7 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 		if len(f.streams) == maxStreams { // forget the oldest
 			f.streams = f.streams[1:]
 		}
-		f.streams = append(f.streams, stream{hi, min(hi-from, maxFirstRead)})
+		f.streams = append(f.streams, stream{hi, min(hi-from, maxFirstLimit)})
 		return hi
 	}
 	limit := min(2*f.streams[i].chunkLimit, partChunks)
@@ -84,8 +85,8 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks, several at a time. It
-// calls before and after around each range, from several goroutines. It fails if a fetch does.
+// bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks chunks, fetchesOfRead at a time. It
+// calls before and after around each range, from several goroutines. It fails as bringRange does.
 func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func()) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) {
@@ -167,8 +168,8 @@ func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err err
 	return fetch, true, nil
 }
 
-// runFetch fetches the chunks of fetch, and wakes the reads that wait for it. In the background it then makes them durable.
-// It fails if fetching does, when ctx ends, or with fs.ErrClosed when f is closed.
+// runFetch fetches the chunks of fetch, and wakes the reads that wait for it. In the background it then syncs the chunks to disk, and
+// marks them in the map. It fails if the source does, with errFull, when ctx ends, or with fs.ErrClosed when f is closed.
 func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 	defer f.fetching.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -185,38 +186,41 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 		markDurable() // no read waits for this
 		return nil
 	})
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil { // fetch.err stays nil: a read that waits then fetches in place of this one
 		return context.Cause(ctx)
 	}
 	fetch.err = err
 	return err
 }
 
-// parts are buffers of partBytes, for one fetch each.
+// partBuffers has buffers of partBytes bytes, for one fetch each.
 var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
 // fetchMissing locks chunks [lo, hi) against other processes, reads those that are missing from the source, and writes them to the
 // data file. The caller then calls markDurable, also after an error: that syncs the chunks to disk, marks them in the map for other
-// processes, and unlocks. It fails if the source does, when ctx ends, or with errFull.
+// processes, and unlocks. fetchMissing fails if the map cannot be read, if the source does, when ctx ends, or with errFull.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
 	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
 	if err != nil {
 		return func() {}, err
 	}
+	panics := true
 	defer func() {
-		if markDurable == nil { // for an error, or a panic of the source
+		if panics { // in the source: the caller gets no markDurable
 			unlock()
-			markDurable = func() {}
 		}
 	}()
-	if err := f.readMarks(lo, hi); err != nil { // another process may have been here
-		return nil, err
-	}
 	buf := partBuffers.Get().(*[partBytes]byte)
 	defer partBuffers.Put(buf)
-	for from, to := f.presentChunks.missing(lo, hi, hi-lo); from < to && err == nil; from, to = f.presentChunks.missing(from, hi, hi-lo) {
+	err = f.readMarks(lo, hi) // another process may have fetched some meanwhile
+	for err == nil {
+		from, to := f.presentChunks.missing(lo, hi, hi-lo)
+		if from == to {
+			break
+		}
 		err = f.fetchRange(ctx, buf, from, to)
 	}
+	panics = false
 	return func() {
 		defer unlock()
 		f.recordInMap(lo, hi)
@@ -224,7 +228,7 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func
 }
 
 // fetchRange reads chunks [from, to) from the source into buf, writes them to the data file, and adds them to f.presentChunks. It
-// fails if the source does. If the write fails, it makes f cache nothing more, and returns errFull.
+// fails as fetchSameVersion does. If the write fails, it makes f cache nothing more, and returns errFull.
 func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes
 	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
@@ -250,7 +254,7 @@ func (f *File) stopCaching(err error) error {
 }
 
 // recordInMap syncs the data file to disk, and then marks in the map those of chunks [lo, hi) that are present. It does nothing if
-// the source told no version, since no other File may read them. After an error f caches nothing more.
+// f.trustsMap is false: no other File may read the chunks then. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
 	var present []int64
 	for i := lo; i < hi; i++ {
@@ -279,25 +283,27 @@ func (f *File) recordInMap(lo, hi int64) {
 type committer struct {
 	sync func() error
 
-	syncsBegun atomic.Int64 // syncs
-	run        sync.Mutex   // held by a sync, and for err
-	err        error        // of the latest
+	syncsBegun atomic.Int64 // the number of syncs that have begun
+	run        sync.Mutex   // held during a sync; guards err
+	err        error        // of the latest sync
 }
 
-// commit waits for a sync that begins after the call of commit, and returns its error.
+// commit waits for a sync that begins after the call of commit, and returns its error. It runs that sync itself, unless another call
+// has begun one while this call waited.
 func (c *committer) commit() error {
 	before := c.syncsBegun.Load()
 	c.run.Lock()
 	defer c.run.Unlock()
-	if c.syncsBegun.Load() == before { // else one began while this call waited for the lock
+	if c.syncsBegun.Load() == before {
 		c.syncsBegun.Add(1)
 		c.err = c.sync()
 	}
 	return c.err
 }
 
-// Fill fetches all missing chunks. Before each fetch it lets reads that wait for bytes go first, for up to maxWait. progress, if set,
-// is called with the number of bytes that are present, by one goroutine at a time. It fails if a fetch does, or if the disk is full.
+// Fill fetches all missing chunks. Before each fetch it lets reads that wait for bytes go first, for up to maxWait. It calls progress,
+// if set, with the number of bytes that are present, from one goroutine at a time. It fails if the source does, when ctx ends, or with
+// errFull if the disk is full.
 func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error {
 	var mu sync.Mutex
 	report := func() {
@@ -312,15 +318,15 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		return fmt.Errorf("%w: %w", errFull, *why)
 	}
 	letReadsGoFirst := func() {
-		for end := time.Now().Add(maxWait); f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+		end := time.Now().Add(maxWait)
+		for f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil {
 			time.Sleep(waitStep)
 		}
 	}
 	return f.bringChunks(ctx, 0, f.presentChunks.end, letReadsGoFirst, report)
 }
 
-// Fill looks every waitStep whether reads still wait, for at most maxWait: a source
-// that never rests must not keep it from ending.
+// Fill looks every waitStep whether reads still wait, for at most maxWait: reads that never pause must not keep it from ending.
 const (
 	waitStep = 5 * time.Millisecond
 	maxWait  = time.Second

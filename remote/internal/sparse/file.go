@@ -22,7 +22,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// ChunkBytes is the unit of what is there, and partBytes the most that one fetch brings.
+// ChunkBytes is the size of a chunk, the unit of what is present. One fetch brings at most partChunks chunks. headerBytes is the size
+// of the map's header, and version the version of its format.
 const (
 	ChunkBytes  = 64 << 10
 	partChunks  = 64
@@ -37,7 +38,7 @@ const (
 	maxBytes = 16 << 40
 )
 
-// HeadBytes is how much a read of the file's beginning brings: formats have their index there.
+// HeadBytes is the minimum number of bytes that a read of the file's beginning fetches: formats have their index there.
 const HeadBytes = 256 << 10
 
 // ErrOtherContent means that a name stands for other content in a File that is open: servers may say several sizes
@@ -105,8 +106,10 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path, or makes it without bytes. The directory must exist. A file that cannot be written
-// to is opened for reading. Open fails with rooted.ErrLink for links, and with ErrOtherContent if others have the file open.
+// Open opens the file called path: its data file and its map. If they are missing, or of other content, it makes them anew, without
+// bytes. The directory must exist. Files of this content that cannot be written to are opened for reading. Open fails with
+// rooted.ErrLink for links, and with errors.ErrUnsupported for a size beyond maxBytes. It fails with ErrOtherContent if a File that is
+// open has other content, or if the files are removed at each try.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
@@ -115,35 +118,32 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	f.waitingReads = cmp.Or(opts.WaitingReads, new(atomic.Int64))
 	f.fetchCtx, f.endFetches = context.WithCancel(context.Background())
 	f.syncer.sync = func() error { return f.data.Sync() }
-	for tries := 0; ; tries++ {
-		named, err := f.openFiles()
+	for retries := 0; ; retries++ {
+		err := f.openFiles()
 		if Unwritable(err) { // read what is present
 			f.closeFiles()
-			f.data, f.mapFile = nil, nil
 			if f.openReadOnly(err) == nil {
 				return f, nil
 			}
 		}
-		if named && err == nil {
+		if err == nil {
 			return f, nil
 		}
 		f.closeFiles()
-		f.data, f.mapFile = nil, nil
-		if err == nil { // removed meanwhile
-			err = fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent)
-		}
-		if !errors.Is(err, ErrOtherContent) || tries == maxTries {
+		if !errors.Is(err, ErrOtherContent) || retries == maxRetries {
 			return nil, err
 		}
-		time.Sleep(rand.N(10 * time.Millisecond)) // two may begin at once, and have not locked ranges
+		// Where ranges cannot be locked, two processes may refuse each other's new files: a random pause lets one go first.
+		time.Sleep(rand.N(10 * time.Millisecond))
 	}
 }
 
-// maxTries is how often Open tries to begin files that others have open, or remove.
-const maxTries = 10
+// maxRetries is how often Open tries again if others have the files open with other content, or remove them.
+const maxRetries = 10
 
-// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to: f
-// caches nothing. It fails with fs.ErrNotExist if the files are of other content.
+// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to: it
+// becomes f.fullErr, so that f caches nothing. openReadOnly fails with fs.ErrNotExist if the files are missing or of other content, or
+// if they cannot be read.
 func (f *File) openReadOnly(why error) (err error) {
 	f.fullErr.Store(&why)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
@@ -152,7 +152,7 @@ func (f *File) openReadOnly(why error) (err error) {
 	if f.data, err = DataPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
-	if have, err := f.matchesDisk(); err != nil || !have {
+	if matches, err := f.matchesDisk(); err != nil || !matches {
 		return cmp.Or(err, error(fs.ErrNotExist))
 	}
 	return f.readMarks(0, f.presentChunks.end)
@@ -167,72 +167,82 @@ func Unwritable(err error) bool {
 // chunkCount returns the number of chunks of a file of size bytes. The last chunk may be shorter.
 func chunkCount(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens or makes the data file and the map, and reads the map, under a lock against other processes. It empties files of
-// other content, or fails with ErrOtherContent if a File has them open. named is false if the files were removed meanwhile: the
-// caller tries again.
-func (f *File) openFiles() (named bool, err error) {
+// openFiles opens or makes the data file and the map, and reads the map, under a lock against other processes. It makes files of other
+// content anew, without bytes. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent if a File has
+// files of other content open, or if the files were removed meanwhile. The caller closes the files after an error.
+func (f *File) openFiles() (err error) {
 	f.version.Store(nil)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
-		return false, err
+		return err
 	}
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer unlock()
 	if f.data, err = DataPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
-		return false, err
+		return err
 	}
-	if !f.lockAndCheckNames() {
-		return false, nil
+	if err := f.lockAndCheckNames(); err != nil {
+		return err
 	}
-	switch have, err := f.matchesDisk(); {
-	case err != nil:
-		return false, err
-	case !have && !lockExclusive(f.data):
-		return false, ErrOtherContent
-	case !have:
-		err := f.resetFiles()
-		return f.lockAndCheckNames(), err // the lock is shared again
+	matches, err := f.matchesDisk()
+	if err != nil {
+		return err
 	}
-	MapPath(f.path).Touch() // for whoever looks for what was not used for long
-	return true, f.readMarks(0, f.presentChunks.end)
+	if matches {
+		MapPath(f.path).Touch() // its time tells PruneCache when the file was last used
+		return f.readMarks(0, f.presentChunks.end)
+	}
+	if !lockExclusive(f.data) {
+		return ErrOtherContent
+	}
+	if err := f.resetFiles(); err != nil {
+		return err
+	}
+	return f.lockAndCheckNames() // the exclusive lock becomes shared again
 }
 
-// lockAndCheckNames locks the data file until it is closed, so that no process's Discard removes it. It reports whether both files
-// still have their names.
-func (f *File) lockAndCheckNames() bool {
+// lockAndCheckNames gets a shared lock of the data file until that is closed, so that no process's Discard removes it. It fails with
+// ErrOtherContent if the data file or the map has lost its name.
+func (f *File) lockAndCheckNames() error {
 	lockShared(f.data)
-	return DataPath(f.path).IsFile(f.data) && MapPath(f.path).IsFile(f.mapFile)
+	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
+		return fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent)
+	}
+	return nil
 }
 
-// matchesDisk reports whether the open data file and map are of the identity and size of f. It reports false for a map that has
-// chunks but no version, where one is needed. It fails if the files cannot be read.
+// matchesDisk reports whether the open data file and map have the identity and size of f. It reports false for a map that marks chunks
+// that f cannot trust, as it lacks their version: see trustsMap. It fails if the files cannot be read.
 func (f *File) matchesDisk() (bool, error) {
-	have := make([]byte, headerBytes)
-	if _, err := f.mapFile.ReadAt(have, 0); err != nil && err != io.EOF {
+	header := make([]byte, headerBytes)
+	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
 		return false, err
 	}
 	info, err := f.data.Stat()
-	if err != nil || string(have) != string(f.mapHeader()) || info.Size() != f.opts.Size {
+	if err != nil || string(header) != string(f.mapHeader()) || info.Size() != f.opts.Size {
 		return false, err
 	}
-	versionUnknown := false // the system may have stopped before the version was on disk
-	err = f.eachMarkedRange(0, f.presentChunks.end, func(int64, []byte) { versionUnknown = versionUnknown || !f.trustsMap() })
-	return err == nil && !versionUnknown, err
+	anyMarked := false
+	err = f.eachMarkedRange(0, f.presentChunks.end, func(int64, []byte) { anyMarked = true })
+	if err != nil {
+		return false, err
+	}
+	return !anyMarked || f.trustsMap(), nil // the system may have stopped before the version was on disk
 }
 
-// resetFiles empties the data file and the map, and makes them those of f without bytes. It writes the map's header
-// last: the process may be killed before. It fails if writing does.
+// resetFiles empties the data file and the map, gives them the sizes that f needs, and writes the map's name and header. The header
+// comes last: if the process is killed before, the files match nothing. resetFiles fails if writing does.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
 	for _, step := range []func() error{
 		func() error { return f.mapFile.Truncate(0) },
 		func() error { return f.data.Truncate(0) },
 		func() error { return f.data.Truncate(f.opts.Size) },
-		func() error { return f.mapFile.Truncate(headerBytes + f.presentChunks.end) },
+		func() error { return f.mapFile.Truncate(f.nameOffset()) },
 		func() error {
-			_, err := f.mapFile.WriteAt([]byte(f.opts.Name), headerBytes+f.presentChunks.end)
+			_, err := f.mapFile.WriteAt([]byte(f.opts.Name), f.nameOffset())
 			return err
 		},
 		func() error { _, err := f.mapFile.WriteAt(f.mapHeader(), 0); return err },
@@ -256,8 +266,8 @@ func (f *File) mapHeader() []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// readMarks reads the map's bytes of chunks [lo, hi), and adds the chunks that it marks to f.presentChunks. It adds none if they may
-// be of another version than the source's. It fails if the map cannot be read.
+// readMarks reads the map's bytes of chunks [lo, hi), and adds the chunks that it marks to f.presentChunks. It adds none if f does not
+// trust the map: see trustsMap. It fails if the map cannot be read.
 func (f *File) readMarks(lo, hi int64) error {
 	return f.eachMarkedRange(lo, hi, func(first int64, marks []byte) {
 		if !f.trustsMap() {
@@ -272,7 +282,7 @@ func (f *File) readMarks(lo, hi int64) error {
 }
 
 // eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is
-// present. It skips ranges in which no chunk is. It fails if the map cannot be read.
+// present. It leaves out calls in which no byte is 1. It fails if the map cannot be read.
 func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)) error {
 	const step = 1 << 16
 	buf := make([]byte, min(step, hi-lo))
@@ -291,14 +301,14 @@ func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)
 // Have returns how many bytes of the file are present.
 func (f *File) Have() int64 {
 	have := f.presentChunks.count() * ChunkBytes
-	if last := f.presentChunks.end - 1; last >= 0 && f.presentChunks.has(last) {
+	if last := f.presentChunks.end - 1; last >= 0 && f.presentChunks.has(last) { // the last chunk may be shorter
 		have -= f.presentChunks.end*ChunkBytes - f.opts.Size
 	}
 	return have
 }
 
-// ReadAt fills p with the bytes from off on, or fails. It fetches missing chunks first. If the disk is full, it reads
-// from the source. It ends with ctx; another read that waits for the same bytes then fetches them anew.
+// ReadAt fills p with the bytes from off on. It fetches missing chunks into the data file first. If the disk is full, it reads p from
+// the source instead. It fails if the source does, when ctx ends, for bytes beyond the file's end, or if the data file cannot be read.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 	cached, err := f.Bring(ctx, off, int64(len(p)))
 	if err != nil {
@@ -311,7 +321,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// Has reports whether the n bytes at off are present. It reports false if they leave the file.
+// Has reports whether the n bytes at off are present. It reports false if they are not all in the file.
 func (f *File) Has(off, n int64) bool {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false
@@ -321,11 +331,11 @@ func (f *File) Has(off, n int64) bool {
 	return n == 0 || from == hi
 }
 
-// Data returns the open file of the bytes. It stays the File's.
+// Data returns the open data file. The caller must not close it.
 func (f *File) Data() *os.File { return f.data }
 
-// Close ends all fetches and closes the files, which stay on disk. It waits for Options.Fetch. A panic of Options.OnFull while
-// fetched chunks are marked reaches the caller of Close. It fails if closing a file does.
+// Close ends all fetches and closes the files, which stay on disk. It waits until running calls of Options.Fetch have returned. If
+// Options.OnFull has panicked in the background, Close panics too. It fails if closing a file does.
 func (f *File) Close() (err error) {
 	f.mu.Lock()
 	f.endFetches()
@@ -336,7 +346,7 @@ func (f *File) Close() (err error) {
 	return nil
 }
 
-// closeFiles closes the data file and the map, as far as they are open. It returns all errors.
+// closeFiles closes the data file and the map, unless they are nil. It returns the errors of both, joined.
 func (f *File) closeFiles() error {
 	var errs []error
 	for _, file := range []*os.File{f.data, f.mapFile} {
@@ -347,11 +357,11 @@ func (f *File) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// Finish calls check, which reads all bytes, renames the data file to final, and removes the map. The File goes on reading. It fails
-// if bytes are missing, if check does, or with ErrOtherContent if the files have lost their names.
+// Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
+// Finish fails if bytes are missing, if check or the system does, or with ErrOtherContent if the files have lost their names.
 //
-// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files,
-// and reads fail with that error.
+// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files, and later reads
+// fail with that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
@@ -375,8 +385,8 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	})
 }
 
-// withHeaderLocked locks the map's header against other processes and calls change, which may rename or remove the two files. If
-// their names are those of other files by now, it fails with ErrOtherContent instead.
+// withHeaderLocked locks the map's header against other processes and calls change, which may rename or remove the two files. It fails
+// if change does. If the names of the two are those of other files by now, it fails with ErrOtherContent and does not call change.
 func (f *File) withHeaderLocked(change func() error) error {
 	f.headerMu.Lock()
 	defer f.headerMu.Unlock()
@@ -391,11 +401,11 @@ func (f *File) withHeaderLocked(change func() error) error {
 	return change()
 }
 
-// Finished reports whether Finish or Remove has taken the names of both files away.
+// Finished reports whether Finish has moved the data file away, or Remove was called.
 func (f *File) Finished() bool { return f.finished.Load() }
 
-// Remove removes the data file and the map, unless their names are those of other files by now. The File goes on
-// reading.
+// Remove removes the data file and the map, unless their names are those of other files by now. The File, which is open, may be read
+// as before. It fails if the system does.
 func (f *File) Remove() error {
 	f.finished.Store(true)
 	err := f.withHeaderLocked(func() error { return Remove(f.path) })
@@ -405,7 +415,7 @@ func (f *File) Remove() error {
 	return err
 }
 
-// Remove removes both files of the File called path.
+// Remove removes the map and the data file of the File called path, if they exist. It fails if the system does.
 func Remove(path rooted.Path) error {
 	return errors.Join(MapPath(path).Remove(), DataPath(path).Remove())
 }

@@ -10,15 +10,15 @@ import (
 // unwritable are the errors of file systems that cannot be written to.
 var unwritable = []error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.EPERM}
 
-// lockShared locks an open file until it is closed, so that Discard of no process removes it. Several processes may. It
-// waits for a process that has locked it exclusively.
+// lockShared locks an open file until it is closed, so that no process's Discard removes it. Several processes may have it locked so.
+// lockShared waits for a process that has locked the file exclusively. Where the file system has no locks, it locks nothing.
 func lockShared(f *os.File) {
 	for syscall.Flock(int(f.Fd()), syscall.LOCK_SH) == syscall.EINTR {
 	}
 }
 
-// lockExclusive locks the file exclusively until it is closed, and reports true unless a process has it locked. Where
-// the file system has no locks, it locks nothing.
+// lockExclusive locks the file exclusively until it is closed. It reports false, without waiting, if another open file has a lock on it.
+// Where the file system has no locks, it locks nothing and reports true.
 func lockExclusive(f *os.File) bool {
 	for {
 		switch syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) {
@@ -31,7 +31,7 @@ func lockExclusive(f *os.File) bool {
 	}
 }
 
-// diskBytes returns how many bytes of the disk a file takes.
+// diskBytes returns how many bytes a file takes on the disk: fewer than its size if it is sparse.
 func diskBytes(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

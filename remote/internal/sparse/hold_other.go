@@ -13,7 +13,8 @@ var unwritable = []error{fs.ErrPermission}
 // lockShared does nothing: the system keeps open files from being removed.
 func lockShared(*os.File) {}
 
+// lockExclusive locks nothing and reports true: the system keeps open files from being removed.
 func lockExclusive(*os.File) bool { return true }
 
-// diskBytes returns how many bytes of the disk a file takes.
+// diskBytes returns the size of a file in bytes: the system does not tell how many it takes on the disk.
 func diskBytes(info os.FileInfo) int64 { return info.Size() }

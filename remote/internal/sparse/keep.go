@@ -22,10 +22,11 @@ type Info struct {
 	Used time.Time // when it was last opened
 }
 
-// maxName bounds what is read of a name and a version.
+// maxName is the maximum number of bytes that are read of a name and a version.
 const maxName = 64 << 10
 
-// List describes the Files in a directory. Other files are left out. It fails if the directory or a map cannot be read.
+// List describes the Files in a directory, from what lies on disk. A missing directory has none. List leaves out Files that another
+// process has just begun or removed. It fails if the directory or a map cannot be read.
 func List(dir rooted.Path) (list []Info, err error) {
 	files, err := os.ReadDir(dir.String())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +44,8 @@ func List(dir rooted.Path) (list []Info, err error) {
 		switch {
 		case err == nil:
 			list = append(list, info)
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF): // removed, or only begun
+		default:
 			return nil, err
 		}
 	}
@@ -71,7 +73,7 @@ func describe(path rooted.Path) (info Info, err error) {
 		return info, err
 	}
 	if string(head[:8]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
-		return info, io.EOF // it has only begun
+		return info, io.EOF // a process has only begun to make it
 	}
 	if err := f.readMarks(0, f.presentChunks.end); err != nil {
 		return info, err
@@ -81,9 +83,9 @@ func describe(path rooted.Path) (info Info, err error) {
 	return info, err
 }
 
-// Discard removes the file at path, and its map if it is a data file, unless a process has it open. It reports whether
-// the file is removed. A file that does not exist counts as removed. It fails if the system does.
-func Discard(path rooted.Path) (gone bool, err error) {
+// Discard removes the file at path, and its map if it is a data file, unless a process has the file open. It reports whether
+// the file is removed. A file that does not exist counts as removed. It fails if a file cannot be opened or removed.
+func Discard(path rooted.Path) (removed bool, err error) {
 	f, err := path.Open(os.O_RDWR)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
@@ -100,8 +102,8 @@ func Discard(path rooted.Path) (gone bool, err error) {
 	return true, path.Remove()
 }
 
-// Sweep removes what processes that were killed have left in a directory: a map without bytes, and bytes without a
-// map. It fails if the system does.
+// Sweep removes what processes that were killed have left in a directory: maps without a data file, and data files without a map. It
+// leaves those younger than sweepAge, or open. It fails if the directory cannot be read or a file cannot be removed.
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())
 	if err != nil {
@@ -125,7 +127,7 @@ func Sweep(dir rooted.Path) error {
 	return errors.Join(errs...)
 }
 
-// sweepAge is how old a half of a File must be: another process may just be making the other.
+// sweepAge is the minimum age of what Sweep removes: a younger File may be one that a process is just making.
 var sweepAge = time.Minute
 
 // isMissing reports whether nothing exists at path, not even a link.
@@ -143,13 +145,13 @@ func ignoreNotExist(err error) error {
 }
 
 // LockUntilClosed locks the open file f until it is closed, so that no process's Discard removes it. It reports whether path still
-// leads to f: if not, Discard was first.
+// leads to f, by links or not: if not, a process has removed f before.
 func LockUntilClosed(f *os.File, path string) bool {
 	lockShared(f)
 	open, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(path) // a complete one may be behind a link
+	now, err := os.Stat(path)
 	return err == nil && os.SameFile(open, now)
 }

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockRange locks n bytes of file at off against other processes, and other Files of this one. It waits as long as ctx lets it.
-// The lock ends with unlock, or with the process. On a file system without locks it locks nothing. It fails only when ctx ends.
+// lockRange locks n bytes of file at off against other processes, and against other Files of this process. It waits until no other
+// has the lock. The lock ends with unlock, or with the process. On a file system without locks it locks nothing. It fails only when
+// ctx ends, with the cause of that.
 func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(), err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: n}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -23,7 +24,7 @@ func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(),
 			}, nil
 		case errors.Is(err, unix.EINTR):
 			continue
-		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES):
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES): // the file system has no locks
 			return func() {}, nil
 		}
 		select {

@@ -22,33 +22,36 @@ func (f *File) Version() string {
 	return ""
 }
 
-// fetchSameVersion fills p with the source's bytes from off on. It fails if the source does, and with mmapio.ErrChanged if they are of
-// another version than the bytes that are present.
+// fetchSameVersion fills p with the source's bytes from off on. It fails if the source does, or with fs.ErrClosed if f is closed
+// meanwhile. If the source has another version than the bytes that are present, it fails with mmapio.ErrChanged.
 func (f *File) fetchSameVersion(ctx context.Context, p []byte, off int64) error {
 	return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 }
 
-// CheckFetched returns err, with which the source has failed, or nil if it has sent bytes. If err is nil, it compares the source's
-// version with that of the bytes that are present, and returns mmapio.ErrChanged if they differ. After ErrChanged, also in err, the
-// next Open begins anew.
-func (f *File) CheckFetched(err error) error {
+// CheckFetched checks a fetch that has ended with fetchErr, which is nil if the source has sent bytes. It returns fetchErr if that is
+// an error, and else mmapio.ErrChanged if the source has another version than the bytes that are present. If either is ErrChanged, it
+// removes the files: the next Open begins without bytes. Without Options.Version it only returns fetchErr.
+func (f *File) CheckFetched(fetchErr error) error {
 	if f.opts.Version == nil {
-		return err
+		return fetchErr
 	}
+	err := fetchErr
 	if err == nil {
 		err = f.checkVersion(f.opts.Version())
 	}
-	if errors.Is(err, mmapio.ErrChanged) {
-		if dropped := f.Invalidate(); dropped != nil {
-			return fmt.Errorf("%w; the cache has another version, which cannot be removed: %w", err, dropped)
-		}
-		return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
+	if !errors.Is(err, mmapio.ErrChanged) {
+		return err
 	}
-	return err
+	if removeErr := f.Invalidate(); removeErr != nil {
+		return fmt.Errorf("%w; the cache has another version, which cannot be removed: %w", err, removeErr)
+	}
+	return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
 }
 
-// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If there are none
-// yet, it writes now into the map, for all processes. Bytes without a version are for this File alone.
+// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If f has no bytes
+// yet, their version is that in the map, or else now, which checkVersion writes into the map for other processes. If it cannot, f caches
+// nothing more. With an empty now it writes nothing, and no other File uses the bytes. If f is closed before it has a version,
+// checkVersion returns fs.ErrClosed.
 func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
@@ -56,7 +59,7 @@ func (f *File) checkVersion(now string) error {
 	f.headerMu.Lock()
 	defer f.headerMu.Unlock()
 	if f.version.Load() == nil {
-		cached, err := f.versionInMap(now)
+		cached, err := f.readOrWriteVersion(now)
 		if f.fetchCtx.Err() != nil {
 			return fs.ErrClosed
 		}
@@ -71,9 +74,9 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// versionInMap returns the version that the map has, under a lock against other processes. If the map has none, it
-// writes now into it first, unless that is "". It fails if the map cannot be read or written.
-func (f *File) versionInMap(now string) (cached string, err error) {
+// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it writes now
+// there first, unless now is "". It fails if the map cannot be read or written, or after Close.
+func (f *File) readOrWriteVersion(now string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
 		return now, err
@@ -83,17 +86,20 @@ func (f *File) versionInMap(now string) (cached string, err error) {
 	if err != nil || cached != "" || now == "" {
 		return cached, err
 	}
-	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), headerBytes+f.presentChunks.end+int64(len(name))); err != nil {
+	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), f.nameOffset()+int64(len(name))); err != nil {
 		return now, err
 	}
 	_, cached, err = f.nameAndVersion() // where nothing is locked, another process may have been here
 	return cached, err
 }
 
-// nameAndVersion returns the name and the version in the map, behind its bytes of chunks: NAME 0 VERSION 0. A version
-// that is not complete is "". It fails if the map cannot be read.
+// nameOffset returns the offset in the map at which the name begins: behind the header and one byte for each chunk.
+func (f *File) nameOffset() int64 { return headerBytes + f.presentChunks.end }
+
+// nameAndVersion returns the name and the version in the map, whose end is NAME 0 VERSION 0. A version without its final 0 is
+// incomplete: nameAndVersion returns "" for it. It fails if the map cannot be read.
 func (f *File) nameAndVersion() (name, version string, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, headerBytes+f.presentChunks.end, maxName))
+	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, f.nameOffset(), maxName))
 	parts := strings.Split(string(text), "\x00")
 	if len(parts) == 3 && parts[2] == "" {
 		version = parts[1]
@@ -101,19 +107,25 @@ func (f *File) nameAndVersion() (name, version string, err error) {
 	return parts[0], version, err
 }
 
-// trustsMap reports whether f may read the chunks that the map says are present: always if the identity tells the
-// version, else only if the map has a version. If f has none yet, it takes the map's, and asks the source for it from
-// then on.
+// trustsMap reports whether f may share chunks by the map: read those that it marks, and mark its own. Without Options.Version, whose
+// identities tell versions apart, it reports true. Else it reports whether the version of the bytes is known, after adoptMapVersion.
 func (f *File) trustsMap() bool {
 	if f.opts.Version == nil {
 		return true
 	}
-	if f.version.Load() == nil {
-		if _, cached, err := f.nameAndVersion(); err == nil && cached != "" {
-			f.version.CompareAndSwap(nil, &cached)
-		}
-	}
+	f.adoptMapVersion()
 	return f.Version() != ""
+}
+
+// adoptMapVersion makes the version in the map that of f's bytes, if f has no version yet: fetches of another version fail from then
+// on. It does nothing if the map has no version or cannot be read.
+func (f *File) adoptMapVersion() {
+	if f.version.Load() != nil {
+		return
+	}
+	if _, cached, err := f.nameAndVersion(); err == nil && cached != "" {
+		f.version.CompareAndSwap(nil, &cached)
+	}
 }
 
 // Invalidate overwrites the map's header and removes both files: the next Open, in any process, begins without bytes. This File goes
