@@ -74,9 +74,9 @@ type Piece struct {
 	Offset uint64 // bytes of the tensor before these, as they are handed out
 	Size   uint64 // bytes of the whole tensor as it is handed out: where its last piece ends
 
-	buffer *lent
-	turn   uint64
-	part   int
+	buffer *lentBuffer
+	turn   uint64 // number of the load in buffer
+	part   int    // position in that load
 }
 
 // Retain keeps Bytes unchanged until Release, so that a copy of them may go on after the function that got p has returned. Retain
@@ -143,8 +143,8 @@ func (l *Lease) Stream(ctx context.Context, names []string, opts *StreamOptions,
 	return stream(ctx, l, l.model.tensorsNamed(names, l), opts, f)
 }
 
-// tensorsNamed returns a function that finds the named tensors, each once, through the lease l unless that is nil. An
-// unknown name is ErrNotFound.
+// tensorsNamed returns a function that finds the named tensors, each once. They belong to the lease l, which may be nil. The
+// function fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsNamed(names []string, l *Lease) func() ([]Tensor, error) {
 	return func() (tensors []Tensor, err error) {
 		seen := make(map[Tensor]bool)
@@ -162,7 +162,8 @@ func (m *Model) tensorsNamed(names []string, l *Lease) func() ([]Tensor, error) 
 	}
 }
 
-// stream hands the tensors that find returns to f, and holds h meanwhile.
+// stream hands the tensors that find returns to f in pieces, and keeps h, a model or lease, open meanwhile. It fails as Model.Stream
+// says. After an error too, the result says what was read and handed out.
 func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	if opts == nil {
 		opts = &StreamOptions{}
@@ -191,39 +192,41 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 	})
 }
 
-// run fills buffers with all loads, which belong to one tensor at least, and hands the loads' parts to f. It returns how many bytes f
-// has taken. It fails with the first error of reading or of f, or when ctx ends.
+// run fills buffers with the loads of the plan, which has at least one, and hands the parts of each load to f as pieces. Readers fill
+// some buffers while f has the parts of another. run waits until all retained pieces are released. It returns how many bytes f has
+// taken. It fails with the first error of reading or of f, or when ctx ends.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
-	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
-	defer stop(nil)
-	var retained sync.WaitGroup // pieces
+	reading, stopReaders := context.WithCancelCause(ctx) // ends with the first failure
+	defer stopReaders(nil)
+	var retained sync.WaitGroup // counts retained pieces
 	readers := len(opts.Buffers)
 	if opts.Readers > 0 {
 		readers = min(readers, opts.Readers)
 	}
 	q := newTurns(p.buffers, p.buffersInTurn(readers), &retained)
 	next := func(job *parallel.Job) (more bool) {
-		q.parts[job].load, more = p.nextLoad()
+		q.buffers[job].load, more = p.nextLoad()
 		return more
 	}
-	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
-	err = parallel.InOrder(ctx, readers, q.free, next, func(jobs iter.Seq[*parallel.Job]) {
+	fill := func(jobs iter.Seq[*parallel.Job]) { // each reader runs it
 		for job := range jobs {
-			err := mmapio.Guard(func() error { return p.fillBuffer(reading, &q.parts[job].load, job.Into) })
+			err := mmapio.Guard(func() error { return p.fillBuffer(reading, &q.buffers[job].load, job.Into) })
 			if err != nil {
-				stop(err)
-				err = context.Cause(reading) // the first failure, not that of the readers it cancels
+				stopReaders(err)
+				err = context.Cause(reading) // the first failure, not that of a reader that it has stopped
 			}
 			job.Done(len(job.Into), err)
 		}
-	}, func(job *parallel.Job) error {
-		handed := false
+	}
+	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
+	handOut := func(job *parallel.Job) error {
+		complete := false
 		defer func() {
-			if !handed { // an error, a panic, or the goroutine's end
-				stop(nil)
+			if !complete { // an error, a panic, or the goroutine's end
+				stopReaders(nil)
 			}
 		}()
-		err := q.parts[job].hand(ctx, func(piece Piece) error {
+		err := q.buffers[job].hand(ctx, func(piece Piece) error {
 			err := f(piece)
 			if err == nil {
 				done += uint64(len(piece.Bytes))
@@ -231,41 +234,44 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 			}
 			return err
 		})
-		if handed = err == nil; handed {
+		if complete = err == nil; complete {
 			q.endTurn()
 		}
 		return err
-	})
+	}
+	err = parallel.InOrder(ctx, readers, q.free, next, fill, handOut)
 	retained.Wait()
 	return done, err
 }
 
-// turns gives parts of the caller's buffers to readers. A few parts are in turn: free, filled or handed out. They are the
-// same ones again and again, which the processor's cache holds. A part that is retained leaves, and a spare one takes its turn.
+// turns gives buffers to readers. There is a fixed number of turns, and a reader fills a buffer only if that has one. A buffer has
+// its turn while it is free, being filled, and handed out. Then the buffer that was used last gets the turn: the processor's cache
+// may hold it. Buffers with retained pieces get none. A buffer here is a part of one of the caller's.
 type turns struct {
-	parts map[*parallel.Job]*lent
-	free  chan *parallel.Job
+	buffers map[*parallel.Job]*lentBuffer
+	free    chan *parallel.Job // buffers that have a turn and wait for a reader
 
 	mu          sync.Mutex
-	spare       []*parallel.Job
-	unusedTurns int // turns that no part has
+	spare       []*parallel.Job // buffers that nobody uses and that have no turn
+	unusedTurns int             // turns that no buffer has, since too many have retained pieces
 }
 
-// newTurns returns the turns of the buffers parts. At most ahead of them are in turn. retained counts pieces that are retained.
-func newTurns(parts [][]byte, ahead int, retained *sync.WaitGroup) *turns {
-	q := &turns{parts: make(map[*parallel.Job]*lent, len(parts)), free: make(chan *parallel.Job, ahead)}
-	for _, b := range parts {
+// newTurns returns count turns for the buffers. The last count buffers have one at first. retained counts the pieces that are
+// retained.
+func newTurns(buffers [][]byte, count int, retained *sync.WaitGroup) *turns {
+	q := &turns{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, count)}
+	for _, b := range buffers {
 		job := &parallel.Job{Into: b}
-		q.parts[job] = &lent{memory: b, retainedPieces: retained, free: func() { q.makeSpare(job) }}
+		q.buffers[job] = &lentBuffer{memory: b, retainedPieces: retained, makeSpare: func() { q.makeSpare(job) }}
 		q.spare = append(q.spare, job)
 	}
-	for range ahead {
-		q.endTurn()
+	for range count {
+		q.endTurn() // all turns are unused at first
 	}
 	return q
 }
 
-// makeSpare makes the buffer of job, which nobody uses, available for a turn.
+// makeSpare adds the buffer of job, which nobody uses any more, to the spare ones. It gets a turn at once if there is an unused one.
 func (q *turns) makeSpare(job *parallel.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -273,7 +279,7 @@ func (q *turns) makeSpare(job *parallel.Job) {
 	q.startTurns()
 }
 
-// endTurn ends the turn of a buffer that was handed out, so that a spare one can take its place.
+// endTurn ends the turn of a buffer that was handed out, and gives the turn to a spare buffer if there is one.
 func (q *turns) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,7 +287,7 @@ func (q *turns) endTurn() {
 	q.startTurns()
 }
 
-// startTurns gives unused turns to spare buffers. The one used last comes first: the processor's cache may hold it.
+// startTurns gives unused turns to spare buffers, the one used last first, and puts these buffers into q.free. The caller holds q.mu.
 func (q *turns) startTurns() {
 	for n := len(q.spare); n > 0 && q.unusedTurns > 0; n-- {
 		q.free <- q.spare[n-1]
@@ -289,27 +295,30 @@ func (q *turns) startTurns() {
 	}
 }
 
-// lent is a part of a buffer of the caller's.
-type lent struct {
+// lentBuffer is a part of a buffer of the caller's, which is filled by one load after the other.
+type lentBuffer struct {
 	memory         []byte
-	free           func()          // makes it available again
-	load           bufferLoad      // that fills it
-	retainedPieces *sync.WaitGroup // counts those that are retained, of all parts
+	makeSpare      func()          // makes it available for another load
+	load           bufferLoad      // that fills it now
+	retainedPieces *sync.WaitGroup // counts retained pieces of all buffers
 
-	mu        sync.Mutex
-	turn      uint64 // counts the loads that it has had
-	handedOut int    // the part that is handed out
-	retained  []bool // of each part of the load
-	users     int    // parts that are retained, and hand
+	mu          sync.Mutex
+	turn        uint64 // number of the load. A piece of an earlier load has a smaller one
+	currentPart int    // the part of the load that is handed out now, or noPart
+	retained    []bool // of each part of the load: whether it is retained
+	users       int    // parts that are retained, and 1 while hand runs
 }
 
-// hand calls f for each part of the load, and frees the buffer unless parts are retained. It stops with the first
-// error of f or the cause of ctx.
-func (b *lent) hand(ctx context.Context, f func(p Piece) error) error {
+// noPart means that no part of a load is being handed out, so that none may be retained.
+const noPart = -1
+
+// hand calls f for each part of the load. Then it makes the buffer spare, at once or when the last retained part is released. It stops
+// with the first error of f or the cause of ctx. After such an error the buffer is never spare again.
+func (b *lentBuffer) hand(ctx context.Context, f func(p Piece) error) error {
 	l := &b.load
 	b.mu.Lock()
 	b.turn++
-	b.handedOut, b.users = 0, 1
+	b.currentPart, b.users = noPart, 1
 	b.retained = append(b.retained[:0], make([]bool, len(l.parts))...)
 	turn := b.turn
 	b.mu.Unlock()
@@ -319,7 +328,7 @@ func (b *lent) hand(ctx context.Context, f func(p Piece) error) error {
 			return err
 		}
 		b.mu.Lock()
-		b.handedOut = i
+		b.currentPart = i
 		b.mu.Unlock()
 		part := &l.parts[i]
 		err := f(Piece{
@@ -330,23 +339,24 @@ func (b *lent) hand(ctx context.Context, f func(p Piece) error) error {
 			return err
 		}
 	}
-	b.endRetaining()
+	b.endRetaining() // before the buffer may be spare, and get another load
 	b.leave()
 	return nil
 }
 
-// endRetaining makes retain panic from now on: the function that got pieces of the load has returned.
-func (b *lent) endRetaining() {
+// endRetaining makes retain panic until the next part is handed out: the function that got pieces of the load has returned.
+func (b *lentBuffer) endRetaining() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.handedOut = len(b.retained)
+	b.currentPart = noPart
 }
 
-// retain keeps the buffer in use for a part of its load, until release. It panics unless that part is being handed out.
-func (b *lent) retain(turn uint64, part int) {
+// retain keeps the buffer in use until release, for the given part of load number turn. It panics unless that part is being handed
+// out. If the part is retained already, it does nothing.
+func (b *lentBuffer) retain(turn uint64, part int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if turn != b.turn || part != b.handedOut {
+	if turn != b.turn || part != b.currentPart {
 		panic("loader: Piece.Retain after the function that got the piece has returned")
 	}
 	if !b.retained[part] {
@@ -356,27 +366,28 @@ func (b *lent) retain(turn uint64, part int) {
 	}
 }
 
-// release ends what retain began for a part of the buffer's load, if it is retained. The last user's release frees the buffer.
-func (b *lent) release(turn uint64, part int) {
+// release ends the use that retain began for the given part of load number turn. It does nothing if the part is not retained, or if
+// the buffer has a later load. The release of the last user makes the buffer spare.
+func (b *lentBuffer) release(turn uint64, part int) {
 	b.mu.Lock()
-	retained := turn == b.turn && b.retained[part]
-	if retained {
+	wasRetained := turn == b.turn && b.retained[part]
+	if wasRetained {
 		b.retained[part] = false
 	}
 	b.mu.Unlock()
-	if retained {
+	if wasRetained {
 		b.leave()
 		b.retainedPieces.Done()
 	}
 }
 
-// leave makes the buffer's users one less. The last one frees it.
-func (b *lent) leave() {
+// leave takes one from the buffer's users. If none is left, it makes the buffer spare.
+func (b *lentBuffer) leave() {
 	b.mu.Lock()
 	b.users--
 	last := b.users == 0
 	b.mu.Unlock()
 	if last {
-		b.free()
+		b.makeSpare()
 	}
 }

@@ -21,7 +21,7 @@ type streamPlan struct {
 	as            layout.DType // layout.Invalid for elements as they are stored
 	buffers       [][]byte     // as much of each as is used
 	capacity      uint64       // bytes of a buffer
-	pieceCapacity uint64       // bytes of a buffer for what is handed out: all, or half if the other one takes what is read to be converted
+	pieceCapacity uint64       // bytes of a buffer for what is handed out: all, or half if the other half takes what is read to be converted
 	pageAligned   bool         // bytes of a file begin in a buffer where they do in their page, and capacity is whole pages
 	total         uint64       // bytes that are handed out
 	mayWait       bool         // for a network
@@ -32,7 +32,7 @@ type streamPlan struct {
 	nextOff    uint64 // where in it
 }
 
-// bufferLoad fills one buffer: with a range of a file, or with parts that are made one by one.
+// bufferLoad says what fills one buffer at a time: a range of a file, or parts that are made one by one.
 type bufferLoad struct {
 	file          *streamFile // whose range fills the buffer; nil if each part is made by itself
 	fileOff, size uint64      // the range of the file
@@ -61,7 +61,7 @@ type streamTensor struct {
 	stepBytes    uint64        // bytes that are best made together, a multiple of blockBytes
 
 	pins      cache.Pins   // of what is had as a whole, until the last part is made
-	partsLeft atomic.Int64 // parts to be made, and 1 until all are planned
+	partsLeft atomic.Int64 // parts that are planned and not yet made, and 1 until all are planned
 }
 
 // minDirect is the least memory of a buffer for direct reads.
@@ -74,8 +74,8 @@ const maxLoad = 1 << 20
 // maxRequest is maxLoad where reading may wait for a network.
 const maxRequest = 8 << 20
 
-// newStreamPlan returns the plan for streaming the tensors with the options. It reads no elements. It fails if the buffers are too
-// few, too small or overlap, or if a tensor cannot be handed out as the type opts.As.
+// newStreamPlan returns the plan for streaming the tensors with the options. It reads no elements, but may read metadata. It fails if
+// the buffers are too few, too small or overlap, or if a tensor cannot be handed out as the type opts.As.
 func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *StreamOptions) (*streamPlan, error) {
 	p := &streamPlan{model: m, as: opts.As, files: make(map[*file]*streamFile)}
 	if p.as != layout.Invalid {
@@ -104,14 +104,14 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 		s.streamFile = p.streamFileOf(t, opts.Backing)
 		p.tensors = append(p.tensors, s)
 		p.total += s.size
-		s.partsLeft.Add(1)
-		s.streamFile.readsLeft.Add(1)
+		s.partsLeft.Add(1)            // until nextLoad has planned the last part of s: the count must not be 0 before
+		s.streamFile.readsLeft.Add(1) // likewise
 	}
 	return p, nil
 }
 
-// buffersInTurn returns how many buffers are being filled or wait to be handed out: two of each reader. Over a network these are
-// all buffers, since it may pause.
+// buffersInTurn returns how many buffers may be free, being filled or handed out at a time: two for each reader. It returns all if
+// reading may wait for a network: what was read ahead then bridges the network's pauses.
 func (p *streamPlan) buffersInTurn(readers int) int {
 	if p.mayWait {
 		return len(p.buffers)
@@ -119,8 +119,10 @@ func (p *streamPlan) buffersInTurn(readers int) int {
 	return min(len(p.buffers), 2*readers)
 }
 
-// useBuffers divides the caller's buffers into p.buffers of equal size, at most largest bytes. The error is ErrRange if the caller's
-// are less than two, overlap, or if one is empty.
+// useBuffers divides the caller's buffers into p.buffers, each of p.capacity bytes: at most largest, and at most what the shortest of
+// the caller's has. It sets p.pageAligned if they are large enough to begin and end with pages, for direct reads. Then pieces of
+// converted tensors get half of each, p.pieceCapacity bytes. It fails with ErrRange for less than two of the caller's, or if they
+// overlap or one is empty.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
@@ -151,14 +153,14 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 		parts = slices.AppendSeq(parts, slices.Chunk(b[:p.capacity/each*each], int(each)))
 	}
 	p.buffers, p.capacity, p.pieceCapacity = parts, each, each
-	if p.as != layout.Invalid && p.pageAligned {
+	if p.as != layout.Invalid && p.pageAligned { // the other half takes what is read from the file to be converted
 		p.pieceCapacity = each / 2 &^ (mmapio.DirectAlignment - 1)
 	}
 	return nil
 }
 
-// isUnscaledInteger reports whether t has integers or booleans without a scale: positions or token numbers, say, which F16 and BF16 cannot
-// hold. It fails if the file's metadata, which may have the scale, cannot be read.
+// isUnscaledInteger reports whether t has integers or booleans without a scale, such as positions or token numbers: F16 and BF16 cannot
+// hold them. It fails if the file's metadata, which may have the scale, cannot be read.
 func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	desc := t.desc()
 	switch desc.DType.Kind() {
@@ -172,10 +174,9 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return false, nil
 }
 
-// planTensor returns how t is handed out. It fails if the elements of t cannot be read as p.as, and with ErrRange if a buffer
-// holds no block of them.
+// planTensor returns how t is handed out. It fails if the elements of t cannot be read as p.as. It fails with ErrRange if a
+// buffer is too small for one block of them.
 func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, error) {
-	s, desc := t.state(), t.desc()
 	out := &streamTensor{Tensor: t, as: p.as}
 	if p.as != layout.Invalid {
 		if keepsType, err := isUnscaledInteger(ctx, t); err != nil {
@@ -184,37 +185,72 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, e
 			out.as = layout.Invalid
 		}
 	}
-	if out.as == layout.Invalid {
-		if err := s.bytesErr(); err != nil {
-			return nil, err
-		}
-		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
-		out.isFileBytes = desc.Encoding == layout.Raw
+	var err error
+	if hasScratch := p.pieceCapacity < p.capacity; out.as == layout.Invalid {
+		err = out.planStored()
 	} else {
-		if err := s.values.Err(); err != nil {
-			return nil, err
-		}
-		out.blockBytes = uint64(out.as.BlockBytes())
-		out.size = t.Elements() * out.blockBytes
-		typed, ok := s.values.Values.(*values.Typed)
-		raw := ok && desc.Encoding == layout.Raw
-		if out.isFileBytes = raw && desc.DType == out.as && typed.Codec == plainCodec(out.as); !out.isFileBytes && raw && typed.Codec != nil && p.pieceCapacity < p.capacity {
-			out.storedValues = typed
-		}
+		err = out.planConverted(hasScratch)
 	}
-	out.stepBytes = out.blockBytes
-	if rows := t.Shape(); !out.isFileBytes && out.as != layout.Invalid && len(rows) > 1 {
-		out.stepBytes *= max(1, uint64(rows[len(rows)-1])) // groups lie along rows
-	} else if !out.isFileBytes && lz4block.Size%out.blockBytes == 0 {
-		out.stepBytes = lz4block.Size
+	if err != nil {
+		return nil, err
 	}
-	if need := out.headBytes + out.blockBytes + p.maxBufferOff(); min(need, out.size+p.maxBufferOff()) > p.pieceCapacity {
+	out.stepBytes = out.bestStep()
+	least := min(out.headBytes+out.blockBytes, out.size)
+	if least+p.maxBufferOff() > p.pieceCapacity {
 		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.pieceCapacity, out.headBytes+out.blockBytes)
 	}
 	return out, nil
 }
 
-// maxBufferOff returns the greatest offset in a buffer at which the range of a file may begin.
+// planStored sets the sizes of t, whose elements keep their type, and whether they are bytes of the file. It fails if they cannot be
+// read.
+func (t *streamTensor) planStored() error {
+	if err := t.state().bytesErr(); err != nil {
+		return err
+	}
+	desc := t.desc()
+	t.size, t.headBytes, t.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
+	t.isFileBytes = desc.Encoding == layout.Raw
+	return nil
+}
+
+// planConverted sets the sizes of t, whose elements become t.as, and whether they are bytes of the file all the same. Otherwise
+// it sets t.storedValues if hasScratch, so that a buffer's other half reads what is converted. It fails if t has no values.
+func (t *streamTensor) planConverted(hasScratch bool) error {
+	s := t.state()
+	if err := s.values.Err(); err != nil {
+		return err
+	}
+	t.blockBytes = uint64(t.as.BlockBytes())
+	t.size = t.Elements() * t.blockBytes
+	typed, ok := s.values.Values.(*values.Typed)
+	if !ok || t.desc().Encoding != layout.Raw {
+		return nil
+	}
+	t.isFileBytes = t.desc().DType == t.as && typed.Codec == plainCodec(t.as)
+	if !t.isFileBytes && hasScratch && typed.Codec != nil {
+		t.storedValues = typed
+	}
+	return nil
+}
+
+// bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes: a row of converted elements, a block
+// of LZ4, or else one block of the type.
+func (t *streamTensor) bestStep() uint64 {
+	shape := t.Shape()
+	switch {
+	case t.isFileBytes:
+		return t.blockBytes
+	case t.as != layout.Invalid && len(shape) > 1:
+		return t.blockBytes * max(1, uint64(shape[len(shape)-1])) // groups lie along rows
+	case lz4block.Size%t.blockBytes == 0:
+		return lz4block.Size
+	}
+	return t.blockBytes
+}
+
+// maxBufferOff returns the greatest offset in a buffer at which the range of a file may begin: in a page-aligned buffer, the range
+// begins where it does in its page of the file.
 func (p *streamPlan) maxBufferOff() uint64 {
 	if p.pageAligned {
 		return mmapio.DirectAlignment - 1
@@ -222,7 +258,7 @@ func (p *streamPlan) maxBufferOff() uint64 {
 	return 0
 }
 
-// streamFileOf returns the file that stores t, to be read by backing.
+// streamFileOf returns the streamFile of the file that stores t. The first call for a file makes one, to be read by backing.
 func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
 	f := t.file()
 	if p.files[f] == nil {
@@ -231,61 +267,72 @@ func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
 	return p.files[f]
 }
 
-// nextLoad returns the next load. more says that another one follows. A caller that got more == false may not call it again. A
-// tensor without bytes is one part.
+// nextLoad returns the next load, with parts of as many tensors as follow each other and fit a buffer. more is false for the last one:
+// nextLoad must not be called again. A tensor without bytes is one part of no bytes. nextLoad adds the load and its parts to the counts
+// of what is to be read and made.
 func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
 	for p.nextTensor < len(p.tensors) {
 		s := p.tensors[p.nextTensor]
-		at, ok := p.placeInLoad(&l, s, p.nextOff)
-		if !ok {
+		bufferOff, fits := p.placeInLoad(&l, s, p.nextOff)
+		if !fits {
 			return l, true
 		}
-		n := s.bytesThatFit(p.nextOff, p.pieceCapacity-at)
-		l.parts = append(l.parts, streamPart{tensor: s, tensorOff: p.nextOff, bufferOff: at, size: n})
+		n := s.bytesThatFit(p.nextOff, p.pieceCapacity-bufferOff)
+		l.parts = append(l.parts, streamPart{tensor: s, tensorOff: p.nextOff, bufferOff: bufferOff, size: n})
 		s.partsLeft.Add(1)
 		if s.isFileBytes {
 			l.size = s.desc().Offset + p.nextOff + n - l.fileOff
 		} else {
-			l.size = at + n
+			l.size = bufferOff + n
 			s.streamFile.readsLeft.Add(1)
 		}
 		if p.nextOff += n; p.nextOff == s.size {
 			p.nextTensor, p.nextOff = p.nextTensor+1, 0
-			p.partDone(s)
+			p.partDone(s) // ends the counts of newStreamPlan: all parts are planned
 			s.streamFile.readDone()
 		}
 	}
 	return l, false
 }
 
-// placeInLoad returns at, where the bytes of s from off on begin in the buffer of l. ok is false if they do not follow the bytes
-// that l has, or if the buffer is too small for both. If l has no parts yet, it becomes a load for s.
-func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (at uint64, ok bool) {
-	inFile, capacity := s.desc().Offset+off, p.pieceCapacity
+// placeInLoad returns where the bytes of s from off on begin in the buffer of l. fits is false if they must not follow the parts of l,
+// or if the buffer has too little room behind those. A load without parts becomes a load for s, which fits.
+func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bufferOff uint64, fits bool) {
 	if len(l.parts) == 0 {
-		if s.isFileBytes {
-			l.file, l.fileOff = s.streamFile, inFile
-			if p.pageAligned {
-				l.bufferOff = inFile % mmapio.DirectAlignment
-			}
-			l.file.readsLeft.Add(1)
-		}
+		p.beginLoad(l, s, off)
 		return l.bufferOff, true
 	}
-	leastBytes := min(s.headBytes+s.blockBytes, s.size-off) // without room for these, the next load has s
+	least := s.stepBytes // that must fit: otherwise s begins the next load
 	if s.isFileBytes {
-		ok = l.file == s.streamFile && inFile >= l.fileOff && plan.Adjacent(s.streamFile, l.fileOff+l.size, inFile)
-		at = l.bufferOff + inFile - l.fileOff
+		fileOff := s.desc().Offset + off
+		if l.file != s.streamFile || !plan.Adjacent(s.streamFile, l.fileOff+l.size, fileOff) {
+			return 0, false
+		}
+		bufferOff, least = l.bufferOff+fileOff-l.fileOff, s.headBytes+s.blockBytes
 	} else {
-		ok = l.file == nil
-		at = (l.size + 63) &^ 63
-		leastBytes = min(s.stepBytes, s.size-off)
+		if l.file != nil {
+			return 0, false
+		}
+		bufferOff = (l.size + 63) &^ 63
 	}
-	return at, ok && at < capacity && leastBytes <= capacity-at
+	least = min(least, s.size-off)
+	return bufferOff, bufferOff < p.pieceCapacity && least <= p.pieceCapacity-bufferOff
 }
 
-// bytesThatFit returns how many bytes of s, from off on, a buffer takes that has room for capacity bytes: all that are left, or
-// else whole steps, or else whole blocks. The tensor's head comes before the first block.
+// beginLoad makes l, which has no parts, a load for s from off on: of a range of the file, if s is bytes of it.
+func (p *streamPlan) beginLoad(l *bufferLoad, s *streamTensor, off uint64) {
+	if !s.isFileBytes {
+		return
+	}
+	l.file, l.fileOff = s.streamFile, s.desc().Offset+off
+	if p.pageAligned {
+		l.bufferOff = l.fileOff % mmapio.DirectAlignment
+	}
+	l.file.readsLeft.Add(1)
+}
+
+// bytesThatFit returns how many bytes of s, from off on, go into capacity bytes of a buffer: all that are left, or else whole steps, or
+// else whole blocks. The tensor's head comes before the first block. capacity is enough for the head and one block, or for all that is left.
 func (s *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	if s.size-off <= capacity {
 		return s.size - off

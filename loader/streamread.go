@@ -37,8 +37,8 @@ type streamFile struct {
 	reason       string
 }
 
-// fillBuffer fills b with the load l: with a range of l.file, or with each part by itself. It fails if reading does, with the names
-// of the file and the tensors, or when ctx has ended.
+// fillBuffer fills b with the load l: with a range of l.file, or with each part by itself. It notes that the load and its parts are
+// read and made, also if that fails. It fails if reading does, with the names of the file and the tensors, or if ctx has ended.
 func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) er
 	if l.file == nil {
 		for i := range l.parts {
 			part := &l.parts[i]
-			err := p.makePart(ctx, part, b)
+			err := p.makePart(ctx, part, b) // calls partDone itself
 			part.tensor.streamFile.readDone()
 			if err != nil {
 				return part.tensor.wrap(err)
@@ -70,8 +70,8 @@ func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) er
 	return nil
 }
 
-// wrap adds the names of the file and of the load's tensors to err: of all, unless err tells which one it is about. It returns
-// errors of a context as they are.
+// wrap adds the names of the file and of the load's tensors to err: of the first and the last one, or of the one that a decryption
+// error is about. It returns errors of a context unchanged.
 func (l *bufferLoad) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -82,8 +82,8 @@ func (l *bufferLoad) wrap(err error) error {
 	}
 	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
 		for i := range l.parts {
-			if of := l.parts[i].tensor; of.Name() == encrypted.Tensor {
-				return of.wrap(err)
+			if t := l.parts[i].tensor; t.Name() == encrypted.Tensor {
+				return t.wrap(err)
 			}
 		}
 	}
@@ -102,7 +102,8 @@ func (f *streamFile) countBytes(way Backing, n uint64) {
 	}
 }
 
-// readInto reads the file's range that l names into b, decrypted, and returns the way by which the bytes came. It fails if reading does.
+// readInto reads the file's range of l into b at l.bufferOff, decrypted, and returns the way by which the bytes came. It fails if
+// reading does.
 func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Backing, error) {
 	way, cached, uncached := f.chooseWay(l.fileOff)
 	if f.decrypted != nil {
@@ -120,8 +121,8 @@ func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Bac
 	return way, f.data.ReadAt(ctx, into, l.fileOff)
 }
 
-// readLocal fills b[lead:][:n] with the bytes of the file from off on, and returns the way that they came: direct if uncached is
-// not nil, and that succeeds.
+// readLocal fills b[lead:][:n] with the bytes of the file from off on, and returns the way by which they came. It reads direct from
+// uncached, unless that is nil. If a direct read fails, it gives up direct reads of f, and reads from cached. It fails if that does.
 func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off uint64) (Backing, error) {
 	if uncached != nil {
 		err := readDirect(uncached, b, lead, n, off)
@@ -133,7 +134,7 @@ func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off
 	return BackingRead, mmapio.ReadFull(cached, b[lead:][:n], off)
 }
 
-// padded returns the memory in b for each part of l, with the gaps between them, as Fill takes it.
+// padded returns the memory in b of each part of l that has bytes, with the gap before it, as Fill takes them.
 func padded(l *bufferLoad, b []byte) (buffers []plan.Padded) {
 	at := l.bufferOff
 	for i := range l.parts {
@@ -146,19 +147,20 @@ func padded(l *bufferLoad, b []byte) (buffers []plan.Padded) {
 	return buffers
 }
 
-// copyMapped copies bytes of a mapped file, from off on, into b. It does so by steps: it fetches, verifies and copies some pages, and
-// then releases them. It fails if reading does.
+// copyMapped fills b with the bytes of a mapped file from off on. It brings stepFar bytes at a time into memory, copies them, and
+// releases their pages. If the file is no longer mapped, since its cache is full, it reads the rest instead. It fails if reading or
+// verifying does.
 func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error {
 	for len(b) > 0 {
 		n := min(stepFar, uint64(len(b)))
 		if err := f.bringIntoMemory(ctx, off, n); err != nil {
 			return err
 		}
-		in, err := f.data.View(ctx, off, n)
-		if in == nil && err == nil { // its cache has become full
+		mapped, err := f.data.View(ctx, off, n)
+		if mapped == nil && err == nil { // its cache has become full
 			return f.data.ReadAt(ctx, b, off)
 		}
-		copy(b, in)
+		copy(b, mapped)
 		f.releasePages(off, n)
 		if err != nil {
 			return err
@@ -168,21 +170,23 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	return nil
 }
 
-// bringIntoMemory reads the pages that hold n bytes at off of a mapped file. It fails if reading or verifying them does.
+// bringIntoMemory brings the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
+// reading or verifying does.
 func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
 	resident, err := f.data.Resident(off, n)
 	return f.data.Warm(ctx, off, n, err != nil || resident < n)
 }
 
-// releasePages releases the whole pages among n bytes at off of a mapped file. They stay in the page cache.
+// releasePages takes the whole pages among n bytes at off of a mapped file out of the process's memory. They stay in the page cache.
+// It does nothing for a file that is not mapped.
 func (f *file) releasePages(off, n uint64) {
 	if f.data.Mapped() {
 		f.data.Mapping().Advise(mmapio.DontNeed, off, n) // an error means that they stay, as locked ones do
 	}
 }
 
-// readDirect fills b[lead:][:n] with the bytes of the file from off on, by whole pages. off-lead must begin a page, and b hold
-// the pages. The last page may be a part of one.
+// readDirect fills b[lead:][:n] with the bytes of the file from off on, by one read of whole pages. b must have room for the pages,
+// except for the end of the last one. off-lead must begin a page. It fails if the read has fewer than n bytes of these.
 func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	const page = mmapio.DirectAlignment
 	end := lead + n
@@ -193,17 +197,17 @@ func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	return err
 }
 
-// residencyStep is how much of a file is taken to be in the page cache if the last residencyProbe bytes are.
+// residencyStep is how many bytes of a file are taken to be in the page cache if most of the last residencyProbe of them are.
 const (
 	residencyStep  = 8 << 20
 	residencyProbe = 128 << 10
 )
 
-// residency reports for each residencyStep of the file whether it is in the page cache. It is asked before anything is read, which
-// makes the system read ahead. It fails as Resident does.
+// residency returns for each residencyStep of the file whether it is in the page cache, judged by its last residencyProbe bytes. The
+// caller has not read anything yet: the system would have read ahead. It fails if the platform cannot tell.
 func (f *streamFile) residency() (cached []bool, err error) {
 	size := f.data.Size()
-	for off := uint64(0); off <= size; off += residencyStep {
+	for off := uint64(0); off <= size; off += residencyStep { // off == size is for a tensor of no bytes at the end
 		n := min(residencyProbe, size-off)
 		at := min(off+residencyStep, size) - n
 		resident, err := f.data.Resident(at, n)
@@ -215,8 +219,9 @@ func (f *streamFile) residency() (cached []bool, err error) {
 	return cached, nil
 }
 
-// chooseWay returns by which way to read at off, and the handles for that: cached reads through the page cache, uncached past it.
-// Either is nil if it is not to be used. The first call finds out which ways there are, and opens the handles.
+// chooseWay returns the way to read the file's bytes at off, and the handles for that. cached reads through the page cache, or is nil if
+// the model's own file does. uncached reads past the page cache, or is nil if way is not BackingDirect. The first call decides which
+// ways there are, and opens the handles.
 func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,8 +238,33 @@ func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.Fi
 	return BackingDirect, f.cachedHandle, f.directHandle
 }
 
-// decideWays returns the way for bytes that are not read past the page cache, and the reason as a text. It opens the handles.
-func (f *streamFile) decideWays() (way Backing, why string) {
+// decideWays returns the way for bytes that are not read direct, and the reason as a text. It opens f.cachedHandle, and
+// f.directHandle if bytes may be read direct. Without a handle it falls back to another way.
+func (f *streamFile) decideWays() (indirectWay Backing, why string) {
+	way, why := f.onlyWay()
+	if why != "" {
+		return way, why
+	}
+	var err error
+	if f.cachedHandle, err = f.reopen(); err != nil {
+		way = BackingRead
+		if f.data.InPlace() {
+			way = BackingMap
+		}
+		return way, fmt.Sprintf("it cannot be opened again: %v", err)
+	}
+	switch f.backing {
+	case BackingRead:
+		return BackingRead, "asked for"
+	case BackingMap: // else it would be the only way
+		return BackingRead, "it is not mapped"
+	}
+	return BackingRead, f.openDirect()
+}
+
+// onlyWay returns the one way by which the file can be read, or may be, and the reason. It returns "" as the reason if the file can
+// be opened again, so that there are others.
+func (f *streamFile) onlyWay() (way Backing, why string) {
 	switch inPlace := f.data.InPlace(); {
 	case f.decrypted != nil:
 		return BackingRead, "its tensors are encrypted"
@@ -253,37 +283,30 @@ func (f *streamFile) decideWays() (way Backing, why string) {
 	case inPlace && f.backing == BackingMap:
 		return BackingMap, "asked for"
 	}
-	var err error
-	if f.cachedHandle, err = f.reopen(); err != nil {
-		way = BackingRead
-		if f.data.InPlace() {
-			way = BackingMap
-		}
-		return way, fmt.Sprintf("it cannot be opened again: %v", err)
-	}
-	if f.backing == BackingRead {
-		return BackingRead, "asked for"
-	}
-	if f.backing == BackingMap {
-		return BackingRead, "it is not mapped"
-	}
+	return BackingAuto, ""
+}
+
+// openDirect opens f.directHandle for direct reads, and finds out which bytes are in the page cache, unless direct reads are asked for.
+// It returns the reason for how the file is read. If one of the two fails, the handle stays nil.
+func (f *streamFile) openDirect() (why string) {
 	uncached, err := f.reopen()
-	if err == nil {
-		if err = mmapio.Direct(uncached); err == nil {
-			f.directHandle = uncached
-			if f.backing == BackingDirect {
-				return BackingRead, "asked for"
-			}
-			if f.wasCached, err = f.residency(); err != nil {
-				uncached.Close()
-				f.directHandle = nil
-				return BackingRead, "nobody tells what is in the page cache"
-			}
-			return BackingRead, "bytes in the page cache are read, others direct"
-		}
-		uncached.Close()
+	if err != nil {
+		return fmt.Sprintf("no direct reads: %v", err)
 	}
-	return BackingRead, fmt.Sprintf("no direct reads: %v", err)
+	if err := mmapio.Direct(uncached); err != nil {
+		uncached.Close()
+		return fmt.Sprintf("no direct reads: %v", err)
+	}
+	why = "asked for"
+	if f.backing != BackingDirect {
+		if f.wasCached, err = f.residency(); err != nil {
+			uncached.Close()
+			return "nobody tells what is in the page cache"
+		}
+		why = "bytes in the page cache are read, others direct"
+	}
+	f.directHandle = uncached
+	return why
 }
 
 // giveUpDirect ends direct reads of the file, since one has failed with err.
@@ -293,7 +316,7 @@ func (f *streamFile) giveUpDirect(err error) {
 	f.directFailed, f.reason = true, fmt.Sprintf("a direct read has failed: %v", err)
 }
 
-// readDone notes that a load or a part was read, or that all loads of a tensor are planned. After the last of them it closes the file's
+// readDone takes one from f.readsLeft: a load or a part was read, or all loads of a tensor are planned. The last call closes the file's
 // handles.
 func (f *streamFile) readDone() {
 	if f.readsLeft.Add(-1) == 0 {
@@ -301,7 +324,7 @@ func (f *streamFile) readDone() {
 	}
 }
 
-// close closes the handles that decideWays opened.
+// close closes the handles that decideWays has opened, unless they are closed already.
 func (f *streamFile) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,7 +346,7 @@ func (p *streamPlan) close() {
 	}
 }
 
-// changed returns an error if a file that was read has changed since it was opened.
+// changed returns an error that names a file of the plan which has changed since it was opened, or nil.
 func (p *streamPlan) changed() error {
 	for _, f := range p.files {
 		if err := f.changed(); err != nil {
@@ -333,7 +356,7 @@ func (p *streamPlan) changed() error {
 	return nil
 }
 
-// result says how the files were read, in the order of their positions.
+// result returns how many bytes of each file were read by which way, and why, in the order of Model.Files.
 func (p *streamPlan) result() (files []StreamedFile) {
 	for _, f := range p.files {
 		files = append(files, StreamedFile{f.position, f.mappedBytes.Load(), f.readBytes.Load(), f.directBytes.Load(), f.reason})
@@ -352,11 +375,10 @@ const (
 // stepCached bounds what is read from the page cache before it is converted: the processor's nearest caches hold it.
 const stepCached = 72 << 10
 
-// makePart fills the part's share of buffer: it decompresses, unpacks or expands the part's elements, a step at a time. It fails if
-// reading does.
+// makePart fills the part's share of buffer with elements that it converts, decompresses, unpacks or expands. It notes that the part is
+// made. It fails if reading does.
 func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
 	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
-	s := t.state()
 	defer p.partDone(t)
 	if t.storedValues != nil && part.size > 0 {
 		if way, _, _ := t.streamFile.chooseWay(t.desc().Offset); way != BackingMap {
@@ -370,71 +392,87 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	t.streamFile.countBytes(way, part.size)
 	t.streamFile.setReason(why)
 
+	s := t.state()
 	env := s.envForParts(content.Env{}, &t.pins)
+	source := content.Content(s.elements)
 	read := func(b []byte, off uint64) error { return s.elements.ReadAt(ctx, env, b, off) }
-	from := content.Content(s.elements)
 	if t.as != layout.Invalid {
-		from = s.values.Source()
+		source = s.values.Source()
 		read = func(b []byte, off uint64) error {
 			return values.ReadEncoded(ctx, env, s.values, t.as, b, off/t.blockBytes)
 		}
 	}
+	return t.readSteps(ctx, b, part.tensorOff, t.madeAtOnce(source.Cost().MayWait), read)
+}
+
+// madeAtOnce returns how many bytes of t are made at a time, so that the memory for that stays small. mayWait says that what they are
+// made of may come over a network.
+func (t *streamTensor) madeAtOnce(mayWait bool) int {
 	step := stepNear
-	if from.Cost().MayWait || !t.inPlace() && t.as == layout.Invalid {
+	if mayWait || !t.inPlace() && t.as == layout.Invalid {
 		step = stepFar
 	}
-	if t.as != layout.Invalid {
-		// Elements, their values, and what they are decompressed from take memory of their own.
-		taken := t.desc().Raw + 4*t.Elements()
-		if t.desc().Encoding != layout.Raw {
-			taken += t.desc().Stored
-		}
-		for step > lz4block.Size && float64(step)*float64(taken) > stepFar*float64(t.size) {
-			step /= 2
-		}
+	if t.as == layout.Invalid {
+		return step
 	}
-	for at, first := 0, true; first || at < len(b); first = false { // runs once if b is empty too: the read checks the tensor
-		n := min(step, len(b)-at)
-		off := part.tensorOff + uint64(at)
+	// Elements, their values, and what they are decompressed from take memory of their own.
+	taken := t.desc().Raw + 4*t.Elements()
+	if t.desc().Encoding != layout.Raw {
+		taken += t.desc().Stored
+	}
+	for step > lz4block.Size && float64(step)*float64(taken) > stepFar*float64(t.size) {
+		step /= 2
+	}
+	return step
+}
+
+// readSteps fills b with the bytes of t from off on, step of them at a time, by calls of read. For an empty b it calls read once,
+// which checks the tensor. It brings the pages of each step into memory before it, and releases them after it. It fails if reading
+// does.
+func (t *streamTensor) readSteps(ctx context.Context, b []byte, off uint64, step int, read func(b []byte, off uint64) error) error {
+	for {
+		n := min(step, len(b))
 		release, err := t.bringIntoMemory(ctx, off, uint64(n))
 		if err != nil {
 			return err
 		}
-		err = read(b[at:at+n], off)
+		err = read(b[:n], off)
 		release()
 		if err != nil {
 			return err
 		}
-		at += n
+		if b, off = b[n:], off+uint64(n); len(b) == 0 {
+			return nil
+		}
 	}
-	return nil
 }
 
-// convert fills b with a part of a tensor that is converted, and not mapped. A step at a time, it reads stored elements into memory,
+// convert fills b with a part of a tensor that is converted and not mapped. A step at a time, it reads stored elements into scratch,
 // the other half of the buffer, and converts them into b. It fails if reading does.
-func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, memory []byte) error {
+func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, scratch []byte) error {
 	const page = mmapio.DirectAlignment
 	t := part.tensor
 	desc, codec := t.desc(), t.storedValues.Codec
 	in := &window{size: desc.Raw}
 	v := &values.Typed{Content: in, Count: t.storedValues.Count, Codec: codec}
-	elems := uint64(desc.DType.BlockElems())
 	begin, _ := codec.Span(part.tensorOff/t.blockBytes, 1)
 	if _, cached, uncached := t.streamFile.chooseWay(desc.Offset + begin); cached != nil && uncached == nil {
-		memory = memory[:min(len(memory), stepCached)]
+		scratch = scratch[:min(len(scratch), stepCached)]
 	}
-	step := max(1, (uint64(len(memory))-2*page)/uint64(desc.DType.BlockBytes())) * elems // whole blocks that memory holds
+	// A step is as many whole blocks as scratch has room for. Direct reads add up to a page before and after them.
+	blocksAtOnce := max(1, (uint64(len(scratch))-2*page)/uint64(desc.DType.BlockBytes()))
+	step := blocksAtOnce * uint64(desc.DType.BlockElems())
 	for first := part.tensorOff / t.blockBytes; len(b) > 0; {
-		n := min(step-first%elems, uint64(len(b))/t.blockBytes)
+		n := min(step-first%uint64(desc.DType.BlockElems()), uint64(len(b))/t.blockBytes) // later steps begin with a block
 		off, size := codec.Span(first, n)
 		l := bufferLoad{fileOff: desc.Offset + off, size: size, bufferOff: (desc.Offset + off) % page}
 		l.parts = []streamPart{{tensor: t, bufferOff: l.bufferOff, size: size}}
-		way, err := t.streamFile.readInto(ctx, &l, memory)
+		way, err := t.streamFile.readInto(ctx, &l, scratch)
 		if err != nil {
 			return err
 		}
 		t.streamFile.countBytes(way, n*t.blockBytes)
-		in.bytes, in.firstByte = memory[l.bufferOff:][:size], off
+		in.bytes, in.firstByte = scratch[l.bufferOff:][:size], off
 		if err := values.ReadEncoded(ctx, content.Env{}, v, t.as, b[:n*t.blockBytes], first); err != nil {
 			return err
 		}
@@ -443,42 +481,43 @@ func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, memory []
 	return nil
 }
 
-// window is the content of a tensor, in memory from off on.
+// window is the content of a tensor. Only some of its bytes are in memory.
 type window struct {
-	size      uint64
-	bytes     []byte
-	firstByte uint64
+	size      uint64 // of the whole tensor
+	bytes     []byte // those in memory
+	firstByte uint64 // where they begin in the tensor
 }
 
 // Size returns the size of the whole tensor in bytes.
 func (w *window) Size() uint64 { return w.size }
 
-// View returns the n bytes at off, which must be in memory: otherwise it fails.
+// View returns n bytes at off. It fails if they are not all in memory.
 func (w *window) View(_ context.Context, _ content.Env, off, n uint64) ([]byte, error) {
 	return layout.Bytes(w.bytes).Slice(off-w.firstByte, n)
 }
 
-// ReadAt fills p with the bytes from off on, which must be in memory: otherwise it fails.
+// ReadAt fills p with the bytes from off on. It fails if they are not all in memory.
 func (w *window) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
 	in, err := w.View(ctx, env, off, uint64(len(p)))
 	copy(p, in)
 	return err
 }
 
-// Probe returns true: the bytes are in memory.
+// Probe reports that the bytes surely exist.
 func (w *window) Probe(context.Context) (sure bool, err error) { return true, nil }
 
-// Cost returns the zero Cost: the bytes are in memory.
+// Cost returns the zero Cost, that of bytes in memory.
 func (w *window) Cost() content.Cost { return content.Cost{} }
 
-// partDone notes that a part of t was made, or that all its parts are planned. After the last of them it unpins what t has in the cache.
+// partDone takes one from t.partsLeft: a part of t was made, or all its parts are planned. The last call unpins what t has in the
+// cache.
 func (p *streamPlan) partDone(t *streamTensor) {
 	if t.partsLeft.Add(-1) == 0 {
 		p.model.cache.Unpin(&t.pins)
 	}
 }
 
-// setReason sets why the file is read as it is, unless a reason is set already.
+// setReason sets the reason for how the file is read, unless there is one already.
 func (f *streamFile) setReason(why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -487,12 +526,13 @@ func (f *streamFile) setReason(why string) {
 	}
 }
 
-// wholePart bounds the stored bytes of a part of a logical tensor that are all brought into memory. A range of values may lie
-// anywhere in them.
+// wholePart is the most stored bytes that a part of a logical tensor may have to be brought into memory as a whole: a range of values
+// may lie anywhere in it.
 const wholePart = 8 << 20
 
-// bringIntoMemory reads the pages from which n bytes at off of the tensor are made, of mapped files only: about the same share of
-// each stored tensor, or all of a small part of a logical one. The caller calls release after use. It fails if reading does.
+// bringIntoMemory brings the pages of mapped files into memory from which n bytes at off of the tensor are made. Of each stored tensor
+// these are about the same share as of t, or all of a small part of a logical tensor. The caller calls release after use, to release
+// the pages. It fails if reading does.
 func (t *streamTensor) bringIntoMemory(ctx context.Context, off, n uint64) (release func(), err error) {
 	if t.size == 0 {
 		return func() {}, nil
