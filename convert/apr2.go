@@ -21,15 +21,15 @@ var apr2Target = target{
 // unsigned has the unsigned integers by their sizes in bytes.
 var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
 
-// divideAPR2 plans one file or, if that is larger than Options.ShardBytes, shards and a manifest. The error says what
-// the format cannot hold.
+// divideAPR2 plans one file or, if that is larger than Options.ShardBytes, shards and a manifest. It sets p.files. It fails
+// for tensors and metadata that the format cannot hold.
 func (p *Plan) divideAPR2() error {
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}}
 	list := p.apr2Entries(p.Tensors)
 	if p.opts.Compress.compresses() {
 		list = entries(p.Tensors) // as if nothing were compressed: sizes are known once tensors are written
 	}
-	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0])) // for its checks and the size
+	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0])) // writes nothing: it checks, and has the size
 	if err != nil {
 		return err
 	}
@@ -40,12 +40,12 @@ func (p *Plan) divideAPR2() error {
 	return p.divideAPR2Shards()
 }
 
-// beginAPR2 begins an APR2 file.
+// beginAPR2 returns a writer of the APR2 file f to dst. It fails if the format cannot hold f's tensors or metadata.
 func beginAPR2(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return apr2.NewWriter(dst, p.apr2Entries(f.tensors), p.apr2Options(f))
 }
 
-// apr2Options returns the options for writing f.
+// apr2Options returns the options of package apr2 for writing f.
 func (p *Plan) apr2Options(f *file) *apr2.Options {
 	opts := &apr2.Options{Align: p.opts.Align, Metadata: f.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
 	if p.Shards > 0 {
@@ -54,8 +54,8 @@ func (p *Plan) apr2Options(f *file) *apr2.Options {
 	return opts
 }
 
-// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress are LZ4 without Stored: their sizes
-// are known once they are written. Tensors whose LZ4 blocks are copied have Stored, others no encoding.
+// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored: their
+// sizes are known once they are written. Tensors whose LZ4 blocks are copied also have Stored. Others have no encoding.
 func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		i := 0
@@ -73,36 +73,45 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit. A tensor that exceeds
-// the limit alone has a shard of its own, and is marked as Oversized. It fails if a name or size cannot be written.
+// signingBytes returns at most how many bytes of metadata signature and encryption of a shard take. It fails if the
+// encrypter's parameters are invalid.
+func (p *Plan) signingBytes() (n uint64, err error) {
+	if s := p.opts.Encrypter; s != nil {
+		if n, err = s.MetadataBytes(); err != nil {
+			return 0, err
+		}
+	}
+	if s := p.opts.Signer; s != nil {
+		n += s.SignatureBytes(p.opts.ShardBytes)
+	}
+	return n, nil
+}
+
+// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit, and names them. A tensor
+// that exceeds the limit alone has a shard of its own, and is marked as Oversized. It fails if metadata cannot be written,
+// or as nameShards does.
 func (p *Plan) divideAPR2Shards() error {
-	md, err := newShardMetadata(p.Metadata, without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format"))
+	methodKeys := without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format") // which only SafeTensors shards need
+	md, err := newShardMetadata(p.Metadata, methodKeys)
 	if err != nil {
 		return err
 	}
-	size := md.sharedBytes // bytes of metadata that every shard has
-	if s := p.opts.Signer; s != nil {
-		size += s.SignatureBytes(p.opts.ShardBytes)
-	}
-	if s := p.opts.Encrypter; s != nil {
-		n, err := s.MetadataBytes()
-		if err != nil {
-			return err
-		}
-		size += n
+	signing, err := p.signingBytes()
+	if err != nil {
+		return err
 	}
 	p.files = nil
-	empty := apr2.NewSizer(p.opts.Align, size).Encrypted(p.opts.Encrypter)
-	shard, first := empty, 0
-	endShard := func(next int) { // the shard has the tensors from first up to next
+	empty := apr2.NewSizer(p.opts.Align, md.sharedBytes+signing).Encrypted(p.opts.Encrypter)
+	shard, first := empty, 0     // the size of the current shard, and its first tensor
+	endShard := func(next int) { // ends the current shard before tensor next, which begins another
 		tensors := p.Tensors[first:next]
 		p.files = append(p.files, file{tensors: tensors, metadata: md.forTensors(tensors), size: shard.Size()})
 		shard, first = empty, next
 	}
 	i := 0
 	for e := range p.apr2Entries(p.Tensors) {
-		with := func(s apr2.Sizer) apr2.Sizer { // a shard like s that has tensor i too
-			return s.With(&e).WithMetadata(md.sizeOf(p.Tensors[i].Name))
+		with := func(s apr2.Sizer) apr2.Sizer { // returns s with tensor i added
+			return s.With(&e).WithMetadata(md.maxSizeOf(p.Tensors[i].Name))
 		}
 		if i > first && with(shard).Size() > p.opts.ShardBytes {
 			endShard(i)
@@ -115,7 +124,8 @@ func (p *Plan) divideAPR2Shards() error {
 	return p.nameShards()
 }
 
-// writeAPR2Manifest writes the manifest, signed and encrypted as the options say. It fails if w does, or if signing does.
+// writeAPR2Manifest writes the manifest to w, signed and encrypted as the options say. It fails if w does, or if signing or
+// encrypting does.
 func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 	plain := func(w *bufio.Writer) error {
 		return manifest.WriteAPR2(w, p.manifestShards(), p.manifestPlaces(), p.Metadata)
@@ -147,13 +157,15 @@ func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 // that the format requires and those of shardKeys. It also has the scales of its tensors, so that their values are
 // known without the manifest.
 type shardMetadata struct {
-	common       layout.Metadata
-	quantization layout.Metadata           // with nothing under the keys of scales
+	common       layout.Metadata           // keys of every shard but quantization
+	quantization layout.Metadata           // with empty objects under the keys of scales
 	scales       map[string]map[string]any // by key of quantization, then by tensor
 	sharedBytes  uint64                    // bytes of a shard's metadata without scales, as JSON
 }
 
-// newShardMetadata returns what shards have of md and of the keys of a SafeTensors file. It fails if md cannot be written as JSON.
+// newShardMetadata divides md, the model's metadata, for forTensors. It takes scales and zero points out of quantization,
+// by tensor, and leaves empty objects in their place. safeTensors are keys of a SafeTensors file that every shard gets.
+// It fails if what all shards have cannot be written as JSON.
 func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization")), scales: make(map[string]map[string]any)}
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
@@ -173,7 +185,7 @@ func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	return s, err
 }
 
-// forTensors returns the metadata of a shard that has the given tensors.
+// forTensors returns the metadata of a shard that has the given tensors: what all shards have, and these tensors' scales.
 func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
 	q := slices.Clone(s.quantization)
 	for key, scales := range s.scales {
@@ -190,12 +202,13 @@ func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
 	return md
 }
 
-// sizeOf returns how many bytes of JSON the scale and zero point of the tensor called name add to its shard's metadata.
-func (s *shardMetadata) sizeOf(name string) (n uint64) {
+// maxSizeOf returns at most how many bytes of JSON the scale and zero point of the tensor called name add to its shard's
+// metadata.
+func (s *shardMetadata) maxSizeOf(name string) (n uint64) {
 	for _, scales := range s.scales {
 		if v, ok := scales[name]; ok {
 			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // no error: v was read from JSON
-			n += uint64(len(b))                                          // the braces count for the comma
+			n += uint64(len(b))                                          // with two braces, where the entry needs one comma
 		}
 	}
 	return n

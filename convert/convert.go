@@ -10,30 +10,12 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// NewPlan decides how m's tensors and metadata are written to path, and returns an error for
-// names, types, metadata and sizes that cannot be written. It writes nothing. Tensors that become int8 are read,
-// for their scales. A file of m that has changed since it was opened is an error: see
-// [loader.Model.Changed].
+// NewPlan decides how m's tensors and metadata are written to path, and writes nothing. It reads tensors that become
+// int8, for their scales. Elements that are not re-encoded will be copied byte for byte. Types that the new format
+// does not have are replaced as the package's documentation says; Tensor.Changed names the reason.
 //
-// Elements that are not re-encoded are copied byte for byte. Types that the new format does not
-// have are replaced as the package's documentation says; Tensor.Changed names the reason.
-//
-// An APR2 model larger than Options.ShardBytes becomes shards and a manifest at path, which has the
-// metadata. Each shard takes as many tensors as fit, uncompressed and in their order. For model.apr
-// the shards are model-00001-of-00004.apr and so on, each an APR2 file with the required
-// metadata and its tensors' scales.
-//
-// Tensors of a SafeTensors file are ordered by the alignment of their types, widest first, since
-// the format allows no space between them. Options.DType is F32, F16 or BF16; compressing is
-// ErrUnsupported. Shards have the names of Hugging Face: model-00001-of-00004.safetensors and so on
-// for model.safetensors. Plan.Path is then the index, model.safetensors.index.json. The first shard
-// has the metadata; the others have its key format, without which some readers refuse them. A
-// directory must not hold both model.safetensors and its index, since readers differ in which one
-// they take. The new model replaces either, unless it is being read.
-//
-// Shards of GGUF have gguf-split's names and keys: model-00001-of-00004.gguf and so on for model.gguf.
-// Plan.Path is then the first, which has the metadata; an old model.gguf goes. Compressing is
-// ErrUnsupported.
+// It fails for names, types, metadata, sizes and options that the format cannot hold. It fails if m is closed, and if a new file
+// would replace one that is read. A file of m that has changed since it was opened is an error: see [loader.Model.Changed].
 func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -44,7 +26,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	}
 	defer lease.Release()
 	p := &Plan{Path: path, Format: opts.Format, model: m, lease: lease, opts: *opts}
-	defer func() { p.lease = nil }()
+	defer func() { p.lease = nil }() // Write has a lease of its own
 	if p.Format == layout.Unknown {
 		p.Format = formatOf(path)
 	}
@@ -77,13 +59,13 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, withPath(path, err)
 	}
 	p.Bytes = p.size()
-	// Scales and metadata may have been read from two versions of a file.
+	// Changed is asked again: scales and metadata may have been read from two versions of a file.
 	return p, cmp.Or(p.checkPaths(), lease.Changed())
 }
 
 // Write writes what the plan says, in constant memory. The model must still be open. Files appear
-// under their names once all of them are complete. None does if a file of the model has changed
-// since it was opened.
+// under their names once all of them are complete. None appears if Write fails, as it does if a file of the
+// model has changed since it was opened.
 //
 // The files must not replace files of the model. Wherever the process ends, Path stands for the old
 // model, for nothing, or for the whole of the new one: see [atomicfile.CommitAll]. If two
@@ -104,7 +86,8 @@ func (p *Plan) Write(ctx context.Context) error {
 	return newWriter(ctx, p, lease).write()
 }
 
-// Write plans a conversion and carries it out.
+// Write plans a conversion of m to path and carries it out. It fails as NewPlan and Plan.Write do, and returns nil for
+// a plan that could not be made.
 func Write(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	p, err := NewPlan(ctx, m, path, opts)
 	if err != nil {

@@ -132,7 +132,7 @@ func (p *decider) reencode(t *Tensor) error {
 	scale := layout.Quant{}
 	if d == layout.I8 {
 		var found quantize.Int8Scale
-		for run, err := range t.source.Values(p.buffers.rows(1)) {
+		for run, err := range t.source.Values(p.buffers.rows(1)) { // the whole buffer at a time
 			if err := cmp.Or(err, context.Cause(p.ctx)); err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ import (
 // shapes are lost. It fails if quantized weights stay and the source's configuration of them cannot be read.
 func (p *Plan) describeChanges() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
-	if p.Format != layout.GGUF {
+	if p.Format != layout.GGUF { // whose keys have types: ggufMetadata sets them
 		MergeConfig(&p.Metadata, parseSettings(p.opts.Set))
 	}
 	p.pruneLayers()
@@ -34,17 +34,18 @@ func (p *Plan) describeChanges() error {
 }
 
 // setQuantization sets the object "quantization" in Metadata: method, bits per weight, and the scale and zero point of
-// each tensor of integers. Entries of the source stay for tensors that are copied and have no new scale.
+// each tensor of integers. Entries of the source stay for tensors that are copied and have no new scale. A quantization
+// of the source that is no object stays as it is if there is nothing to set.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
 	p.setMethod(&q)
-	isNew := make(map[string]bool) // tensors whose scale the source's entry no longer says
+	isReplaced := make(map[string]bool) // names of tensors whose scale in the source no longer holds
 	var scales, zeros layout.Metadata
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		if t.hasScale || !t.isCopied() {
-			isNew[t.Name] = true
+			isReplaced[t.Name] = true
 		}
 		if t.hasScale {
 			scales = append(scales, layout.Entry{Key: t.Name, Value: decimal(float64(t.scale.Scale), 32)})
@@ -53,18 +54,18 @@ func (p *Plan) setQuantization() {
 			zeros = append(zeros, layout.Entry{Key: t.Name, Value: json.Number(strconv.FormatInt(t.scale.Zero, 10))})
 		}
 	}
-	stays := func(key string) layout.Metadata {
-		return slices.DeleteFunc(slices.Clone(object(old, key)), func(e layout.Entry) bool { return isNew[e.Key] })
+	oldEntries := func(key string) layout.Metadata { // those of the source that still hold
+		return slices.DeleteFunc(slices.Clone(object(old, key)), func(e layout.Entry) bool { return isReplaced[e.Key] })
 	}
-	setObject(&q, "scales", append(stays("scales"), scales...))
-	setObject(&q, "zero_points", append(stays("zero_points"), zeros...))
-	if len(q) > 0 || old != nil { // a value that is no object, for which old is nil, stays
+	setObject(&q, "scales", append(oldEntries("scales"), scales...))
+	setObject(&q, "zero_points", append(oldEntries("zero_points"), zeros...))
+	if len(q) > 0 || old != nil {
 		setObject(&p.Metadata, "quantization", q)
 	}
 }
 
-// setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. If they do
-// not, it removes both when no tensor has the source's method any more.
+// setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. Otherwise it
+// removes both if no tensor has the source's method any more.
 func (p *Plan) setMethod(q *layout.Metadata) {
 	if method := p.method(); method != "" {
 		q.Set("method", method)
@@ -99,8 +100,8 @@ func (p *Plan) isObsoleteMethod(method any) bool {
 	return isChanged
 }
 
-// bitsPerWeight divides the size of all tensors by the number of their elements, to three decimals. It is 0 without
-// elements.
+// bitsPerWeight returns the bits of all new tensors divided by the number of their elements, rounded to three decimals. It
+// returns 0 if there are no elements.
 func (p *Plan) bitsPerWeight() float64 {
 	var bits, elements float64
 	for i := range p.Tensors {
@@ -110,24 +111,24 @@ func (p *Plan) bitsPerWeight() float64 {
 	return math.Round(1000*bits/max(elements, 1)) / 1000
 }
 
-// addMethod adds what files beside the model say about its quantization to the architecture in Metadata, unless Metadata
-// has a description of its own. It fails if what they say cannot be relied on, as readers of the new file would have to guess.
-// It does not fail if Options.Config replaces the description, or if Metadata has it with its fault: readers refuse it then too.
+// addMethod adds the description of quantization beside the model to the architecture in Metadata, unless Metadata has a
+// description already. It fails if the model's description cannot be relied on, since readers of the new file would have to
+// guess. It does not fail if Options.Config has another, or if the faulty one is in Metadata, where readers refuse it.
 func (p *Plan) addMethod() error {
-	said, problem := p.model.Quantization()
-	if problem != nil && configIn(p.opts.Config).Says() {
+	description, problem := p.model.Quantization()
+	if isReplaced := configIn(p.opts.Config).Says(); problem != nil && isReplaced {
 		return nil
 	}
-	if said != nil && !configIn(p.Metadata).Says() {
-		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: said}})
+	if description != nil && !configIn(p.Metadata).Says() {
+		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
-	if problem != nil && configIn(p.Metadata).Err == nil {
+	if isHidden := configIn(p.Metadata).Err == nil; problem != nil && isHidden { // from readers of the new file
 		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
 	}
 	return nil
 }
 
-// configIn returns what metadata say about quantization.
+// configIn returns the description of quantization in md, APR2 metadata: that in the architecture or else at the top.
 func configIn(md layout.Metadata) *scheme.Config {
 	return scheme.ReadConfig(object(md, "architecture"), md)
 }
@@ -161,31 +162,33 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 	return out
 }
 
-// shardKeys returns the keys of a SafeTensors file that each of its shards has: which framework wrote the tensors
-// and, if quantized weights stay, how they are stored.
+// shardKeys returns the entries of md, the keys of a SafeTensors file, that each of its shards needs: the framework that wrote
+// the tensors ("format") and, if quantized weights stay, the keys that say how they are stored.
 func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
-	methods := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.Layers}
+	// The architecture has quantization_config: see addMethod.
+	quantizationKeys := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.Layers}
+	staysQuantized := len(p.Quantized)+len(p.undecodedPrefixes) > 0
 	for _, e := range md {
-		isMethod := slices.Contains(methods, e.Key) || scheme.IsOllamas(e.Key)
-		if e.Key == "format" || isMethod && len(p.Quantized)+len(p.undecodedPrefixes) > 0 {
+		isQuantization := slices.Contains(quantizationKeys, e.Key) || scheme.IsOllamas(e.Key)
+		if e.Key == "format" || isQuantization && staysQuantized {
 			keys = append(keys, e)
 		}
 	}
 	return keys
 }
 
-// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They
+// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are no longer quantized in the new file. They
 // are a JSON text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
 func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.Layers)
-	if text == "" || !p.writesValues && p.opts.Only == nil {
+	if isWhole := !p.writesValues && p.opts.Only == nil; text == "" || isWhole { // every quantized layer stays one
 		return
 	}
-	stays := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
+	isQuantized := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
 	add := func(layer string) {
 		for ok := true; ok; _, layer, ok = strings.Cut(layer, ".") {
-			stays[layer] = true
+			isQuantized[layer] = true
 		}
 	}
 	for _, part := range p.Quantized {
@@ -199,7 +202,7 @@ func (p *Plan) pruneLayers() {
 		return
 	}
 	md, _ := v.(layout.Metadata)
-	layers := slices.DeleteFunc(slices.Clone(object(md, "layers")), func(e layout.Entry) bool { return !stays[e.Key] })
+	layers := slices.DeleteFunc(slices.Clone(object(md, "layers")), func(e layout.Entry) bool { return !isQuantized[e.Key] })
 	own, md = slices.Clone(own), slices.Clone(md)
 	md.Set("layers", layers)
 	if b, err := layout.EncodeJSON(md); err == nil {
@@ -211,15 +214,15 @@ func (p *Plan) pruneLayers() {
 	setObject(&p.Metadata, safeTensorsKey, own)
 }
 
-// findStale sets Stale: files beside a new SafeTensors file that say how weights are quantized, though none of them is.
-// It skips files that cannot be read.
+// findStale sets Stale, if the new model is SafeTensors without quantized weights and the source had some. These are the files
+// beside the new one that still describe quantization. It skips files that cannot be read.
 func (p *Plan) findStale() {
 	if p.Format != layout.SafeTensors || !p.dequantizes() {
 		return
 	}
 	for _, file := range append([]scheme.File{{Name: "config.json"}}, scheme.Files...) {
 		path := filepath.Join(filepath.Dir(p.Path), file.Name)
-		md := p.model.ConfigFile() // has been read, but is that beside the source
+		md := p.model.ConfigFile() // the source's config.json, which has been read already: use it if path is that file
 		if md == nil || !isSameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
 			md, _ = ReadConfig(path)
 		}
@@ -229,7 +232,7 @@ func (p *Plan) findStale() {
 	}
 }
 
-// isSameFile reports whether two paths lead to one file.
+// isSameFile reports whether two paths lead to one file. It reports false if either leads to none.
 func isSameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)

@@ -14,7 +14,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// entries yields how the tensors are described in a new file. Each Name is valid until the next is yielded.
+// entries yields name, type and shape of each tensor in a new file. Each Name is valid until the next entry is yielded.
 func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		var name []byte
@@ -28,8 +28,8 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// setSize sets f.size to the size in bytes that the file will have. It may reorder f.tensors, as the format wants them. It fails if
-// the format cannot hold the tensors or metadata.
+// setSize sets f.size to the size in bytes that the file will have. It may reorder f.tensors, as the format wants them. It
+// fails if the format cannot hold the tensors or metadata.
 func (p *Plan) setSize(f *file) error {
 	w, err := p.target.newFileWriter(p, io.Discard, f)
 	if err == nil {
@@ -38,22 +38,24 @@ func (p *Plan) setSize(f *file) error {
 	return err
 }
 
-// planSingle plans a single file of all tensors with metadata md, for a format without compression. It reports whether
-// the file fits Options.ShardBytes, where 0 is no limit. Options that ask for compression are layout.ErrUnsupported.
+// planSingle plans a single file of all tensors with metadata md, for a format without compression. It sets Metadata and
+// files. It reports whether the file fits Options.ShardBytes, where 0 is no limit; a model without tensors always fits. It
+// fails with layout.ErrUnsupported for options that ask for compression, and for what the format cannot hold.
 func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	if p.opts.Compress.compresses() {
 		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.name)
 	}
-	p.Metadata = md // APR2's, which may be large, can be freed
+	p.Metadata = md // in place of APR2 metadata, which may be large
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: md}}
 	err = p.setSize(&p.files[0])
-	return p.opts.ShardBytes == 0 || p.files[0].size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
+	isUnlimited := p.opts.ShardBytes == 0 || len(p.Tensors) == 0
+	return isUnlimited || p.files[0].size <= p.opts.ShardBytes, err
 }
 
 // divideInOrder plans shards of at most Options.ShardBytes with as many tensors in each as fit, but at least one. first
-// is the metadata of the first shard, others that of the others. bytes returns how many bytes a tensor adds to a file,
-// to which padding adds up to align bytes once.
-func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) error {
+// is the metadata of the first shard, others that of each other one. bytesOf returns how many bytes a tensor adds to a
+// file. Padding may add up to align bytes to a file once. It fails if a shard cannot hold its tensors or metadata.
+func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesOf func(*layout.Tensor) uint64) error {
 	p.files = nil
 	limit := p.opts.ShardBytes
 	for left, md := p.Tensors, first; len(left) > 0; md = others {
@@ -63,7 +65,7 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 		}
 		n, size := 0, f.size
 		for t := range entries(left) {
-			size += bytes(&t)
+			size += bytesOf(&t)
 			if n > 0 && size > limit-min(limit, align) {
 				break
 			}
@@ -82,8 +84,9 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytes 
 // maxShards is the highest number that fits the names of shards.
 const maxShards = 99_999
 
-// nameShards sets Shards and the paths of the files. If the format has a manifest, it writes one to memory and reads it, as a check.
-// It fails if there are more than maxShards, or if the manifest cannot be written or read back.
+// nameShards sets Shards and the paths of the files. As a check, it writes the manifest, if the format has one, to memory and
+// reads it. It fails if there are more than maxShards, if the manifest cannot be written or read back, or if it reads
+// another name.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)
 	if p.Shards > maxShards {
@@ -123,7 +126,8 @@ func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// manifestShards returns the entries of the files in a manifest: names, sizes and digests, as far as they are known.
+// manifestShards returns the manifest's entry for each file: name, size and digests. A digest is zero until the file is
+// written.
 func (p *Plan) manifestShards() (shards []manifest.Shard) {
 	for _, f := range p.files {
 		shards = append(shards, manifest.Shard{

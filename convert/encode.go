@@ -23,31 +23,42 @@ type buffers struct {
 	encoded         []byte
 }
 
-// rows returns b.values cut to whole rows of n elements: as many as step holds, but at least one. It grows all three
-// buffers if they are too small.
-func (b *buffers) rows(n int) []float32 {
+// grow makes the three buffers hold step elements, or n if that is more.
+func (b *buffers) grow(n int) {
 	if size := max(n, step); len(b.values) < size {
 		b.values, b.decoded = mmapio.Aligned[float32](size), mmapio.Aligned[float32](size)
 		b.encoded = make([]byte, 4*size)
 	}
+}
+
+// rows returns b.values cut to whole rows of n elements: as many as it holds, but at least one. It grows the buffers if
+// they are too small.
+func (b *buffers) rows(n int) []float32 {
+	b.grow(n)
 	return b.values[:len(b.values)/n*n]
 }
 
-// writeTo writes the tensor's bytes in its new encoding to w, counts the values that the encoding does not hold, and sets
-// Errors.
-// importance is that of its columns, or nil. It fails if the source cannot be read, if w fails, or if a block of numbers
-// became NaN or infinite.
+// writeTo writes the tensor's bytes in its new encoding to w. It copies them, or re-encodes the values as reencodeTo does.
+// It returns how many values the new encoding does not hold. It fails if the source cannot be read, if w fails, or if
+// reencodeTo does.
 func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
-	case t.isCopied():
-		_, err := t.source.WriteTo(w)
-		return lost, err
-	case !t.Reencoded: // all bytes but the head, whose scale has gone into the metadata
+	case t.Reencoded:
+		return t.reencodeTo(w, importance, buf)
+	case t.headBytes == 0:
+		_, err = t.source.WriteTo(w)
+	default: // all bytes but the head, whose scale has gone into the metadata
 		rest := io.NewSectionReader(t.source, int64(t.headBytes), int64(t.source.RawBytes())-int64(t.headBytes))
-		buf.rows(1)
-		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
-		return lost, err
+		buf.grow(step)
+		_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 	}
+	return lost, err
+}
+
+// reencodeTo encodes the tensor's values as t.To, writes them to w, and sets Errors. importance is that of the columns, or
+// nil. It returns how many values the new encoding does not hold. It fails if the source cannot be read, if w fails, or if
+// a block of numbers became NaN or infinite.
+func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lost quantize.Loss, err error) {
 	codec, err := dequant.NewCodec(t.To, t.scale, t.hasScale)
 	if err != nil {
 		return lost, err
@@ -57,7 +68,7 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 	}
 	weights := newColumnWeights(importance, t.Shape)
 	values := buf.rows(max(weights.columns, 1))
-	encode := func(values []float32) error { // writes the next values of the tensor to w
+	encode := func(values []float32) error { // encodes the next values of the tensor and writes them to w
 		for len(values) > 0 {
 			n, importance := weights.next(len(values))
 			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
@@ -76,8 +87,8 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 		}
 		return nil
 	}
-	// Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt would unpack a
-	// packed tensor for each call.
+	// Source.Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt
+	// would unpack a packed tensor for each call.
 	if isRestored := t.original != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
 		d, err := newDecoder(t, values, encode)
 		if err != nil {
@@ -103,8 +114,8 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 // errorsChunk is the number of values whose errors are summed before sums are merged. It is a multiple of every block.
 const errorsChunk = 1 << 16
 
-// errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores. The sums
-// do not depend on their number.
+// errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores, and its
+// sums do not depend on their number.
 func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)
 	_ = simd.InParallel(dequant.AllCores, len(values), errorsChunk, func(lo, hi int) error { // no error
@@ -120,27 +131,31 @@ func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	return sum
 }
 
-// decoder passes on the values of elements of type From whose bytes are written to it. It counts F64s that float32 does
+// decoder decodes the bytes that are written to it, and passes their values on to encode. It counts F64s that float32 does
 // not hold.
 type decoder struct {
-	dtype           layout.DType
+	dtype           layout.DType // of the bytes
 	codec           dequant.Codec
-	undecodedBytes  []byte    // bytes that are not decoded yet; the capacity is that of values
-	values          []float32 // as many as are decoded at a time
-	decodedElements uint64    // elements decoded so far
-	loss            quantize.Loss
+	undecodedBytes  []byte        // bytes that are not decoded yet; the capacity is that of values
+	values          []float32     // as many as are decoded at a time
+	decodedElements uint64        // elements decoded so far
+	loss            quantize.Loss // of F64s
 	encode          func(values []float32) error
 }
 
-// newDecoder returns a decoder of t's bytes. It calls encode with as many values as the buffer values has, and with
-// fewer by flush.
+// newDecoder returns a decoder of t's bytes, as elements of type t.From. It calls encode with len(values) values at a time, in
+// the memory of values. It fails if package dequant does not expand the type.
 func newDecoder(t *Tensor, values []float32, encode func(values []float32) error) (*decoder, error) {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
+	if err != nil {
+		return nil, err
+	}
 	_, size := codec.Span(0, uint64(len(values)))
-	return &decoder{dtype: t.From, codec: codec, undecodedBytes: make([]byte, 0, size), values: values, encode: encode}, err
+	return &decoder{dtype: t.From, codec: codec, undecodedBytes: make([]byte, 0, size), values: values, encode: encode}, nil
 }
 
-// Write takes the next bytes of the tensor. It passes on values whenever the buffer is full, and fails as encode does.
+// Write takes the next bytes of the tensor, and returns how many it took. It calls flush whenever its buffer is full, and
+// fails if flush does. The last call must be followed by one of flush.
 func (d *decoder) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
 		n := min(len(b)-written, cap(d.undecodedBytes)-len(d.undecodedBytes))
@@ -152,7 +167,8 @@ func (d *decoder) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// flush decodes the bytes that have been written since the last flush, and calls encode with the values. It fails if encode does.
+// flush decodes the bytes that have been written since the last flush, and calls encode with their values. It fails if
+// decoding or encode does.
 func (d *decoder) flush() error {
 	n := len(d.undecodedBytes) / d.dtype.BlockBytes() * d.dtype.BlockElems()
 	if n == 0 {

@@ -11,8 +11,14 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers become F32, codes without known values
-// keep their bits, and the outermost dimensions are joined if there are too many. t.Changed gets the reasons.
+// expandsValues reports whether t, if the format lacks its type, is written by its values. Otherwise its bits stay, as do those
+// of codes that cannot be decoded and of types restored from integers. No bits stay if readers take all tensors for weights.
+func (p *Plan) expandsValues(t *Tensor) bool {
+	return p.target.expands(t.To) && (p.target.readsAllAsWeights || t.original == nil && p.refuseCodes(t.source) == nil)
+}
+
+// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers become F32, codes without known
+// values keep their bits, and the outermost dimensions are joined if there are too many. t.Changed gets the reasons.
 func (t *Tensor) fitTarget(p *Plan) {
 	from, to := t.To, p.target
 	switch {
@@ -23,7 +29,7 @@ func (t *Tensor) fitTarget(p *Plan) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.hasType(from):
-	case to.expands(from) && (to.readsAllAsWeights || t.original == nil && p.refuseCodes(t.source) == nil):
+	case p.expandsValues(t):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.hasScales || !t.moveScale() {
 			t.expand()
@@ -41,7 +47,7 @@ func (t *Tensor) expand() {
 }
 
 // moveScale plans to write APR_Q8, whose head is a scale before int8s, as int8s with that scale in the metadata. It
-// reports false, and changes nothing, for other types and for a scale that is 0, not finite or unreadable.
+// reports false, and changes nothing, for other types, for no elements, and for a scale that is 0, not finite or unreadable.
 func (t *Tensor) moveScale() bool {
 	head := make([]byte, t.To.HeadBytes())
 	if len(head) == 0 || t.source.Elements() == 0 {
@@ -59,8 +65,8 @@ func (t *Tensor) moveScale() bool {
 	return true
 }
 
-// storeAsIntegers plans to write the bits of t as integers of the same width; integers has these types by size in bytes. If
-// there are none, or t has blocks, it plans one dimension of bytes. standsFor becomes t's type, for setOriginals.
+// storeAsIntegers plans to write the bits of t as integers of the same width. integers has the types by size in bytes. If
+// it lacks that size, or t has blocks, t becomes one dimension of bytes. t.standsFor gets t's type, which setOriginals notes.
 func (t *Tensor) storeAsIntegers(integers map[int]layout.DType) {
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
@@ -69,7 +75,8 @@ func (t *Tensor) storeAsIntegers(integers map[int]layout.DType) {
 	t.standsFor, t.To = t.To, d
 }
 
-// joinDims joins the outermost dimensions to one if t has more than the format allows. Rows stay as they are.
+// joinDims joins the outermost dimensions of t to one if it has more than the format allows, and adds that to t.Changed.
+// Rows stay as they are.
 func (t *Tensor) joinDims(to *target) {
 	if len(t.Shape) <= to.maxDims {
 		return
@@ -86,8 +93,8 @@ func (t *Tensor) joinDims(to *target) {
 	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, to.maxDims)
 }
 
-// canReshape reports whether t can be written in the given shape: it is quantized in the source and becomes plain
-// numbers, whose rows may have any length, and the number of elements is the same.
+// canReshape reports whether t can be written in the given shape. It must have as many elements, be quantized in the source,
+// and become plain numbers, whose rows may have any length.
 func (t *Tensor) canReshape(to *target, shape []int) bool {
 	n, ok := layout.Elements(shape)
 	becomesPlain := t.From.Quantized() && (!t.To.Quantized() || to.expands(t.To))
@@ -109,8 +116,8 @@ func (p *Plan) setOriginals() {
 	setObject(&p.Metadata, originalsKey, all)
 }
 
-// hasOriginal reports whether the source's type or number of dimensions of t is lost in the new file, and must be in the metadata.
-// hasScalars says that the new format has tensors without dimensions.
+// hasOriginal reports whether the new file loses the source's type of t, or its number of dimensions, so that metadata must
+// have them. hasScalars tells that the new format has tensors without dimensions.
 func (t *Tensor) hasOriginal(hasScalars bool) bool {
 	rank := len(t.FromShape())
 	return t.standsFor != layout.Invalid || rank == 0 && !hasScalars || len(t.Shape) != rank
@@ -142,8 +149,8 @@ func originalsOf(md layout.Metadata) map[string]any {
 	return all
 }
 
-// readOriginal reads v as describeOriginal writes it, from a file of anyone. It reports false for an unknown type, and
-// for a shape that is missing, negative or of too many dimensions.
+// readOriginal reads v as describeOriginal writes it. It does not trust v, and reports false for an unknown type, and for a
+// shape that is missing, negative or of too many dimensions.
 func readOriginal(v any) (o original, ok bool) {
 	md, _ := v.(layout.Metadata)
 	shape, err := layout.Get[[]int](md, "shape")
@@ -159,8 +166,8 @@ func readOriginal(v any) (o original, ok bool) {
 	return o, ok
 }
 
-// restore sets t.From and t.original to o: the type and shape that t had before an earlier conversion. It changes nothing if o takes
-// another number of bytes than t. If o has a type, it changes only integers without a scale.
+// restore sets t.From and t.original to o: the type and shape that t had before an earlier conversion. It changes nothing if
+// o takes another number of bytes than t. If o has a type, it changes only integers without a scale.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {

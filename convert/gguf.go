@@ -21,7 +21,7 @@ var ggufTarget = target{
 
 // divideGGUF plans one file or, if that is larger than Options.ShardBytes, shards. The first shard has the metadata,
 // the others only the alignment, as gguf-split writes them. Path becomes that of the first shard. It fails if a tensor
-// or key cannot be written.
+// or key cannot be written, or if there are more shards than 16 bits count.
 func (p *Plan) divideGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
@@ -35,8 +35,8 @@ func (p *Plan) divideGGUF() error {
 		align = uint64(v.(uint32)) // planSingle has returned an error for other types
 		others.Set(keyAlignment, v)
 	}
-	bytes := func(t *layout.Tensor) uint64 { return gguf.InfoSize(t, align) }
-	if err := p.divideInOrder(splitKeys(md, 0, 0, 0), splitKeys(others, 0, 0, 0), align, bytes); err != nil {
+	bytesOf := func(t *layout.Tensor) uint64 { return gguf.InfoSize(t, align) }
+	if err := p.divideInOrder(splitKeys(md, 0, 0, 0), splitKeys(others, 0, 0, 0), align, bytesOf); err != nil {
 		return err
 	}
 	n := len(p.files)
@@ -54,13 +54,14 @@ func (p *Plan) divideGGUF() error {
 	return nil
 }
 
-// beginGGUF begins a GGUF file.
+// beginGGUF returns a writer of the GGUF file f to dst. It fails if the format cannot hold f's tensors or metadata.
 func beginGGUF(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
-// ggufMetadata returns the keys of the new file: those of a GGUF source with their types, keys for what other sources
-// say, and as apr2.KEY what is left of APR2 metadata. It fails for values that GGUF has no type for.
+// ggufMetadata returns the keys of the new file. A GGUF source's own keys have their types. Keys of GGUF are made from the
+// metadata of other sources, and the rest of APR2 metadata goes under apr2.KEY. It fails for a key of Options.Set that
+// setTyped refuses, and for values that have no JSON.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	md := p.Metadata
 	if p.opts.DType != layout.Invalid {
@@ -122,7 +123,7 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 // addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out. rest
 // has the keys of a GGUF source whose values have no type of GGUF; they are added too. It fails if a value cannot be JSON.
 func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
-	silent, derived := requiredMetadata(), requiredMetadata()
+	defaults, derived := requiredMetadata(), requiredMetadata()
 	describeGGUF(&derived, *out)
 	var carried layout.Metadata
 	if len(rest) > 0 {
@@ -133,8 +134,8 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 		if err != nil {
 			return err
 		}
-		// silent has the values that say nothing, derived those that a reader finds anyway.
-		if !hasEqual(silent, e.Key, e.Value) && !hasEqual(derived, e.Key, e.Value) {
+		// defaults has the values for an unknown model, derived those that a reader finds anyway.
+		if !hasEqual(defaults, e.Key, e.Value) && !hasEqual(derived, e.Key, e.Value) {
 			carried = append(carried, c)
 		}
 	}
@@ -142,8 +143,9 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 	return nil
 }
 
-// setFileType sets general.file_type, the type of most weights, and general.quantization_version in out. It leaves out
-// as it is if the source is GGUF with metadata and no tensor is re-encoded.
+// setFileType sets general.file_type in out: the recipe, the type asked for, or that of most elements of matrices. It also
+// sets general.quantization_version, if blocks are there or a type is asked for. It changes nothing if the source is GGUF
+// with metadata and no tensor is re-encoded.
 func (p *Plan) setFileType(out *layout.Metadata) {
 	hasBlocks, isChanged := false, false
 	elements := make(map[layout.DType]uint64)
@@ -155,7 +157,7 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 			elements[t.To] += t.Elements()
 		}
 	}
-	if len(*out) > 0 && !isChanged && object(p.Metadata, ggufKey) != nil {
+	if len(*out) > 0 && !isChanged && object(p.Metadata, ggufKey) != nil { // the source's keys still hold
 		return
 	}
 	*out = without(*out, keyFileType)
@@ -176,8 +178,8 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 // fileTypeOf returns general.file_type for a recipe, or for a model whose matrices mostly have the type called name. It
 // reports false if llama.cpp has no number for it.
 func fileTypeOf(name string) (uint32, bool) {
-	const numbers = 64 // no more have names
-	for _, name := range []string{name, name + "_S", name + "_MOE"} {
+	const numbers = 64                                                // no more have names
+	for _, name := range []string{name, name + "_S", name + "_MOE"} { // llama.cpp has Q4_K_S, but no Q4_K
 		for n := range uint32(numbers) {
 			if gguf.FileType(n) == name {
 				return n, true
@@ -187,13 +189,13 @@ func fileTypeOf(name string) (uint32, bool) {
 	return 0, false
 }
 
-// dominantType returns the type with the most elements. Of several it returns that of the lowest number, without any
-// Invalid.
-func dominantType(elements map[layout.DType]uint64) (most layout.DType) {
+// dominantType returns the key of elements with the greatest value. It returns the lowest of several, and layout.Invalid if
+// there are none.
+func dominantType(elements map[layout.DType]uint64) (dominant layout.DType) {
 	for d, n := range elements {
-		if c := cmp.Compare(n, elements[most]); c > 0 || c == 0 && d < most {
-			most = d
+		if c := cmp.Compare(n, elements[dominant]); c > 0 || c == 0 && d < dominant {
+			dominant = d
 		}
 	}
-	return most
+	return dominant
 }

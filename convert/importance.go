@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,10 +22,12 @@ const (
 	countsSuffix = ".counts"
 )
 
-// ReadImportance reads an importance matrix in the form that llama.cpp's llama-imatrix writes as GGUF. For
-// each tensor it has the sums of the squares of what the columns were multiplied with, and how many were
-// added. A matrix counts evenly if it met no input, or nothing but zeros. A sum or count that is negative or not
-// finite is layout.ErrInvalid.
+// ReadImportance reads an importance matrix from the GGUF file at path, in the form that llama.cpp's llama-imatrix writes.
+// For each tensor the file has sums, over its inputs, of the squares that each column was multiplied with, and the number of
+// inputs. The importance of a column is its mean. All columns of a matrix get 1 if it saw no input, or only zeros.
+//
+// It fails with layout.ErrFormat for a file that is not GGUF. It fails with layout.ErrInvalid if no tensor has sums, or if a
+// sum or count is negative or not finite.
 func ReadImportance(path string) (Importance, error) {
 	m, err := loader.Open(path, nil)
 	if err == nil {
@@ -54,28 +55,31 @@ func ReadImportance(path string) (Importance, error) {
 	return all, nil
 }
 
-// meansOf returns the importance of the columns of the tensor called name: sums divided by the count of their matrix.
-// It is 1 for each column of a matrix whose count is 0 or sums are all 0. The number of sums must be a multiple of
-// that of counts, else the error is layout.ErrInvalid.
+// meansOf returns the importance of the columns of the tensor called name: sums divided by the count of their matrix, which m
+// has too. It is 1 for each column of a matrix whose count is 0 or whose sums are all 0. It fails with layout.ErrInvalid if
+// the number of sums is no multiple of that of counts, or if a mean is no float32.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
 	if err != nil {
 		return nil, err
 	}
 	means, err := magnitudes(m, sums)
-	n, err2 := magnitudes(m, counts)
-	if err := cmp.Or(err, err2); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if len(n) == 0 || len(means)%len(n) != 0 {
-		return nil, fmt.Errorf("%s: importance of %q: %w: %d sums, but %d counts", m.Path(), name, layout.ErrInvalid, len(means), len(n))
+	inputs, err := magnitudes(m, counts)
+	if err != nil {
+		return nil, err
 	}
-	columns := len(means) / len(n)
-	for i, count := range n {
-		matrix := means[i*columns:][:columns]
-		isEven := count == 0 || len(matrix) > 0 && slices.Max(matrix) == 0
+	if len(inputs) == 0 || len(means)%len(inputs) != 0 {
+		return nil, fmt.Errorf("%s: importance of %q: %w: %d sums, but %d counts", m.Path(), name, layout.ErrInvalid, len(means), len(inputs))
+	}
+	columns := len(means) / len(inputs)
+	for i, count := range inputs {
+		matrix := means[i*columns:][:columns] // sums, which become means
+		isUnknown := count == 0 || len(matrix) > 0 && slices.Max(matrix) == 0
 		for c := range matrix {
-			if isEven {
+			if isUnknown {
 				matrix[c] = 1
 			} else if matrix[c] /= count; matrix[c] > math.MaxFloat32 {
 				return nil, fmt.Errorf("%s: importance of %q: %w: the mean of column %d is no float32", m.Path(), name, layout.ErrInvalid, c)
@@ -85,8 +89,8 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	return means, nil
 }
 
-// magnitudes returns the values of t. A value that is negative or not finite is layout.ErrInvalid, and so is
-// another type than F32: its values could take twenty times the memory of what is stored.
+// magnitudes returns the values of t, a tensor of m. It fails if t cannot be read. It fails with layout.ErrInvalid if a value is
+// negative or not finite. It does so for other types than F32 too: values could take twenty times the memory of what is stored.
 func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if t.DType() != layout.F32 {
 		return nil, fmt.Errorf("%s: tensor %q: %w: %v, where an importance matrix has F32", m.Path(), t.Name(), layout.ErrInvalid, t.DType())
@@ -104,8 +108,8 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 // isNoMagnitude reports whether x is negative, infinite or NaN.
 func isNoMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
-// check returns layout.ErrInvalid if no name is that of a tensor of m, or if weights do not fit their tensor or are
-// no magnitudes. No importance at all is no error.
+// check fails with layout.ErrInvalid if no name is that of a tensor of m, or if a tensor has another number of columns. It
+// does so for an importance that is negative or not finite, too. An empty imp is no error.
 func (imp Importance) check(m *loader.Model) error {
 	if len(imp) == 0 {
 		return nil
@@ -131,7 +135,7 @@ func (imp Importance) check(m *loader.Model) error {
 	return nil
 }
 
-// matrices returns how many matrices a tensor of the given shape has, and how many columns each. A tensor with one
+// matrices returns how many matrices a tensor of the given shape has, and how many columns each has. A tensor with one
 // dimension or none is one matrix.
 func matrices(shape []int) (n, columns int) {
 	n = 1
@@ -144,27 +148,27 @@ func matrices(shape []int) (n, columns int) {
 	return n, shape[len(shape)-1]
 }
 
-// columnWeights hands out the importance of a tensor's rows as they are encoded. The zero value has none.
+// columnWeights hands out the importance of a tensor's columns while its rows are encoded. The zero value has none.
 type columnWeights struct {
-	weights    []float32
-	columns    int // elements of a row; 0 without importance
-	matrixSize int // elements of a matrix
-	handedOut  int // elements whose importance was handed out
+	weights    []float32 // as Importance has them: for each matrix, or once for all
+	columns    int       // elements of a row; 0 without importance
+	matrixSize int       // elements of a matrix
+	handedOut  int       // elements whose importance was handed out
 }
 
-// newColumnWeights returns the importance of a tensor of the given shape, to be handed out by next. all is what Importance has for
-// the tensor: nil for a tensor without.
-func newColumnWeights(all []float32, shape []int) columnWeights {
+// newColumnWeights returns the columnWeights of a tensor of the given shape. weights are those that Importance has for the
+// tensor, or nil if it has none.
+func newColumnWeights(weights []float32, shape []int) columnWeights {
 	elements, _ := layout.Elements(shape)
-	if all == nil || elements == 0 {
+	if weights == nil || elements == 0 {
 		return columnWeights{}
 	}
 	n, columns := matrices(shape)
-	return columnWeights{weights: all, columns: columns, matrixSize: int(elements) / n}
+	return columnWeights{weights: weights, columns: columns, matrixSize: int(elements) / n}
 }
 
-// next returns how many of the next n elements are in the same matrix, and the importance of that matrix's columns. The following call
-// goes on behind them. Without importance it returns n and nil.
+// next returns how many of the next n elements are in the same matrix, and the importance of that matrix's columns. The
+// following call goes on behind these elements. Without importance it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
 	if w.columns == 0 {
 		return n, nil

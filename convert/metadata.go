@@ -52,8 +52,8 @@ func MergeConfig(md *layout.Metadata, config layout.Metadata) {
 	md.Merge(top)
 }
 
-// asArchitecture returns v as the object that the specification wants under architecture. A value that is no object becomes an object
-// with the key name. It returns nil for null.
+// asArchitecture returns v as the object that the specification wants under architecture. A value that is no object becomes
+// an object with the key name. It returns nil for null.
 func asArchitecture(v any) layout.Metadata {
 	switch v := v.(type) {
 	case nil:

@@ -8,14 +8,15 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// object returns the object that m has under key, or nil if there is none.
+// object returns the object that m has under key, or nil if there is none. It is m's own: clone it before a change.
 func object(m layout.Metadata, key string) layout.Metadata {
 	v, _ := m.Get(key)
 	o, _ := v.(layout.Metadata)
 	return o
 }
 
-// textAt returns the string that m has under key and nested, or "" if there is none.
+// textAt returns the string that m has under key or, with nested, under these keys of the objects below key. It returns "" if
+// there is none.
 func textAt(m layout.Metadata, key string, nested ...string) string {
 	v, _ := m.Get(key, nested...)
 	s, _ := v.(string)
@@ -36,8 +37,8 @@ func without(m layout.Metadata, keys ...string) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return slices.Contains(keys, e.Key) })
 }
 
-// merged returns value or, if value and old are objects, a new object with the keys of both. For a key in both it takes
-// value's.
+// merged returns value or, if value and old are objects, a new object with the keys of both. A key in both has the value that
+// it has in value.
 func merged(old, value any) any {
 	add, isObject := value.(layout.Metadata)
 	was, wasObject := old.(layout.Metadata)

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkPaths returns an error if a new file would replace anything but a regular file, or a file that the model reads.
-// The name of a single file is checked when it is created. checkPaths sets Removed and Left.
+// checkPaths sets Removed and Left. It checks the paths of a sharded model, and replacedPath. It fails if anything but a
+// regular file is at one, or a file that the model reads. The path of a single file is checked when it is created.
 func (p *Plan) checkPaths() error {
 	sources := p.sourceFiles()
 	if p.replacedPath != "" {
@@ -41,7 +41,8 @@ func (p *Plan) checkPaths() error {
 	return nil
 }
 
-// checkPath returns an error if stat finds anything at path but a regular file that is none of sources.
+// checkPath returns an error if stat finds anything at path but a regular file that is none of sources. Nothing at path is
+// no error.
 func checkPath(path string, stat func(string) (fs.FileInfo, error), sources []fs.FileInfo) error {
 	info, err := stat(path)
 	switch {
@@ -73,7 +74,7 @@ func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
 	return slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) })
 }
 
-// foreignShards returns the paths of files that are called like shards of the new model, but are none of it or of
+// foreignShards returns the paths of files that are called like shards of the new model, but belong neither to it nor to
 // sources. Another manifest may lead to them, so only the user can say whether to remove them.
 func (p *Plan) foreignShards(sources []fs.FileInfo) (paths []string) {
 	dir, single := filepath.Split(p.singlePath)

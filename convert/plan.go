@@ -84,6 +84,23 @@ func (c Compression) compresses() bool { return c == Fast || c == High }
 
 // Plan says what a conversion writes. NewPlan makes it; Write carries it out, and replaces
 // estimates by what was written.
+//
+// An APR2 model larger than Options.ShardBytes becomes shards and a manifest at Path, which has the
+// metadata. Each shard takes as many tensors as fit, uncompressed and in their order. For model.apr
+// the shards are model-00001-of-00004.apr and so on, each an APR2 file with the required
+// metadata and its tensors' scales.
+//
+// Tensors of a SafeTensors file are ordered by the alignment of their types, widest first, since
+// the format allows no space between them. Options.DType is F32, F16 or BF16; compressing is
+// ErrUnsupported. Shards have the names of Hugging Face: model-00001-of-00004.safetensors and so on
+// for model.safetensors. Path is then the index, model.safetensors.index.json. The first shard
+// has the metadata. The others have only its key "format", without which some readers refuse them. A
+// directory must not hold both model.safetensors and its index, since readers differ in which one
+// they take. Write removes the other one, and fails if it is being read.
+//
+// Shards of GGUF have gguf-split's names and keys: model-00001-of-00004.gguf and so on for model.gguf.
+// Path is then the first, which has the metadata. Write removes an old model.gguf. Compressing is
+// ErrUnsupported.
 type Plan struct {
 	Path   string // the new file, or the manifest or index that stands for its shards
 	Format layout.Format

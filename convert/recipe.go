@@ -44,9 +44,9 @@ type resolver struct {
 	hasImportance           bool           // by an importance matrix
 }
 
-// newResolver returns the resolver of the recipe called name for the tensors of m, a model of the type modelType as
-// metadata say it. isWeighed tells that there is an importance matrix. An unknown recipe is layout.ErrUnsupported.
-func newResolver(ctx context.Context, m *loader.Model, name, modelType string, isWeighed bool) (*resolver, error) {
+// newResolver returns the resolver of the recipe called name for the tensors of m. modelType is the model_type in its metadata.
+// It fails with layout.ErrUnsupported for an unknown recipe, and if m's configuration cannot be read.
+func newResolver(ctx context.Context, m *loader.Model, name, modelType string, hasImportance bool) (*resolver, error) {
 	known := cmp.Or(aliases[name], name)
 	dtype, ok := recipes[known]
 	if !ok {
@@ -58,13 +58,13 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, i
 	}
 	number := func(key string) int { return intOrFirst(config, key) }
 	r := &resolver{
-		name: known, dtype: dtype, arch: modelType, hasImportance: isWeighed,
+		name: known, dtype: dtype, arch: modelType, hasImportance: hasImportance,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
 	names := make(map[role][]string)
 	for t := range m.Tensors() {
-		if whyPrecise(t.Name(), t.Shape()) == "" { // else it is counted among no layers
+		if whyPrecise(t.Name(), t.Shape()) == "" { // llama.cpp does not count norms, biases and the like
 			role := roleOf(t.Name())
 			names[role] = append(names[role], t.Name())
 		}
@@ -75,8 +75,8 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, i
 	return r, nil
 }
 
-// intOrFirst returns the integer that the configuration has under key. If it has a list there, with an integer for each layer, it
-// returns the first. It returns 0 for anything else.
+// intOrFirst returns the integer that the configuration has under key, or the first of a list with one for each layer. It
+// returns 0 for anything else.
 func intOrFirst(config *loader.Config, key string) int {
 	if n, err := config.Int(key); err == nil {
 		return n
@@ -102,8 +102,8 @@ func positionsByLayer(names []string) map[string]int {
 	return numbers
 }
 
-// resolve returns the type that the recipe has for the tensor called name. An output matrix, or embeddings that serve
-// as one, gets Q8_0 or Q6_K. Values, keys and down projections depend on their layer and on the number of experts.
+// resolve returns the type that the recipe has for the tensor called name, of the given shape. An output matrix, or embeddings
+// that serve as one, gets Q8_0 or Q6_K. Values, keys and down projections depend on their layer and on the number of experts.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
 	role := roleOf(name)
 	if role == embeddingRole && !r.hasOutput {
@@ -143,7 +143,8 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 	return r.applyRules(position{r, role, 0, 0})
 }
 
-// hasExperts reports whether a tensor has a matrix for each expert. In BailingMoE 3 attention has several matrices too.
+// hasExperts reports whether the tensor called name, of the given shape, has a matrix for each expert. In BailingMoE 3 attention
+// has several matrices too, so there the name decides.
 func (r *resolver) hasExperts(name string, shape []int) bool {
 	n := len(shape)
 	return n > 2 && shape[n-3] > 1 && (r.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
@@ -162,7 +163,7 @@ func (r *resolver) is70B() bool {
 	return false
 }
 
-// position has what rules ask about a tensor: it is number i of n tensors of its role.
+// position has what rules ask about a tensor: it is number index, from 0 on, of count tensors of its role.
 type position struct {
 	*resolver
 	role         role
@@ -223,12 +224,12 @@ var rules = []struct {
 	{attentionOutput, "q3_k_l", position.any, layout.Q5_K},
 }
 
-// applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. Without such a rule it returns the
-// recipe's own type.
+// applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. It returns the recipe's own
+// type if none holds, or if the rule has no type.
 func (r *resolver) applyRules(p position) layout.DType {
 	for _, rule := range rules {
-		named := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
-		if rule.role == p.role && named && rule.holds(p) {
+		isOfRecipe := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
+		if rule.role == p.role && isOfRecipe && rule.holds(p) {
 			return cmp.Or(rule.dtype, r.dtype)
 		}
 	}

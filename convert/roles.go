@@ -50,7 +50,8 @@ func containsAny(name string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// roleOf returns the role of the tensor called name. Only output matrices are told by the whole name.
+// roleOf returns the role of the tensor called name, or otherRole. Output matrices are known by the whole name, others by a part
+// of it: see roleNames.
 func roleOf(name string) role {
 	outputs := []string{"output.weight", "embed_out.weight", "transformer.output_layer.weight"}
 	if slices.Contains(outputs, name) || strings.HasSuffix("."+name, ".lm_head.weight") {
@@ -77,8 +78,8 @@ var smallMatrices = []string{
 	"mlp.gate.weight", "block_sparse_moe.gate.weight",
 }
 
-// whyPrecise returns the reason why a tensor should not be quantized without Options.All, or "": it is a norm, a
-// bias, or has one dimension.
+// whyPrecise returns "a norm", "a bias" or "one dimension" if a tensor is that, and should not be quantized without Options.All.
+// It returns "" for others. Dimensions of size 1 do not count.
 func whyPrecise(name string, shape []int) string {
 	switch last, before := lastWords(name); {
 	case strings.Contains(last+before, "norm"):

@@ -20,8 +20,9 @@ var safeTensorsTarget = target{
 	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
-// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index, whose path Path
-// becomes. It fails for metadata and tensors that the format cannot hold.
+// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index. Path becomes that of the
+// index. A single file will remove an old index beside it, and shards an old single file: replacedPath. It fails for metadata
+// and tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
@@ -37,7 +38,7 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	fits, err := p.planSingle(all)
 	index := p.singlePath + manifest.IndexSuffix
-	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) {
+	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) { // else the name is none that an index stands beside
 		p.replacedPath = index // readers might take an old index instead of the new file
 	}
 	if fits || err != nil {
@@ -67,7 +68,7 @@ func beginSafeTensors(_ *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
 }
 
-// writeIndex writes the index of SafeTensors shards. It fails if w does.
+// writeIndex writes the index of SafeTensors shards to w. It fails if w does.
 func (p *Plan) writeIndex(w *bufio.Writer) error {
 	total := uint64(0)
 	for i := range p.Tensors {
@@ -76,13 +77,13 @@ func (p *Plan) writeIndex(w *bufio.Writer) error {
 	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.indexMetadata, total)
 }
 
-// safeTensorsMetadata returns APR2 metadata as __metadata__ can hold it, whose values are strings. Keys of SafeTensors
+// safeTensorsMetadata returns md, APR2 metadata, as __metadata__ can hold it, whose values are strings. Keys of SafeTensors
 // files stay as they were; all others become JSON under the key apr2.KEY. Keys that every APR2 file must have are left
-// out if they say nothing. rest holds values of SafeTensors files that are no strings, as an index may have them. It
-// fails if a value cannot be JSON.
+// out if they have the values for an unknown model. rest has the keys of SafeTensors files whose values are no strings, as
+// an index may have them. It fails if a value has no JSON.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
-	silent := requiredMetadata()
+	defaults := requiredMetadata()
 	for _, e := range md {
 		if own, ok := e.Value.(layout.Metadata); ok && e.Key == safeTensorsKey {
 			isText := func(e layout.Entry) bool { _, ok := e.Value.(string); return ok }
@@ -90,7 +91,7 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 			rest = slices.DeleteFunc(slices.Clone(own), isText)
 			continue
 		}
-		if e.Key == "apr_version" || hasEqual(silent, e.Key, e.Value) {
+		if e.Key == "apr_version" || hasEqual(defaults, e.Key, e.Value) {
 			continue
 		}
 		e, err := carriedEntry(e.Key, e.Value)

@@ -26,8 +26,10 @@ var sideFiles = []struct{ name, key string }{
 
 // SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for Options.Config. The keys
 // of the first stay; the others become the objects tokenizer_config and generation_config. It returns the paths of the files
-// that exist in read. A file that a server denies does not exist, as buckets deny what they do not have. It does not read
-// files named in skip. For a model that has a Trust it reads verified files only. It fails if a file cannot be read or parsed.
+// that it found in read. It does not read files named in skip. For a model that has a Trust it reads verified files only.
+//
+// Nothing is found where a model has no place for side files, or where a server denies a file: buckets deny what they do not have.
+// It fails if a file cannot be read or parsed, or if config.json reads well but contradicts the model's tensors.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, side := range sideFiles {
@@ -36,9 +38,10 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		}
 		path := pathBeside(m.Files()[0].Path, side.name)
 		md := m.ConfigFile()
-		if md != nil && side.key == "" { // the loader has read it
-			if _, err := m.Quantization(); err != nil && scheme.ReadConfig(md).Err == nil { // it contradicts the model
-				return nil, nil, fmt.Errorf("%s: %w", path, err)
+		if md != nil && side.key == "" { // the loader has read config.json
+			_, err := m.Quantization()
+			if readsWell := scheme.ReadConfig(md).Err == nil; err != nil && readsWell {
+				return nil, nil, fmt.Errorf("%s: %w", path, err) // its quantization contradicts the model's tensors
 			}
 		} else {
 			text, err := m.ReadBeside(ctx, side.name, limits.HeaderBytes)
@@ -71,7 +74,8 @@ func pathBeside(path, name string) string {
 	return path[:end] + name
 }
 
-// ReadConfig reads a regular file that is one JSON object. Errors name the file.
+// ReadConfig reads the file at path, which must be one JSON object. It fails if the file is not regular, is too long, or
+// cannot be read or parsed. Errors name the file.
 func ReadConfig(path string) (layout.Metadata, error) {
 	f, err := mmapio.OpenReader(path) // a pipe is an error, opening it could wait forever
 	if err != nil {
@@ -86,7 +90,8 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	return parseConfig(path, text)
 }
 
-// parseConfig parses the text of the file at path. The metadata may alias text. It fails for anything but one JSON object.
+// parseConfig parses text, the contents of the file at path, as one JSON object. NaN and Infinity are allowed, as Python's json
+// module writes them. The metadata may alias text. It fails for any other text, with an error that names the file.
 func parseConfig(path string, text []byte) (layout.Metadata, error) {
 	config, err := jsontext.ParsePython(mmapio.String(text), layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
 	var fe *layout.FormatError

@@ -10,8 +10,9 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go under these
-// keys, the rest under the format's name. The package's documentation lists the keys.
+// describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go
+// under these keys. The file's own keys go under the format's name, with the types and bytes that JSON would lose. The
+// package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	switch f {
 	case layout.APR2:
@@ -65,22 +66,24 @@ var whisperDimensions = []string{
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too, and returns the others. The container JSON,
-// whose metadata is any JSON, uses the same keys.
+// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. It returns the others, and those whose
+// values are of another kind than APR2 wants. An APR1 file is binary, with Whisper's dimensions, or the container JSON, whose
+// metadata is any JSON.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
-	_, isBinary := from.Get("n_vocab")
+	_, isBinary := from.Get("n_vocab") // which every binary file has; its model_type is the size of the model
 	for _, e := range from {
 		wantsObject, isTop := topLevelKeys[e.Key]
 		_, isObject := e.Value.(layout.Metadata)
 		_, isText := e.Value.(string)
+		isOfOtherKind := wantsObject && !isObject || e.Key == "model_type" && !isText
 		switch {
 		case slices.Contains(whisperDimensions, e.Key):
 			dimensions = append(dimensions, e)
 		case e.Key == "model_type" && isBinary:
-			dimensions = append(dimensions, layout.Entry{Key: "name", Value: e.Value}) // the size: "tiny.en"
+			dimensions = append(dimensions, layout.Entry{Key: "name", Value: e.Value}) // such as "tiny.en"
 			top = append(top, layout.Entry{Key: e.Key, Value: "whisper"})
-		case !isTop, e.Key == "apr_version", e.Key == "model_type" && !isText, wantsObject && !isObject:
+		case !isTop, e.Key == "apr_version", isOfOtherKind:
 			rest = append(rest, e)
 		default:
 			top = append(top, e)
@@ -93,8 +96,8 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 	return rest
 }
 
-// describeApril adds the vocabulary and the dimensions of an .april file to md. from, the file's own keys, is
-// unchanged.
+// describeApril adds model_type, vocabulary and dimensions of an .april file to md. from has the file's own keys, and is not
+// changed.
 func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("model_type", "april")
 	params := object(from, "params")
@@ -104,8 +107,9 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("architecture", without(params, "tokens"))
 }
 
-// splitCarried divides from, the metadata of a file of format f. own are the file's own keys. carried is APR2 metadata that an earlier
-// conversion has written there as JSON: see carriedEntry. An entry that is no JSON counts as the file's own.
+// splitCarried divides from, the metadata of a file of format f. own has the file's own keys, and those that an earlier
+// conversion had to write as JSON. carried is APR2 metadata that the conversion has written as JSON: see carriedEntry. An
+// entry that is no JSON counts as the file's own.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil
@@ -128,8 +132,8 @@ func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Me
 	return own, carried
 }
 
-// carriedEntry returns the entry, with the key apr2.KEY, that holds an entry of APR2 metadata as JSON in a file of another format. It
-// fails for a value that has no JSON.
+// carriedEntry returns the entry that holds key and value of APR2 metadata in a file of another format: value as JSON, under
+// the key apr2.KEY. It fails for a value that has no JSON.
 func carriedEntry(key string, value any) (layout.Entry, error) {
 	text, err := layout.EncodeJSON(value)
 	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: string(text)}, err

@@ -40,8 +40,8 @@ var numberTypes = map[reflect.Kind]any{
 	reflect.Float32: "f32", reflect.Float64: "f64",
 }
 
-// numberType names the type of a number, or of a slice that its elements do not tell: of numbers, of bools, or of no
-// strings. It returns nil for other values.
+// numberType names the type of a number, such as "u32", or of a slice whose type JSON would lose: "[u32]" and "[bool]", and
+// "[string]" if there are no elements. It returns nil for other values, and for named slice types, such as layout.Blob.
 func numberType(v any) any {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Slice {
@@ -49,7 +49,7 @@ func numberType(v any) any {
 	}
 	name := numberTypes[t.Elem().Kind()]
 	switch isEmpty := reflect.ValueOf(v).Len() == 0; {
-	case t.Name() != "": // a Blob, for one
+	case t.Name() != "":
 		return nil
 	case name != nil:
 		return fmt.Sprintf("[%v]", name)
@@ -59,8 +59,8 @@ func numberType(v any) any {
 	return nil
 }
 
-// invalidTexts returns an object with the keys of md whose values have strings that are not UTF-8, and the bytes of such strings as
-// Blobs: JSON has U+FFFD for every wrong byte. Elements of arrays are under their positions.
+// invalidTexts returns the bytes of strings in md that are not UTF-8, since JSON has U+FFFD for every wrong byte. The result
+// has the keys of md that have such strings. Each value is a Blob or, for an array, an object of Blobs by position.
 func invalidTexts(md layout.Metadata) layout.Metadata { return inShapeOf(md, invalidTextsIn) }
 
 // inShapeOf returns an object with the keys of md and the results of f for their values. A key whose result is nil is left out.
@@ -81,8 +81,8 @@ func unlessEmpty(md layout.Metadata) any {
 	return md
 }
 
-// invalidTextsIn returns the bytes of a string that is not UTF-8 as a Blob. For an object or a list it returns an object of such Blobs.
-// It returns nil if v has no such string.
+// invalidTextsIn returns the bytes of v, a string that is not UTF-8, as a Blob. For an object or a list it returns an object
+// of such Blobs. It returns nil if v has no such string.
 func invalidTextsIn(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -99,8 +99,8 @@ func invalidTextsIn(v any) any {
 	return nil
 }
 
-// byPosition returns an object of the results of f for the elements of a list, by their positions. It leaves out
-// nil, and returns nil if there is nothing else.
+// byPosition returns an object of the results of f for the elements of list, by their positions as decimal keys. It leaves
+// out results that are nil, and returns nil if all are.
 func byPosition[T any](list []T, f func(T) any) any {
 	var some layout.Metadata
 	for i, v := range list {

@@ -43,10 +43,11 @@ func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	return w
 }
 
-// write writes all files, and gives them their names once all are complete. It gives none a name if the source has
-// changed. It fails if reading or writing does, and then leaves no file.
+// write writes all files, and gives them their names once all are complete. It also removes replacedPath, and updates
+// Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. It then
+// leaves no new file.
 func (w *writer) write() error {
-	defer func() { // also if a callback panics
+	defer func() { // runs even if a callback panics
 		for _, f := range w.files {
 			f.Abort() // does nothing to committed files
 		}
@@ -70,11 +71,11 @@ func (w *writer) write() error {
 	return nil
 }
 
-// writeFiles writes all files: those with tensors and, for shards, the manifest, whose size in bytes it returns. The
-// size is 0 if there is no manifest. The file that leads to the others, which is committed last, is the last of
-// w.files. It fails if reading or writing does.
+// writeFiles writes all files, those with tensors and the manifest, and appends them to w.files. The file that leads to the
+// others is the last one there, since the last is committed last. It returns the manifest's size in bytes, or 0 if there
+// is none. It fails if reading or writing does.
 func (w *writer) writeFiles() (manifestBytes uint64, err error) {
-	digest := new(parallel.Group)    // reads a shard while the next one is written
+	digest := new(parallel.Group)    // reads a shard for its digest while the next one is written
 	defer func() { digest.Wait() }() // lets no goroutine outlive an error
 	for i := range w.plan.files {
 		f := &w.plan.files[i]
@@ -173,27 +174,28 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 // writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. to and blocks
 // are the same writer; blocks is nil for a format without compression. It fails if reading or writing does.
 func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
-	begun, planned := w.progress.done, t.Bytes
-	err := apr2.ErrRollback // nothing compressed has been written
+	doneBefore, planned := w.progress.done, t.Bytes // planned is what the total counts for t
+	isCompressed, err := false, error(nil)
 	if blocks != nil && w.compressor != nil {
 		err = w.compress(blocks, t)
+		isCompressed = !errors.Is(err, apr2.ErrRollback) // or has failed
 	}
-	if errors.Is(err, apr2.ErrRollback) {
-		w.progress.done, t.Stored = begun, t.Bytes
+	if !isCompressed {
+		w.progress.done, t.Stored = doneBefore, t.Bytes
 		copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
 		if copiesBlocks {
 			planned, t.Stored = t.decryptedBytes(), t.decryptedBytes()
 		}
-		err = to.WriteTensorFunc(func(dst io.Writer) error {
+		err = to.WriteTensorFunc(func(dst io.Writer) (err error) {
 			if copiesBlocks {
-				_, err := t.source.WriteDecrypted(w.monitor(dst))
-				return err
+				_, err = t.source.WriteDecrypted(w.monitor(dst))
+			} else {
+				t.Lost, err = t.writeTo(w.monitor(dst), w.importanceOf(t), &w.buffers)
 			}
-			t.Lost, err = t.writeTo(w.monitor(dst), w.importanceOf(t), &w.buffers)
 			return err
 		})
 	}
-	w.progress.done = begun + planned // what the total counts for t, however many bytes were written
+	w.progress.done = doneBefore + planned // however many bytes were written
 	return err
 }
 
@@ -210,9 +212,9 @@ const (
 	// 6 GB/s. Saving a 32nd therefore pays below 200 MB/s of reading for each core, as from a
 	// network or an old disk. Saving less pays nowhere, and costs views in place.
 	minSaving = 32
-	// minSavedBytes must be saved for the file, with its alignment, to become smaller.
+	// minSavedBytes is the number of bytes to save at least, so that the file, with its alignment, becomes smaller.
 	minSavedBytes = 64
-	// trialBytes are compressed of a tensor before trialWriter decides whether compression pays.
+	// trialBytes is the number of bytes of a tensor that are compressed before trialWriter decides whether that pays.
 	trialBytes = 16 << 20
 )
 
@@ -222,12 +224,12 @@ func pays(raw, stored uint64) bool {
 }
 
 // compress writes t compressed and sets Stored and Lost. If that does not pay, it undoes what it wrote and returns
-// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source, which are no worse.
+// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source, which are no worse. It also fails if reading or writing does.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
-	begun := w.progress.done
+	doneBefore := w.progress.done
 	return to.WriteBlocksFunc(func(dst io.Writer) error {
-		w.progress.done = begun // for an encrypted file this is called twice
+		w.progress.done = doneBefore // an encrypted file calls this function twice
 		if copiesBlocks {
 			t.Stored = t.decryptedBytes()
 			_, err := t.source.WriteDecrypted(w.monitor(dst))
@@ -249,16 +251,16 @@ func (w *writer) compress(to blocksWriter, t *Tensor) error {
 
 // trialWriter passes on what is written to an LZ4 writer until compression turns out not to pay.
 type trialWriter struct {
-	w       *lz4block.Writer
-	decided bool
+	w         *lz4block.Writer
+	isDecided bool // Write has checked whether compression pays
 }
 
-// Write compresses b. Once trialBytes have been written it checks, one time, whether compression pays so far, and
-// returns apr2.ErrRollback if not.
+// Write compresses b. Once trialBytes have been written, it checks one time whether compression pays so far, and returns
+// apr2.ErrRollback if it does not. It fails if the LZ4 writer does.
 func (t *trialWriter) Write(b []byte) (int, error) {
 	n, err := t.w.Write(b)
-	if err == nil && !t.decided && t.w.Raw() >= trialBytes {
-		t.decided = true
+	if err == nil && !t.isDecided && t.w.Raw() >= trialBytes {
+		t.isDecided = true
 		if !pays(t.w.Raw(), t.w.Stored()) {
 			return n, apr2.ErrRollback
 		}
@@ -270,7 +272,7 @@ func (t *trialWriter) Write(b []byte) (int, error) {
 // reported once.
 type progress struct {
 	ctx      context.Context
-	done     uint64
+	done     uint64 // bytes written, less those undone
 	reported uint64 // the highest value of done so far
 	parallel.Progress
 }
