@@ -35,6 +35,15 @@ func warmTensors(ctx context.Context, m warmer, names ...string) error {
 	return err
 }
 
+// evictAll releases the memory of all tensors.
+func evictAll(m *loader.Model) error {
+	var names []string
+	for x := range m.Tensors() {
+		names = append(names, x.Name())
+	}
+	return m.Evict(names...)
+}
+
 // encryptedFile returns an APR2 file, encrypted.
 func encryptedFile(t *testing.T, encrypter *apr2.Encrypter, file []byte) []byte {
 	t.Helper()

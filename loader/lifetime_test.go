@@ -56,7 +56,6 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	"ReadFileAt":  func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 	"Changed":     func(m *loader.Model) error { return m.Changed() },
 	"VerifyTrust": func(m *loader.Model) error { return m.VerifyTrust(context.Background(), nil) },
-	"EvictAll":    func(m *loader.Model) error { return m.EvictAll() },
 	"Acquire":     func(m *loader.Model) error { return released(m.Acquire()) },
 	"AcquireContext": func(m *loader.Model) error {
 		ctx, cancel := context.WithCancel(context.Background())

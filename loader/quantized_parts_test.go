@@ -172,7 +172,7 @@ func TestWarmParts(t *testing.T) {
 	if v, err := x.Float32s(); err != nil || v[384*255] != 1.5*8 || d.traffic.requests.Load() != 0 {
 		t.Errorf("%v, %d requests", err, d.traffic.requests.Load())
 	}
-	if err := m.EvictAll(); err != nil {
+	if err := evictAll(m); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,12 +205,12 @@ func TestLeasePinsParts(t *testing.T) {
 				if err := x.Dequantize(make([]float32, x.Elements())); err != nil || d.traffic.requests.Load() != 0 {
 					t.Errorf("%s, warm %v: %v, %d requests", name, warm, err, d.traffic.requests.Load())
 				}
-				if err := m.EvictAll(); err != nil {
+				if err := evictAll(m); err != nil {
 					t.Error(err)
 				}
 			}
 			l.Release()
-			if err := m.EvictAll(); err != nil || m.Stats().HeapBytes != 0 {
+			if err := evictAll(m); err != nil || m.Stats().HeapBytes != 0 {
 				t.Errorf("%s, warm %v: %v, %d bytes are left", name, warm, err, m.Stats().HeapBytes)
 			}
 		}

@@ -469,7 +469,7 @@ func TestReadsAreCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := reads.Load(); i > 0; i-- {
-			m.EvictAll()
+			evictAll(m)
 			reads.Store(0)
 			last.Store(i)
 			var ctx context.Context

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -86,30 +87,30 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 
 // tensorsToWarm returns the stored tensors called names, each once. They belong to the lease l, which may be nil. A logical
 // tensor stands for its parts, unless the cache has its values: l then pins these. It fails with ErrNotFound for an unknown name.
-func (m *Model) tensorsToWarm(names []string, l *Lease) (tensors []Tensor, err error) {
+func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
+	tensors, err := m.tensorsNamed(names, l)()
+	return m.storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
+		if !t.isLogical() {
+			return false
+		}
+		_, ok := m.cache.Peek(t.state().values.Key, l.pinsOf())
+		return ok
+	})), err
+}
+
+// storedOf returns the stored tensors that tensors consist of, each once.
+func (m *Model) storedOf(tensors []Tensor) (stored []Tensor) {
 	seen := make(map[uint32]bool)
-	for _, name := range names {
-		t, err := m.lookup(name, l)
-		if err != nil {
-			return nil, err
-		}
-		if t.isLogical() {
-			if _, ok := m.cache.Peek(t.state().values.Key, l.pinsOf()); ok {
-				continue
-			}
-		}
+	for _, t := range tensors {
 		for _, i := range t.storedTensors() {
 			if !seen[i] {
 				seen[i] = true
-				tensors = append(tensors, Tensor{model: m, lease: l, index: i})
+				stored = append(stored, Tensor{model: m, lease: t.lease, index: i})
 			}
 		}
 	}
-	return tensors, nil
+	return stored
 }
-
-// logicalKinds are the forms in which the cache keeps a logical tensor.
-var logicalKinds = []cache.Kind{cache.Logical, cache.Scales, cache.Constants}
 
 // allStored returns all stored tensors of the model, by file and offset.
 func (m *Model) allStored() []Tensor {
@@ -213,47 +214,31 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 // views stay valid. Without names Evict does nothing. It fails for an unknown name, or if the system does.
 func (m *Model) Evict(names ...string) error {
 	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
-		for _, name := range names {
-			if t, err := m.lookup(name, nil); err == nil && t.isLogical() {
-				m.cache.Drop(t.index, logicalKinds...)
-			}
-		}
-		tensors, err := m.tensorsToWarm(names, nil)
+		tensors, err := m.tensorsNamed(names, nil)()
 		if err != nil {
 			return err
 		}
-		return m.evict(tensors)
+		for _, t := range tensors {
+			if t.isLogical() {
+				m.cache.Drop(t.index, cache.Logical, cache.Scales, cache.Constants)
+			}
+		}
+		stored := m.storedOf(tensors)
+		sortStored(stored) // for neighbours to release the pages that they share
+		p := plan.NewUnlimited()
+		for _, t := range stored {
+			m.cache.Drop(t.index, cache.Elements, cache.Float32)
+			if f := t.file(); f.InPlace() && f.data.Mapped() {
+				p.Add(f, t.desc().Offset, t.desc().Stored)
+			}
+		}
+		for _, p := range p.Pieces {
+			if err := p.File.(*file).data.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
+				return p.File.Wrap(err)
+			}
+		}
+		return nil
 	})
-}
-
-// EvictAll releases the memory of all tensors, as Evict does.
-func (m *Model) EvictAll() error {
-	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
-		every := m.allStored()
-		for _, t := range every {
-			m.cache.Drop(t.index, logicalKinds...)
-		}
-		return m.evict(every)
-	})
-}
-
-// evict drops stored tensors from the cache unless they are pinned, and tells the system to release their whole pages.
-// It fails if the system does.
-func (m *Model) evict(tensors []Tensor) error {
-	sortStored(tensors) // for neighbours to release the pages that they share
-	p := plan.NewUnlimited()
-	for _, t := range tensors {
-		m.cache.Drop(t.index, cache.Elements, cache.Float32)
-		if f := t.file(); f.InPlace() && f.data.Mapped() {
-			p.Add(f, t.desc().Offset, t.desc().Stored)
-		}
-	}
-	for _, p := range p.Pieces {
-		if err := p.File.(*file).data.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
-			return p.File.Wrap(err)
-		}
-	}
-	return nil
 }
 
 // warmingTensor is a tensor that Warm reads into the cache. Several readers may bring its bytes.

@@ -229,7 +229,7 @@ func TestWarmShards(t *testing.T) {
 	if _, err := m.WarmAll(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
 		t.Errorf("of a shard that has gone: %v", err)
 	}
-	if err := m.EvictAll(); err != nil {
+	if err := evictAll(m); err != nil {
 		t.Errorf("releasing what was never mapped: %v", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestEvict(t *testing.T) {
 	if left := mappedResident(); left < n {
 		t.Errorf("%d bytes are left, although no names were given", left)
 	}
-	if err := m.EvictAll(); err != nil {
+	if err := evictAll(m); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(); left > 4*page {
@@ -356,14 +356,14 @@ func TestReleaseCache(t *testing.T) {
 	if got := m.Stats().HeapBytes; got == 0 {
 		t.Error("the cache is empty, although no names were given")
 	}
-	if err := m.EvictAll(); err != nil {
+	if err := evictAll(m); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.Stats().HeapBytes; got != 0 {
 		t.Errorf("%d bytes are left in the cache", got)
 	}
 	m.Close()
-	if err := m.EvictAll(); !errors.Is(err, loader.ErrClosed) {
+	if err := m.Evict(); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
 	}
 }

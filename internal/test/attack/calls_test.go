@@ -375,8 +375,7 @@ var calls = map[string]func(*subject) error{
 			return nil
 		})
 	},
-	"loader.Model.Evict":    func(s *subject) error { return s.m.Evict(s.want.name) },
-	"loader.Model.EvictAll": func(s *subject) error { return s.m.EvictAll() },
+	"loader.Model.Evict": func(s *subject) error { return s.m.Evict(s.want.name) },
 	"survey.Stats": func(s *subject) error {
 		var damage error
 		err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Bins: s.IntN(3)}, func(t *survey.TensorStats) error {
