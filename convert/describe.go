@@ -116,10 +116,10 @@ func (p *Plan) bitsPerWeight() float64 {
 // guess. It does not fail if Options.Config has another, or if the faulty one is in Metadata, where readers refuse it.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
-	if isReplaced := configIn(p.opts.Config).Says(); problem != nil && isReplaced {
+	if isReplaced := configIn(p.opts.Config).MentionsQuantization(); problem != nil && isReplaced {
 		return nil
 	}
-	if description != nil && !configIn(p.Metadata).Says() {
+	if description != nil && !configIn(p.Metadata).MentionsQuantization() {
 		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
 	if isHidden := configIn(p.Metadata).Err == nil; problem != nil && isHidden { // from readers of the new file
@@ -154,7 +154,7 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 			e.Value = withoutMethod(inner)
 		case isObject && e.Key == safeTensorsKey:
 			e.Value = slices.DeleteFunc(withoutMethod(inner), func(e layout.Entry) bool {
-				return scheme.IsOllamas(e.Key) || strings.HasPrefix(e.Key, "gptq_") // AutoGPTQ's gptq_bits and the like
+				return scheme.IsOllamaKey(e.Key) || strings.HasPrefix(e.Key, "gptq_") // AutoGPTQ's gptq_bits and the like
 			})
 		}
 		out = append(out, e)
@@ -166,10 +166,10 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 // the tensors ("format") and, if quantized weights stay, the keys that say how they are stored.
 func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	// The architecture has quantization_config: see addMethod.
-	quantizationKeys := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.Layers}
+	quantizationKeys := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.ComfyLayersKey}
 	staysQuantized := len(p.Quantized)+len(p.undecodedPrefixes) > 0
 	for _, e := range md {
-		isQuantization := slices.Contains(quantizationKeys, e.Key) || scheme.IsOllamas(e.Key)
+		isQuantization := slices.Contains(quantizationKeys, e.Key) || scheme.IsOllamaKey(e.Key)
 		if e.Key == "format" || isQuantization && staysQuantized {
 			keys = append(keys, e)
 		}
@@ -181,7 +181,7 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 // are a JSON text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
 func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
-	text := textAt(own, scheme.Layers)
+	text := textAt(own, scheme.ComfyLayersKey)
 	if isWhole := !p.writesValues && p.opts.Only == nil; text == "" || isWhole { // every quantized layer stays one
 		return
 	}
@@ -206,10 +206,10 @@ func (p *Plan) pruneLayers() {
 	own, md = slices.Clone(own), slices.Clone(md)
 	md.Set("layers", layers)
 	if b, err := layout.EncodeJSON(md); err == nil {
-		own.Set(scheme.Layers, string(b))
+		own.Set(scheme.ComfyLayersKey, string(b))
 	}
 	if len(layers) == 0 {
-		own = without(own, scheme.Layers)
+		own = without(own, scheme.ComfyLayersKey)
 	}
 	setObject(&p.Metadata, safeTensorsKey, own)
 }
@@ -226,7 +226,7 @@ func (p *Plan) findStale() {
 		if md == nil || !isSameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
 			md, _ = ReadConfig(path)
 		}
-		if md != nil && scheme.ReadConfig(file.Object(md)).Says() {
+		if md != nil && scheme.ReadConfig(file.ConfigJSON(md)).MentionsQuantization() {
 			p.Stale = append(p.Stale, path)
 		}
 	}

@@ -70,11 +70,11 @@ func (e *notFoundError) Unwrap() error { return ErrNotFound }
 // weightOf returns one more than the position of the logical tensor that stored tensor i is a part of, or 0 if there is
 // none. codes is true if i is the part with the codes.
 func (m *Model) weightOf(i int) (w uint32, codes bool) {
-	if m.weightTable == nil || m.weightTable.WeightOf[i] == 0 {
+	at, ok := m.weightTable.WeightOf(uint32(i))
+	if !ok {
 		return 0, false
 	}
-	w = m.weightTable.WeightOf[i]
-	return w, m.weightTable.Codes(int(w-1)) == uint32(i)
+	return uint32(at + 1), m.weightTable.Codes(at) == uint32(i)
 }
 
 // byStoredName returns the tensor to which the name of stored tensor i leads: the logical tensor whose codes i has if both

@@ -295,8 +295,8 @@ func (v *verifier) decryptTensors() error {
 // mayBeCodes reports whether stored tensor i may be a weight's codes, though nothing says so.
 func (v *verifier) mayBeCodes(i int) bool {
 	m := v.model
-	return m.Format() == layout.SafeTensors && !m.opts.Stored && (m.weightTable == nil || m.weightTable.WeightOf[i] == 0) &&
-		scheme.MayBeCodes(&m.tensors[i])
+	_, isPart := m.weightTable.WeightOf(uint32(i))
+	return m.Format() == layout.SafeTensors && !m.opts.Stored && !isPart && scheme.MayBeCodes(&m.tensors[i])
 }
 
 // checkWeights checks the parts of all logical tensors. Invalid parts are findings. It warns of weights that are not

@@ -72,22 +72,22 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	}
 	beside := scheme.ReadConfig(c.besideModel...)
 	all := slices.Clip(c.objects)
-	if !beside.Says() && m.Format() == layout.SafeTensors {
+	if !beside.MentionsQuantization() && m.Format() == layout.SafeTensors {
 		for _, file := range scheme.Files {
 			md, err := m.objectBeside(ctx, file.Name)
 			if err != nil {
 				return nil, err
 			}
 			if md != nil {
-				md = file.Object(md)
+				md = file.ConfigJSON(md)
 				beside, all = scheme.ReadConfig(append(c.besideModel, md)...), append(all, md)
 				break
 			}
 		}
 	}
-	m.quantization.described = beside.Said()
+	m.quantization.described = beside.QuantizationObject()
 	conf := scheme.ReadConfig(all...)
-	conf.Err = cmp.Or(conf.Err, checkSameQuantization(beside.Said(), scheme.ReadConfig(c.fromConversion...).Said()))
+	conf.Err = cmp.Or(conf.Err, checkSameQuantization(beside.QuantizationObject(), scheme.ReadConfig(c.fromConversion...).QuantizationObject()))
 	return conf, nil
 }
 

@@ -10,11 +10,11 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	if w.Err != nil {
 		return
 	}
-	p := f.conf.paramsOf(m.layerPath)
+	p := f.config.paramsOf(m.layerPath)
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	isShared := len(f.conf.configGroups) <= 1 && len(f.conf.comfyLayers) == 0 && len(f.conf.wereE8M0) == 0 // else one of them may name this layer alone
+	isShared := len(f.config.configGroups) <= 1 && len(f.config.comfyLayers) == 0 && len(f.config.originallyE8M0) == 0 // else one of them may name this layer alone
 	if isShared {
 		f.describe(w.Parts, m.layerPath, contents)
 		if known, ok := f.forms[string(f.description)]; ok && known.pattern == m.pattern && known.params == p {
@@ -22,7 +22,7 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 			return
 		}
 	}
-	*memory = weight{finder: f, match: m, params: p, groupParams: f.conf.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents, dimsMemory: memory.dimsMemory[:0]}
+	*memory = weight{finder: f, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents, dimsMemory: memory.dimsMemory[:0]}
 	if w.Shape, w.Err = memory.findShape(); w.Err != nil {
 		return
 	}

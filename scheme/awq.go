@@ -20,17 +20,17 @@ type awq struct {
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// names lists how the parts of a weight are named and typed by AWQ's writers.
-func (awq) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by AWQ's writers.
+func (awq) patterns() []pattern {
 	return []pattern{{
 		schemeName: AWQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
-		companions: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
-		fits:       func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
+		companions:    []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}},
+		acceptsShapes: func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
 	}}
 }
 
-// params reads AutoAWQ's version, and auto-round's packing format.
-func (a awq) params(c *Config) (scheme, error) {
+// configure reads AutoAWQ's version, and auto-round's packing format.
+func (a awq) configure(c *Config) (scheme, error) {
 	if c.quantMethod == "awq" {
 		a.version = strings.ToLower(text(c.quantization, "version"))
 	}
@@ -38,9 +38,9 @@ func (a awq) params(c *Config) (scheme, error) {
 	return a, nil
 }
 
-// form tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the
-// weight's form. It fails if the shapes are neither.
-func (a awq) form(w *weight) (scheme, error) {
+// setForm tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the
+// weight's setForm. It fails if the shapes are neither.
+func (a awq) setForm(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweightParts()
 	switch {
 	case err != nil:
@@ -58,7 +58,7 @@ func (a awq) form(w *weight) (scheme, error) {
 // configuration names another version, packing format or number of bits.
 func (w *weight) setAWQ(a awq, shape []uint64) error {
 	switch isGemm, known := awqVersions[a.version]; {
-	case w.conf.quantMethod == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
+	case w.config.quantMethod == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
 		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packing)))
 	case !known:
 		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
@@ -116,10 +116,10 @@ func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	return nil
 }
 
-// scales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the
+// readScales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the
 // codes. It fails if reading does.
-func (a awq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
-	dst.Offsets = dst.Offsets[:len(dst.Scales)]
+func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
+	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}
 	if a.isGemv {
 		if err := p.Floats(Scale, f.scaleType, dst.Scales, 0); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// harmless lists the ends of the names of tensors that lie beside a quantized weight and do not change its values. The
+// harmlessEnds lists the ends of the names of tensors that lie beside a quantized weight and do not change its values. The
 // names begin with the weight's, less ".weight". Everything else that begins so is a part, or makes the weight an error.
-var harmless = []string{
+var harmlessEnds = []string{
 	".bias", "_bias", // of the layer
 	".input_scale", ".input_zero_point", ".input_global_scale", ".input_amax", ".input_quantizer._amax", ".scale_input", // of its input
 	".act_scale", ".activation_scale", ".activation_scaling_factor", ".qscale_act", ".weight.input_scale",
@@ -19,41 +19,43 @@ var harmless = []string{
 	"._extra_state",            // of Transformer Engine
 }
 
-// checkCompanions refuses each weight if the name of another tensor begins with the weight's name. It lets pass the weight's
-// parts, harmless tensors such as a bias, and tensors that the source ignores. Any other tensor may change the values.
+// checkCompanions refuses each weight beside which a tensor lies that may change its values. weightBeside tells beside which weight a
+// tensor lies. Parts of weights, tensors that the source ignores and harmlessEnds, such as a bias, refuse nothing.
 func (f *finder) checkCompanions() {
-	if f.WeightOf == nil {
+	if len(f.weights) == 0 {
 		return
 	}
-	for i := range f.tensors {
-		name := f.tensors[i].Name
-		if number := f.WeightOf[i]; number != 0 && f.Err(int(number-1)) == nil || f.source.Ignored(name) {
-			continue // a part, or ignored
+	for t := range f.tensors {
+		name := f.tensors[t].Name
+		owner, isPart := f.WeightOf(uint32(t))
+		if isPart && f.Err(owner) == nil || f.source.Ignored(name) {
+			continue
 		}
-		number, stem := f.weightBeside(uint32(i))
-		if number == 0 || f.Err(int(number-1)) != nil || f.Codes(int(number-1)) == uint32(i) {
+		i, stem, ok := f.weightBeside(uint32(t))
+		if !ok || f.Err(i) != nil || f.Codes(i) == uint32(t) {
 			continue
 		}
 		layer := bytes.TrimSuffix(stem, []byte(weightEnd))
-		if !slices.Contains(harmless, string(name[len(layer):])) {
-			f.refuseWeight(number, unsupportedf("tensor %s beside the codes is not known and may change their values (--ignore-part %[1]s or Options.IgnorePart decodes without it)", layout.Quote(name)))
+		if !slices.Contains(harmlessEnds, string(name[len(layer):])) {
+			f.refuseWeight(i, unsupportedf("tensor %s beside the codes is not known and may change their values (--ignore-part %[1]s or Options.IgnorePart decodes without it)", layout.Quote(name)))
 		}
 	}
 }
 
-// checkNames refuses a weight if a stored tensor has the name that the weight would get. It refuses that tensor too:
+// checkNameCollisions refuses a weight if a stored tensor has the name that the weight would get. It refuses that tensor too:
 // nothing tells which of the two is meant.
-func (f *finder) checkNames() {
-	var ends [][2]string // how the names of codes and weight end, where they differ
+func (f *finder) checkNameCollisions() {
+	var renames [][2]string // how the names of codes and weight end, where they differ
 	for _, p := range patterns {
-		if pair := [2]string{p.codesEnd, p.nameEnd}; p.refusal == nil && !p.companionFirst && p.codesEnd != p.nameEnd && f.mayEndWith(p.nameEnd) && !slices.Contains(ends, pair) {
-			ends = append(ends, pair)
+		rename := [2]string{p.codesEnd, p.nameEnd}
+		if p.givesOtherName() && f.mayEndWith(p.nameEnd) && !slices.Contains(renames, rename) {
+			renames = append(renames, rename)
 		}
 	}
 	for i := range len(f.weights) {
 		codes := f.codesName(i)
-		for _, pair := range ends {
-			codesEnd, nameEnd := pair[0], pair[1]
+		for _, rename := range renames {
+			codesEnd, nameEnd := rename[0], rename[1]
 			if !hasSuffix(codes, codesEnd) {
 				continue
 			}
@@ -61,51 +63,54 @@ func (f *finder) checkNames() {
 			if !ok {
 				continue
 			}
-			f.refuseWeight(uint32(i+1), invalidf("the weight has the name of the tensor %s", layout.Quote(f.tensors[other].Name)))
+			f.refuseWeight(i, invalidf("the weight has the name of the tensor %s", layout.Quote(f.tensors[other].Name)))
 			why := invalidf("tensor %s has codes of the same weight", layout.Quote(codes))
-			if number := f.WeightOf[other]; number != 0 {
-				f.refuseWeight(number, why)
+			if owner, isPart := f.WeightOf(other); isPart {
+				f.refuseWeight(owner, why)
 			} else {
-				f.refuseCodes(other, why)
+				f.addRefused(other, why)
 			}
 		}
 	}
 }
 
-// weightBeside returns the weight whose codes share the longest stem with the name of tensor i; a stem ends before a dot or
-// an underscore. number is the weight's position plus one, or 0 if there is none, or if a plain tensor STEM.weight exists.
-func (f *finder) weightBeside(i uint32) (number uint32, stem []byte) {
-	name := f.tensors[i].Name
+// weightBeside returns the position of the weight whose codes share the longest stem with the name of a tensor. A stem ends before a
+// dot or an underscore. ok is false if there is none, or if a longer STEM.weight is a plain tensor: the tensor lies beside that one.
+func (f *finder) weightBeside(tensor uint32) (i int, stem []byte, ok bool) {
+	name := f.tensors[tensor].Name
 	for at := len(name) - 1; at > 0; at-- {
 		if name[at] != '.' && name[at] != '_' {
 			continue
 		}
 		stem := name[:at:at]
 		if name[at] == '.' {
-			if own, ok := f.lookupEnd(stem, weightEnd); ok && f.WeightOf[own] == 0 {
-				return 0, nil
+			if plain, exists := f.lookupEnd(stem, weightEnd); exists && !f.isPart(plain) {
+				return 0, nil, false
 			}
 		}
 		for _, end := range f.codesEnds {
-			codes, ok := f.lookupEnd(stem, end)
-			if !ok {
+			codes, exists := f.lookupEnd(stem, end)
+			if !exists {
 				continue
 			}
-			if number := f.WeightOf[codes]; number != 0 && f.Codes(int(number-1)) == codes {
-				return number, stem
+			if i, isPart := f.WeightOf(codes); isPart && f.Codes(i) == codes {
+				return i, stem, true
 			}
 		}
 	}
-	return 0, nil
+	return 0, nil, false
 }
 
+// overriddenEnds are the ends of the names of tensors that show that a layer exists.
+var overriddenEnds = []string{weightEnd, "", ".qweight", ".weight_packed"}
+
 // checkOverrides counts in f.Unmatched the layers that the configuration has parameters for and the checkpoint does
-// not have. It appends their parameters to f.conf.unmatchedOverrides, equal ones once.
+// not have. It appends their parameters to f.config.unmatchedOverrides, equal ones once, and at most maxGroups.
 func (f *finder) checkOverrides() {
-	for i := range f.conf.pathOverrides {
-		o := &f.conf.pathOverrides[i]
+	for i := range f.config.pathOverrides {
+		o := &f.config.pathOverrides[i]
 		path := []byte(o.path)
-		exists := slices.ContainsFunc([]string{weightEnd, "", ".qweight", ".weight_packed"}, func(end string) bool {
+		exists := slices.ContainsFunc(overriddenEnds, func(end string) bool {
 			_, ok := f.lookupEnd(path, end)
 			return ok
 		})
@@ -115,9 +120,10 @@ func (f *finder) checkOverrides() {
 		if f.Unmatched++; f.Unmatched == 1 {
 			f.UnmatchedPath = o.path
 		}
-		p := f.conf.overrideParams(o)
-		if !p.notQuantized && len(f.conf.unmatchedOverrides) < maxGroups && !slices.ContainsFunc(f.conf.unmatchedOverrides, func(u unmatched) bool { return u.params == p }) {
-			f.conf.unmatchedOverrides = append(f.conf.unmatchedOverrides, unmatched{o.path, p})
+		p := f.config.overrideParams(o)
+		isListed := slices.ContainsFunc(f.config.unmatchedOverrides, func(u unmatched) bool { return u.params == p })
+		if !p.notQuantized && !isListed && len(f.config.unmatchedOverrides) < maxGroups {
+			f.config.unmatchedOverrides = append(f.config.unmatchedOverrides, unmatched{o.path, p})
 		}
 	}
 }

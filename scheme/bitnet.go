@@ -22,8 +22,8 @@ const (
 	unpackedTernary // floats
 )
 
-// names lists how the parts of a weight are named and typed by transformers.
-func (bitnet) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by transformers.
+func (bitnet) patterns() []pattern {
 	return []pattern{
 		{schemeName: BitNet, codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, variant: packedTernary},
 		{schemeName: BitNet, codesEnd: ".weight", nameEnd: ".weight", scaleEnds: []string{".weight_scale"}, variant: unpackedTernary, floatCodes: &floatCodes{
@@ -33,19 +33,20 @@ func (bitnet) names() []pattern {
 	}
 }
 
-// params reads the class of layers, and whether weights are quantized when they are used.
-func (s bitnet) params(c *Config) (scheme, error) {
+// configure reads the class of layers, and whether weights are quantized when they are used.
+func (s bitnet) configure(c *Config) (scheme, error) {
 	s.linearClass, s.isOnline = text(c.quantization, "linear_class"), text(c.quantization, "quantization_mode") == "online"
 	return s, nil
 }
 
-// form sets the form of ternary codes, packed or as floats. It fails unless the configuration says bitnet and its
-// class of layers has such codes.
-func (s bitnet) form(w *weight) (scheme, error) {
+// setForm sets the form of ternary codes, packed or as floats. It returns ErrUnsupported for packed codes without a configuration of
+// bitnet, and for an unknown class of layers. It returns ErrInvalid if codes are no matrix, or if there is not one scale of floats. It
+// also does if the configuration says that weights are stored otherwise.
+func (s bitnet) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	isAuto, isPacked := s.linearClass == "autobitlinear", w.pattern.variant == packedTernary
 	switch {
-	case isPacked && w.conf.quantMethod != "bitnet": // the configuration alone tells ternary codes from other bytes
+	case isPacked && w.config.quantMethod != "bitnet": // the configuration alone tells ternary codes from other bytes
 		return nil, unsupportedf("%s is not decoded", packedBytes)
 	case s.linearClass != "" && s.linearClass != "bitlinear" && !isAuto:
 		return nil, unsupportedf("bitnet's layers of class %s are not known", layout.Quote([]byte(s.linearClass)))
@@ -63,15 +64,16 @@ func (s bitnet) form(w *weight) (scheme, error) {
 		w.Code = layout.CodeBlocks
 		return s, w.setMatrix(w.dims(codes))
 	}
-	w.Code, w.Pack, s.dividesByScale = 2, layout.PackLowSlabs, !isAuto
-	return s, w.setMatrix([]uint64{4 * w.dims(codes)[0], w.dims(codes)[1]}) // four rows to one of bytes
+	const ternaryBits = 2
+	w.Code, w.Pack = layout.Code(ternaryBits), layout.PackLowSlabs
+	s.dividesByScale = !isAuto
+	return s, w.setMatrix([]uint64{4 * w.dims(codes)[0], w.dims(codes)[1]}) // a row of bytes holds four rows of codes
 }
 
-// scales reads the weight's one scale, and inverts it if codes are divided by it. Packed codes, which are 0, 1 and 2,
+// readScales reads the weight's one scale, and inverts it if codes are divided by it. Packed codes, which are 0, 1 and 2,
 // get the offset 1. It fails if reading does.
-func (s bitnet) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	memory := dst.Offsets
-	if err := readScales(p, f, dst, from); err != nil {
+func (s bitnet) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStoredScales(p, f, dst, from); err != nil {
 		return err
 	}
 	if s.dividesByScale {
@@ -79,14 +81,14 @@ func (s bitnet) scales(p Parts, f *Form, dst *Scales, from uint64) error {
 			dst.Scales[i] = 1 / scale
 		}
 	}
-	if f.Code != layout.CodeBlocks && len(memory) > 0 {
-		dst.Offsets = append(memory[:0], 1)
+	if isPacked := f.Code != layout.CodeBlocks; isPacked {
+		dst.setOneOffset(1)
 	}
 	return nil
 }
 
-// needsTernaryScale reports whether a matrix must have a scale beside it: it is a weight of AutoBitLinear, stored as
-// floats. Embeddings and layers that the configuration leaves out need none.
+// needsTernaryScale reports whether t, a matrix of floats, must have a scale beside it: the configuration says that AutoBitLinear
+// stored codes as floats. Embeddings need none, nor names that contain one of modules_to_not_convert.
 func needsTernaryScale(c *Config, t *layout.Tensor) bool {
 	if s := schemeOfType[bitnet](c); c.quantMethod != "bitnet" || s.linearClass != "autobitlinear" || s.isOnline {
 		return false

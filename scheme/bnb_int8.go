@@ -9,16 +9,16 @@ import (
 // bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
 type bnbInt8 struct{}
 
-// names lists how bitsandbytes names and types the parts of a weight.
-func (bnbInt8) names() []pattern {
-	return []pattern{{schemeName: BnbInt8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".SCB"}, scaleTypes: floatScales, companions: companions(Layout, ".weight_format")}}
+// patterns lists how bitsandbytes names and types the parts of a weight.
+func (bnbInt8) patterns() []pattern {
+	return []pattern{{schemeName: BnbInt8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".SCB"}, scaleTypes: floatScales, companions: companionsWithRole(Layout, ".weight_format")}}
 }
 
-// params reads nothing: int8 of bitsandbytes has no keys of its own.
-func (s bnbInt8) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: int8 of bitsandbytes has no keys of its own.
+func (s bnbInt8) configure(*Config) (scheme, error) { return s, nil }
 
-// form sets the form of a matrix of int8s with one scale for each row. It fails if there are more or fewer scales than rows.
-func (s bnbInt8) form(w *weight) (scheme, error) {
+// setForm sets the form of a matrix of int8s with one scale for each row. It fails if there are more or fewer scales than rows.
+func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.setMatrix(w.dims(codes)); err != nil {
 		return nil, err
@@ -33,9 +33,9 @@ func (s bnbInt8) form(w *weight) (scheme, error) {
 	return s, nil
 }
 
-// scales reads the scales as they are stored.
-func (bnbInt8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readScales(p, f, dst, from)
+// readScales reads the scales as they are stored. It fails if reading does.
+func (bnbInt8) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	return readStoredScales(p, f, dst, from)
 }
 
 // check returns an error if the stored format of the codes is not plain rows: they may lie in tiles.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -19,27 +20,32 @@ type bnb4 struct {
 	scaleOffset float32 // added to each quantized scale
 }
 
-// names lists how the parts of a weight are named and typed by bitsandbytes.
-func (bnb4) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by bitsandbytes.
+func (bnb4) patterns() []pattern {
 	const nf4, fp4 = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"
-	maps := []companion{{".quant_map", QuantMap, false}, {".nested_absmax", NestedScale, false}, {".nested_quant_map", NestedMap, false}}
-	state, withScale := []Role{QuantState}, append(maps[:3:3], companion{".absmax", Scale, false})
+	maps := []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
+	state, withScale := []Role{QuantState}, append(slices.Clone(maps), companion{end: ".absmax", role: Scale})
 	return []pattern{
-		{schemeName: BnbNF4, codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companions(QuantState, nf4, fp4), maps...), contentRoles: state},
-		{schemeName: BnbNF4, codesEnd: nf4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, companionFirst: true}, // codes of any type
-		{schemeName: BnbFP4, codesEnd: fp4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, companionFirst: true},
+		{schemeName: BnbNF4, codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4, fp4), maps...), contentRoles: state},
+		// Codes of other types than U8: the search begins at quant_state, and finds the codes by the empty end.
+		{schemeName: BnbNF4, codesEnd: nf4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
+		{schemeName: BnbFP4, codesEnd: fp4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
 	}
 }
 
-// params reads nothing: bitsandbytes has no keys of its own.
-func (s bnb4) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: bitsandbytes has no keys of its own.
+func (s bnb4) configure(*Config) (scheme, error) { return s, nil }
 
-// form reads shape and block size from quant_state, a description in JSON beside the codes. It fails if codes or
-// scales do not have the sizes that follow.
-func (s bnb4) form(w *weight) (scheme, error) {
+// setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one row of
+// all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot be read or
+// names another code than its tensor. It also fails if a part has another size or type than quant_state says.
+func (s bnb4) setForm(w *weight) (scheme, error) {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
-	if state == nil || scale == nil {
-		return nil, invalidf("codes of bitsandbytes without %s", map[bool]string{true: "quant_state", false: "absmax"}[state == nil])
+	switch {
+	case state == nil:
+		return nil, invalidf("codes of bitsandbytes without quant_state")
+	case scale == nil:
+		return nil, invalidf("codes of bitsandbytes without absmax")
 	}
 	q, err := readQuantState(w.content(QuantState), w.limits)
 	if err != nil {
@@ -53,54 +59,61 @@ func (s bnb4) form(w *weight) (scheme, error) {
 	if w.elementsOf(Scale) != blocks {
 		return nil, invalidf("scale %s of shape %v does not have the %d blocks of shape %v", w.quotedName(Scale), w.dims(scale), blocks, q.shape)
 	}
-	w.Scheme, w.Code = BnbNF4, layout.CodeNF4
 	switch {
+	case q.kind == "nf4" && hasSuffix(state.Name, "nf4"):
+		w.Scheme, w.Code = BnbNF4, layout.CodeNF4
 	case q.kind == "fp4" && hasSuffix(state.Name, "fp4"):
 		w.Scheme, w.Code = BnbFP4, layout.CodeFP4
-	case q.kind != "nf4" || !hasSuffix(state.Name, "nf4"):
+	default:
 		return nil, invalidf("quant_state %s describes %s", w.quotedName(QuantState), layout.Quote([]byte(q.kind)))
 	}
-	m := w.part(QuantMap)
-	if s.hasMap = m != nil; s.hasMap && (m.DType != layout.F32 || w.elementsOf(QuantMap) != 16) {
-		return nil, invalidf("quant_map %s of %v %v", w.quotedName(QuantMap), m.DType, m.Shape)
+	quantMap := w.part(QuantMap)
+	if s.hasMap = quantMap != nil; s.hasMap && (quantMap.DType != layout.F32 || w.elementsOf(QuantMap) != 16) {
+		return nil, invalidf("quant_map %s of %v %v", w.quotedName(QuantMap), quantMap.DType, quantMap.Shape)
 	}
-	w.shape, w.Rows, w.Cols, w.GroupRows, w.GroupCols, w.scaleType, w.Ordered = q.shape, 1, n, 1, q.block, scale.DType, true
-	if q.nestedBlock == 0 {
-		if !isFloat(scale.DType) {
-			return nil, invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
-		}
-		return s, nil
-	}
-	outer, table := w.part(NestedScale), w.part(NestedMap)
-	if scale.DType != layout.U8 || outer == nil || table == nil || outer.DType != layout.F32 || table.DType != layout.F32 ||
-		w.elementsOf(NestedScale) != ceilDiv(blocks, q.nestedBlock) || w.elementsOf(NestedMap) != 256 {
-		return nil, invalidf("nested scales do not fit: %s, %s, %s", w.quotedName(Scale), w.quotedName(NestedScale), w.quotedName(NestedMap))
-	}
+	w.shape, w.Rows, w.Cols = q.shape, 1, n
+	w.GroupRows, w.GroupCols = 1, q.block
+	w.scaleType, w.Ordered = scale.DType, true
 	s.nestedBlock, s.scaleOffset = q.nestedBlock, float32(q.offset)
-	return s, nil
+	return s, s.checkScaleTypes(w)
 }
 
-// scales reads the scales. If they are quantized themselves, each is table[code] · outer + s.scaleOffset, where a
-// block of scales shares an outer scale. It fails if reading does.
-func (s bnb4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	memory := dst.Offsets
-	if err := readScales(p, f, dst, from); err != nil || s.nestedBlock == 0 || len(dst.Scales) == 0 {
+// checkScaleTypes returns an error unless the scales have the type that quant_state says. They are floats if s.nestedBlock is 0. Else
+// they are codes of 8 bits, beside a table of 256 values and an outer scale for each s.nestedBlock scales.
+func (s bnb4) checkScaleTypes(w *weight) error {
+	scale := w.part(Scale)
+	if s.nestedBlock == 0 {
+		if !isFloat(scale.DType) {
+			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
+		}
+		return nil
+	}
+	outer, table := w.part(NestedScale), w.part(NestedMap)
+	outerFits := outer != nil && outer.DType == layout.F32 && w.elementsOf(NestedScale) == ceilDiv(w.elementsOf(Scale), s.nestedBlock)
+	tableFits := table != nil && table.DType == layout.F32 && w.elementsOf(NestedMap) == 256
+	if scale.DType != layout.U8 || !outerFits || !tableFits {
+		return invalidf("nested scales do not fit: %s, %s, %s", w.quotedName(Scale), w.quotedName(NestedScale), w.quotedName(NestedMap))
+	}
+	return nil
+}
+
+// readScales reads the scales. If they are quantized themselves, it makes each table[code] · outer + s.scaleOffset, where
+// s.nestedBlock scales share an outer scale. It fails if reading does.
+func (s bnb4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStoredScales(p, f, dst, from); err != nil || s.nestedBlock == 0 || len(dst.Scales) == 0 {
 		return err
 	}
 	table, err := p.Constants(NestedMap)
 	if err != nil {
 		return err
 	}
-	first := from / s.nestedBlock
-	n := (from+uint64(len(dst.Scales))-1)/s.nestedBlock + 1 - first
-	if n > uint64(len(memory)) {
-		memory = make([]float32, n)
-	}
-	outer := memory[:n]
-	if err := p.Floats(NestedScale, layout.Invalid, outer, first); err != nil {
+	first, last := from/s.nestedBlock, (from+uint64(len(dst.Scales))-1)/s.nestedBlock
+	n := int(last + 1 - first)
+	outer := slices.Grow(dst.Offsets, n)[:n] // the memory for offsets is free: this scheme has none
+	if err := p.Floats(NestedScale, storedType, outer, first); err != nil {
 		return err
 	}
-	for i, code := range dst.Scales {
+	for i, code := range dst.Scales { // codes of type U8, read as floats
 		product := table[uint8(code)] * outer[(from+uint64(i))/s.nestedBlock-first]
 		dst.Scales[i] = product + s.scaleOffset
 	}
@@ -135,8 +148,12 @@ type quantState struct {
 	offset      float64
 }
 
-// readQuantState reads bitsandbytes' description of a weight in JSON. It fails if sizes of blocks are no powers of
-// two, or there is no shape.
+// maxBlock bounds the elements that share a scale.
+const maxBlock = 1 << 24
+
+// readQuantState reads bitsandbytes' description of a weight in JSON. It fails for malformed JSON or JSON beyond lim. It fails for blocks
+// that are no power of two up to maxBlock, and for a nested_blocksize without a nested_offset. It also fails if the shape is missing, has
+// more dimensions than lim.Rank, or a dimension that is no integer below 2^48.
 func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	lim.Depth = min(lim.Depth, 8)
 	md, err := jsontext.Parse(b, layout.Unknown, 0, "quant_state", lim)
@@ -146,8 +163,8 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	q.kind = text(md, "quant_type")
 	block, _ := integer(md, "blocksize")
 	nested, isNested := integer(md, "nested_blocksize")
-	isPower := func(n int64) bool { return 1 <= n && n <= 1<<24 && n&(n-1) == 0 }
-	if !isPower(block) || isNested && !isPower(nested) {
+	isPowerOfTwo := func(n int64) bool { return 1 <= n && n <= maxBlock && n&(n-1) == 0 }
+	if !isPowerOfTwo(block) || isNested && !isPowerOfTwo(nested) {
 		return q, invalidf("quant_state with blocks of %d and %d", block, nested)
 	}
 	q.block, q.nestedBlock = uint64(block), uint64(nested)
@@ -158,19 +175,17 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 		}
 	}
 	v, _ := md.Get("shape")
-	list, ok := v.([]any)
-	if ok && uint64(len(list)) <= lim.Rank {
-		for _, e := range list {
-			n, _ := e.(json.Number)
-			dim, err := strconv.ParseUint(string(n), 10, 48)
-			if err != nil {
-				return q, invalidf("quant_state with a dimension of %v", e)
-			}
-			q.shape = append(q.shape, dim)
-		}
-	}
-	if len(q.shape) == 0 {
+	list, _ := v.([]any)
+	if len(list) == 0 || uint64(len(list)) > lim.Rank {
 		return q, invalidf("quant_state with the shape %v", v)
+	}
+	for _, e := range list {
+		n, _ := e.(json.Number)
+		dim, err := strconv.ParseUint(string(n), 10, 48)
+		if err != nil {
+			return q, invalidf("quant_state with a dimension of %v", e)
+		}
+		q.shape = append(q.shape, dim)
 	}
 	return q, nil
 }

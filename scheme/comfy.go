@@ -33,16 +33,16 @@ func readComfyLayer(md layout.Metadata) comfyLayer {
 	return comfyLayer{text(md, "format"), uint64(max(group, 0)), rotated != nil && rotated != false}
 }
 
-// Layers is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
-const Layers = "_quantization_metadata"
+// ComfyLayersKey is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
+const ComfyLayersKey = "_quantization_metadata"
 
 // readLayers sets c.comfyLayers to ComfyUI's descriptions of layers in o, if there are any. It sets c.Err if they are no JSON.
 func (c *Config) readLayers(o layout.Metadata) {
-	s := text(o, Layers)
+	s := text(o, ComfyLayersKey)
 	if s == "" {
 		return
 	}
-	md, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, Layers, (*layout.Limits)(nil).WithDefaults())
+	md, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, ComfyLayersKey, (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		c.Err = err
 		return
@@ -68,44 +68,50 @@ func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	return d, false
 }
 
-// checkDescribed refuses stored tensors that ComfyUI describes as quantized and that are no part of a weight. It
-// refuses all weights if a described layer does not exist. It fails if the source does.
-func (f *finder) checkDescribed() error {
-	if f.WeightOf == nil {
+// checkComfyDescriptions refuses stored tensors that _quantization_metadata describes as quantized and that are no part of a weight.
+// If a described layer does not exist, it refuses all weights, and names the first such layer by path. It does nothing for a
+// checkpoint without weights. It fails if the source does.
+func (f *finder) checkComfyDescriptions() error {
+	if len(f.weights) == 0 {
 		return nil
 	}
-	conf, err := f.configuration()
+	config, err := f.loadConfig()
 	if err != nil {
 		return err
 	}
 	missing := ""
-	for path := range conf.comfyLayers {
-		codes, ok := uint32(0), f.source.Ignored([]byte(path))
-		if ok {
+	for path := range config.comfyLayers {
+		if f.source.Ignored([]byte(path)) {
 			continue
 		}
-		for _, prefix := range comfyPrefixes {
-			if codes, ok = f.lookupEnd([]byte(prefix+path), weightEnd); ok {
-				break
-			}
-		}
+		tensor, exists := f.lookupComfyWeight(path)
 		switch {
-		case !ok && (missing == "" || path < missing):
+		case !exists && (missing == "" || path < missing):
 			missing = path
-		case ok && f.WeightOf[codes] == 0:
-			f.refuseCodes(codes, invalidf("%v, and _quantization_metadata describes it as quantized", f.tensors[codes].DType))
+		case exists && !f.isPart(tensor):
+			f.addRefused(tensor, invalidf("%v, and _quantization_metadata describes it as quantized", f.tensors[tensor].DType))
 		}
 	}
 	for i := 0; missing != "" && i < len(f.weights); i++ {
-		f.refuseWeight(uint32(i+1), invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
+		f.refuseWeight(i, invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
 	}
 	return nil
+}
+
+// lookupComfyWeight returns the tensor PATH.weight, behind the first of comfyPrefixes with which it exists. ok is false without one.
+func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
+	for _, prefix := range comfyPrefixes {
+		if tensor, ok = f.lookupEnd([]byte(prefix+path), weightEnd); ok {
+			return tensor, true
+		}
+	}
+	return 0, false
 }
 
 // applyComfyDescription sets w.blockSides to the group size in ComfyUI's description of the layer, if there is one. It
 // fails if descriptions contradict each other or the codes, or name a format whose scales are in another order.
 func (w *weight) applyComfyDescription() error {
-	d, ok := w.conf.comfyDescription(w.layerPath)
+	d, ok := w.config.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
 		lim := w.limits
 		lim.Depth = min(lim.Depth, 8)
@@ -120,7 +126,7 @@ func (w *weight) applyComfyDescription() error {
 		d, ok = own, true
 	}
 	switch {
-	case !ok && len(w.conf.comfyLayers) > 0:
+	case !ok && len(w.config.comfyLayers) > 0:
 		return invalidf("_quantization_metadata describes other layers, and not this one")
 	case !ok:
 		return nil

@@ -26,8 +26,8 @@ type Config struct {
 	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts
 	unmatchedOverrides []unmatched           // overrides that name no layer, one for the same parameters
 	comfyLayers        map[string]comfyLayer // of ComfyUI's files, by path
-	// wereE8M0 names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
-	wereE8M0 map[string]bool
+	// originallyE8M0 names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
+	originallyE8M0 map[string]bool
 
 	layersNamed int     // layers that groups and overrides name
 	regexps     regexps // how many regular expressions there are
@@ -61,8 +61,8 @@ type File struct {
 // GPTQModel, of old releases of AutoAWQ, and of auto-round.
 var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"quantization_config.json", "auto-round"}}
 
-// Object returns what config.json would say, from the object in the file.
-func (f File) Object(md layout.Metadata) layout.Metadata {
+// ConfigJSON returns what config.json would say, from the object in the file.
+func (f File) ConfigJSON(md layout.Metadata) layout.Metadata {
 	if f.method == "" {
 		return md
 	}
@@ -74,7 +74,7 @@ func (f File) Object(md layout.Metadata) layout.Metadata {
 
 // ReadConfig finds what objects say: those of config.json and the like, the outermost first.
 func ReadConfig(objects ...layout.Metadata) *Config {
-	c := &Config{wereE8M0: make(map[string]bool)}
+	c := &Config{originallyE8M0: make(map[string]bool)}
 	for _, o := range objects {
 		c.read(o)
 		if text, ok := object(o, "text_config"); ok {
@@ -85,8 +85,8 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 	return c
 }
 
-// Says reports whether the configuration mentions quantization.
-func (c *Config) Says() bool { return len(c.comfyLayers) > 0 || c.hasMethod() }
+// MentionsQuantization reports whether the configuration mentions quantization.
+func (c *Config) MentionsQuantization() bool { return len(c.comfyLayers) > 0 || c.hasMethod() }
 
 // hasMethod reports whether an object that describes a quantization was read.
 func (c *Config) hasMethod() bool {
@@ -112,13 +112,13 @@ func (c *Config) read(o layout.Metadata) {
 	c.readOllama(own)
 }
 
-// readOriginals notes in c.wereE8M0 the scales that were F8_E8M0 before package convert stored them as bytes (its key
+// readOriginals notes in c.originallyE8M0 the scales that were F8_E8M0 before package convert stored them as bytes (its key
 // original_tensors).
 func (c *Config) readOriginals(o layout.Metadata) {
 	list, _ := object(o, "original_tensors")
 	for name, v := range list.All() {
 		if t, ok := v.(layout.Metadata); ok && text(t, "dtype") == layout.F8_E8M0.String() {
-			c.wereE8M0[name] = true
+			c.originallyE8M0[name] = true
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (c *Config) readOriginals(o layout.Metadata) {
 // contradicts itself or is not supported.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.quantMethod = strings.ToLower(text(q, "quant_method"))
-	c.quantMethod = cmp.Or(methodNames[c.quantMethod], c.quantMethod)
+	c.quantMethod = cmp.Or(methodAliases[c.quantMethod], c.quantMethod)
 	if _, said := q.Get("quant_algo"); said && c.quantMethod == "" {
 		c.quantMethod = "modelopt"
 	}
@@ -174,7 +174,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	}
 	c.schemes = slices.Clone(registry)
 	for i, s := range c.schemes {
-		own, err := s.params(c)
+		own, err := s.configure(c)
 		if err != nil {
 			c.Err = err
 			return
@@ -217,17 +217,17 @@ func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:
 		return c.Err
-	case methods[c.quantMethod] != nil:
+	case schemesOfMethod[c.quantMethod] != nil:
 		return nil
-	case slices.Contains(undecodable, c.quantMethod):
+	case slices.Contains(undecodedMethods, c.quantMethod):
 		return unsupportedf("quantized by %s, which is not decoded", c.quantMethod)
 	}
 	return unsupportedf("quantized by %s, which is not known", layout.Quote([]byte(c.quantMethod)))
 }
 
-// Said returns the object that says how weights are quantized, as config.json has it under quantization_config. It is
+// QuantizationObject returns the object that says how weights are quantized, as config.json has it under quantization_config. It is
 // nil if there is none.
-func (c *Config) Said() layout.Metadata {
+func (c *Config) QuantizationObject() layout.Metadata {
 	const key = "quant_method"
 	if _, ok := c.quantization.Get(key); ok || c.quantization == nil || c.quantMethod == ReadConfig(layout.Metadata{{Key: quantizationKeys[0], Value: c.quantization}}).quantMethod {
 		return c.quantization

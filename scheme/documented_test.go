@@ -24,7 +24,7 @@ func TestMethodsAreDocumented(t *testing.T) {
 		names := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(cells[1], -1)
 		for _, m := range names {
 			method = m[1]
-			if methods[method] == nil && method != "quantization" {
+			if schemesOfMethod[method] == nil && method != "quantization" {
 				t.Errorf("%s is documented and not known", method)
 			}
 			said[method] = nil
@@ -43,10 +43,10 @@ func TestMethodsAreDocumented(t *testing.T) {
 	for method, formats := range gptqFormats {
 		known[method] = slices.AppendSeq(known[method], maps.Keys(formats))
 	}
-	for method, d := range details {
+	for method, d := range secondKeys {
 		known[method] = slices.AppendSeq(known[method], maps.Keys(d.schemes))
 	}
-	for method := range methods {
+	for method := range schemesOfMethod {
 		list, ok := said[method]
 		if !ok {
 			t.Errorf("%q is not documented", method)

@@ -32,12 +32,12 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 			return nil, err
 		}
 	}
-	for _, step := range []func() error{f.checkUnclaimed, f.findForms, f.checkDescribed} {
+	for _, step := range []func() error{f.checkUnclaimed, f.findForms, f.checkComfyDescriptions} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	f.checkNames()
+	f.checkNameCollisions()
 	f.checkCompanions()
 	f.finish()
 	table := f.Table // without what only the search needs
@@ -50,7 +50,7 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
-	conf          *Config    // once the source was asked for it
+	config        *Config    // once the source was asked for it
 	configRefusal error      // why the configuration refuses all weights
 	matches       []match    // of the weights
 	unclaimed     []uint32   // tensors that may be codes, and have no pattern
@@ -65,40 +65,44 @@ type finder struct {
 
 const weightEnd = ".weight"
 
-// configuration returns the configuration, which it asks the source for once. It sets f.configRefusal if the
-// configuration refuses all weights. It fails if the source does.
-func (f *finder) configuration() (_ *Config, err error) {
-	if f.conf == nil {
-		if f.conf, err = f.source.Config(); err != nil {
+// loadConfig returns the configuration. The first call asks the source for it. It then sets f.configRefusal if the configuration
+// refuses all weights, and counts the layers that it names and that do not exist. It fails if the source does.
+func (f *finder) loadConfig() (_ *Config, err error) {
+	if f.config == nil {
+		if f.config, err = f.source.Config(); err != nil {
 			return nil, err
 		}
-		f.configRefusal = f.conf.refusal()
+		f.configRefusal = f.config.refusal()
 		f.checkOverrides()
 	}
-	return f.conf, nil
+	return f.config, nil
 }
 
-// isPart reports whether tensor i is a part of a weight found so far.
-func (f *finder) isPart(i uint32) bool { return f.WeightOf != nil && f.WeightOf[i] != 0 }
+// isPart reports whether a tensor is a part of a weight found so far.
+func (f *finder) isPart(tensor uint32) bool {
+	_, ok := f.WeightOf(tensor)
+	return ok
+}
 
 // addByCodes adds the weight whose codes are tensor i, if a pattern fits its name and type and those of a scale beside it. If
-// none does, it refuses tensor i if its name is one that only codes have, and else appends it to f.unclaimed. A tensor that is
-// a part already is skipped. It fails if the source does.
+// no scale fits, it refuses tensor i if its name is one that only codes have, and else appends it to f.unclaimed. It skips a tensor
+// that is a part already. A type that no scheme has for codes goes to addUnclaimedIfLikeCodes. It fails if the source does.
 func (f *finder) addByCodes(i uint32) error {
 	if f.isPart(i) {
 		return nil
 	}
-	name, k := f.tensors[i].Name, codesTypeOf[f.tensors[i].DType]
-	if k == 0 {
-		f.keepIfLikeCodes(i)
+	name, codesType := f.tensors[i].Name, codesTypeOf[f.tensors[i].DType]
+	if codesType == 0 {
+		f.addUnclaimedIfLikeCodes(i)
 		return nil
 	}
-	var sure []*pattern // their names decide, and the scale is missing
+	var withoutScale []*pattern // the codes' name decides for them, and the scale is missing
 	for _, p := range f.patterns {
-		if p.codesTypes&k == 0 || !hasSuffix(name, p.codesEnd) {
+		if p.codesTypes&codesType == 0 || !hasSuffix(name, p.codesEnd) {
 			continue
 		}
-		if len(sure) > 0 && p.codesEnd != sure[0].codesEnd { // patterns with shorter ends follow
+		// f.patterns has longer ends first: what follows fits only a part of the end.
+		if len(withoutScale) > 0 && p.codesEnd != withoutScale[0].codesEnd {
 			break
 		}
 		stem := name[:len(name)-len(p.codesEnd)]
@@ -110,11 +114,11 @@ func (f *finder) addByCodes(i uint32) error {
 			return f.addMatch(p, i, scale, stem)
 		}
 		if p.nameDecides {
-			sure = append(sure, p)
+			withoutScale = append(withoutScale, p)
 		}
 	}
-	if len(sure) > 0 {
-		return f.refuseWithoutScale(sure, i)
+	if len(withoutScale) > 0 {
+		return f.refuseWithoutScale(withoutScale, i)
 	}
 	f.unclaimed = append(f.unclaimed, i)
 	return nil
@@ -125,100 +129,109 @@ func (f *finder) addByCodes(i uint32) error {
 // and cannot be read.
 func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool, err error) {
 	for _, end := range p.scaleEnds {
-		s, ok := f.find(stem, end)
-		if !ok {
+		scale, exists := f.find(stem, end)
+		if !exists {
 			continue
 		}
-		scale := &f.tensors[s]
-		fits := p.scaleTypes == 0 || p.scaleTypes&scaleTypeOf[scale.DType] != 0
-		// Scales of U8 may have been F8_E8M0 before a conversion.
-		mayBeE8M0 := !fits && p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
-		if fits && p.fits != nil || mayBeE8M0 {
-			conf, err := f.configuration()
-			if err != nil {
-				return 0, false, err
-			}
-			fits = mayBeE8M0 && conf.wereE8M0[string(scale.Name)] || fits && p.fits(conf, &f.tensors[codes], scale)
-		}
-		if fits {
-			return s, true, nil
+		if ok, err = f.scaleFits(p, &f.tensors[codes], &f.tensors[scale]); ok || err != nil {
+			return scale, ok, err
 		}
 	}
 	return 0, false, nil
 }
 
-// addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. If the
-// configuration or the pattern refuses it, it adds a weight with that error. It fails only if the source does.
+// scaleFits reports whether scale has a type that pattern p wants beside codes, and whether the shapes of both are those of p. A
+// scale of U8 passes as F8_E8M0 if it had this type before a conversion. It fails if the configuration is needed and cannot be read.
+func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error) {
+	typeFits := p.scaleTypes == 0 || p.scaleTypes&scaleTypeOf[scale.DType] != 0
+	if !typeFits {
+		if p.scaleTypes&e8m0Scales == 0 || scale.DType != layout.U8 {
+			return false, nil
+		}
+		config, err := f.loadConfig()
+		return err == nil && config.originallyE8M0[string(scale.Name)], err
+	}
+	if p.acceptsShapes == nil {
+		return true, nil
+	}
+	config, err := f.loadConfig()
+	return err == nil && p.acceptsShapes(config, codes, scale), err
+}
+
+// addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. stem is the name of codes
+// without p.codesEnd. If the configuration or the pattern refuses the weight, addMatch adds the codes with that error. It fails only
+// if the source does.
 func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
-	if _, err := f.configuration(); err != nil {
+	if _, err := f.loadConfig(); err != nil {
 		return err
 	}
-	if p.companionFirst { // the search began at the companion
+	if p.swapsCodesAndScale {
 		codes, scale = scale, codes
 	}
 	if err := cmp.Or(f.configRefusal, p.refusal); err != nil {
-		f.refuseCodes(codes, err)
+		f.addRefused(codes, err)
 		return nil
 	}
+	// The stem of some patterns ends with .weight, and the layer's path never does.
 	name, layer := f.tensors[codes].Name, bytes.TrimSuffix(stem, []byte(weightEnd))
-	f.noteCodesEnd(name[len(stem):])
-	f.noteCodesEnd(name[len(layer):])
+	f.addCodesEnd(name[len(stem):])
+	f.addCodesEnd(name[len(layer):])
 	f.partsMemory = append(f.partsMemory[:0], Part{Codes, codes}, Part{p.scaleRole, scale})
 	for i := range p.companions {
-		o := &p.companions[i]
+		c := &p.companions[i]
 		start := stem
-		if o.ofLayer {
+		if c.isFromLayerPath {
 			start = layer
 		}
-		if i, ok := f.find(start, o.end); ok && i != scale {
-			f.partsMemory = append(f.partsMemory, Part{o.role, i})
+		if tensor, ok := f.find(start, c.end); ok && tensor != scale {
+			f.partsMemory = append(f.partsMemory, Part{c.role, tensor})
 		}
 	}
-	if p.nameEnd != p.codesEnd && !p.companionFirst {
+	if p.givesOtherName() {
 		name = append(stem[:len(stem):len(stem)], p.nameEnd...)
 	}
 	f.addWeight(Weight{Name: name, Parts: slices.Clone(f.partsMemory)}, match{p, layer})
 	return nil
 }
 
-// noteCodesEnd adds end to f.codesEnds, the list of what follows the name of a weight or layer in the name of its codes. It does
+// addCodesEnd adds end to f.codesEnds, the list of what follows the name of a weight or layer in the name of its codes. It does
 // nothing if end is listed.
-func (f *finder) noteCodesEnd(end []byte) {
+func (f *finder) addCodesEnd(end []byte) {
 	if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
 		f.codesEnds = append(f.codesEnds, string(end))
 	}
 }
 
-// addWeight appends a weight, and notes in f.WeightOf that its parts belong to it. The weight gets an error if another
+// addWeight appends a weight, and notes in f.weightOf that its parts belong to it. The weight gets an error if another
 // weight has one of the parts already.
 func (f *finder) addWeight(w Weight, m match) {
-	if f.WeightOf == nil {
-		f.WeightOf = make([]uint32, len(f.tensors))
+	if f.weightOf == nil {
+		f.weightOf = make([]uint32, len(f.tensors))
 	}
 	if f.weights == nil { // most weights of a checkpoint have as many parts
 		n := 1 + len(f.tensors)/len(w.Parts)
 		f.weights, f.matches = make([]Weight, 0, n), make([]match, 0, n)
 	}
 	f.weights, f.matches = append(f.weights, w), append(f.matches, m)
-	number := uint32(len(f.weights)) // position plus one
+	i := len(f.weights) - 1
 	for _, p := range w.Parts {
-		switch other := f.WeightOf[p.Tensor]; {
-		case other == 0:
-			f.WeightOf[p.Tensor] = number
-		case other != number:
-			f.refuseWeight(number, invalidf("tensor %s is a part of %s too", layout.Quote(f.tensors[p.Tensor].Name), layout.Quote(f.weights[other-1].Name)))
+		switch owner, isPart := f.WeightOf(p.Tensor); {
+		case !isPart:
+			f.weightOf[p.Tensor] = uint32(i + 1)
+		case owner != i:
+			f.refuseWeight(i, invalidf("tensor %s is a part of %s too", layout.Quote(f.tensors[p.Tensor].Name), layout.Quote(f.weights[owner].Name)))
 		}
 	}
 }
 
-// refuseCodes adds a weight that consists of one tensor, codes, and cannot be decoded: err says why.
-func (f *finder) refuseCodes(codes uint32, err error) {
+// addRefused adds a weight that has codes as its only part and cannot be decoded: err says why.
+func (f *finder) addRefused(codes uint32, err error) {
 	f.addWeight(Weight{Name: f.tensors[codes].Name, Parts: []Part{{Codes, codes}}, Err: err}, match{})
 }
 
-// refuseWeight sets the error of a weight, unless it has one. number is the weight's position plus one, as in f.WeightOf.
-func (f *finder) refuseWeight(number uint32, err error) {
-	if w := &f.weights[number-1]; w.Err == nil {
+// refuseWeight sets the error of the i-th weight, unless it has one.
+func (f *finder) refuseWeight(i int, err error) {
+	if w := &f.weights[i]; w.Err == nil {
 		w.Err = err
 	}
 }

@@ -14,29 +14,29 @@ type fp8 struct {
 	groupIndex columnGroups
 }
 
-// names lists how the parts of a weight are named and typed by FP8's writers.
-func (fp8) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by FP8's writers.
+func (fp8) patterns() []pattern {
 	return []pattern{
-		{schemeName: FP8, codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: ofTensors, contentRoles: []Role{QuantState}},
+		{schemeName: FP8, codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
 		{schemeName: FP8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f8Codes, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floatScales | e8m0Scales,
-			companions: companions(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
+			companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
 	}
 }
 
-// params reads which floats of 8 bits the configuration names.
-func (s fp8) params(c *Config) (scheme, error) {
+// configure reads which floats of 8 bits the configuration names.
+func (s fp8) configure(c *Config) (scheme, error) {
 	s.floats = text(c.quantization, "fmt")
 	return s, nil
 }
 
-// form sets shape, scales, zero points and group index of codes of one byte each. It fails if parts do not fit each
+// setForm sets shape, scales, zero points and group index of codes of one byte each. It fails if parts do not fit each
 // other or the configuration. Scales of type U8 need a configuration that calls them powers of two, in groups of 32.
-func (s fp8) form(w *weight) (scheme, error) {
+func (s fp8) setForm(w *weight) (scheme, error) {
 	if err := s.checkType(w); err != nil {
 		return nil, err
 	}
 	scale := w.part(Scale)
-	isMicro := scale.DType == layout.U8 && !w.conf.wereE8M0[string(scale.Name)]
+	isMicro := scale.DType == layout.U8 && !w.config.originallyE8M0[string(scale.Name)]
 	if isMicro && !w.isMicroscaled() {
 		return nil, unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
@@ -66,8 +66,8 @@ func (s fp8) form(w *weight) (scheme, error) {
 func (s fp8) checkType(w *weight) error {
 	says := strings.ToLower(cmp.Or(s.floats, w.format))
 	switch codes := w.part(Codes).DType; {
-	case codes == layout.F8_E5M2 && w.conf.quantMethod != "" && !strings.Contains(says, "e5m2"):
-		return invalidf("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", w.quotedName(Codes), w.conf.quantMethod)
+	case codes == layout.F8_E5M2 && w.config.quantMethod != "" && !strings.Contains(says, "e5m2"):
+		return invalidf("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", w.quotedName(Codes), w.config.quantMethod)
 	case codes == layout.F8_E4M3 && strings.Contains(says, "e5m2"):
 		return invalidf("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.quotedName(Codes), layout.Quote([]byte(says)))
 	}
@@ -76,7 +76,7 @@ func (s fp8) checkType(w *weight) error {
 
 // isMicroscaled reports whether the configuration says that 32 codes of FP8 share a scale that is a power of two.
 func (w *weight) isMicroscaled() bool {
-	return w.conf.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
+	return w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
 // setByteCodes sets the form of codes of one byte each: shape, what a code means, and which elements share a scale. Blocks have
@@ -104,9 +104,9 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	return w.setGroups(scale, blocks)
 }
 
-// scales reads the scales and the group index. It fails if reading does, or for a wrong group index.
-func (s fp8) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readScales(p, f, dst, from); err != nil {
+// readScales reads the scales and the group index. It fails if reading does, or for a wrong group index.
+func (s fp8) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStoredScales(p, f, dst, from); err != nil {
 		return err
 	}
 	return s.groupIndex.read(p, f, dst)

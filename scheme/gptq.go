@@ -58,18 +58,18 @@ var gptqFormats = map[string]map[string]gptqFormat{
 	},
 }
 
-// names lists how the parts of a weight are named and typed by GPTQ's writers.
-func (gptq) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by GPTQ's writers.
+func (gptq) patterns() []pattern {
 	return []pattern{{
 		schemeName: GPTQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
-		companions: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}},
-		fits:       packsColumns,
+		companions:    []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}},
+		acceptsShapes: packsColumns,
 	}}
 }
 
-// params reads the format, and which program wrote it. It fails if the configuration names two formats. An unknown
+// configure reads the format, and which program wrote it. It fails if the configuration names two formats. An unknown
 // format is an error of GPTQ's weights only.
-func (g gptq) params(c *Config) (scheme, error) {
+func (g gptq) configure(c *Config) (scheme, error) {
 	meta, _ := object(c.quantization, "meta")
 	g.provider, g.quantizer = text(c.quantization, "provider"), text(meta, "quantizer")
 	if list, _ := meta.Get("quantizer"); g.quantizer == "" {
@@ -101,14 +101,14 @@ func (g gptq) params(c *Config) (scheme, error) {
 	return g, nil
 }
 
-// form sets shape, bits and packing of the weight. It fails without a configuration, which alone tells how zero points
+// setForm sets shape, bits and packing of the weight. It fails without a configuration, which alone tells how zero points
 // are stored, or if parts do not fit.
-func (g gptq) form(w *weight) (scheme, error) {
+func (g gptq) setForm(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweightParts()
 	switch {
 	case err != nil:
 		return nil, err
-	case w.conf.quantMethod == "":
+	case w.config.quantMethod == "":
 		return nil, unsupportedf("codes of gptq without a configuration: config.json or quantize_config.json beside the file says whether zero points are stored less one (quant_method, checkpoint_format)")
 	case g.err != nil:
 		return nil, g.err
@@ -201,9 +201,9 @@ func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, e
 	return in, bits, nil
 }
 
-// scales reads all scales, zero points and the group index. It transposes scales and zero points, which are stored by groups of
+// readScales reads all scales, zero points and the group index. It transposes scales and zero points, which are stored by groups of
 // columns. It fails if reading does, or for zero points that programs read differently.
-func (g gptq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
+func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if err := readTransposedScales(p, f, dst.Scales); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (g gptq) scales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if err := g.correctZeroPoints(zeros, f.Code.Bits()); err != nil {
 		return p.Wrap(ZeroPoint, err)
 	}
-	dst.Offsets = dst.Offsets[:len(dst.Scales)]
+	dst.extendOffsets()
 	transpose(dst.Offsets, zeros, groups, rows)
 	return g.groupIndex.read(p, f, dst)
 }

@@ -68,7 +68,7 @@ func (w *weight) setGroups(scale *layout.Tensor, blocks [][2]uint64) error {
 	switch {
 	case all == 0:
 		return nil
-	case len(lead) > 0 && w.conf.quantMethod == "fbgemm_fp8":
+	case len(lead) > 0 && w.config.quantMethod == "fbgemm_fp8":
 		return w.setColumnGroups(shape)
 	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0): // one for the whole tensor, taken as one matrix
 		rows, _ := elements(w.shape[:len(w.shape)-1])
@@ -141,9 +141,9 @@ func (w *weight) layerParams() []params {
 func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
 	isSaid := false // the configuration has a group size, or says that a group is a whole row
 	// One group may be a whole row if the configuration says so, or ModelOpt's, whose group size is not that of FP8.
-	mayBeWhole := strings.HasPrefix(w.conf.quantMethod, "modelopt")
+	mayBeWhole := strings.HasPrefix(w.config.quantMethod, "modelopt")
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
-	mayBeRagged := w.Scheme != AWQ && w.conf.quantMethod != "compressed-tensors"
+	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
 	fits := func(n uint64) {
 		if size != 0 && size != n && groups > 1 {
 			err = invalidf("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, w.quotedName(Scale), size, n)
@@ -202,7 +202,7 @@ func (w *weight) checkShapeOfScale(r Role) error {
 func (w *weight) findGroupIndex() (g columnGroups, err error) {
 	t := w.part(GroupIndex)
 	if t == nil {
-		if w.GroupCols != 0 && w.conf.isOldRelease && slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder }) {
+		if w.GroupCols != 0 && w.config.isOldRelease && slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder }) {
 			return g, invalidf("codes without the group index that the configuration speaks of (actorder)")
 		}
 		return g, nil
@@ -223,7 +223,7 @@ func (w *weight) checkZeroPoints() error {
 	switch has := w.part(ZeroPoint) != nil; {
 	case all && !has:
 		return invalidf("codes without the zero points that the configuration speaks of (symmetric: false)")
-	case has && !some && w.conf.quantMethod == "compressed-tensors":
+	case has && !some && w.config.quantMethod == "compressed-tensors":
 		return invalidf("zero points %s, and by the configuration there are none (symmetric)", w.quotedName(ZeroPoint))
 	}
 	return nil

@@ -3,15 +3,15 @@ package scheme
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/layout"
 )
 
 // scaleCols returns how many scales are stored for each row of groups, padding included.
 func (f *Form) scaleCols() uint64 {
-	_, n := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
-	return cmp.Or(f.ScaleCols, n)
+	_, needed := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
+	return cmp.Or(f.ScaleCols, needed)
 }
 
 // scalesPerMatrix returns the number of scales of one matrix of the weight.
@@ -20,24 +20,33 @@ func (f *Form) scalesPerMatrix() uint64 {
 	return n
 }
 
-// readScales fills dst.Scales with stored scales, from scale from on, and makes dst.Offsets empty. It fails if reading does.
-func readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	dst.Offsets = dst.Offsets[:0]
+// readStoredScales fills dst.Scales with stored scales, from scale from on. It fails if reading does.
+func readStoredScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return p.Floats(Scale, f.scaleType, dst.Scales, from)
 }
 
 // readScalesAndOffsets fills dst.Scales with stored scales, from scale from on, and dst.Offsets with as many values of the part
 // that has the role offsets: zero points or biases. It fails if reading does.
 func readScalesAndOffsets(p Parts, f *Form, dst *Scales, from uint64, offsets Role) error {
-	if err := readScales(p, f, dst, from); err != nil {
+	dst.extendOffsets()
+	if err := readStoredScales(p, f, dst, from); err != nil {
 		return err
 	}
-	dst.Offsets = dst.Offsets[:len(dst.Scales)]
-	return p.Floats(offsets, layout.Invalid, dst.Offsets, from)
+	return p.Floats(offsets, storedType, dst.Offsets, from)
 }
 
-// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. If dst is shorter, the end of the last row
-// is left out: it belongs to groups without columns.
+// extendOffsets gives dst.Offsets the length of dst.Scales, in its own memory: the caller of Form.ReadScales has made it large enough.
+func (dst *Scales) extendOffsets() { dst.Offsets = dst.Offsets[:len(dst.Scales)] }
+
+// setOneOffset sets dst.Offsets to one offset for all groups, if there are any.
+func (dst *Scales) setOneOffset(offset float32) {
+	if len(dst.Scales) > 0 {
+		dst.Offsets = append(dst.Offsets, offset)
+	}
+}
+
+// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. dst may be shorter by less than groups values:
+// then it gets all but the last values of the last row, which belong to groups without columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	if uint64(len(dst)) < uint64(len(stored)) {
 		all := make([]float32, len(stored))
@@ -58,20 +67,21 @@ func readTransposedScales(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// readPackedIntegers fills dst with the integers of the part that has role r. They are packed in as many blocks of equal size as
-// blocks says. g describes each block as a matrix of codes. It fails if reading does, or if the part has too few bytes.
+// readPackedIntegers fills dst with the integers of the part that has role r. The part consists of equally long blocks, as many as
+// blocks says, and g describes each as a matrix of codes. It fails if reading does, or if the part has too few bytes.
 func readPackedIntegers(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float32) error {
 	words, err := p.Bytes(r)
 	if err != nil || len(dst) == 0 {
 		return err
 	}
-	n, size, one := uint64(len(dst))/blocks, uint64(len(words))/blocks, []float32{1}
-	_, want := g.Codes(0, n)
-	if want > size {
-		return p.Wrap(r, invalidf("%d bytes of zero points, not %d", size, want))
+	perBlock, blockBytes, scaleOfOne := uint64(len(dst))/blocks, uint64(len(words))/blocks, []float32{1}
+	_, bytesNeeded := g.Codes(0, perBlock)
+	if bytesNeeded > blockBytes {
+		return p.Wrap(r, invalidf("%d bytes of zero points, not %d", blockBytes, bytesNeeded))
 	}
 	for i := range blocks {
-		if err := g.Expand(dst[i*n:][:n], dequant.Parts{Codes: words[i*size:][:want], Scales: one}, 0, dequant.AllCores); err != nil {
+		codes := words[i*blockBytes:][:bytesNeeded]
+		if err := g.Expand(dst[i*perBlock:][:perBlock], dequant.Parts{Codes: codes, Scales: scaleOfOne}, 0, dequant.AllCores); err != nil {
 			return p.Wrap(r, err)
 		}
 	}
@@ -86,9 +96,15 @@ type columnGroups struct {
 	ignoresAllZeros bool // an index of nothing but zeros means consecutive groups
 }
 
+// The values of Scales.ZeroIndex, besides none.
+const (
+	zerosAreGroups  = "as it is"
+	zerosAreIgnored = "for consecutive groups, without desc_act"
+)
+
 // read sets dst.GroupOf to the stored group index. It leaves it nil if there is no index, or if the index says that groups are
-// consecutive. For an index of nothing but zeros it sets dst.ZeroIndex to how it took that. It fails if reading does, or if a
-// column has a group that does not exist.
+// consecutive. It does so too for an index of nothing but −1 that was never set. For an index of nothing but zeros it sets dst.ZeroIndex to how it took that. It
+// fails if reading does, or if a column has a group that does not exist.
 func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil
@@ -97,37 +113,43 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if err != nil {
 		return err
 	}
-	groupOf := func(col int) int64 {
-		if g.entryBytes == 8 {
-			return int64(binary.LittleEndian.Uint64(b[col*g.entryBytes:]))
-		}
-		return int64(int32(binary.LittleEndian.Uint32(b[col*g.entryBytes:])))
-	}
 	_, groups := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
-	index := make([]int32, f.Cols)
-	isUnset, isZero, inOrder := !g.mustBeSet, groups > 1, true
-	for col := range index {
-		v := groupOf(col)
-		isUnset, isZero = isUnset && v == -1, isZero && v == 0
-		inOrder = inOrder && (f.GroupCols == 0 && v == 0 || f.GroupCols != 0 && uint64(v) == uint64(col)/f.GroupCols)
-		index[col] = int32(v)
+	index := g.decode(b, f.Cols)
+	isAll := func(group int64) bool {
+		return !slices.ContainsFunc(index, func(v int64) bool { return v != group })
 	}
-	if isUnset {
+	if !g.mustBeSet && isAll(-1) {
 		return nil
 	}
-	for col := range index {
-		if v := groupOf(col); v < 0 || uint64(v) >= groups {
+	groupOf, isConsecutive := make([]int32, f.Cols), true
+	for col, v := range index {
+		if v < 0 || uint64(v) >= groups {
 			return p.Wrap(GroupIndex, invalidf("column %d is in group %d of %d", col, v, groups))
 		}
+		groupOf[col] = int32(v)
+		isConsecutive = isConsecutive && (f.GroupCols == 0 && v == 0 || f.GroupCols != 0 && uint64(v) == uint64(col)/f.GroupCols)
 	}
-	if isZero {
-		dst.ZeroIndex = "as it is"
+	if groups > 1 && isAll(0) {
+		dst.ZeroIndex = zerosAreGroups
 		if g.ignoresAllZeros {
-			dst.ZeroIndex = "for consecutive groups, without desc_act"
+			dst.ZeroIndex = zerosAreIgnored
 		}
 	}
-	if !inOrder && !(isZero && g.ignoresAllZeros) {
-		dst.GroupOf = index
+	if !isConsecutive && dst.ZeroIndex != zerosAreIgnored {
+		dst.GroupOf = groupOf
 	}
 	return nil
+}
+
+// decode returns the first cols entries of b, a stored group index.
+func (g columnGroups) decode(b []byte, cols uint64) []int64 {
+	index := make([]int64, cols)
+	for i := range index {
+		if entry := b[i*g.entryBytes:]; g.entryBytes == 8 {
+			index[i] = int64(binary.LittleEndian.Uint64(entry))
+		} else {
+			index[i] = int64(int32(binary.LittleEndian.Uint32(entry)))
+		}
+	}
+	return index
 }

@@ -11,23 +11,23 @@ import (
 // core/quantize.py, core/bitpack.py.
 type hqq struct{}
 
-// names lists how the parts of a weight are named and typed by HQQ.
-func (hqq) names() []pattern {
-	others := companions(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
+// patterns lists how the parts of a weight are named and typed by HQQ.
+func (hqq) patterns() []pattern {
+	others := companionsWithRole(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
 		".compute_dtype", ".offload_meta", ".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")
 	return []pattern{{schemeName: HQQ, codesEnd: ".W_q", nameEnd: ".weight", codesTypes: u8Codes | i32Codes, scaleEnds: []string{".scale"}, scaleTypes: floatScales, nameDecides: true,
-		companions: append([]companion{{".zero", ZeroPoint, false}, {".shape", Shape, false}}, others...), contentRoles: []Role{Shape, Setting}}}
+		companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, others...), contentRoles: []Role{Shape, Setting}}}
 }
 
-// params reads nothing: HQQ has no keys of its own.
-func (s hqq) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: HQQ has no keys of its own.
+func (s hqq) configure(*Config) (scheme, error) { return s, nil }
 
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// form sets shape, code and groups of the weight. Small tensors beside the codes have bits and axis: groups are rows
+// setForm sets shape, code and groups of the weight. Small tensors beside the codes have bits and axis: groups are rows
 // of a matrix if the axis is 1, and columns if it is 0. It fails if parts do not fit.
-func (s hqq) form(w *weight) (scheme, error) {
+func (s hqq) setForm(w *weight) (scheme, error) {
 	zero, shapeOf := w.part(ZeroPoint), w.part(Shape)
 	if zero == nil || shapeOf == nil {
 		return nil, invalidf("codes of hqq without %s", map[bool]string{true: "zero", false: "shape"}[zero == nil])
@@ -123,7 +123,7 @@ func (w *weight) checkSlabs(bits uint64) error {
 	return nil
 }
 
-// scales reads scales and zero points as they are stored.
-func (hqq) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+// readScales reads scales and zero points as they are stored. It fails if reading does.
+func (hqq) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return readScalesAndOffsets(p, f, dst, from, ZeroPoint)
 }

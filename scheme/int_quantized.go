@@ -8,19 +8,19 @@ type intQuantized struct {
 	groupIndex columnGroups
 }
 
-// names lists how the parts of a weight are named and typed by compressed-tensors and ComfyUI.
-func (intQuantized) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by compressed-tensors and ComfyUI.
+func (intQuantized) patterns() []pattern {
 	return []pattern{
-		{schemeName: IntQuantized, codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: ofTensors, contentRoles: []Role{QuantState}},
-		{schemeName: IntQuantized, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".scale_weight"}, scaleTypes: floatScales, companions: companions(InputScale, ".scale_input")},
+		{schemeName: IntQuantized, codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
+		{schemeName: IntQuantized, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".scale_weight"}, scaleTypes: floatScales, companions: companionsWithRole(InputScale, ".scale_input")},
 	}
 }
 
-// params reads nothing: int-quantized has no keys of its own.
-func (s intQuantized) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: int-quantized has no keys of its own.
+func (s intQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// form sets the groups of scales, the zero points and the group index of int8s. It fails if these do not fit the codes.
-func (s intQuantized) form(w *weight) (scheme, error) {
+// setForm sets the groups of scales, the zero points and the group index of int8s. It fails if these do not fit the codes.
+func (s intQuantized) setForm(w *weight) (scheme, error) {
 	if err := w.setByteCodes(layout.CodeInt8, layout.I8); err != nil {
 		return nil, err
 	}
@@ -33,14 +33,14 @@ func (s intQuantized) form(w *weight) (scheme, error) {
 	return s, err
 }
 
-// scales reads the scales, the zero points if there are some, and the group index. It fails if reading does, or for a
+// readScales reads the scales, the zero points if there are some, and the group index. It fails if reading does, or for a
 // wrong group index.
-func (s intQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+func (s intQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if f.HasOffsets {
 		if err := readScalesAndOffsets(p, f, dst, from, ZeroPoint); err != nil {
 			return err
 		}
-	} else if err := readScales(p, f, dst, from); err != nil {
+	} else if err := readStoredScales(p, f, dst, from); err != nil {
 		return err
 	}
 	return s.groupIndex.read(p, f, dst)

@@ -8,9 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// keepIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the same:
+// addUnclaimedIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the same:
 // it is no float, or has a name like a weight's or like codes'.
-func (f *finder) keepIfLikeCodes(i uint32) {
+func (f *finder) addUnclaimedIfLikeCodes(i uint32) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
 		f.unclaimed = append(f.unclaimed, i)
@@ -45,18 +45,18 @@ func (f *finder) checkUnclaimed() error {
 				return err
 			}
 		case unscaled != nil:
-			f.refuseCodes(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
+			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
 		case k&needsScale != 0 && (len(t.Shape) >= 2 || hasSuffix(t.Name, "weight")):
 			left = append(left, i)
 			if reasons[t.DType] == nil {
 				reasons[t.DType] = unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)
 			}
 		case k != 0 && k&(needsScale|nvfp4Codes) == 0 && isMatrix:
-			conf, err := f.configuration()
+			config, err := f.loadConfig()
 			if err != nil {
 				return err
 			}
-			if !conf.Says() {
+			if !config.MentionsQuantization() {
 				continue
 			}
 			left = append(left, i)
@@ -66,7 +66,7 @@ func (f *finder) checkUnclaimed() error {
 		}
 	}
 	for _, i := range left {
-		f.refuseCodes(i, reasons[f.tensors[i].DType])
+		f.addRefused(i, reasons[f.tensors[i].DType])
 	}
 	return nil
 }
@@ -74,13 +74,13 @@ func (f *finder) checkUnclaimed() error {
 // refuseWithoutScale refuses codes that have no scale. sure are the patterns whose codes' names end like theirs. The weight's error
 // names the schemes of sure, or only the configuration's if it is one of them. It fails if the source does.
 func (f *finder) refuseWithoutScale(sure []*pattern, codes uint32) error {
-	conf, err := f.configuration()
+	config, err := f.loadConfig()
 	if err != nil {
 		return err
 	}
 	var schemes []string
 	for _, p := range sure {
-		if schemes = append(schemes, p.schemeName); p.schemeName == conf.quantMethod {
+		if schemes = append(schemes, p.schemeName); p.schemeName == config.quantMethod {
 			schemes = schemes[len(schemes)-1:]
 			break
 		}
@@ -88,7 +88,7 @@ func (f *finder) refuseWithoutScale(sure []*pattern, codes uint32) error {
 	slices.Sort(schemes)
 	name := f.tensors[codes].Name
 	scale := string(name[:len(name)-len(sure[0].codesEnd)]) + sure[0].scaleEnds[0]
-	f.refuseCodes(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
+	f.addRefused(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern,
 		if !hasSuffix(t.Name, p.codesEnd) {
 			continue
 		}
-		if conf, err := f.configuration(); err != nil || p.floatCodes.needScale(conf, t) {
+		if config, err := f.loadConfig(); err != nil || p.floatCodes.needScale(config, t) {
 			return p, err
 		}
 	}
@@ -125,29 +125,29 @@ func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern,
 // by that scale. All else is refused. It fails if the source does.
 func (f *finder) decideByCompanion(i uint32, beside []byte) error {
 	t := &f.tensors[i]
-	conf, err := f.configuration()
+	config, err := f.loadConfig()
 	if err != nil {
 		return err
 	}
 	switch {
-	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && conf.hasRoundedFloats: // the scale tells how they were
+	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats: // the scale tells how they were
 		return nil
 	case f.configRefusal != nil:
-		f.refuseCodes(i, f.configRefusal)
+		f.addRefused(i, f.configRefusal)
 		return nil
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if isFloat(t.DType) && p.floatCodes != nil && p.floatCodes.isUsed(conf) && hasSuffix(t.Name, p.codesEnd) && hasSuffix(beside, p.scaleEnds[0]) {
+		if isFloat(t.DType) && p.floatCodes != nil && p.floatCodes.isUsed(config) && hasSuffix(t.Name, p.codesEnd) && hasSuffix(beside, p.scaleEnds[0]) {
 			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
 			scale, _ := f.lookupEnd(stem, p.scaleEnds[0])
 			return f.addMatch(p, i, scale, stem)
 		}
 	}
-	if isFloat(t.DType) && !conf.Says() {
-		f.refuseCodes(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
+	if isFloat(t.DType) && !config.MentionsQuantization() {
+		f.addRefused(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
 	} else {
-		f.refuseCodes(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
+		f.addRefused(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
 	}
 	return nil
 }
@@ -164,20 +164,20 @@ var companionEnds = []companionRow{
 	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
 	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
 	{".weight", []string{".scale"}, no},
-	{".weight", []string{".scales"}, unsaid},
+	{".weight", []string{".scales"}, unset},
 }
 
 // companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
 type companionRow struct {
 	codesEnd      string
 	companionEnds []string
-	floatCodes    answered // also of codes that are floats; unsaid: only if the configuration says that the checkpoint is quantized
+	floatCodes    answer // also of codes that are floats; unset: only if the configuration says that the checkpoint is quantized
 }
 
 // addCompanionEnds adds the name ends of p's scales, zero points and biases to companionEnds, in the row of its codes.
 // It adds nothing if codes are named as plain weights are, or if p is not decoded.
 func (p *pattern) addCompanionEnds() {
-	if p.codesEnd == "" || p.codesEnd == weightEnd || p.companionFirst || p.refusal != nil {
+	if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
 		return
 	}
 	ends := slices.Clone(p.scaleEnds)
@@ -226,12 +226,12 @@ func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) 
 		stem := t.Name[:len(t.Name)-len(b.codesEnd)]
 		for _, end := range b.companionEnds {
 			i, ok := f.find(stem, end)
-			if ok && isFloat(t.DType) && b.floatCodes == unsaid {
-				conf, err := f.configuration()
+			if ok && isFloat(t.DType) && b.floatCodes == unset {
+				config, err := f.loadConfig()
 				if err != nil {
 					return nil, err
 				}
-				ok = conf.Says()
+				ok = config.MentionsQuantization()
 			}
 			if ok {
 				return f.tensors[i].Name, nil

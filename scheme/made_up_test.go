@@ -14,16 +14,16 @@ type madeUp struct {
 	sign string
 }
 
-func (madeUp) names() []pattern {
-	return []pattern{{schemeName: "made-up", codesEnd: ".q", nameEnd: ".weight", codesTypes: u8Codes, scaleEnds: []string{".s"}, scaleTypes: floatScales, nameDecides: true, companions: companions(Bias, ".b")}}
+func (madeUp) patterns() []pattern {
+	return []pattern{{schemeName: "made-up", codesEnd: ".q", nameEnd: ".weight", codesTypes: u8Codes, scaleEnds: []string{".s"}, scaleTypes: floatScales, nameDecides: true, companions: companionsWithRole(Bias, ".b")}}
 }
 
-func (s madeUp) params(c *Config) (scheme, error) {
+func (s madeUp) configure(c *Config) (scheme, error) {
 	s.sign = text(c.quantization, "sign")
 	return s, nil
 }
 
-func (s madeUp) form(w *weight) (scheme, error) {
+func (s madeUp) setForm(w *weight) (scheme, error) {
 	codes, scale, bias := w.dims(w.part(Codes)), w.part(Scale), w.part(Bias)
 	switch {
 	case s.sign != "none":
@@ -43,7 +43,7 @@ func (s madeUp) form(w *weight) (scheme, error) {
 	return s, w.setMatrix(withLastDim(codes, 2*codes[1]))
 }
 
-func (madeUp) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+func (madeUp) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return readScalesAndOffsets(p, f, dst, from, Bias)
 }
 
@@ -67,9 +67,9 @@ func (m memory) Floats(r Role, _ layout.DType, dst []float32, first uint64) erro
 
 // TestMadeUpScheme adds a scheme, and reads a weight of it.
 func TestMadeUpScheme(t *testing.T) {
-	defer func(r []scheme, p []pattern) { registry, patterns = r, p; delete(methods, "made-up") }(slices.Clone(registry), slices.Clone(patterns))
+	defer func(r []scheme, p []pattern) { registry, patterns = r, p; delete(schemesOfMethod, "made-up") }(slices.Clone(registry), slices.Clone(patterns))
 	register(madeUp{})
-	methods["made-up"] = []string{"made-up"}
+	schemesOfMethod["made-up"] = []string{"made-up"}
 
 	find := func(sign string, tensors ...layout.Tensor) Weight {
 		names := layout.NewNames(len(tensors))

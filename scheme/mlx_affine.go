@@ -11,18 +11,18 @@ import (
 // mlx/backend/cpu/quantized.cpp, mlx-lm utils.py; Ollama x/create/client/quantize.go.
 type mlxAffine struct{}
 
-// names lists how the parts of a weight are named and typed by MLX and Ollama.
-func (mlxAffine) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by MLX and Ollama.
+func (mlxAffine) patterns() []pattern {
 	all := floatScales | u8Scales | e8m0Scales | e4m3Scales
 	return []pattern{
-		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: all, companions: companions(Bias, ".biases")},
+		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: all, companions: companionsWithRole(Bias, ".biases")},
 		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".weight.scale"}, scaleTypes: all, // Ollama
-			companions: append(companions(Bias, ".weight.bias"), companions(GlobalScale, ".weight.global_scale")...)},
+			companions: append(companionsWithRole(Bias, ".weight.bias"), companionsWithRole(GlobalScale, ".weight.global_scale")...)},
 	}
 }
 
-// params reads nothing: MLX has no keys of its own.
-func (s mlxAffine) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: MLX has no keys of its own.
+func (s mlxAffine) configure(*Config) (scheme, error) { return s, nil }
 
 // mlxModes are MLX's modes without biases, told by the words of a group.
 var mlxModes = []struct {
@@ -36,9 +36,9 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// form sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails
+// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails
 // without a configuration, or if words and groups do not make the same columns.
-func (s mlxAffine) form(w *weight) (scheme, error) {
+func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
 	if last < 1 || len(scale) != len(codes) || !slices.Equal(scale[:last], codes[:last]) {
@@ -48,9 +48,9 @@ func (s mlxAffine) form(w *weight) (scheme, error) {
 		return nil, unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
 	}
 	if w.notQuantized {
-		w.params = w.conf.params // the companions are there all the same
+		w.params = w.config.params // the companions are there all the same
 	}
-	if w.conf.quantMethod == "" {
+	if w.config.quantMethod == "" {
 		return nil, invalidf("bits and group size stand in no configuration")
 	}
 	words, groups := codes[last], scale[last]
@@ -86,7 +86,7 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	if !isFloat(scale.DType) || bias.DType.Kind() != layout.KindFloat || !slices.Equal(w.dims(bias), w.dims(scale)) {
 		return invalidf("bias %s of %v %v does not fit the scale's, %v %v", w.quotedName(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
 	}
-	for _, u := range w.conf.unmatchedOverrides { // may mean this layer, if its sizes fit too
+	for _, u := range w.config.unmatchedOverrides { // may mean this layer, if its sizes fit too
 		bits, group := cmp.Or(u.bits, 4), cmp.Or(u.groupSize, 64)
 		if cmp.Or(u.format, "affine") == "affine" && words > 0 && (bits != w.bits || group != w.groupSize) && words*32%bits == 0 && words*32/bits == groups*group {
 			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, group, layout.Quote([]byte(u.path)))
@@ -121,10 +121,10 @@ func (w *weight) setMLXMode(words, groups uint64) error {
 	return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
 }
 
-// scales reads the scales, and the biases if the mode has some. It fails if reading does.
-func (mlxAffine) scales(p Parts, f *Form, dst *Scales, from uint64) error {
+// readScales reads the scales, and the biases if the mode has some. It fails if reading does.
+func (mlxAffine) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if f.Bias {
 		return readScalesAndOffsets(p, f, dst, from, Bias)
 	}
-	return readScales(p, f, dst, from)
+	return readStoredScales(p, f, dst, from)
 }

@@ -17,22 +17,22 @@ const (
 	mxfp4Blocks // gpt-oss
 )
 
-// names lists how the parts of a weight are named and typed by MXFP4's writers.
-func (mxfp4) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by MXFP4's writers.
+func (mxfp4) patterns() []pattern {
 	return []pattern{
-		{schemeName: MXFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: ofPacked, nameDecides: true, variant: mxfp4Packed},
+		{schemeName: MXFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: packedCompanions, nameDecides: true, variant: mxfp4Packed},
 		{schemeName: MXFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes | u8Codes | f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e8m0Scales},
 		{schemeName: MXFP4, codesEnd: "", codesTypes: f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e8m0Scales},
 		{schemeName: MXFP4, codesEnd: "_blocks", codesTypes: u8Codes, scaleEnds: []string{"_scales"}, scaleTypes: u8Scales | e8m0Scales, variant: mxfp4Blocks},
 	}
 }
 
-// params reads nothing: MXFP4 has no keys of its own.
-func (s mxfp4) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: MXFP4 has no keys of its own.
+func (s mxfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// form sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit, and for bytes called
+// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit, and for bytes called
 // _packed that may be integers, unless the configuration tells.
-func (s mxfp4) form(w *weight) (scheme, error) {
+func (s mxfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch w.pattern.variant {
 	case mxfp4Blocks:
@@ -43,7 +43,7 @@ func (s mxfp4) form(w *weight) (scheme, error) {
 		shape = shape[:len(shape)-1]
 		return s, w.setNibbles(layout.CodeE2M1, withLastDim(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
 	case mxfp4Packed:
-		if w.part(Codes).DType != layout.F4 && details[w.conf.quantMethod].schemes == nil {
+		if w.part(Codes).DType != layout.F4 && secondKeys[w.config.quantMethod].schemes == nil {
 			return nil, unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
 		}
 	}
@@ -87,7 +87,7 @@ func (w *weight) setNibbles(code layout.Code, shape []uint64, group uint64, scal
 	return nil
 }
 
-// scales reads the scales as they are stored.
-func (mxfp4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readScales(p, f, dst, from)
+// readScales reads the scales as they are stored. It fails if reading does.
+func (mxfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	return readStoredScales(p, f, dst, from)
 }

@@ -25,23 +25,23 @@ const (
 	nvfp4Alone           // F4 without a scale of scales
 )
 
-// names lists how the parts of a weight are named and typed by NVFP4's writers.
-func (nvfp4) names() []pattern {
+// patterns lists how the parts of a weight are named and typed by NVFP4's writers.
+func (nvfp4) patterns() []pattern {
 	return []pattern{
-		{schemeName: NVFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: ofPacked, variant: nvfp4Packed},
-		{schemeName: NVFP4, codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companions(Scale, "_scale"), ofTensors...),
+		{schemeName: NVFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: packedCompanions, variant: nvfp4Packed},
+		{schemeName: NVFP4, codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...),
 			contentRoles: []Role{QuantState}, variant: nvfp4ModelOpt},
-		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: nvfp4Codes, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floatScales, companions: companions(InputScale, ".input_scale"), variant: nvfp4GGUF},
-		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e4m3Scales, companions: companions(GlobalScale, ".scale_2", ".global_scale"), variant: nvfp4Alone},
+		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: nvfp4Codes, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floatScales, companions: companionsWithRole(InputScale, ".input_scale"), variant: nvfp4GGUF},
+		{schemeName: NVFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e4m3Scales, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), variant: nvfp4Alone},
 	}
 }
 
-// params reads nothing: NVFP4 has no keys of its own.
-func (s nvfp4) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: NVFP4 has no keys of its own.
+func (s nvfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// form sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if
+// setForm sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if
 // a variant that needs a global scale lacks it.
-func (s nvfp4) form(w *weight) (scheme, error) {
+func (s nvfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch w.pattern.variant {
 	case nvfp4GGUF:
@@ -86,9 +86,9 @@ func (w *weight) setNVFP4Blocks() error {
 	return nil
 }
 
-// scales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.
-func (s nvfp4) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readScales(p, f, dst, from); err != nil || s.globalScale == noGlobalScale {
+// readScales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.
+func (s nvfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStoredScales(p, f, dst, from); err != nil || s.globalScale == noGlobalScale {
 		return err
 	}
 	global, err := p.Constants(GlobalScale)

@@ -21,12 +21,12 @@ const (
 	GroupSize = "group_size"
 )
 
-// ollamaSays are the values of quant_type and group_size.
-type ollamaSays struct{ kind, group string }
+// ollamaValues are the values of quant_type and group_size.
+type ollamaValues struct{ quantType, group string }
 
-// read returns the parameters that o says, if Ollama knows its type.
-func (o ollamaSays) read() (params, bool) {
-	p, known := ollamaTypes[strings.ToLower(o.kind)]
+// toParams returns the parameters that o says, if Ollama knows its type.
+func (o ollamaValues) toParams() (params, bool) {
+	p, known := ollamaTypes[strings.ToLower(o.quantType)]
 	group, err := strconv.ParseUint(o.group, 10, 32)
 	p.groupSize = group
 	return p, known && err == nil && group != 0
@@ -47,8 +47,8 @@ func (c *Config) readOllama(o layout.Metadata) {
 			continue
 		}
 		kind, _ := v.(string)
-		says := ollamaSays{kind, groups[name]}
-		p, ok := says.read()
+		says := ollamaValues{kind, groups[name]}
+		p, ok := says.toParams()
 		if !ok {
 			continue
 		}
@@ -62,8 +62,8 @@ func (c *Config) readOllama(o layout.Metadata) {
 	}
 }
 
-// IsOllamas reports whether a key of a SafeTensors file is one of Ollama's, which say how tensors are quantized.
-func IsOllamas(key string) bool {
+// IsOllamaKey reports whether a key of a SafeTensors file is one of Ollama's, which say how tensors are quantized.
+func IsOllamaKey(key string) bool {
 	at := strings.LastIndexByte(key, '.') + 1
 	return key[at:] == QuantType || key[at:] == GroupSize
 }

@@ -12,8 +12,8 @@ import (
 // An override is what a configuration says of the layer at a path. There may be very many: parameters are made
 // of it when they are asked for.
 type override struct {
-	path string
-	says any // an object, false, or parameters that Ollama has a name for
+	path  string
+	value any // an object, false, or parameters that Ollama has a name for
 }
 
 // overrideOf returns the parameters that the configuration has for the layer at exactly this path. The last ones
@@ -35,11 +35,11 @@ func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 // overrideParams returns the parameters that an override holds: an object of JSON, Ollama's values, or false for a
 // layer that is not quantized.
 func (c *Config) overrideParams(o *override) (p params) {
-	switch says := o.says.(type) {
+	switch says := o.value.(type) {
 	case layout.Metadata:
 		p = c.readParams(says)
-	case ollamaSays:
-		p, _ = says.read()
+	case ollamaValues:
+		p, _ = says.toParams()
 	case bool:
 		p.notQuantized = true
 	}

@@ -15,17 +15,17 @@ type packQuantized struct {
 	groupIndex     columnGroups
 }
 
-// names lists how compressed-tensors names and types the parts of a weight.
-func (packQuantized) names() []pattern {
-	return []pattern{{schemeName: PackQuantized, codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: ofPacked, contentRoles: []Role{Shape}, nameDecides: true}}
+// patterns lists how compressed-tensors names and types the parts of a weight.
+func (packQuantized) patterns() []pattern {
+	return []pattern{{schemeName: PackQuantized, codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, contentRoles: []Role{Shape}, nameDecides: true}}
 }
 
-// params reads nothing: pack-quantized has no keys of its own.
-func (s packQuantized) params(*Config) (scheme, error) { return s, nil }
+// configure returns s as it is: pack-quantized has no keys of its own.
+func (s packQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// form sets shape, packing and groups of integers in words of 32 bits. It fails if parts do not fit, or if neither a
+// setForm sets shape, packing and groups of integers in words of 32 bits. It fails if parts do not fit, or if neither a
 // stored shape nor the groups tell how many columns there are.
-func (s packQuantized) form(w *weight) (scheme, error) {
+func (s packQuantized) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
 		return nil, invalidf("codes of shape %v are no matrix", w.dims(codes))
@@ -117,9 +117,9 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 	}
 	packings := []layout.Packing{layout.PackRows, layout.PackWords}
 	switch {
-	case w.conf.isOldRelease:
+	case w.config.isOldRelease:
 		packings = packings[1:]
-	case w.conf.release != "":
+	case w.config.release != "":
 		packings = packings[:1]
 	}
 	found := 0
@@ -148,7 +148,7 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 		}
 	}
 	switch {
-	case found == 1 && shape != nil && w.conf.release == "" && eitherPacking(shape[len(shape)-1], uint64(w.Code.Bits())):
+	case found == 1 && shape != nil && w.config.release == "" && eitherPacking(shape[len(shape)-1], uint64(w.Code.Bits())):
 		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Code.Bits())
 	case found == 0:
 		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
@@ -182,47 +182,48 @@ func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// scales reads scales, zero points and the group index. Codes and packed zero points are stored with 2^(bits−1) added. It adds
-// as much to other zero points; without any it is the offset of all codes. It fails if reading does, or for a wrong group index.
-func (s packQuantized) scales(p Parts, f *Form, dst *Scales, from uint64) error {
-	middle, memory := float32(uint64(1)<<(f.Code.Bits()-1)), dst.Offsets
-	if f.HasOffsets && !s.zerosArePacked {
-		if err := readScalesAndOffsets(p, f, dst, from, ZeroPoint); err != nil {
+// readScales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are packed zero points. It
+// adds as much to plain zero points. Without zero points 2^(bits−1) is the one offset. It fails if reading does, or for a wrong group
+// index.
+func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	middle := float32(uint64(1) << (f.Code.Bits() - 1))
+	if err := readStoredScales(p, f, dst, from); err != nil {
+		return err
+	}
+	switch {
+	case s.zerosArePacked:
+		dst.extendOffsets()
+		if err := readPackedZeros(p, f, dst.Offsets); err != nil {
+			return err
+		}
+	case f.HasOffsets:
+		dst.extendOffsets()
+		if err := p.Floats(ZeroPoint, storedType, dst.Offsets, from); err != nil {
 			return err
 		}
 		for i := range dst.Offsets {
 			dst.Offsets[i] += middle
 		}
-		return s.groupIndex.read(p, f, dst)
-	}
-	if err := readScales(p, f, dst, from); err != nil {
-		return err
-	}
-	if s.zerosArePacked {
-		dst.Offsets = memory[:len(dst.Scales)]
-		if err := readPackedZeros(p, f, dst.Offsets); err != nil {
-			return err
-		}
-	} else if len(memory) > 0 {
-		dst.Offsets = append(memory[:0], middle)
+	default:
+		dst.setOneOffset(middle)
 	}
 	return s.groupIndex.read(p, f, dst)
 }
 
-// readPackedZeros fills dst with the zero points of all matrices, in the order of the scales. A word holds those of
+// readPackedZeros fills dst with the zero points of all matrices, in the order of the scales. A stored word holds those of
 // consecutive rows. It fails if bytes are missing.
 func readPackedZeros(p Parts, f *Form, dst []float32) error {
 	groups, stored := f.scaleCols(), make([]float32, len(dst))
-	each := f.Rows * groups
-	if each == 0 {
+	perMatrix := f.Rows * groups
+	if perMatrix == 0 {
 		return nil
 	}
 	packed := dequant.Grouped{Code: f.Code, Pack: layout.PackGPTQ, Rows: groups, Cols: f.Rows}
-	if err := readPackedIntegers(p, ZeroPoint, packed, uint64(len(dst))/each, stored); err != nil {
+	if err := readPackedIntegers(p, ZeroPoint, packed, uint64(len(dst))/perMatrix, stored); err != nil {
 		return err
 	}
-	for at := uint64(0); at < uint64(len(dst)); at += each {
-		transpose(dst[at:][:each], stored[at:][:each], groups, f.Rows)
+	for at := uint64(0); at < uint64(len(dst)); at += perMatrix {
+		transpose(dst[at:][:perMatrix], stored[at:][:perMatrix], groups, f.Rows)
 	}
 	return nil
 }

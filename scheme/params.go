@@ -16,21 +16,21 @@ type params struct {
 	bits, groupSize uint64
 	groupIsRow      bool // the group is a whole row
 	strategy        string
-	format          string   // the value of the method's second key: format, mode, quant_algo or data_type
-	intOrFloat      string   // int or float, of compressed-tensors' codes
-	hasActOrder     bool     // compressed-tensors' groups are not consecutive (actorder)
-	symmetric       answered // GPTQ's zero points are all in the middle
+	format          string // the value of the method's second key: format, mode, quant_algo or data_type
+	intOrFloat      string // int or float, of compressed-tensors' codes
+	hasActOrder     bool   // compressed-tensors' groups are not consecutive (actorder)
+	symmetric       answer // GPTQ's zero points are all in the middle
 	blockSides      [2]uint64
 	notQuantized    bool // not quantized
 	hasZeroPoints   bool // there are zero points
 	err             error
 }
 
-// answered is what a configuration answers to a question of yes or no.
-type answered uint8
+// answer is what a configuration answers to a question of yes or no.
+type answer uint8
 
 const (
-	unsaid answered = iota
+	unset answer = iota
 	yes
 	no
 )
@@ -95,7 +95,7 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 	}
 	order, _ := q.Get("actorder")
 	p.hasActOrder = order == true || order == "group" || order == "dynamic"
-	p.strategy, p.intOrFloat, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(details[c.quantMethod].key, "mode")))
+	p.strategy, p.intOrFloat, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(secondKeys[c.quantMethod].key, "mode")))
 	symmetric, _ := q.Get("symmetric")
 	p.hasZeroPoints = symmetric == false
 	if sym, ok := q.Get("sym"); ok && sym != nil {

@@ -9,7 +9,7 @@ import (
 
 // A pattern is one way to name and type the parts of a weight. All names begin with the same stem.
 type pattern struct {
-	schemeName string     // unless form finds another
+	schemeName string     // unless setForm finds another
 	codesEnd   string     // how the name of the codes ends
 	nameEnd    string     // how the name of the weight ends
 	codesTypes codesTypes // the types that codes may have
@@ -19,18 +19,24 @@ type pattern struct {
 	companions []companion
 	// contentRoles are the roles of parts whose contents tell the shape.
 	contentRoles []Role
-	// fits reports whether the weight is this scheme's, where another has the same names. It may be nil.
-	fits        func(c *Config, codes, scale *layout.Tensor) bool
-	nameDecides bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor
-	// companionFirst says that the search begins at the tensor of scaleRole, and then finds the codes.
-	companionFirst bool
-	variant        uint8 // one of the scheme's constants, for form
+	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
+	acceptsShapes func(c *Config, codes, scale *layout.Tensor) bool
+	nameDecides   bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor
+	// swapsCodesAndScale says that codesEnd and codesTypes are those of the tensor with scaleRole, and scaleEnds those of the
+	// codes. The search begins at codesEnd. It suits codes of many types beside a tensor whose name tells the scheme.
+	swapsCodesAndScale bool
+	variant            uint8 // one of the scheme's constants, for setForm
 	// refusal says why weights of the pattern are not decoded.
 	refusal error
 	// floatCodes says how a pattern is recognized whose codes are floats, as those of plain models are. It may be nil.
 	floatCodes *floatCodes
 
-	schemeAt uint8 // position of the scheme in the registry
+	schemeIndex uint8 // position of the scheme in the registry
+}
+
+// givesOtherName reports whether decoded weights of the pattern have another name than their codes.
+func (p *pattern) givesOtherName() bool {
+	return p.refusal == nil && !p.swapsCodesAndScale && p.codesEnd != p.nameEnd
 }
 
 // floatCodes tells weights whose codes are floats. They are looked for when no other pattern claims their scale.
@@ -43,47 +49,47 @@ type floatCodes struct {
 
 // companion is a part of a weight that may be missing.
 type companion struct {
-	end     string // how its name ends
-	role    Role
-	ofLayer bool // the name begins with the path of the layer: the stem less ".weight"
+	end             string // how its name ends
+	role            Role
+	isFromLayerPath bool // the name begins with the path of the layer: the stem less ".weight"
 }
 
-// companions returns a companion of the role for each end of a name.
-func companions(role Role, ends ...string) (list []companion) {
+// companionsWithRole returns a companion of the role for each end of a name. The names begin with the stem.
+func companionsWithRole(role Role, ends ...string) (list []companion) {
 	for _, end := range ends {
-		list = append(list, companion{end, role, false})
+		list = append(list, companion{end: end, role: role})
 	}
 	return list
 }
 
-// ofTensors are companions of weights of compressed-tensors, and of other writers with the same names.
-var ofTensors = []companion{
-	{"_zero_point", ZeroPoint, false},
-	{"_g_idx", GroupIndex, false},
-	{".input_scale", InputScale, true},
-	{".input_zero_point", InputScale, true},
-	{".input_global_scale", InputScale, true},
-	{".comfy_quant", QuantState, true},
+// tensorCompanions are companions of weights of compressed-tensors, and of other writers with the same names.
+var tensorCompanions = []companion{
+	{end: "_zero_point", role: ZeroPoint},
+	{end: "_g_idx", role: GroupIndex},
+	{end: ".input_scale", role: InputScale, isFromLayerPath: true},
+	{end: ".input_zero_point", role: InputScale, isFromLayerPath: true},
+	{end: ".input_global_scale", role: InputScale, isFromLayerPath: true},
+	{end: ".comfy_quant", role: QuantState, isFromLayerPath: true},
 }
 
-// ofPacked are companions of compressed-tensors' packed weights.
-var ofPacked = append([]companion{{"_shape", Shape, false}, {"_global_scale", GlobalScale, false}}, ofTensors...)
+// packedCompanions are companions of compressed-tensors' packed weights.
+var packedCompanions = append([]companion{{end: "_shape", role: Shape}, {end: "_global_scale", role: GlobalScale}}, tensorCompanions...)
 
 // registry lists the schemes.
 var registry []scheme
 
-// patterns lists those of all schemes, longer ends of codes' names first: X.weight_packed is not a weight called X.weight.
+// patterns lists the patterns of all schemes, longer ends of codes' names first: X.weight_packed is not a weight called X.weight.
 var patterns []pattern
 
 // register appends schemes to registry, and their patterns to patterns. It sorts patterns by the length of codesEnd,
 // longest first; equal lengths keep the order of the calls.
 func register(schemes ...scheme) {
 	for _, s := range schemes {
-		for _, p := range s.names() {
-			if p.scaleRole == Codes { // the zero value: names has not set it
+		for _, p := range s.patterns() {
+			if p.scaleRole == Codes { // the zero value: the scheme has not set it
 				p.scaleRole = Scale
 			}
-			p.schemeAt = uint8(len(registry))
+			p.schemeIndex = uint8(len(registry))
 			p.addCompanionEnds()
 			patterns = append(patterns, p)
 		}

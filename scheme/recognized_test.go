@@ -291,8 +291,8 @@ func TestNamesakes(t *testing.T) {
 		table := find(t, config(`"quant_method":"gptq","bits":4`), list...)
 		refused := 0
 		for i, x := range list {
-			if of := table.WeightOf[i]; strings.HasSuffix(x.name, "weight") || strings.HasSuffix(x.name, "weight_packed") {
-				if of == 0 || table.Err(int(of-1)) == nil {
+			if of, ok := table.WeightOf(uint32(i)); strings.HasSuffix(x.name, "weight") || strings.HasSuffix(x.name, "weight_packed") {
+				if !ok || table.Err(of) == nil {
 					t.Errorf("%s: %s is shown", name, x.name)
 				}
 				refused++

@@ -7,22 +7,23 @@ import (
 )
 
 // A scheme is one way to store a weight as several tensors. It stands in a file of its own, with its functions in this
-// order. Each of params and form returns the scheme with what it has found out.
+// order. configure and setForm return a copy of the scheme with what they have found out.
 type scheme interface {
-	// names lists how the parts of a weight are named and typed, for each writer.
-	names() []pattern
-	// params reads what a configuration says that only this scheme asks for. The error refuses all weights.
-	params(c *Config) (scheme, error)
-	// form finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
-	// the configuration. w.part returns a part and notes that form has looked at it: a part nobody looked at refuses the
-	// weight. form calls matrix or sets w.shape, and sets these of w.Form:
+	// patterns lists how the parts of a weight are named and typed, for each writer.
+	patterns() []pattern
+	// configure reads the keys of a configuration that only this scheme has. Its error refuses all weights.
+	configure(c *Config) (scheme, error)
+	// setForm finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
+	// the configuration. w.part returns a part and notes that setForm has looked at it: a part nobody looked at refuses the
+	// weight. setForm calls setMatrix or sets w.shape, and sets these of w.Form:
 	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
 	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
 	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
 	//   - scaleType if the stored scales are to be read as another type than that of their tensor.
-	form(w *weight) (scheme, error)
-	// scales reads the scales of the groups from one on, and their offsets: see Form.ReadScales.
-	scales(p Parts, f *Form, dst *Scales, from uint64) error
+	setForm(w *weight) (scheme, error)
+	// readScales fills dst.Scales with the scales of the groups from one on. dst.Offsets is empty, and has the memory for the
+	// offsets, which readScales appends: see Form.ReadScales.
+	readScales(p Parts, f *Form, dst *Scales, from uint64) error
 }
 
 // A checker is a scheme some of whose parts say how codes are read.
@@ -89,7 +90,8 @@ type Scales struct {
 
 // Parts reads the stored parts of a weight, for the time of one call. Errors name the part.
 type Parts interface {
-	// Floats fills dst with the values of a part from element first on: as values of type d, or of its own if d is Invalid.
+	// Floats fills dst with the values of a part from element first on. It reads elements as type d, or as their own type if d
+	// is storedType.
 	Floats(r Role, d layout.DType, dst []float32, first uint64) error
 	// Constants returns all values of a small part, which are cached.
 	Constants(r Role) ([]float32, error)
@@ -99,15 +101,19 @@ type Parts interface {
 	Wrap(r Role, err error) error
 }
 
+// storedType asks Parts.Floats to read elements as the type that their tensor has.
+const storedType = layout.Invalid
+
 // ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. The
 // caller gives dst.Offsets the length of dst.Scales if f.HasOffsets, else 1. ReadScales cuts it to the offsets that exist.
 // If f is not Ordered, from is 0 and dst takes all groups. It fails if reading does, or for values that have no one meaning.
 func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
-	return f.scheme.scales(p, f, dst, from)
+	dst.Offsets = dst.Offsets[:0]
+	return f.scheme.readScales(p, f, dst, from)
 }
 
-// Check reads the parts that say how codes are to be read, if the scheme has such parts. Callers check once before they read codes.
-// It fails for an arrangement of codes that is not decoded, or if reading does.
+// Check reads the parts that say how codes are read, if the scheme has such parts. Callers check once before they read codes.
+// It fails if reading does, or if a part tells of an order or of values of codes that are not decoded.
 func (f *Form) Check(p Parts) error {
 	if c, ok := f.scheme.(checker); ok {
 		return c.check(p, f)
@@ -115,7 +121,8 @@ func (f *Form) Check(p Parts) error {
 	return nil
 }
 
-// CheckScales returns an error if a scale is a NaN of 8 bits, or if reading fails. Scales of wider types are not read.
+// CheckScales returns an error if a scale of type F8_E4M3 or F8_E8M0 is NaN, or if reading fails. It does not read scales of
+// other types.
 func (f *Form) CheckScales(p Parts) error {
 	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
 		return nil
@@ -125,7 +132,7 @@ func (f *Form) CheckScales(p Parts) error {
 		return err
 	}
 	for i, v := range b {
-		if v == 0xff || v == 0x7f && f.scaleType == layout.F8_E4M3 {
+		if v == 0xff || v == 0x7f && f.scaleType == layout.F8_E4M3 { // E8M0 has one NaN, E4M3 has two
 			return p.Wrap(Scale, invalidf("scale %d is NaN (%#x as %v)", i, v, f.scaleType))
 		}
 	}

@@ -278,17 +278,19 @@ func TestWeights(t *testing.T) {
 				if !strings.Contains(w.Err.Error(), tt.want) || !errors.Is(w.Err, layout.ErrInvalid) && !errors.Is(w.Err, layout.ErrUnsupported) && !errors.Is(w.Err, layout.ErrLimit) {
 					t.Errorf("%v", w.Err)
 				}
-				if len(w.Parts) != 1 || slices.IndexFunc(table.WeightOf, func(i uint32) bool { return i != 0 }) != int(w.Parts[0].Tensor) {
-					t.Errorf("%v, %v", w.Parts, table.WeightOf)
+				for i := range tt.tensors {
+					if _, isPart := table.WeightOf(uint32(i)); len(w.Parts) != 1 || isPart != (uint32(i) == w.Parts[0].Tensor) {
+						t.Errorf("%v, and %s: %v", w.Parts, tt.tensors[i].name, isPart)
+					}
 				}
 				return
 			}
 			if got := fmt.Sprint(string(w.Name), " ", w.Scheme, " ", w.Shape); got != tt.want {
 				t.Errorf("%s", got)
 			}
-			for i, of := range table.WeightOf {
-				if of != 1 && tt.tensors[i].name != "a.b" {
-					t.Errorf("%s is no part", tt.tensors[i].name)
+			for i, tensor := range tt.tensors {
+				if _, isPart := table.WeightOf(uint32(i)); !isPart && tensor.name != "a.b" {
+					t.Errorf("%s is no part", tensor.name)
 				}
 			}
 		})
@@ -301,7 +303,7 @@ func TestPlainModels(t *testing.T) {
 		stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.scale", layout.F32, []int{8}, nil}, stored{"ids", layout.I32, []int{8}, nil},
 		stored{"mask", layout.U8, []int{8, 8}, nil}, stored{"blk.0.weight", layout.NVFP4, []int{8, 64}, nil}, stored{"f8_bias", layout.F8_E4M3, []int{8}, nil})
 	rounded := find(t, `{"quantization_config":{"quant_method":"compressed-tensors","quantization_status":"frozen"}}`, stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.weight_scale", layout.BF16, []int{8, 1}, nil})
-	if table.Len() != 0 || table.WeightOf != nil || rounded.Len() != 0 {
+	if table.Len() != 0 || rounded.Len() != 0 {
 		t.Errorf("%+v, %+v", weights(table), weights(rounded))
 	}
 }

@@ -94,7 +94,7 @@ func configOf(dir string) string {
 			continue
 		}
 		if md, err := jsontext.Parse(b, layout.Unknown, 0, file.Name, defaults); err == nil {
-			b, _ = layout.EncodeJSON(file.Object(md))
+			b, _ = layout.EncodeJSON(file.ConfigJSON(md))
 			return string(b)
 		}
 	}

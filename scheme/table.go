@@ -8,9 +8,6 @@ import (
 
 // A Table lists the quantized weights of a checkpoint.
 type Table struct {
-	// WeightOf has, for every stored tensor, one more than the position of the weight that it is a part of, or
-	// 0. It is nil if there are no weights.
-	WeightOf []uint32
 	// Hidden counts the parts other than codes.
 	Hidden int
 	// Unmatched counts the layers that the configuration has parameters for and the checkpoint does not have.
@@ -20,7 +17,10 @@ type Table struct {
 
 	tensors []layout.Tensor
 	weights []Weight
-	renamed *layout.Names // finds the weights whose name is not that of their codes; nil without any
+	// weightOf has, for every stored tensor, one more than the position of the weight that it is a part of, or
+	// 0. It is nil if there are no weights.
+	weightOf []uint32
+	renamed  *layout.Names // finds the weights whose name is not that of their codes; nil without any
 }
 
 // Len returns the number of weights. A nil table has none.
@@ -33,6 +33,15 @@ func (t *Table) Len() int {
 
 // Weight returns the i-th weight, without allocating. It must not be modified.
 func (t *Table) Weight(i int) Weight { return t.weights[i] }
+
+// WeightOf returns the position of the weight that a stored tensor is a part of. ok is false if it is no part of any, and for a nil
+// table.
+func (t *Table) WeightOf(tensor uint32) (i int, ok bool) {
+	if t == nil || t.weightOf == nil || t.weightOf[tensor] == 0 {
+		return 0, false
+	}
+	return int(t.weightOf[tensor] - 1), true
+}
 
 // Codes returns the position of the tensor that holds the codes of the i-th weight.
 func (t *Table) Codes(i int) uint32 { return t.weights[i].Parts[0].Tensor }
@@ -56,8 +65,9 @@ func (t *Table) Find(name string) (i int, ok bool) {
 	return i, i >= 0
 }
 
-// finish prepares the table for readers. Weights whose codes have another name can be found by theirs; one whose name an earlier
-// weight has is refused. Refused weights keep only their codes, whose name they take. It sets t.Hidden.
+// finish prepares the table for readers, after all weights were found and checked. It indexes weights by their names if these are
+// not those of their codes. It refuses a weight whose name an earlier one has. It takes from refused weights all parts but their
+// codes, whose name they get. It sets t.Hidden.
 func (t *Table) finish() {
 	for i := range t.weights {
 		w := &t.weights[i]
@@ -65,15 +75,22 @@ func (t *Table) finish() {
 			t.indexName(i)
 		}
 		if w.Err != nil {
-			for _, p := range w.Parts[1:] {
-				if t.WeightOf[p.Tensor] == uint32(i+1) {
-					t.WeightOf[p.Tensor] = 0
-				}
-			}
-			w.Name, w.Parts = t.codesName(i), w.Parts[:1]
+			t.dropCompanions(i)
 		}
 		t.Hidden += len(w.Parts) - 1
 	}
+}
+
+// dropCompanions removes all parts but the codes from the i-th weight, and names it as its codes. The other parts are plain tensors
+// then, but for those that belong to another weight too.
+func (t *Table) dropCompanions(i int) {
+	w := &t.weights[i]
+	for _, p := range w.Parts[1:] {
+		if owner, ok := t.WeightOf(p.Tensor); ok && owner == i {
+			t.weightOf[p.Tensor] = 0
+		}
+	}
+	w.Name, w.Parts = t.codesName(i), w.Parts[:1]
 }
 
 // indexName adds the name of the i-th weight to the index t.renamed, which it makes if there is none. If another weight has this

@@ -3,8 +3,8 @@ package scheme
 // undecoded is a scheme that is known by the names of its parts and not decoded. docs/quantized.md has the reasons. Sources:
 // TensorRT-LLM, exllamav2 and v3, torchao, Quanto, Quark, Nunchaku, AQLM, VPTQ, QuIP#, EETQ, HIGGS.
 type undecoded struct {
-	name     string
-	patterns []pattern
+	name string
+	list []pattern
 }
 
 // packedBytes names what may be BitNet, or integers that ModelOpt packs along the rows, or something else.
@@ -31,22 +31,22 @@ var notDecoded = []scheme{
 	undecoded{"quark", []pattern{{codesEnd: ".weight", codesTypes: f8Codes | i8Codes | u8Codes, scaleEnds: []string{".weight_quantizer.scale"}}}},
 	undecoded{"eetq", []pattern{{codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scales"}}}},
 	undecoded{packedBytes, []pattern{{codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{"_scale"}}}},
-	undecoded{"sparse-bitmask", []pattern{{codesEnd: ".bitmask", codesTypes: u8Codes, scaleEnds: []string{".compressed"}, companionFirst: true}}},
+	undecoded{"sparse-bitmask", []pattern{{codesEnd: ".bitmask", codesTypes: u8Codes, scaleEnds: []string{".compressed"}, swapsCodesAndScale: true}}},
 }
 
 // err returns why the scheme has no values.
 func (s undecoded) err() error { return unsupportedf("%s is not decoded", s.name) }
 
-// names returns the scheme's patterns, with its name and why it is not decoded.
-func (s undecoded) names() []pattern {
-	list := append([]pattern(nil), s.patterns...)
+// patterns returns the scheme's patterns, with its name and why it is not decoded.
+func (s undecoded) patterns() []pattern {
+	list := append([]pattern(nil), s.list...)
 	for i := range list {
 		list[i].schemeName, list[i].refusal = s.name, s.err()
 	}
 	return list
 }
 
-// params reads nothing, and form and scales are never called: a pattern that is refused has no weight.
-func (s undecoded) params(*Config) (scheme, error)             { return s, nil }
-func (s undecoded) form(*weight) (scheme, error)               { return nil, s.err() }
-func (s undecoded) scales(Parts, *Form, *Scales, uint64) error { return s.err() }
+// configure reads nothing, and setForm and readScales are never called: a pattern that is refused has no weight.
+func (s undecoded) configure(*Config) (scheme, error)              { return s, nil }
+func (s undecoded) setForm(*weight) (scheme, error)                { return nil, s.err() }
+func (s undecoded) readScales(Parts, *Form, *Scales, uint64) error { return s.err() }

@@ -44,7 +44,7 @@ func (w *weight) findShape() (shape []int, err error) {
 	if err := w.applyComfyDescription(); err != nil {
 		return nil, err
 	}
-	s, err := w.conf.scheme(w.pattern.schemeAt).form(w)
+	s, err := w.config.scheme(w.pattern.schemeIndex).setForm(w)
 	if err != nil {
 		return nil, err
 	}

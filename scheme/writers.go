@@ -10,9 +10,9 @@ import (
 // A weight is decoded only if its scheme, which names, types and shapes tell, goes with what the configuration says
 // of the writer. docs/quantized.md has these tables with their sources.
 
-// methods lists the values of quant_method whose weights are decoded, and the schemes that their writers use.
+// schemesOfMethod lists the values of quant_method whose weights are decoded, and the schemes that their writers use.
 // Without a configuration the schemes remain whose parts say all by themselves.
-var methods = map[string][]string{
+var schemesOfMethod = map[string][]string{
 	"":                   {FP8, IntQuantized, PackQuantized, NVFP4, MXFP4, AWQ, BnbNF4, BnbFP4, BnbInt8, HQQ},
 	"auto-round":         {GPTQ, AWQ, FP8, NVFP4, MXFP4},
 	"awq":                {AWQ},
@@ -32,21 +32,21 @@ var methods = map[string][]string{
 	"nvfp4":              {NVFP4},
 }
 
-// methodNames are other names of methods.
-var methodNames = map[string]string{
+// methodAliases are other names of methods.
+var methodAliases = map[string]string{
 	"auto_round": "auto-round", "intel/auto-round": "auto-round",
 	"modelopt_fp4": "modelopt", "modelopt_fp8": "modelopt", "modelopt_mixed": "modelopt",
 }
 
-// undecodable are methods that are known and not decoded.
-var undecodable = []string{
+// undecodedMethods are methods that are known and not decoded.
+var undecodedMethods = []string{
 	"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
 	"quark", "gptq_marlin", "awq_marlin", "sinq", "fouroversix", "svdquant",
 }
 
-// details lists for the methods with a second key the values of this key that are known, and their schemes. Source of
+// secondKeys lists for the methods with a second key the values of this key that are known, and their schemes. Source of
 // each: compressed-tensors 0.20.0 config/base.py; ModelOpt 0.47.0 export/model_config.py; auto-round 0.16.1 schemes.py.
-var details = map[string]struct {
+var secondKeys = map[string]struct {
 	key     string
 	schemes map[string][]string
 }{
@@ -106,14 +106,14 @@ func rotation(q layout.Metadata) string {
 // checkWriter returns an error if the writer that the configuration names does not store weights by the weight's
 // scheme. Names and types of the parts tell the scheme.
 func (w *weight) checkWriter() error {
-	c, found := w.conf, w.Scheme
-	if !slices.Contains(methods[c.quantMethod], found) {
+	c, found := w.config, w.Scheme
+	if !slices.Contains(schemesOfMethod[c.quantMethod], found) {
 		if c.quantMethod == "" {
 			return unsupportedf("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
 		}
 		return invalidf("codes of %s in a checkpoint of %s (quant_method)", found, c.quantMethod)
 	}
-	d, ok := details[c.quantMethod]
+	d, ok := secondKeys[c.quantMethod]
 	if !ok {
 		return nil
 	}

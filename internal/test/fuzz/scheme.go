@@ -81,14 +81,18 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 		panic(err)
 	}
 	for i := range table.Len() {
-		checkWeight(table.Weight(i), tensors, table.WeightOf, uint32(i+1))
+		checkWeight(table, i, tensors)
 	}
 }
 
-// checkWeight panics if weight w, whose number from 1 is at, breaks a promise of package scheme. of has by tensor the
-// number of its weight.
-func checkWeight(w scheme.Weight, tensors []layout.Tensor, of []uint32, at uint32) {
-	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || of[w.Parts[0].Tensor] != at && w.Err == nil {
+// checkWeight panics if the i-th weight of a table breaks a promise of package scheme.
+func checkWeight(table *scheme.Table, i int, tensors []layout.Tensor) {
+	w := table.Weight(i)
+	has := func(p scheme.Part) bool {
+		owner, ok := table.WeightOf(p.Tensor)
+		return ok && owner == i
+	}
+	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || !has(w.Parts[0]) && w.Err == nil {
 		panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
 	}
 	if w.Err != nil {
@@ -100,7 +104,7 @@ func checkWeight(w scheme.Weight, tensors []layout.Tensor, of []uint32, at uint3
 		panic(fmt.Sprintf("%s: shape %v of %d bytes of codes", w.Name, w.Shape, codes.Raw))
 	}
 	for _, p := range w.Parts {
-		if of[p.Tensor] != at {
+		if !has(p) {
 			panic(fmt.Sprintf("%s: tensor %q is another's", w.Name, tensors[p.Tensor].Name))
 		}
 	}

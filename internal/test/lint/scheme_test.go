@@ -13,7 +13,7 @@ import (
 )
 
 // schemeFunctions are the functions of every scheme, in the order in which its file has them.
-var schemeFunctions = []string{"names", "params", "form", "scales"}
+var schemeFunctions = []string{"patterns", "configure", "setForm", "readScales"}
 
 // TestSchemeFiles holds package scheme to one file a scheme: short, with the same functions in the same order, and named as its
 // page. Only the registry and other schemes use what such a file declares.
