@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// words are the names of kinds in lists with one for each layer, such as layer_types.
+// kindByWord has the kind for each word that lists with a word for each layer use, such as layer_types.
 var kindByWord = map[string]Kind{
 	"full_attention": Attention, "attention": Attention, "attn": Attention, "global": Attention, "global_attention": Attention, "full": Attention,
 	"sliding_attention": Window, "sliding_window_attention": Window, "chunked_attention": Window, "local": Window, "local_attention": Window,
@@ -26,8 +26,8 @@ var encoders = []string{
 // recurrentTypes are model types without attention.
 var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 
-// setKinds sets the kind of each layer. Configurations have several ways to say it; the first that is found counts. If none is, all
-// layers have attention.
+// setKinds sets the kind of each layer. Configurations have several ways to tell kinds; the first that is found counts. If none is,
+// all layers get attention, and p.assumesAttention is set. It notes as unknown what layers keep beyond keys, values and states.
 func (p *planner) setKinds() {
 	layers := p.plan.Layers
 	switch {
@@ -72,7 +72,8 @@ func (p *planner) setAllKinds(k Kind) {
 	}
 }
 
-// setKindsByList sets kinds from a list of names or a string of letters. It reports false if the configuration has none.
+// setKindsByList sets kinds from a list of words, one for each layer, or a string of letters. It reports false, and sets nothing, if
+// the configuration has none.
 func (p *planner) setKindsByList() bool {
 	for _, name := range []string{"layer_types", "layers_block_type", "hybrid_override_pattern", "_block_types", "block_types"} {
 		list, ok := ask[[]string](p, name)
@@ -82,7 +83,7 @@ func (p *planner) setKindsByList() bool {
 		if len(list) == 0 {
 			continue
 		}
-		repeats := strings.HasSuffix(name, "block_types") // it is a pattern, and not a list of all layers
+		repeats := strings.HasSuffix(name, "block_types") // a pattern, and not a list of all layers
 		if !repeats {
 			p.checkLength(name, len(list))
 		}
@@ -92,17 +93,18 @@ func (p *planner) setKindsByList() bool {
 	return false
 }
 
-// checkLength notes, if the list under name has another length n than the model has layers, that it does.
+// checkLength notes it as unknown if n, the length of the list under name, is not the number of layers.
 func (p *planner) checkLength(name string, n int) {
 	if n != len(p.plan.Layers) {
 		p.addUnknown("kv_bytes", "%s has a length of %d, and num_hidden_layers is %d", name, n, len(p.plan.Layers))
 	}
 }
 
-// setKindsByWords sets the kind of each layer from its word in list. If list is too short it begins again when repeats is true, else
-// the last layers are unclear. Layers with an unknown word are unclear, and the word is noted.
+// setKindsByWords sets the kind of each layer from its word in list, which the configuration has under name. If list is too short it
+// begins again when repeats is true, else the last layers are Unclear. So are layers with a word that kindByWord lacks. At most
+// 8 such words are noted as unknown.
 func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
-	strange := make(map[string]bool)
+	noted := make(map[string]bool)
 	for i := range p.plan.Layers {
 		l := &p.plan.Layers[i]
 		l.Kind = Unclear
@@ -112,30 +114,31 @@ func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 		word := list[i%len(list)]
 		if k, ok := kindByWord[word]; ok {
 			l.Kind = k
-		} else if !strange[word] && len(strange) < 8 {
-			strange[word] = true
+		} else if !noted[word] && len(noted) < 8 {
+			noted[word] = true
 			p.addUnknown("kv_bytes", "%s has %.40q, and what such layers keep is not known", name, word)
 		}
 	}
-	if name == "_block_types" || name == "block_types" { // RecurrentGemma's attention is local
+	isRecurrentGemma := name == "_block_types" || name == "block_types" // only its configuration has these names
+	if isRecurrentGemma && p.has("attention_window_size") {             // its attention has a window
 		for i := range p.plan.Layers {
-			if l := &p.plan.Layers[i]; l.Kind == Attention && p.has("attention_window_size") {
+			if l := &p.plan.Layers[i]; l.Kind == Attention {
 				l.Kind = Window
 			}
 		}
 	}
 }
 
-// setKindsByIndexes sets kinds from a list of the positions of layers with attention; all others are recurrent. It reports false if the
-// configuration has no such list.
+// setKindsByIndexes sets kinds from a list of the positions of layers with attention: all others become recurrent. Positions of no
+// layer are ignored. It reports false, and sets nothing, if the configuration has no such list.
 func (p *planner) setKindsByIndexes() bool {
-	first := 0
+	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
 	if o, ok := p.object("linear_attn_config"); ok && list == nil {
-		list, first = o.ints("full_attn_layers"), 1
+		list, firstNumber = o.ints("full_attn_layers"), 1
 	}
 	if kinds := p.ints("attn_type_list"); kinds != nil && list == nil {
-		list = []int{}
+		list = []int{} // not nil: a list of zeros alone means that no layer has attention
 		for i, k := range kinds {
 			if k != 0 {
 				list = append(list, i)
@@ -147,23 +150,23 @@ func (p *planner) setKindsByIndexes() bool {
 	}
 	p.setAllKinds(Recurrent)
 	for _, i := range list {
-		if i -= first; i >= 0 && i < len(p.plan.Layers) {
+		if i -= firstNumber; i >= 0 && i < len(p.plan.Layers) {
 			p.plan.Layers[i].Kind = Attention
 		}
 	}
 	return true
 }
 
-// setKindsByPeriod gives one layer of every period attention and makes the others recurrent. It reports false if the configuration has
-// no period.
+// setKindsByPeriod gives one layer of every period attention and makes the others recurrent. It reports false, and sets nothing, if
+// the configuration has no period.
 func (p *planner) setKindsByPeriod() bool {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
 	if !ok {
 		if period, ok = p.int("full_attention_interval", "*.full_attention_interval"); !ok && strings.HasPrefix(p.arch, "qwen3next") {
-			period, ok = 4, true // what llama.cpp takes
+			period, ok = 4, true // llama.cpp's default
 		}
-		offset = period - 1
+		offset = period - 1 // the last layer of a period
 	}
 	if !ok || period == 0 {
 		return false
@@ -177,8 +180,9 @@ func (p *planner) setKindsByPeriod() bool {
 	return true
 }
 
-// setKindsByHeads sets kinds from a list of the number of heads of each layer: a layer with 0 heads has no attention. It reports
-// false if there is no such list with a 0.
+// setKindsByHeads sets kinds from a list of the number of heads of each layer. A layer with heads has attention. One with 0 heads is
+// recurrent if the configuration has the size of a state, else it keeps nothing. Layers behind the list's end are Unclear. It
+// reports false, and sets nothing, if there is no such list with a 0.
 func (p *planner) setKindsByHeads() bool {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
 	if !slices.Contains(heads, 0) {
@@ -187,6 +191,9 @@ func (p *planner) setKindsByHeads() bool {
 	p.checkLength("num_key_value_heads", len(heads))
 	hasState := p.has("*.ssm.inner_size", "*.shortconv.l_cache", "*.wkv.head_size", "*.kda.head_dim")
 	forwardSizes := p.ints("*.feed_forward_length")
+	isForwardOnly := func(i int) bool { // Nemotron-H's layers either feed forward or have a state
+		return strings.HasPrefix(p.arch, "nemotron_h") && i < len(forwardSizes) && forwardSizes[i] > 0
+	}
 	for i := range p.plan.Layers {
 		l := &p.plan.Layers[i]
 		switch {
@@ -194,7 +201,7 @@ func (p *planner) setKindsByHeads() bool {
 			l.Kind = Unclear
 		case heads[i] > 0:
 			l.Kind = Attention
-		case hasState && !(strings.HasPrefix(p.arch, "nemotron_h") && i < len(forwardSizes) && forwardSizes[i] > 0):
+		case hasState && !isForwardOnly(i):
 			l.Kind = Recurrent
 		default:
 			l.Kind = Nothing
@@ -203,16 +210,16 @@ func (p *planner) setKindsByHeads() bool {
 	return true
 }
 
-// fullEveryNth has, by model type, n: every n-th layer has no window. 0 means that all layers have one. It serves configurations
-// that do not say which layers have a window.
+// fullEveryNth has a number n for each model type: every n-th layer has no window. 0 means that all layers have one. It serves
+// configurations that do not say which layers have a window.
 var fullEveryNth = map[string]int{
 	"mistral": 0, "mixtral": 0, "starcoder2": 0, "phi3": 0, "phimoe": 0,
 	"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gemma3n": 5, "gemma3n_text": 5, "cohere2": 4, "gpt_oss": 2, "gpt-oss": 2,
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows finds the layers that attend to a sliding window of tokens, and sets the number of tokens. Layers whose window is not
-// known are noted, and count as keeping all tokens.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless some layer has it already. It then
+// sets the number of tokens of all such layers. If that is not known it is 0, which counts as all tokens, and a note says so.
 func (p *planner) setWindows() {
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
 	if p.isFalse("use_sliding_window") {
@@ -221,51 +228,51 @@ func (p *planner) setWindows() {
 	layers := p.plan.Layers
 	isWindow := func(l Layer) bool { return l.Kind == Window }
 	switch nth := fullEveryNth[p.arch]; {
-	case slices.ContainsFunc(layers, isWindow):
+	case slices.ContainsFunc(layers, isWindow): // setKinds has found them
 	case ok && window > 0:
 		p.setSliding()
-	case nth > 0 && p.arch != "exaone4" && !p.has("layer_types"): // some of EXAONE's have no window
+	case nth > 0 && p.arch != "exaone4" && !p.has("layer_types"): // some models of type exaone4 have no window
 		p.addUnknown("kv_bytes", "layers of %s slide, and the configuration does not say over how many tokens: they are counted with all", p.arch)
 	}
-	missing := 0
+	sliding := 0
 	for i := range layers {
 		if l := &layers[i]; l.Kind == Window {
-			if l.Window = window; window == 0 {
-				missing++
-			}
+			l.Window = window
+			sliding++
 		}
 	}
-	if missing > 0 {
-		p.addUnknown("kv_bytes", "layers slide (%d), and the configuration does not say over how many tokens: they are counted with all", missing)
+	if sliding > 0 && window == 0 {
+		p.addUnknown("kv_bytes", "layers slide (%d), and the configuration does not say over how many tokens: they are counted with all", sliding)
 	}
 }
 
-// setSliding sets the kind Window for some of the layers with attention: those that a pattern in the configuration names, or else those
-// that the model's type is known to have.
+// setSliding sets the kind Window for the layers with attention that are not full. A pattern in the configuration tells which are
+// full, or else the model's type. If neither does, all are full, which is noted as unknown. It sets nothing if the
+// configuration lists the kinds of layers.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
-		return // these lists would name layers with a window, and have none
+		return // setKinds has read the list, and found no layer with a window in it
 	}
-	isFull := func(i int) bool { return true }
+	isFull := func(i int) bool { return true } // whether layer i attends to all tokens
 	flags := p.flags("*.attention.sliding_window_pattern", "sliding_window_pattern", "hybrid_layer_pattern")
 	if flags != nil {
 		p.checkLength("the list of layers that slide", len(flags))
 	}
-	letters, _ := ask[string](p, "sliding_window_pattern")
-	nth, ok := p.int("sliding_window_pattern", "_sliding_window_pattern", "*.attention.sliding_window_pattern", "no_rope_layer_interval")
-	first, partial := p.int("max_window_layers")
-	if !ok && !p.isTrue("use_sliding_window") {
-		nth, ok = fullEveryNth[p.arch]
+	letters, _ := ask[string](p, "sliding_window_pattern") // L for local, and G for global
+	nth, hasNth := p.int("sliding_window_pattern", "_sliding_window_pattern", "*.attention.sliding_window_pattern", "no_rope_layer_interval")
+	fullLayers, hasFullLayers := p.int("max_window_layers")
+	if !hasNth && !p.isTrue("use_sliding_window") {
+		nth, hasNth = fullEveryNth[p.arch]
 	}
 	switch {
 	case flags != nil:
 		isFull = func(i int) bool { return i >= len(flags) || !flags[i] }
 	case letters != "" && strings.Trim(letters, "LG") == "":
 		isFull = func(i int) bool { return letters[i%len(letters)] == 'G' }
-	case ok:
+	case hasNth: // 0: no layer is full
 		isFull = func(i int) bool { return nth > 0 && (i+1)%nth == 0 }
-	case partial && p.isTrue("use_sliding_window"):
-		isFull = func(i int) bool { return i < first }
+	case hasFullLayers && p.isTrue("use_sliding_window"): // Qwen2: the first layers are full
+		isFull = func(i int) bool { return i < fullLayers }
 	default:
 		p.addUnknown("kv_bytes", "there is a sliding window, and the configuration does not say which layers have it: they are counted with all tokens")
 	}
@@ -276,8 +283,8 @@ func (p *planner) setSliding() {
 	}
 }
 
-// flags returns the first list under one of the names that has truth values, or numbers that stand for them. It returns nil if there
-// is none.
+// flags returns the first list of truth values under one of the names. A list of numbers will do: all but 0 are true. It returns nil
+// if there is none.
 func (p *planner) flags(names ...string) (flags []bool) {
 	for _, name := range names {
 		if flags, ok := ask[[]bool](p, name); ok && len(flags) > 0 {
@@ -293,7 +300,8 @@ func (p *planner) flags(names ...string) (flags []bool) {
 	return nil
 }
 
-// setShared marks as Shared the last layers if they use the keys and values of earlier layers. The configuration says how many do.
+// setShared sets the kind Shared for those of the last layers that keep keys and values. The configuration says how many layers
+// use the keys and values of earlier ones.
 func (p *planner) setShared() {
 	n, _ := p.int("num_kv_shared_layers", "*.attention.shared_kv_layers")
 	layers := p.plan.Layers

@@ -76,8 +76,9 @@ type Plan struct {
 	Unknown []Unknown
 }
 
-// New plans the layers that a configuration describes. shapes, which may be asked for each layer, stands in for numbers of heads that
-// the configuration lacks. Without a number of layers there are none, and Unknown says so.
+// New returns the Plan of the layers that a configuration describes. It calls shapes for layers with attention: the shapes stand in
+// for numbers of heads that the configuration lacks. If the number of layers is missing or above MaxLayers, the Plan has none,
+// and Unknown says so.
 func New(c Config, shapes func(layer int) Shapes) *Plan {
 	p := &planner{config: c, plan: new(Plan)}
 	p.arch, _ = ask[string](p, "model_type")
@@ -117,7 +118,7 @@ func (p *planner) addUnknown(what, why string, args ...any) {
 	p.plan.Unknown = append(p.plan.Unknown, Unknown{what, fmt.Sprintf(why, args...)})
 }
 
-// withArchitecture returns name, in which the architecture replaces a * at the beginning.
+// withArchitecture returns name with the architecture in place of a * at the beginning. Other names come back as they are.
 func (p *planner) withArchitecture(name string) string {
 	if rest, ok := cutStar(name); ok {
 		return p.arch + rest
@@ -133,7 +134,7 @@ func cutStar(name string) (rest string, ok bool) {
 	return "", false
 }
 
-// ask returns the first value under name that is a T or can be converted to one: see layout.As. ok is false if there is none.
+// ask returns the first value under name that is a T or that layout.As converts to one. ok is false if there is none.
 func ask[T any](p *planner, name string) (x T, ok bool) {
 	for v := range p.config(p.withArchitecture(name)) {
 		if x, ok := layout.As[T](v); ok {
@@ -198,7 +199,8 @@ func (p *planner) isFalse(name string) bool {
 	return ok && !b
 }
 
-// object returns the object called name as a configuration of its own. ok is false if there is none.
+// object returns a planner that reads the object called name as its configuration, and notes into the same Plan. It reports false if
+// there is no such object: the planner then finds nothing.
 func (p *planner) object(name string) (*planner, bool) {
 	md, ok := ask[layout.Metadata](p, name)
 	values := func(name string) iter.Seq[any] {

@@ -5,7 +5,8 @@ import (
 )
 
 // setRows sets how many values of a token each layer with attention keeps. If the configuration lacks a number of heads, it takes the
-// shapes of the layer's tensors. Layers for which neither tells, or both disagree, are noted as unknown.
+// shapes of the layer's tensors. Layers for which neither tells, or both disagree, are noted as unknown; the configuration
+// then counts.
 func (p *planner) setRows(shapes func(layer int) Shapes) {
 	if rank, ok := p.int("kv_lora_rank", "*.attention.kv_lora_rank"); ok && rank > 0 {
 		p.setCompressed(rank)
@@ -39,19 +40,20 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 	}
 }
 
-// layerNote counts layers with a problem, and has the two numbers of the first that do not agree.
+// layerNote counts layers with a problem. It has the number of keys of the first, as configured and as its tensor has it.
 type layerNote struct{ count, firstLayer, configured, actual int }
 
-// add counts a layer. If it is the first it keeps both numbers.
-func (n *layerNote) add(layer, says, has int) {
+// add counts a layer with a problem. It notes the layer and both numbers of keys if the layer is the first.
+func (n *layerNote) add(layer, configured, actual int) {
 	if n.count++; n.count == 1 {
-		n.firstLayer, n.configured, n.actual = layer, says, has
+		n.firstLayer, n.configured, n.actual = layer, configured, actual
 	}
 }
 
-// setCompressed sets the cache of each layer with attention to one row of rank + rope values: multi-head latent
-// attention (MLA) keeps the compressed keys and values, and beside them the part of the keys that has the position. It
-// notes sizes that the configuration does not tell as unknown.
+// setCompressed sets the cache of each layer with attention to one row of rank + rope values, or two rows in layers with two
+// attentions. Multi-head latent attention (MLA) keeps the compressed keys and values, and beside them the part of the keys
+// that has the position. It sets nothing if the configuration lacks that part's size. It notes this, and rows that a program
+// keeps otherwise or beside these, as unknown.
 func (p *planner) setCompressed(rank int) {
 	rope, ok := p.int("qk_rope_head_dim", "*.rope.dimension_count")
 	if !ok {
@@ -66,7 +68,9 @@ func (p *planner) setCompressed(rank int) {
 			}
 		}
 	}
-	if n, ok := p.int("*.attention.head_count_kv"); ok && n > 1 && !p.has("*.attention.key_length_mla") {
+	n, ok := p.int("*.attention.head_count_kv")
+	isOlderFile := ok && n > 1 && !p.has("*.attention.key_length_mla") // newer files have one head, and this length
+	if isOlderFile {
 		p.addUnknown("kv_bytes_per_token", "the file is older than compressed rows in llama.cpp, which keeps keys and values of %d heads for it", n)
 	}
 	if n, ok := p.int("index_head_dim", "*.attention.indexer.key_length"); ok && n > 0 {
@@ -75,35 +79,37 @@ func (p *planner) setCompressed(rank int) {
 }
 
 // keyValueSizes returns how many numbers the keys and the values of a token have in layer i of kind k, by the configuration. anyWindow
-// says that a layer of the model has a window: layers without one may then have other heads. ok is false if a number is missing.
+// says that a layer of the model has a window: the configuration may then give layers without one other heads. ok is false if
+// the number of heads or the size of a key is missing. Without the size of a value that is the same.
 func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int, ok bool) {
 	heads, ok := p.heads(i, k, anyWindow)
 	if !ok {
 		return 0, 0, false
 	}
-	var namesOfKind [2][]string // names for layers of this kind only
+	var keyNames, valueNames []string // names for layers of this kind come first
 	switch {
 	case k == Window:
-		namesOfKind = [2][]string{{"swa_head_dim", "*.attention.key_length_swa"}, {"swa_v_head_dim", "*.attention.value_length_swa"}}
+		keyNames = []string{"swa_head_dim", "*.attention.key_length_swa"}
+		valueNames = []string{"swa_v_head_dim", "*.attention.value_length_swa"}
 	case anyWindow:
-		namesOfKind = [2][]string{{"global_head_dim"}, {"global_head_dim"}}
+		keyNames, valueNames = []string{"global_head_dim"}, []string{"global_head_dim"}
 	}
-	key, ok := p.intOfLayer(i, append(namesOfKind[0], "head_dim", "attention_head_dim", "kv_channels")...)
+	keySize, ok := p.intOfLayer(i, append(keyNames, "head_dim", "attention_head_dim", "kv_channels")...)
 	if !ok {
 		return 0, 0, false
 	}
-	value, ok := p.intOfLayer(i, append(namesOfKind[1], "v_head_dim", "*.attention.value_length")...)
+	valueSize, ok := p.intOfLayer(i, append(valueNames, "v_head_dim", "*.attention.value_length")...)
 	if !ok {
-		value = key
+		valueSize = keySize
 	}
-	return cappedProduct(heads, key), cappedProduct(heads, value), true
+	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), true
 }
 
 // cappedProduct returns a times b, but at most maxNumber.
 func cappedProduct(a, b int) int { return int(min(Mul(uint64(a), uint64(b)), maxNumber)) }
 
-// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that a layer of the model has a window. ok is
-// false if the configuration does not tell.
+// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that a layer of the model has a window: those
+// without one may have another number. ok is false if the configuration has none.
 func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	names := []string{"num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num"}
 	switch {
@@ -112,7 +118,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	case anyWindow:
 		names = append([]string{"num_global_key_value_heads"}, names...)
 	}
-	if p.isTrue("multi_query") && !p.isTrue("new_decoder_architecture") {
+	if p.isTrue("multi_query") && !p.isTrue("new_decoder_architecture") { // Falcon-7B and GPTBigCode: one for all queries
 		return 1, true
 	}
 	if n, ok = p.intOfLayer(i, names...); ok {
@@ -129,8 +135,8 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	return 0, false
 }
 
-// intOfLayer returns the number of layer i under the first of the names that has one. A name has one number for all layers, or a list
-// with a number for each. ok is false if no name has one.
+// intOfLayer returns the number for layer i under the first of the names that has one. A name has one number for all layers, or a list
+// with a number for each. ok is false if no name has a number for the layer.
 func (p *planner) intOfLayer(i int, names ...string) (n int, ok bool) {
 	for _, name := range names {
 		if n, ok = p.int(name); ok {
@@ -149,9 +155,10 @@ var ownHeadSizes = []string{
 	"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "gpt_oss", "qwen3", "qwen3_next", "seed_oss",
 }
 
-// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i: the rows of its matrices, without those
-// of queries. If the configuration lacks only the size of a head, that is hidden_size / num_attention_heads, as both formats define
-// it. ok is false if neither tells.
+// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. These are the rows of its matrices of
+// keys and values. Without these it takes the number of heads from the configuration, or the rows of a fused matrix that are not
+// of queries. A head has hidden_size / num_attention_heads numbers unless the configuration tells its size. ok is false if numbers
+// are missing, or if the model's type has another size of heads.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
 		if s.Values == 0 {
@@ -159,21 +166,21 @@ func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 		}
 		return s.Keys, s.Values, true
 	}
-	heads, ok := p.intOfLayer(i, "num_attention_heads")
-	hidden, ok2 := p.int("hidden_size")
-	if !ok || !ok2 || heads == 0 {
+	queryHeads, hasHeads := p.intOfLayer(i, "num_attention_heads")
+	hidden, hasHidden := p.int("hidden_size")
+	if !hasHeads || !hasHidden || queryHeads == 0 {
 		return 0, 0, false
 	}
-	size, ok := p.intOfLayer(i, "head_dim", "attention_head_dim", "kv_channels")
+	headSize, ok := p.intOfLayer(i, "head_dim", "attention_head_dim", "kv_channels")
 	if !ok && slices.Contains(ownHeadSizes, p.arch) {
 		return 0, 0, false
 	}
 	if !ok {
-		size = hidden / heads
+		headSize = hidden / queryHeads // as transformers and GGUF define it
 	}
-	if kv, ok := p.heads(i, Attention, false); ok {
-		return cappedProduct(kv, size), cappedProduct(kv, size), true
+	if heads, ok := p.heads(i, Attention, false); ok {
+		return cappedProduct(heads, headSize), cappedProduct(heads, headSize), true
 	}
-	rest := s.Fused - cappedProduct(heads, size)
+	rest := s.Fused - cappedProduct(queryHeads, headSize) // the rows of keys and of values, as many of each
 	return rest / 2, rest / 2, rest > 0 && rest%2 == 0
 }

@@ -2,8 +2,9 @@ package kvcache
 
 import "strings"
 
-// setStates sets the state of recurrent layers, or notes that the configuration does not tell its size. It also notes a configuration
-// that has the size but no recurrent layer: Jamba's does not name them if they are the default of its class.
+// setStates sets the size of the state of recurrent layers. If the configuration lacks it, or has numbers that no state has, it sets
+// nothing and notes why. It also notes a configuration with the size of a state and no recurrent layer: Jamba's names its recurrent
+// layers only if they are not the default.
 func (p *planner) setStates() {
 	recurrent := 0
 	for i := range p.plan.Layers {
@@ -12,7 +13,7 @@ func (p *planner) setStates() {
 		}
 	}
 	values, names := p.stateValues()
-	if values >= maxNumber {
+	if values >= maxNumber { // far more than any state has
 		p.invalidSizes = append(p.invalidSizes, names...)
 	}
 	switch {
@@ -35,77 +36,84 @@ func (p *planner) setStates() {
 	}
 }
 
-// stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and what it
-// sums up. names are those of the numbers that it is computed from; impossible ones are then in p.invalidSizes. values is 0 if the
-// configuration lacks a number.
+// stateRule says how many values the state of a recurrent layer has, in configurations with a number under each of names. values gets
+// these numbers in the order of names. It asks p for numbers that may be missing.
+type stateRule struct {
+	names  []string
+	values func(p *planner, n []int) uint64
+}
+
+var stateRules = []stateRule{
+	// GGUF.
+	{[]string{"*.wkv.head_size", "hidden_size"}, func(p *planner, n []int) uint64 {
+		shifts, ok := p.sizeOrLeast(0, "*.token_shift_count")
+		if !ok {
+			shifts = 2
+		}
+		return mulInts(n[1], n[0]+shifts)
+	}},
+	{[]string{"*.shortconv.l_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
+	{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(p *planner, n []int) uint64 { return deltaAttentionValues(n[1], n[0], n[2]) }},
+	{[]string{"*.ssm.conv_kernel", "*.ssm.inner_size", "*.ssm.state_size"}, func(p *planner, n []int) uint64 {
+		groups, _ := p.sizeOrLeast(0, "*.ssm.group_count")
+		return stateSpaceValues(n[0], n[1], groups, n[2])
+	}},
+	// Gated delta networks: Qwen3-Next.
+	{[]string{"linear_conv_kernel_dim", "linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim"}, func(p *planner, n []int) uint64 {
+		return Add(Mul(uint64(max(n[0]-1, 0)), Add(mulInts(2, n[1], n[2]), mulInts(n[3], n[4]))), mulInts(n[3], n[2], n[4]))
+	}},
+	// Mamba-2: Granite 4, Bamba, Falcon-H1, then Nemotron-H, Mamba-2 itself and Zamba2.
+	{[]string{"mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"}, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_d_head"), n[2], n[3])
+	}},
+	{[]string{"conv_kernel", "mamba_num_heads", "n_groups", "ssm_state_size"}, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_head_dim"), n[2], n[3])
+	}},
+	{[]string{"conv_kernel", "num_heads", "n_groups", "state_size"}, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(n[1], "head_dim"), n[2], n[3])
+	}},
+	{[]string{"mamba_d_conv", "n_mamba_heads", "mamba_ngroups", "mamba_d_state"}, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(0, ""), n[2], n[3])
+	}},
+	// Mamba: Jamba, then Mamba itself.
+	{[]string{"mamba_d_conv", "mamba_expand", "mamba_d_state"}, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(0, ""), 0, n[2])
+	}},
+	{[]string{"conv_kernel", "intermediate_size", "state_size"}, func(p *planner, n []int) uint64 { return stateSpaceValues(n[0], n[1], 0, n[2]) }},
+	// Short convolutions (LFM2) and RecurrentGemma.
+	{[]string{"conv_L_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
+	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return mulInts(n[0], n[1]) }},
+}
+
+// stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums
+// that it carries on. It takes the first rule whose numbers the configuration has all, and returns their names too. It notes
+// impossible numbers in p.invalidSizes. values is 0 if no rule fits.
 func (p *planner) stateValues() (values uint64, names []string) {
-	for _, rule := range []struct {
-		names []string
-		state func(n []int) uint64
-	}{
-		// GGUF.
-		{[]string{"*.wkv.head_size", "hidden_size"}, func(n []int) uint64 {
-			shifts, ok := p.sizeOrLeast(0, "*.token_shift_count")
-			if !ok {
-				shifts = 2
-			}
-			return mulInts(n[1], n[0]+shifts)
-		}},
-		{[]string{"*.shortconv.l_cache", "hidden_size"}, func(n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
-		{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(n []int) uint64 { return deltaAttentionValues(n[1], n[0], n[2]) }},
-		{[]string{"*.ssm.conv_kernel", "*.ssm.inner_size", "*.ssm.state_size"}, func(n []int) uint64 {
-			groups, _ := p.sizeOrLeast(0, "*.ssm.group_count")
-			return stateSpaceValues(n[0], n[1], groups, n[2])
-		}},
-		// Gated delta networks: Qwen3-Next.
-		{[]string{"linear_conv_kernel_dim", "linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim"}, func(n []int) uint64 {
-			return Add(Mul(uint64(max(n[0]-1, 0)), Add(mulInts(2, n[1], n[2]), mulInts(n[3], n[4]))), mulInts(n[3], n[2], n[4]))
-		}},
-		// Mamba-2: Granite 4, Bamba, Falcon-H1, then Nemotron-H, Mamba-2 itself and Zamba2.
-		{[]string{"mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"}, func(n []int) uint64 {
-			return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_d_head"), n[2], n[3])
-		}},
-		{[]string{"conv_kernel", "mamba_num_heads", "n_groups", "ssm_state_size"}, func(n []int) uint64 {
-			return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_head_dim"), n[2], n[3])
-		}},
-		{[]string{"conv_kernel", "num_heads", "n_groups", "state_size"}, func(n []int) uint64 {
-			return stateSpaceValues(n[0], p.innerChannels(n[1], "head_dim"), n[2], n[3])
-		}},
-		{[]string{"mamba_d_conv", "n_mamba_heads", "mamba_ngroups", "mamba_d_state"}, func(n []int) uint64 {
-			return stateSpaceValues(n[0], p.innerChannels(0, ""), n[2], n[3])
-		}},
-		// Mamba: Jamba, then Mamba itself.
-		{[]string{"mamba_d_conv", "mamba_expand", "mamba_d_state"}, func(n []int) uint64 {
-			return stateSpaceValues(n[0], p.innerChannels(0, ""), 0, n[2])
-		}},
-		{[]string{"conv_kernel", "intermediate_size", "state_size"}, func(n []int) uint64 { return stateSpaceValues(n[0], n[1], 0, n[2]) }},
-		// Short convolutions (LFM2) and RecurrentGemma.
-		{[]string{"conv_L_cache", "hidden_size"}, func(n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
-		{[]string{"conv1d_width", "lru_width"}, func(n []int) uint64 { return mulInts(n[0], n[1]) }},
-	} {
+	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {
-			return rule.state(n), rule.names
+			return rule.values(p, n), rule.names
 		}
 	}
-	if o, found := p.object("linear_attn_config"); found {
+	if o, found := p.object("linear_attn_config"); found { // Kimi
 		names = []string{"num_heads", "head_dim", "short_conv_kernel_size"}
 		if n, ok := o.sizes(names...); ok {
 			p.invalidSizes = o.invalidSizes
 			return deltaAttentionValues(n[0], n[1], n[2]), names
 		}
 	}
-	if n, ok := p.sizes("num_attention_heads"); ok && strings.HasPrefix(p.arch, "minimax") {
-		size, ok := p.sizeOrLeast(1, "head_dim")
+	if n, ok := p.sizes("num_attention_heads"); ok && strings.HasPrefix(p.arch, "minimax") { // a square matrix for each head
+		headSize, ok := p.sizeOrLeast(1, "head_dim")
 		if !ok {
 			hidden, _ := p.sizeOrLeast(1, "hidden_size")
-			size = hidden / n[0]
+			headSize = hidden / n[0]
 		}
-		return mulInts(n[0], size, size), []string{"num_attention_heads", "head_dim"}
+		return mulInts(n[0], headSize, headSize), []string{"num_attention_heads", "head_dim"}
 	}
 	return 0, nil
 }
 
-// sizes returns the numbers under names. An invalid one is noted in p.invalidSizes and counts as 1. ok is false if one is missing.
+// sizes returns the numbers under names. It notes the name of an invalid one in p.invalidSizes, and returns 1 for it. If a name has no
+// value, ok is false and nothing is noted.
 func (p *planner) sizes(names ...string) (list []int, ok bool) {
 	for _, name := range names {
 		if !p.has(name) {
@@ -132,30 +140,32 @@ func (p *planner) sizeOrLeast(least int, name string) (n int, ok bool) {
 	return n, true
 }
 
-// innerChannels returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number under the name size, else
-// hidden_size times mamba_expand or expand. It returns 0 if the configuration lacks them all. If the product is too large it notes
-// the name in p.invalidSizes.
-func (p *planner) innerChannels(heads int, size string) int {
+// innerChannels returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number under headSizeName, else
+// hidden_size times mamba_expand or expand. An empty headSizeName means that there is no such number. It returns 0 if the
+// configuration lacks all. A product that is too large is maxNumber, and a factor's name is noted in p.invalidSizes.
+func (p *planner) innerChannels(heads int, headSizeName string) int {
 	if n, ok := p.sizeOrLeast(1, "mamba_d_ssm"); ok {
 		return n
 	}
-	n, ok := p.sizeOrLeast(1, size)
+	factor, sizeName := heads, headSizeName
+	size, ok := p.sizeOrLeast(1, sizeName)
 	if !ok {
-		size = "hidden_size"
-		n, _ = p.sizeOrLeast(1, size)
-		if heads, ok = p.sizeOrLeast(1, "mamba_expand"); !ok {
-			heads, _ = p.sizeOrLeast(1, "expand")
+		sizeName = "hidden_size"
+		size, _ = p.sizeOrLeast(1, sizeName)
+		if factor, ok = p.sizeOrLeast(1, "mamba_expand"); !ok {
+			factor, _ = p.sizeOrLeast(1, "expand")
 		}
 	}
-	channels := cappedProduct(heads, n)
+	channels := cappedProduct(factor, size)
 	if channels == maxNumber {
-		p.invalidSizes = append(p.invalidSizes, size)
+		p.invalidSizes = append(p.invalidSizes, sizeName)
 	}
 	return channels
 }
 
-// stateSpaceValues returns how many values a state space layer keeps: conv−1 inputs of its convolution, and a number of state values for
-// each of the inner channels. It returns 0 if there are no channels.
+// stateSpaceValues returns how many values a state space layer keeps: conv−1 inputs of its convolution, and state values for each
+// of the inner channels. The convolution's inputs are the channels, and two times state values for each of the groups. It
+// returns 0 if there are no channels.
 func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	if inner == 0 {
 		return 0
@@ -163,8 +173,8 @@ func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), mulInts(2, groups, state))), mulInts(inner, state))
 }
 
-// deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps: conv−1 inputs of three convolutions, and a square
-// matrix for each head.
+// deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps. These are conv−1 inputs of three convolutions,
+// each of size values for each head, and a matrix of size × size for each head.
 func deltaAttentionValues(heads, size, conv int) uint64 {
 	return Add(mulInts(3, conv-1, heads, size), mulInts(heads, size, size))
 }

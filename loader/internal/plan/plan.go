@@ -49,12 +49,12 @@ type Piece struct {
 	shares   []targetShare // the shares of targets; none if the file is mapped
 }
 
-// targetShare is the share of a piece that belongs to one target.
+// targetShare is the bytes of a piece that belong to one target.
 type targetShare struct {
 	target        Target
-	paddingBefore uint64 // bytes of padding before it
+	paddingBefore uint64 // bytes of the piece between the share before and this one
 	targetAt      uint64 // where it begins in the target
-	size          uint64
+	size          uint64 // in bytes
 	memory        []byte // memory for it; nil if it is not needed
 }
 
@@ -74,7 +74,7 @@ const (
 	minPiece = 64 << 10
 )
 
-// New returns a Plan for reading at a rate; 0 does not limit it.
+// New returns an empty Plan for reading at a rate; 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
 	p := &Plan{maxPiece: maxPiece}
 	if bytesPerSecond > 0 { // pieces of 1/32 s, within limits, for a steady rate
@@ -84,11 +84,12 @@ func New(bytesPerSecond uint64) *Plan {
 	return p
 }
 
-// NewUnlimited returns a Plan that nobody reads by, whose pieces are as large as can be.
+// NewUnlimited returns an empty Plan whose pieces are as long as the files' ranges allow. They are for listing, and too long for
+// Read.
 func NewUnlimited() *Plan { return &Plan{maxPiece: 1 << 62} }
 
-// Add appends n bytes at off of a mapped file, without the bytes that ranges before them have
-// covered: formats may have one tensor inside another.
+// Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that
+// earlier calls have added: formats may have one tensor inside another.
 func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
 	if covered == nil {
@@ -103,11 +104,11 @@ func (p *Plan) Add(f File, off, n uint64) {
 	}
 }
 
-// AddTarget appends n bytes at off of a file that is not mapped, for t.
+// AddTarget appends n bytes at off of a file that is not mapped to the plan's pieces. Read reads them into the memory of t.
 func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, byteRange{off, off + n}, t) }
 
-// add appends the bytes s of f to the last piece, or to new ones where it is full or ends too far before s. t is nil
-// for a mapped file; else each piece notes which bytes are t's.
+// add appends the bytes s of f to the last piece, and to new ones where that is full or cannot be extended. t is nil
+// for a mapped file; else each piece gets a share for t. It adds the bytes, and those of padding before them, to p.Total.
 func (p *Plan) add(f File, s byteRange, t Target) {
 	for off := s.off; off < s.end; {
 		last := p.pieceToExtend(f, off, t != nil)
@@ -122,12 +123,14 @@ func (p *Plan) add(f File, s byteRange, t Target) {
 	}
 }
 
-// pieceToExtend returns the piece to which bytes of f from off on are added: the last one if it ends there or a little
-// before, is not full, and has targets as given. Otherwise it appends a new, empty piece.
-func (p *Plan) pieceToExtend(f File, off uint64, targets bool) *Piece {
+// pieceToExtend returns the piece to which bytes of f from off on are added. It returns the last piece if bytes of f at off can
+// follow it and it is not full. hasTargets says whether that piece must have shares of targets, or must have none. Otherwise it
+// appends and returns a new, empty piece.
+func (p *Plan) pieceToExtend(f File, off uint64, hasTargets bool) *Piece {
 	if n := len(p.Pieces); n > 0 {
 		last := &p.Pieces[n-1]
-		if last.File == f && (len(last.shares) > 0) == targets && Adjacent(f, last.Off+last.N, off) && off-last.Off < p.maxPiece {
+		isSameKind := last.File == f && (len(last.shares) > 0) == hasTargets
+		if isSameKind && Adjacent(f, last.Off+last.N, off) && off-last.Off < p.maxPiece {
 			return last
 		}
 	}
@@ -147,32 +150,33 @@ type byteRange struct{ off, end uint64 }
 // byteSet is a set of bytes of a file: ascending ranges that neither overlap nor touch.
 type byteSet []byteRange
 
-// insert puts the bytes of s into the set. It returns the ranges of s that were not in it, ascending.
+// insert adds the bytes of s to the set. It returns the ranges of s that were not in it, ascending, or nil if all were.
 func (l *byteSet) insert(s byteRange) (fresh []byteRange) {
 	if s.off >= s.end {
 		return nil
 	}
-	// The ranges from i to j-1 overlap or touch s. They and s become one, whole; at is where s is not yet compared.
+	// The ranges i to j-1 of the set overlap or touch s. They and s become one range, joined.
 	i, _ := slices.BinarySearchFunc(*l, s.off, func(x byteRange, off uint64) int { return cmp.Compare(x.end, off) })
 	j := i
-	whole, at := s, s.off
+	joined, comparedEnd := s, s.off // the bytes of s before comparedEnd are in the set or in fresh
 	for ; j < len(*l) && (*l)[j].off <= s.end; j++ {
 		x := (*l)[j]
-		if at < x.off {
-			fresh = append(fresh, byteRange{at, x.off})
+		if comparedEnd < x.off {
+			fresh = append(fresh, byteRange{comparedEnd, x.off})
 		}
-		at = max(at, x.end)
-		whole = byteRange{min(whole.off, x.off), max(whole.end, x.end)}
+		comparedEnd = max(comparedEnd, x.end)
+		joined = byteRange{min(joined.off, x.off), max(joined.end, x.end)}
 	}
-	if at < s.end {
-		fresh = append(fresh, byteRange{at, s.end})
+	if comparedEnd < s.end {
+		fresh = append(fresh, byteRange{comparedEnd, s.end})
 	}
-	*l = slices.Replace(*l, i, j, whole)
+	*l = slices.Replace(*l, i, j, joined)
 	return fresh
 }
 
-// newLimiter returns a limiter that lets bytesPerSecond through on average, and never more since it was made. At most a
-// quarter of a second without requests is made up for later. maxRequest is the most bytes of a request.
+// newLimiter returns a limiter that lets bytesPerSecond through on average. It begins without a burst. Later it makes up for
+// at most a quarter of a second without requests, or for maxRequest bytes if that is more. maxRequest is the most bytes of a
+// request.
 func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	burst := int(min(max(bytesPerSecond/4, maxRequest), math.MaxInt32))
 	l := rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
@@ -180,8 +184,8 @@ func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	return l
 }
 
-// wait returns nil once the limiter lets n bytes through, which are no more than p.maxPiece, or the cause of ctx once that
-// ends. Limiter.WaitN would fail at once if ctx had a deadline before that time.
+// wait waits until the limiter lets n bytes through, which are no more than p.maxPiece. It fails with the cause of ctx if that
+// ends first. Limiter.WaitN would fail at once if ctx had a deadline before that time.
 func (p *Plan) wait(ctx context.Context, n uint64) error {
 	if p.limiter == nil || n == 0 {
 		return context.Cause(ctx)

@@ -12,7 +12,7 @@ import (
 )
 
 // Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before
-// Read, which makes the kernel read ahead. Files that cannot tell count as 0. It fails if the system does, or when ctx ends.
+// Read, which makes the kernel read ahead. Files that cannot tell count as 0. It fails if a file's Resident does, or if ctx ends.
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
@@ -32,10 +32,10 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says, and tells progress of their bytes. It
-// fails if reading does, or when ctx ends.
+// Read brings all pieces into memory, by as many goroutines as readers says, and adds their bytes to progress. It fails with
+// the error of the first piece that cannot be read, or if ctx ends. Then no other reader begins a piece.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress) error {
-	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
+	reading, stop := context.WithCancelCause(ctx) // a reader that fails stops the others
 	defer stop(nil)
 	err := parallel.Each(min(readers, len(p.Pieces)), parallel.Range(uint64(len(p.Pieces))), func(items iter.Seq[uint64]) error {
 		returned := false
@@ -75,8 +75,7 @@ func (p *Plan) readPieces(ctx context.Context, items iter.Seq[uint64], progress 
 }
 
 // warmPiece brings a piece of a mapped file into memory. It first waits until the plan's rate allows the bytes of it that
-// Resident has not found there, or fails with the cause of ctx. Other errors are those of File.Warm, which tells the
-// kernel what will be read: the kernel then reads that in large requests, and nothing beyond.
+// Resident has not found there. It fails if File.Warm does, or with the cause of ctx if that ends first.
 func (p *Plan) warmPiece(ctx context.Context, piece *Piece) error {
 	if err := p.wait(ctx, piece.N-piece.resident); err != nil {
 		return err
@@ -84,55 +83,62 @@ func (p *Plan) warmPiece(ctx context.Context, piece *Piece) error {
 	return piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
 }
 
-// request is memory that one read fills.
+// request is one read of n bytes at off of a file into buffers: consecutive bytes of the file but for padding.
 type request struct {
 	off, n  uint64
 	buffers []Padded
 }
 
-// readToTargets reads a piece of a file that is not mapped into the memory of its targets, and tells each target. Bytes that a
-// target does not need divide the piece into several requests. It fails if reading does, or when ctx ends.
+// add appends the memory of s, whose bytes follow the request's last one in the file, but for padding.
+func (r *request) add(s *targetShare) {
+	padding := s.paddingBefore
+	if r.n == 0 { // padding is read only between two shares
+		r.off += padding
+		padding = 0
+	}
+	r.buffers = append(r.buffers, Padded{padding, s.memory})
+	r.n += padding + s.size
+}
+
+// readToTargets reads a piece of a file that is not mapped into the memory of its targets, and then calls Filled of each. A
+// share for which a target returns no memory is not read: it divides the piece into two requests. It fails if reading or a
+// target does, or if ctx ends.
 func (p *Plan) readToTargets(ctx context.Context, piece *Piece) error {
 	r := request{off: piece.Off}
 	for i := range piece.shares {
-		part := &piece.shares[i]
+		share := &piece.shares[i]
 		var err error
-		if part.memory, err = part.target.Memory(part.targetAt, part.size); err != nil {
+		if share.memory, err = share.target.Memory(share.targetAt, share.size); err != nil {
 			return err
 		}
-		if part.memory == nil {
-			if err := p.readRequest(ctx, piece.File, &r); err != nil {
-				return err
-			}
-			r = request{off: r.off + r.n + part.paddingBefore + part.size} // the next begins behind part
+		if share.memory != nil {
+			r.add(share)
 			continue
 		}
-		gap := part.paddingBefore
-		if r.n == 0 { // padding is read only between two tensors
-			r.off += gap
-			gap = 0
+		if err := p.readRequest(ctx, piece.File, &r); err != nil {
+			return err
 		}
-		r.buffers = append(r.buffers, Padded{gap, part.memory})
-		r.n += gap + part.size
+		r = request{off: r.off + r.n + share.paddingBefore + share.size} // the next request begins behind share
 	}
 	if err := p.readRequest(ctx, piece.File, &r); err != nil {
 		return err
 	}
 	for i := range piece.shares {
-		part := &piece.shares[i]
-		if part.memory == nil {
+		share := &piece.shares[i]
+		if share.memory == nil {
 			continue
 		}
-		b := part.memory
-		part.memory = nil // for the memory to be free before the whole plan is read
-		if err := part.target.Filled(ctx, part.targetAt, b); err != nil {
+		b := share.memory
+		share.memory = nil // for the memory to be free before the whole plan is read
+		if err := share.target.Filled(ctx, share.targetAt, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readRequest makes request r of f, unless it is empty, once the plan's rate allows it. Errors name the file.
+// readRequest fills the buffers of r with bytes of f, once the plan's rate allows it. It does nothing if r has no bytes. It fails if
+// f.Fill does, with an error that names the file, or if ctx ends.
 func (p *Plan) readRequest(ctx context.Context, f File, r *request) error {
 	if r.n == 0 {
 		return nil
@@ -144,7 +150,7 @@ func (p *Plan) readRequest(ctx context.Context, f File, r *request) error {
 }
 
 // ReadEach fills buffers with the bytes of a file from off on, by one call of read for each. It skips the padding
-// before each, and stops at the first error.
+// before each. It fails if read does, or if ctx ends between two calls.
 func ReadEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	for _, b := range buffers {
 		off += b.Gap
@@ -159,11 +165,11 @@ func ReadEach(ctx context.Context, buffers []Padded, off uint64, read func(ctx c
 	return nil
 }
 
-// pieces are memory for what one read brings of several targets.
+// pieces are memory for ReadAtOnce, whose size is that of the largest read.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// ReadAtOnce fills buffers with the bytes of a file from off on, padding between them left out. It calls read once,
-// for all bytes together, and copies. It fails if read does.
+// ReadAtOnce fills buffers with the bytes of a file from off on. It calls read once, for all bytes and the padding between
+// them, and then copies the bytes. It fails if read does.
 func ReadAtOnce(ctx context.Context, buffers []Padded, off uint64, read func(ctx context.Context, p []byte, off uint64) error) error {
 	size := 0
 	for _, b := range buffers {
