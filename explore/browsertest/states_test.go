@@ -294,7 +294,7 @@ func pageReflows(t *testing.T, p *tab) {
 func TestReading(t *testing.T) {
 	var tensors []modeltest.Tensor
 	for i := range 2 {
-		tensors = append(tensors, gaussian(fmt.Sprintf("layers.%d.up_proj.weight", i), layout.F32, 0.1*float64(i+1), 4, 5))
+		tensors = append(tensors, gaussian(fmt.Sprintf("layers.%d.up_proj.weight", i), layout.F32, 0.1*float64(i+1), 1, 1, 4, 5, 1, 1))
 	}
 	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
 	m = modeltest.Opened(t, m, err)
@@ -328,5 +328,13 @@ func TestReading(t *testing.T) {
 	p.says("1 value in 100 was read", "≈ 1.00–2.00", "≥ 4.0–8.0", "all ≈ 0 %")
 	if text := p.text("document.querySelector('#main .note').textContent"); strings.Contains(text, "about") {
 		t.Errorf("the page says %q", text)
+	}
+	const shapes = "[...document.querySelectorAll('#main :is(.sh, .shp)')].filter((e) => e.textContent === '1×1×4×5×1×1')"
+	for _, hash := range []string{"#/", "#/tensors?group=none"} {
+		p.goTo(hash)
+		p.wait(shapes + ".length")
+		if p.is(shapes + ".some((e) => e.scrollWidth > e.clientWidth)") {
+			t.Errorf("%s: a shape is cut", hash)
+		}
 	}
 }

@@ -357,10 +357,11 @@ func TestMapAndMetadata(t *testing.T) {
 	})
 }
 
-// A page in one file says how long a list is that it lacks, and which command prints it.
+// A page in one file says how long a list is that it lacks, and which command prints it. Another page searches it with all else.
 func TestSavedMetadata(t *testing.T) {
 	p := newTab(t, desktop)
 	tokens := make([]string, 20)
+	tokens[7] = "needle"
 	path := filepath.Join(t.TempDir(), "it's.apr")
 	model := modeltest.APR2Model(t, layout.Metadata{{Key: "tokens", Value: tokens}, {Key: "few", Value: tokens[:2]}}, modeltest.Finite("a", layout.F32, 4))
 	if err := os.WriteFile(path, model, 0o600); err != nil {
@@ -374,6 +375,12 @@ func TestSavedMetadata(t *testing.T) {
 		t.Errorf("%q lacks %q", text, want)
 	}
 	p.noErrors()
+	hosts["server"](p, path)
+	p.goTo("#/metadata")
+	p.wait("document.querySelectorAll('#main .meta dt').length")
+	p.press("/")
+	p.write("needle")
+	p.wait("document.querySelector('#main .long .value')?.textContent === '7needle'")
 }
 
 // A file of more than 4 GiB is read by ranges in the browser, in little memory. It is sampled, and the page says so.

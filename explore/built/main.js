@@ -641,7 +641,7 @@ function layerGrid(o) {
 const rows = o.grid.groups.flatMap((g) => g.rows.map((row) => ({ ...row, group: g.name })))
 const n = o.grid.layers.length
 const big = rows.length * n > canvasFrom
-const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n) } })
+const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n), '--shape': String(Math.max(0, ...rows.map((r) => shape(r.shape).length)) + 1) } })
 if (!o.shapes) node.style.setProperty('--last', '0px')
 const box = el('div', { class: 'gridbox' }, node), hint = el('p', { class: 'sub', hidden: true })
 const written = el('p', { class: 'written', hidden: true })
@@ -696,7 +696,7 @@ write()
 }
 function measureWidth() {
 const phone = innerWidth <= 600
-const room = (box.clientWidth || 900) - (phone ? 0 : labelWidth() + (o.shapes ? 80 : 0)) - 8
+const room = (box.clientWidth || 900) - (phone ? 0 : labelWidth() + (o.shapes ? head.lastElementChild.clientWidth + 8 : 0)) - 8
 const least = phone && n > 12 ? 28 : big ? 1 : 4
 node.style.setProperty('--least', least + 'px')
 node.style.setProperty('--gap', room / n < 4 ? '0px' : room / n < 12 ? '1px' : '2px')
@@ -1580,7 +1580,7 @@ if (!odd.hidden) findings.update(list, Boolean(store.progress?.done))
 let drawn = ''
 function draw(force) {
 if (!inside) drawOdd()
-high = innerWidth <= 800 ? 44 : 28
+high = innerWidth <= 900 ? 44 : 28
 const top = -body.getBoundingClientRect().top
 let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
 if (inside) b = Math.min(rows, b)
@@ -2977,8 +2977,9 @@ return `tensormap inspect ${quote(store.model.from)} --json`
 function metadataView(main) {
 const stop = new AbortController(), { signal } = stop
 const found = el('span', { class: 'sub', role: 'status' }), tree = el('div', { class: 'tree' })
-const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => draw() })
-let entries = [], graph = null, more = 0
+const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => search() })
+let entries = [], graph = null, more = 0, isRead = false, timer = 0
+const inLists = new Map() // how many values of a long list the search finds, by key
 const folded = new Set()
 main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), found), el('div', { class: 'listbar t12' }, field), tree)
 load()
@@ -2988,15 +2989,33 @@ const a = await (await ask('data/metadata', { signal })).json()
 entries = a.entries ?? []
 graph = a.graph
 more = a.more
+isRead = true
 draw()
 changed()
 } catch (e) {
 if (e.name !== 'AbortError') tree.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The metadata cannot be read.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
 }
 }
+function search() {
+inLists.clear()
+draw()
+clearTimeout(timer)
+timer = setTimeout(() => searchLists(field.value.trim()).catch(() => {}), 150)
+}
+async function searchLists(q) {
+if (!q || host === 'file') return
+for (const e of entries) {
+if (e.length > 0) {
+const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`, { signal })).json()
+if (q !== field.value.trim()) return
+inLists.set(e.key, a.matches)
+}
+}
+draw()
+}
 function draw() {
 const q = field.value.trim().toLowerCase()
-const list = entries.filter((e) => !q || e.key.toLowerCase().includes(q) || e.value.toLowerCase().includes(q))
+const list = entries.filter((e) => !q || e.key.toLowerCase().includes(q) || e.value.toLowerCase().includes(q) || inLists.get(e.key))
 found.textContent = q ? `${grouped(list.length)} of ${things(entries.length, 'key')}` : things(entries.length, 'key')
 const groups = new Map()
 for (const e of list) {
@@ -3033,15 +3052,17 @@ return el('div', null, pre, el('div', { class: 'row' }, more, el('button', { cla
 function longList(e) {
 if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : command() }), faint(' has them'))
 const box = el('div')
-const button = el('button', { class: 'link', 'aria-expanded': 'false', text: 'show ' + things(e.length, 'value'), click: () => {
+const q = inLists.get(e.key) ? field.value.trim() : ''
+const button = el('button', { class: 'link', 'aria-expanded': String(Boolean(q)), text: 'show ' + things(e.length, 'value'), click: () => {
 if (button.getAttribute('aria-expanded') === 'true') {
 button.setAttribute('aria-expanded', 'false')
 box.replaceChildren()
 return
 }
 button.setAttribute('aria-expanded', 'true')
-box.replaceChildren(listBox(e, signal))
+box.replaceChildren(listBox(e, signal, ''))
 } })
+if (q) box.append(listBox(e, signal, q))
 return el('div', null, button, box)
 }
 function graphPart() {
@@ -3052,11 +3073,12 @@ el('p', { class: 'sub', text: 'inputs: ' + (names(graph.inputs) || 'none') + ' Â
 scroller('Graph', el('table', { class: 'tb' }, el('thead', null, el('tr', null, ['operation', 'name', 'inputs', 'tensors'].map((h) => el('th', { class: 'l', scope: 'col', text: h })))),
 el('tbody', null, nodes.slice(0, 400).map((n, i) => el('tr', null, cells(n, i).map((c) => el('td', { class: 'l m wrap' }, c)))))), nodes.length > 400 ? el('p', { class: 'sub', text: grouped(nodes.length - 400) + ' more: tensormap inspect --json lists all' }) : null))
 }
-return { leave: () => stop.abort(), reset: () => true, state: () => things(entries.length, 'key'), keys: () => false }
+return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => true, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
 }
-function listBox(e, signal) {
+function listBox(e, signal, q) {
 const field = el('input', { type: 'search', 'aria-label': 'Find in ' + e.key, placeholder: 'find', autocomplete: 'off', spellcheck: 'false', input: () => { clearTimeout(timer); timer = setTimeout(again, 60) } })
 const said = el('span', { class: 'sub', role: 'status' }), inner = el('div', { class: 'inner' }), scroll = el('div', { class: 'scroll', tabindex: 0, role: 'list', 'aria-label': e.key }, inner)
+field.value = q
 let timer = 0, total = 0, generation = 0
 let windows = new Map()
 scroll.addEventListener('scroll', draw)

@@ -30,7 +30,7 @@ export function layerGrid(o) {
   const rows = o.grid.groups.flatMap((g) => g.rows.map((row) => ({ ...row, group: g.name })))
   const n = o.grid.layers.length
   const big = rows.length * n > canvasFrom
-  const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n) } })
+  const node = el('div', { class: 'grid', role: 'grid', 'aria-label': o.label, 'aria-rowcount': rows.length + 1, 'aria-colcount': n + 1, css: { '--n': String(n), '--shape': String(Math.max(0, ...rows.map((r) => shape(r.shape).length)) + 1) } })
   if (!o.shapes) node.style.setProperty('--last', '0px')
   const box = el('div', { class: 'gridbox' }, node), hint = el('p', { class: 'sub', hidden: true })
   const written = el('p', { class: 'written', hidden: true })
@@ -93,7 +93,7 @@ export function layerGrid(o) {
   /** Finds out how wide a cell is, and labels as many columns as there is place for. */
   function measureWidth() {
     const phone = innerWidth <= 600
-    const room = (box.clientWidth || 900) - (phone ? 0 : labelWidth() + (o.shapes ? 80 : 0)) - 8
+    const room = (box.clientWidth || 900) - (phone ? 0 : labelWidth() + (o.shapes ? head.lastElementChild.clientWidth + 8 : 0)) - 8
     const least = phone && n > 12 ? 28 : big ? 1 : 4
     node.style.setProperty('--least', least + 'px')
     node.style.setProperty('--gap', room / n < 4 ? '0px' : room / n < 12 ? '1px' : '2px')

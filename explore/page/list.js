@@ -194,7 +194,7 @@ export function listView(main, inside) {
   /** Puts the rows in view into the document, ten over. */
   function draw(force) {
     if (!inside) drawOdd()
-    high = innerWidth <= 800 ? 44 : 28
+    high = innerWidth <= 900 ? 44 : 28
     const top = -body.getBoundingClientRect().top
     let a = Math.max(0, rowAt(Math.max(0, top)) - 10), b = Math.min(rows, rowAt(Math.max(0, top + innerHeight)) + 11)
     if (inside) b = Math.min(rows, b)

@@ -17,8 +17,9 @@ function command() {
 export function metadataView(main) {
   const stop = new AbortController(), { signal } = stop
   const found = el('span', { class: 'sub', role: 'status' }), tree = el('div', { class: 'tree' })
-  const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => draw() })
-  let entries = [], graph = null, more = 0
+  const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => search() })
+  let entries = [], graph = null, more = 0, isRead = false, timer = 0
+  const inLists = new Map() // how many values of a long list the search finds, by key
   const folded = new Set()
   main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), found), el('div', { class: 'listbar t12' }, field), tree)
   load()
@@ -30,6 +31,7 @@ export function metadataView(main) {
       entries = a.entries ?? []
       graph = a.graph
       more = a.more
+      isRead = true
       draw()
       changed()
     } catch (e) {
@@ -37,10 +39,31 @@ export function metadataView(main) {
     }
   }
 
+  /** Searches keys and values at once, and long lists soon. */
+  function search() {
+    inLists.clear()
+    draw()
+    clearTimeout(timer)
+    timer = setTimeout(() => searchLists(field.value.trim()).catch(() => {}), 150)
+  }
+
+  /** Counts what long lists have of the search. */
+  async function searchLists(q) {
+    if (!q || host === 'file') return
+    for (const e of entries) {
+      if (e.length > 0) {
+        const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`, { signal })).json()
+        if (q !== field.value.trim()) return
+        inLists.set(e.key, a.matches)
+      }
+    }
+    draw()
+  }
+
   /** Shows the entries that the search leaves, by the first part of their keys. */
   function draw() {
     const q = field.value.trim().toLowerCase()
-    const list = entries.filter((e) => !q || e.key.toLowerCase().includes(q) || e.value.toLowerCase().includes(q))
+    const list = entries.filter((e) => !q || e.key.toLowerCase().includes(q) || e.value.toLowerCase().includes(q) || inLists.get(e.key))
     found.textContent = q ? `${grouped(list.length)} of ${things(entries.length, 'key')}` : things(entries.length, 'key')
     const groups = new Map()
     for (const e of list) {
@@ -81,15 +104,17 @@ export function metadataView(main) {
   function longList(e) {
     if (host === 'file') return el('span', null, things(e.length, 'value') + ', ', faint('not in this file: '), el('span', { class: 'm', text: e.key.startsWith('config.json.') ? 'config.json' : command() }), faint(' has them'))
     const box = el('div')
-    const button = el('button', { class: 'link', 'aria-expanded': 'false', text: 'show ' + things(e.length, 'value'), click: () => {
+    const q = inLists.get(e.key) ? field.value.trim() : ''
+    const button = el('button', { class: 'link', 'aria-expanded': String(Boolean(q)), text: 'show ' + things(e.length, 'value'), click: () => {
       if (button.getAttribute('aria-expanded') === 'true') {
         button.setAttribute('aria-expanded', 'false')
         box.replaceChildren()
         return
       }
       button.setAttribute('aria-expanded', 'true')
-      box.replaceChildren(listBox(e, signal))
+      box.replaceChildren(listBox(e, signal, ''))
     } })
+    if (q) box.append(listBox(e, signal, q))
     return el('div', null, button, box)
   }
 
@@ -103,13 +128,14 @@ export function metadataView(main) {
         el('tbody', null, nodes.slice(0, 400).map((n, i) => el('tr', null, cells(n, i).map((c) => el('td', { class: 'l m wrap' }, c)))))), nodes.length > 400 ? el('p', { class: 'sub', text: grouped(nodes.length - 400) + ' more: tensormap inspect --json lists all' }) : null))
   }
 
-  return { leave: () => stop.abort(), reset: () => true, state: () => things(entries.length, 'key'), keys: () => false }
+  return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => true, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
 }
 
-/** Makes the window of a long list: only the rows in view are in the document. */
-function listBox(e, signal) {
+/** Makes the window of a long list, with a search: only the rows in view are in the document. */
+function listBox(e, signal, q) {
   const field = el('input', { type: 'search', 'aria-label': 'Find in ' + e.key, placeholder: 'find', autocomplete: 'off', spellcheck: 'false', input: () => { clearTimeout(timer); timer = setTimeout(again, 60) } })
   const said = el('span', { class: 'sub', role: 'status' }), inner = el('div', { class: 'inner' }), scroll = el('div', { class: 'scroll', tabindex: 0, role: 'list', 'aria-label': e.key }, inner)
+  field.value = q
   let timer = 0, total = 0, generation = 0
   let windows = new Map()
   scroll.addEventListener('scroll', draw)
