@@ -32,9 +32,9 @@ import (
 type Config struct {
 	path           string
 	configFile     layout.Metadata   // config.json, or nil
-	objects        []layout.Metadata // in the order in which they are asked
-	besideModel    []layout.Metadata // objects of config.json
-	fromConversion []layout.Metadata // objects that package convert keeps in a file of another format
+	objects        []layout.Metadata // in which keys are looked up: the first object that has a key counts
+	besideModel    []layout.Metadata // those of config.json, the first ones of objects
+	fromConversion []layout.Metadata // those that package convert has put into the metadata of a file of another format
 }
 
 // spellings lists the other names of a question in files that are not GGUF.
@@ -71,7 +71,8 @@ func (m *Model) ConfigFile() layout.Metadata {
 	return nil
 }
 
-// configuration returns the model's configuration, which the first call builds. The caller holds the model open. It
+// configuration returns the model's configuration, which the first call builds. Of several sources that have a key the first counts:
+// config.json, the format's own translation, objects of package convert, all metadata. The caller holds the model open. It
 // fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
@@ -87,7 +88,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.besideModel = slices.Clip(c.objects)
+	c.besideModel = slices.Clip(c.objects) // so far those of config.json
 	if f, ok := m.files[0].layout.(layout.Configurer); ok {
 		c.objects = append(c.objects, f.Config(md))
 	}
@@ -100,7 +101,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 }
 
 // addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a
-// converted model: the object architecture first, then all of them. It fails if they are malformed.
+// converted model: first the object architecture, then one that has all objects by their keys. It fails if they are malformed.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
@@ -127,8 +128,8 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.source, name, limit) })
 }
 
-// addConfigFile reads config.json into c, if the file exists, and appends the object that describes the language
-// model, if it has one. It fails if the file cannot be read or parsed.
+// addConfigFile sets c.configFile to the object in config.json, and appends it to c.objects, followed by the object in it that
+// describes the language model. Without that file it sets nil and appends that. It fails if the file cannot be read or parsed.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
@@ -138,7 +139,7 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// withLanguageObject returns a list of config and, if config has one, the object in it that describes the language model.
+// withLanguageObject returns a list of config and, if config has any, the objects in it that describe the language model.
 func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	list := []layout.Metadata{config}
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {
@@ -150,8 +151,8 @@ func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	return list
 }
 
-// objectBeside returns the object in a file of JSON beside the model, or nil if there is no such file. It fails if the
-// file cannot be read or parsed.
+// objectBeside returns the object in a file of JSON beside the model. It returns nil if there is no such file, or if nothing can lie
+// beside the model. It fails if the file cannot be read or parsed, or has more than configBytes.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
 	text, err := readBeside(ctx, m.source, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
@@ -164,7 +165,8 @@ func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata,
 	return object, inFile(m.path, err)
 }
 
-// Value returns the answer as the file has it; see [layout.Metadata] for the types.
+// Value returns the first value that the model's files have under name, or another name of it; see [layout.Metadata] for the types.
+// It returns false if there is none.
 func (c *Config) Value(name string) (any, bool) {
 	for v := range c.values(name) {
 		return v, true
@@ -172,8 +174,8 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all values that the files have for a key: first under its own name, then under its other names. The
-// objects of the files are searched in order. For vocab_size the number of tokens comes last.
+// values yields all values that the files have under name, and then those under its other names in spellings. Under each name it
+// looks into the objects in order. It leaves out null. For vocab_size it yields the number of tokens last.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {
@@ -196,42 +198,50 @@ func (c *Config) values(name string) iter.Seq[any] {
 	}
 }
 
-// firstAs returns the first value for a key that converts to a T. Without any value the error is ErrNotFound. If none
-// converts, it is layout.ErrInvalid and names the type of the first.
-func firstAs[T any](c *Config, name string) (firstAs T, err error) {
+// firstAs returns the first value under name, or another name of it, that converts to a T. It fails with ErrNotFound if there is no
+// value. If none converts, it fails with layout.ErrInvalid, and names the type of the first.
+func firstAs[T any](c *Config, name string) (T, error) {
+	var none T
+	var err error
 	for v := range c.values(name) {
 		if converted, ok := layout.As[T](v); ok {
 			return converted, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %T", c.path, name, layout.ErrInvalid, v, firstAs)
+			err = fmt.Errorf("%s: configuration: %q: %w: a %T, want %T", c.path, name, layout.ErrInvalid, v, none)
 		}
 	}
 	if err == nil {
 		err = fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
 	}
-	return firstAs, err
+	return none, err
 }
 
-// Bool returns a truth value. The error is that of Int.
+// Bool returns the first truth value under name, or another name of it. It fails with ErrNotFound if there is no value, and with
+// layout.ErrInvalid if none is a truth value.
 func (c *Config) Bool(name string) (bool, error) { return firstAs[bool](c, name) }
 
-// Int returns an integer: the first value under name, or another name of it, that is one and in range. The error is
-// ErrNotFound if there is no value, or layout.ErrInvalid if none is such an integer.
+// Int returns the first value under name, or another name of it, that is an integer and in range. It fails with ErrNotFound
+// if there is no value, and with layout.ErrInvalid if none is such an integer.
 func (c *Config) Int(name string) (int, error) { return firstAs[int](c, name) }
 
-// Ints returns a list of integers, such as the heads of each layer. The error is that of Int.
+// Ints returns the first list of integers under name, or another name of it, such as the heads of each layer. It fails with
+// ErrNotFound if there is no value, and with layout.ErrInvalid if none is such a list.
 func (c *Config) Ints(name string) ([]int, error) { return firstAs[[]int](c, name) }
 
-// Float returns a number. "NaN", "Infinity" and "-Infinity" are numbers, as [layout.Metadata.MarshalJSON] writes them. The error
-// is that of Int.
+// Float returns the first number under name, or another name of it. The texts "NaN", "Infinity" and "-Infinity" are numbers, as
+// [layout.Metadata.MarshalJSON] writes them. It fails with ErrNotFound if there is no value, and with layout.ErrInvalid if none is
+// a number.
 func (c *Config) Float(name string) (float64, error) { return firstAs[float64](c, name) }
 
-// Floats returns a list of numbers. The error is that of Int.
+// Floats returns the first list of numbers under name, or another name of it. It fails with ErrNotFound if there is no value, and
+// with layout.ErrInvalid if none is such a list.
 func (c *Config) Floats(name string) ([]float64, error) { return firstAs[[]float64](c, name) }
 
-// String returns a string. The error is that of Int.
+// String returns the first text under name, or another name of it. It fails with ErrNotFound if there is no value, and with
+// layout.ErrInvalid if none is a text.
 func (c *Config) String(name string) (string, error) { return firstAs[string](c, name) }
 
-// Strings returns a list of strings. The error is that of Int.
+// Strings returns the first list of texts under name, or another name of it. It fails with ErrNotFound if there is no value, and
+// with layout.ErrInvalid if none is such a list.
 func (c *Config) Strings(name string) ([]string, error) { return firstAs[[]string](c, name) }

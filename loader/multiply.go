@@ -53,14 +53,15 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	})
 }
 
-// isProduct reports whether size is n × each. It is false if n is negative or the product overflows.
+// isProduct reports whether size is n × each. It reports false if n is negative or the product overflows.
 func isProduct(size, n int, each uint64) bool {
 	hi, lo := bits.Mul64(uint64(n), each)
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply writes the products of the rows of v with the n vectors in xs to p.dst. Rows that are whole blocks of a type with
-// a kernel are multiplied as they are stored, others are expanded first. It fails if reading does, or when a context ends.
+// multiply writes the products of the rows of v with the n vectors in xs to p.dst. It multiplies rows as they are stored if they are
+// whole blocks of a type that has a kernel. Otherwise it expands them first. It fails if v has no values, if a vector is not finite
+// where it must be, if reading does, or when a context ends.
 func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := v.Err(); err != nil {
 		return err
@@ -75,30 +76,45 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {
 		return err
 	}
-	dst, rows := p.dst, p.rows
-	if b.Order != nil { // multiply the rows in the order in which they are stored, and reorder the products below
-		_, size := b.DType.Span(0, uint64(p.cols))
-		p.rows = int((b.Content.Size() - b.From) / size)
-		p.storedOrder = content.Grown(p.storedOrder, uint64(p.rows*n))
-		p.dst = p.storedOrder
+	if b.Order == nil {
+		err = p.multiplyStored(b)
+	} else {
+		err = p.multiplyReordered(b)
 	}
-	if err := p.multiplyStored(b); err != nil {
+	if err != nil {
 		return err
 	}
-	for i, row := range b.Order {
-		for k := range n {
-			dst[k*rows+i] = p.storedOrder[k*p.rows+int(row)]
-		}
-	}
 	if b.Scale != 1 {
-		for i := range dst {
-			dst[i] *= b.Scale
+		for i := range p.dst {
+			p.dst[i] *= b.Scale
 		}
 	}
 	return nil
 }
 
-// multiplyStored multiplies all rows of b as they are stored, and writes to p.dst. Rows in memory are used in place,
+// multiplyReordered multiplies the rows of b, which are stored in another order than that of the matrix, and writes to p.dst. Row i of the
+// matrix is stored row b.Order[i]. It multiplies in the stored order, and then copies each product to its place. It fails as
+// multiplyStored does.
+func (p *product) multiplyReordered(b values.Blocks) error {
+	dst, rows := p.dst, p.rows
+	_, rowBytes := b.DType.Span(0, uint64(p.cols))
+	storedRows := int((b.Content.Size() - b.From) / rowBytes)
+	p.storedOrder = content.Grown(p.storedOrder, uint64(storedRows*len(p.activations)))
+	p.dst, p.rows = p.storedOrder, storedRows
+	err := p.multiplyStored(b)
+	p.dst, p.rows = dst, rows
+	if err != nil {
+		return err
+	}
+	for i, row := range b.Order {
+		for k := range p.activations {
+			dst[k*rows+i] = p.storedOrder[k*storedRows+int(row)]
+		}
+	}
+	return nil
+}
+
+// multiplyStored multiplies the first p.rows rows of b as they are stored, and writes to p.dst. Rows in memory are used in place,
 // others are read a few at a time. It fails if reading does, or when a context ends.
 func (p *product) multiplyStored(b values.Blocks) error {
 	p.rowType = b.DType
@@ -170,8 +186,8 @@ const (
 	largeStepBytes = 8 << 20
 )
 
-// A product is a matrix under multiplication with vectors, and memory for that. All of its memory
-// is as large as what callers hand in, or a few rows.
+// product is one multiplication of a matrix with vectors, and memory for that, which later ones use again. All of its memory
+// is as large as callers' memory, or a few rows.
 type product struct {
 	callerCtx, leaseCtx context.Context // of the caller, and of its lease or model
 	env                 content.Env
@@ -202,7 +218,7 @@ type product struct {
 
 var products = sync.Pool{New: func() any {
 	p := new(product)
-	p.team = parallel.NewTeam(p.takeRows, func() { p.nextRow.Store(int64(p.rowCount)) })
+	p.team = parallel.NewTeam(p.takeRows, func() { p.nextRow.Store(int64(p.rowCount)) }) // after a failure no rows are left to take
 	return p
 }}
 
@@ -215,13 +231,13 @@ func (p *product) release() {
 	products.Put(p)
 }
 
-// contextErr returns why a context of the call has ended, or nil.
+// contextErr returns the cause of the caller's context or of its lease's if one has ended, else nil.
 func (p *product) contextErr() error {
 	return cmp.Or(context.Cause(p.callerCtx), context.Cause(p.leaseCtx))
 }
 
-// prepareVectors sets p.activations to the n vectors in xs, each prepared for rows of type d. It reuses memory. It fails if d
-// is quantized and a vector has NaNs or infinities.
+// prepareVectors sets p.activations to the n vectors in xs, of p.cols values each, prepared for rows of type d. It uses memory
+// of earlier calls again. It fails if d is quantized and a vector has NaNs or infinities.
 func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
 	for len(p.activationPool) < n {
 		p.activationPool = append(p.activationPool, new(dot.Activation))
@@ -238,30 +254,28 @@ func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// A product of fewer than serialElems multiplications stays on one core. A worker takes grainElems at a time, or 1/sharesPerWorker of
-// its part up to maxGrainElems: the processor reads memory ahead of a worker that goes on in order. Rows that
-// are expanded first come tileElems at a time, fewer than package dequant shares out to cores.
+// How rows are shared out to workers, in multiplications of two numbers or in parts.
 const (
-	serialElems     = 1 << 18
-	grainElems      = 1 << 17
-	maxGrainElems   = 1 << 20
-	sharesPerWorker = 16
-	tileElems       = grainElems * 3 / 4
+	serialElems     = 1 << 18            // fewer in all stay on one core
+	grainElems      = 1 << 17            // the least that a worker takes at a time
+	maxGrainElems   = 1 << 20            // the most: the processor reads memory ahead of a worker that goes on in order
+	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
+	tileElems       = grainElems * 3 / 4 // elements that a worker expands at a time: fewer than package dequant shares out to cores
 )
 
 // multiplyInParallel multiplies count rows, from row first of the matrix on, on several cores if they are many. The
-// caller has set one of p.storedRows, p.floatRows and p.rowSource to where the rows are. It fails if expanding them
-// does, or when a context ends.
+// caller has set one of p.storedRows, p.floatRows and p.rowSource to where the rows are. Each worker runs p.takeRows. It fails if
+// expanding rows does, or when a context ends.
 func (p *product) multiplyInParallel(first, count int) error {
 	p.firstRow, p.rowCount = first, count
-	multiplications := p.cols * len(p.activations)
+	perRow := max(1, p.cols*len(p.activations)) // multiplications
 	cores := parallel.Cores()
-	p.rowsAtOnce = max(1, grainElems/max(1, multiplications), min(maxGrainElems/max(1, multiplications), count/(sharesPerWorker*cores)))
+	p.rowsAtOnce = max(1, grainElems/perRow, min(maxGrainElems/perRow, count/(sharesPerWorker*cores)))
 	if p.rowSource != nil {
 		p.rowsAtOnce = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
-	if count > serialElems/max(1, multiplications) {
+	if count > serialElems/perRow {
 		workers = min(cores, (count+p.rowsAtOnce-1)/p.rowsAtOnce)
 	}
 	for len(p.outputsByWorker) < workers {
@@ -272,10 +286,10 @@ func (p *product) multiplyInParallel(first, count int) error {
 	return p.team.Run(workers)
 }
 
-// takeRows multiplies p.rowsAtOnce rows at a time, from p.nextRow on, until none are left. Each worker runs it. It fails
-// if expanding rows does, or when a context ends.
+// takeRows multiplies p.rowsAtOnce rows at a time, the next ones that no worker has taken, until none are left. Each worker runs it
+// with memory of its own. It fails if expanding rows does, or when a context ends.
 func (p *product) takeRows() error {
-	worker := p.workersBegun.Add(1) - 1
+	worker := p.workersBegun.Add(1) - 1 // its number, for memory of its own
 	parts := p.outputsByWorker[worker]
 	for len(parts) < len(p.activations) {
 		parts = append(parts, nil)
@@ -301,8 +315,8 @@ func (p *product) takeRows() error {
 	}
 }
 
-// multiplyRows multiplies rows lo to hi-1 of the current ones with each vector, and writes the products to dst, by vector. The
-// rows are p.storedRows, or p.floatRows, or expanded from p.rowSource into memory of the worker. It fails if expanding does.
+// multiplyRows multiplies rows lo to hi-1 of the current ones with each vector, and writes the products with vector i to dst[i]. The
+// rows are in p.storedRows or p.floatRows, or it expands them from p.rowSource into memory of the worker. It fails if that does.
 func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 	if p.storedRows != nil {
 		size := len(p.storedRows) / p.rowCount

@@ -29,8 +29,8 @@ type Slice struct {
 	size      uint64 // elements
 }
 
-// axis is neighbouring dimensions as one. The region has n of its size positions. Those of the last
-// axis are next to each other.
+// axis is one dimension, or several neighbouring ones joined. The region has count of its size positions, from first on.
+// Positions of the last axis are next to each other in the tensor.
 type axis struct{ size, first, count uint64 }
 
 // maxAxes bounds the dimensions that are left: a whole one is joined with the one before it, and a single
@@ -46,8 +46,9 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 	return s, t.wrap(err)
 }
 
-// sliceOf returns the region of t that has these ranges of its dimensions. It joins neighbouring dimensions where it can. It
-// fails with ErrRange for positions that t does not have, and with ErrUnsupported if more than maxAxes dimensions are left.
+// sliceOf returns the region of t that has these ranges of its dimensions, the outermost first. It joins neighbouring
+// dimensions where it can. It fails with ErrRange for more ranges than dimensions, and for positions that t does not have. It fails
+// with ErrUnsupported if more than maxAxes axes are left.
 func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 	s := Slice{tensor: t, size: 1}
 	if len(ranges) > len(t.Shape()) {
@@ -63,10 +64,10 @@ func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 		}
 		size, first, n := uint64(dim), uint64(r.First), uint64(r.N)
 		s.size *= n // at most the tensor's elements
+		outer := &s.axes[max(0, s.axisCount-1)]
 		switch {
-		case s.axisCount > 0 && (n == size || s.axes[s.axisCount-1].count == 1):
-			last := &s.axes[s.axisCount-1]
-			*last = axis{last.size * size, last.first*size + first, last.count * n}
+		case s.axisCount > 0 && (n == size || outer.count == 1): // the joined positions follow each other
+			*outer = axis{outer.size * size, outer.first*size + first, outer.count * n}
 		case s.axisCount == maxAxes:
 			return s, fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes)
 		default:
@@ -83,15 +84,14 @@ func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 // Elements returns the number of elements of the region.
 func (s Slice) Elements() uint64 { return s.size }
 
-// elementRun is neighbouring elements: n of them, from element first of the tensor on, which are elements regionFirst
-// and on of the region.
+// elementRun is count elements that follow each other in the tensor, from tensorFirst on, and in the region, from regionFirst on.
 type elementRun struct{ tensorFirst, regionFirst, count uint64 }
 
-// runWalk goes through the runs of a region in order.
+// runWalk goes through the runs of a region in order. A run is all of the region's positions on its last axis.
 type runWalk struct {
 	slice     *Slice
-	positions [maxAxes]uint64 // in each axis but the last
-	regionAt  uint64
+	positions [maxAxes]uint64 // of the next run in each axis but the last, from axis.first on
+	regionAt  uint64          // the next run's first element in the region
 }
 
 // next returns the next run of the region in row-major order, or false after the last. It then steps w.positions like
@@ -101,6 +101,7 @@ func (w *runWalk) next() (r elementRun, ok bool) {
 		return r, false
 	}
 	last := w.slice.axisCount - 1
+	// The run's first element has, in row-major order, the number ((p0·size1 + p1)·size2 + p2)…, where p are positions.
 	for i, a := range w.slice.axes[:last] {
 		r.tensorFirst = (r.tensorFirst + a.first + w.positions[i]) * w.slice.axes[i+1].size
 	}
@@ -142,8 +143,8 @@ func (s Slice) RawBytes() (uint64, error) {
 	return n, s.tensor.wrap(err)
 }
 
-// rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported if they are no bytes of
-// their own: if a run begins or ends inside a block, or the tensor is logical.
+// rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported if the region is not whole bytes of the
+// tensor: for a logical tensor, for a dtype with a head, or if a run begins or ends inside a block.
 func (s Slice) rawBytes() (uint64, error) {
 	if s.tensor.isLogical() {
 		return 0, s.tensor.state().bytesErr()
@@ -153,9 +154,13 @@ func (s Slice) rawBytes() (uint64, error) {
 	if d.HeadBytes() > 0 {
 		return 0, fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d)
 	}
-	for i, stride := s.axisCount-1, uint64(1); i >= 0 && block > 1; i-- { // runs lie along the last axis, and the others tell where they begin
+	last := s.axisCount - 1
+	for i, stride := last, uint64(1); i >= 0; i-- { // stride is the elements from one position of axis i to the next
 		a := s.axes[i]
-		if a.first*stride%block != 0 || i == s.axisCount-1 && a.count%block != 0 || i > 0 && a.size*stride%block != 0 {
+		beginsInside := a.first*stride%block != 0
+		endsInside := i == last && a.count%block != 0
+		laterBeginInside := i > 0 && a.size*stride%block != 0 // runs at other positions of the axes further out
+		if beginsInside || endsInside || laterBeginInside {
 			return 0, fmt.Errorf("%w: a region that begins or ends inside blocks of %d elements (%s)", ErrUnsupported, block, d)
 		}
 		stride *= a.size
@@ -163,8 +168,8 @@ func (s Slice) rawBytes() (uint64, error) {
 	return s.size / block * uint64(d.BlockBytes()), nil
 }
 
-// Bytes writes the bytes of the region's elements to dst, row by row, as the tensor's DType has them. It fails with ErrRange if the
-// length of dst is not RawBytes, as RawBytes does, or if reading does.
+// Bytes writes the bytes of the region's elements to dst, in row-major order and as the tensor's DType has them. It fails with ErrRange
+// if the length of dst is not RawBytes. It also fails if RawBytes or reading does.
 func (s Slice) Bytes(dst []byte) error {
 	return s.tensor.call(context.Background(), uint64(len(dst)), func(ctx context.Context, env content.Env, st *state) error {
 		want, err := s.rawBytes()
@@ -183,11 +188,12 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// oneValuePerElement is the dtype to pass to readRuns and readGroups if dst has one T for each element.
+// oneValuePerElement is the dtype to pass to readRuns and readGroups if dst has one T for each element: U8 has a byte for each.
 const oneValuePerElement = layout.U8
 
-// readRuns fills dst with the runs of a region, one after the other, each by one call of fill. fill reads from the tensor's T number
-// from on. A T is a byte of the tensor's type d, or one value; then d is oneValuePerElement. It fails if fill does.
+// readRuns fills dst with the runs of the region s, each by one call of fill. fill(dst, from) reads len(dst) Ts of the tensor, from T
+// number from on. If dst is bytes, d is the tensor's dtype, which says how many bytes elements have. If dst is values, d is
+// oneValuePerElement. readRuns fails if fill does.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
@@ -200,8 +206,8 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 	return nil
 }
 
-// readGroups fills dst with the runs of a region. It reads neighbouring runs by one call of fill, and several groups
-// of them at a time. d is as for readRuns. It fails if fill does.
+// readGroups fills dst with the runs of the region s. It reads a group of neighbouring runs by one call of fill, and several
+// groups at a time. fill reads Ts of the tensor: bytes of dtype d, or values, as in readRuns. readGroups fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
 		for g := range groups {
@@ -213,29 +219,29 @@ func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from
 	})
 }
 
-// runGroup is runs that are read at once: the next ones of walk, up to element regionEnd of the region.
+// runGroup is neighbouring runs that are read at once.
 type runGroup struct {
-	walk                     runWalk
-	regionEnd                uint64
-	tensorFirst, tensorCount uint64 // elements of the tensor from its first to its last one
+	walk                     runWalk // its next runs are those of the group
+	regionEnd                uint64  // the region's element behind the last run
+	tensorFirst, tensorCount uint64  // elements of the tensor from the first run to the end of the last one, gaps included
 }
 
-// Runs that are read at once have at most maxGap bytes between them. With these they take at most
-// maxGroup bytes, and maxValues elements. A longer run comes by itself.
+// Neighbouring runs that are read at once have at most maxGap bytes between them. With these gaps a group takes at most
+// maxGroup bytes, and maxValues elements. A longer run is a group by itself.
 const (
 	maxGap       = 256 << 10
 	maxGroup     = 4 << 20
 	maxValues    = 2 << 20
-	groupsAtOnce = 8 // groups
+	groupsAtOnce = 8 // that are read at a time
 )
 
-// estimateElements returns an estimate of how many elements of t are in n stored bytes, but at most maxValues.
+// estimateElements returns about how many elements n stored bytes of t have, by the average of all its bytes, but at most maxValues.
 func estimateElements(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
-// groups returns a function that returns the next group of the region's runs, and false after the last. A run belongs to the group
-// before it if both the gap between them and the group with it are small enough.
+// groups returns a function that returns the next group of the region's runs, and false after the last. A run joins the group before it
+// if the gap between is at most maxGap bytes, and the group with the run at most maxGroup.
 func (s *Slice) groups() func() (runGroup, bool) {
 	maxGapElements, maxGroupElements := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
 	w := runWalk{slice: s}
@@ -246,24 +252,28 @@ func (s *Slice) groups() func() (runGroup, bool) {
 			return g, false
 		}
 		g.tensorFirst, g.tensorCount, g.regionEnd = r.tensorFirst, r.count, w.regionAt
-		for peek := w; ; w = peek {
+		for peek := w; ; w = peek { // w passes the runs that join the group, so that the next group begins with the one that does not
 			next, ok := peek.next()
-			if !ok || next.tensorFirst-(g.tensorFirst+g.tensorCount) > maxGapElements || next.tensorFirst+next.count-g.tensorFirst > maxGroupElements {
+			if !ok {
 				return g, true
 			}
-			g.tensorCount, g.regionEnd = next.tensorFirst+next.count-g.tensorFirst, peek.regionAt
+			gap, joinedCount := next.tensorFirst-(g.tensorFirst+g.tensorCount), next.tensorFirst+next.count-g.tensorFirst
+			if gap > maxGapElements || joinedCount > maxGroupElements {
+				return g, true
+			}
+			g.tensorCount, g.regionEnd = joinedCount, peek.regionAt
 		}
 	}
 }
 
-// readGroup fills dst with the runs of g by one call of fill. A single run is read straight into dst. Otherwise it reads
-// everything from the first run to the last, gaps included, into memory, and copies each run to dst. fill and d are as for readRuns. It
-// fails if fill does.
+// readGroup fills dst with the runs of g by one call of fill. It reads a single run straight into dst. Otherwise it reads all from the
+// first run to the last, gaps included, into memory, and copies each run to dst. fill reads Ts of the tensor: bytes of dtype d,
+// or values, as in readRuns. readGroup fails if fill does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()
 	at, _ := d.Span(r.regionFirst, r.count)
-	if r.count == g.tensorCount {
+	if isSingle := r.count == g.tensorCount; isSingle {
 		return fill(dst[at:][:n], from)
 	}
 	group := make([]T, n)
@@ -274,7 +284,7 @@ func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, fr
 		off, n := d.Span(r.tensorFirst, r.count)
 		at, _ := d.Span(r.regionFirst, r.count)
 		copy(dst[at:][:n], group[off-from:])
-		if g.walk.regionAt == g.regionEnd {
+		if isLast := g.walk.regionAt == g.regionEnd; isLast {
 			return nil
 		}
 		r, _ = g.walk.next()
