@@ -18,22 +18,22 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// Bounds of archives: maxSettings is the maximum size of the content of all archives of configuration, in bytes, and
-// maxMembers the maximum number of files in one archive.
+// maxSettings is the maximum size of the content of all archives that are unpacked in memory, in bytes. maxMembers is the maximum number
+// of files in one archive.
 const (
 	maxSettings = 64 << 20
 	maxMembers  = 10_000
 )
 
-// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks an archive of configuration, or
-// a compressed one, in memory. Any other it leaves to addArchiveFiles, which downloads the archive and checks its digest.
-// It fails if the archive cannot be read, has a wrong digest, or has files that cannot be added.
+// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks archives of configuration and compressed ones in
+// memory, and calls addArchiveFiles for others. It fails for an archive of more than maxSettings bytes to unpack. It also fails if the
+// archive cannot be read, has a wrong digest, or has files that cannot be added.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
-	at, err := d.opts.ownCachePaths(l.hex())
+	paths, err := d.opts.ownCachePaths(l.hex())
 	if err != nil {
 		return err
 	}
-	o := r.layerObject(l, d.messageName("")+"@"+l.Digest, at)
+	o := r.layerObject(l, d.messageName("")+"@"+l.Digest, paths)
 	if t.role != settings && t.compression == "" {
 		return d.addArchiveFiles(ctx, o, t.role)
 	}
@@ -46,9 +46,9 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	}
 	defer f.Close()
 	var content []byte
-	for at := int64(0); at < l.Size; at = int64(len(content)) { // doubled as bytes come: l.Size may be wrong
-		content = append(content, make([]byte, min(max(at, 1<<20), l.Size-at))...)
-		if err := f.readThroughCache(ctx, content[at:], at); err != nil {
+	for have := int64(0); have < l.Size; have = int64(len(content)) { // doubled as bytes come: l.Size may be wrong
+		content = append(content, make([]byte, min(max(have, 1<<20), l.Size-have))...)
+		if err := f.readThroughCache(ctx, content[have:], have); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,8 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 }
 
 // unpackInMemory adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
-// fails once the content of all archives of d exceeds maxSettings bytes.
+// fails for another compression, for a malformed archive, and for files that cannot be added. It also fails once what d has unpacked
+// exceeds maxSettings bytes.
 func (d *folder) unpackInMemory(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -89,9 +90,10 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 	return err
 }
 
-// addArchiveFiles adds the files in an archive that is not compressed. It first downloads the archive to the cache, and checks
-// its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server
-// as a range of the archive, and none is cached. It fails if the download does, or for names or sizes that cannot be.
+// addArchiveFiles adds the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks
+// its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server as a range of
+// the archive, and none is cached. For the role weights it adds files with a model's suffix to d.modelCandidates. It fails if the
+// download does, or for files that leave the archive or cannot be added.
 func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) error {
 	f, verified, err := d.openDownloaded(ctx, layer)
 	if err != nil {
@@ -111,11 +113,14 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) e
 			d.modelCandidates = append(d.modelCandidates, name)
 		}
 		o := object{size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
-			f, again, err := d.openDownloaded(ctx, layer)
-			if err == nil && verified && !again { // o.id promises checked bytes
-				err = errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
+			f, stillVerified, err := d.openDownloaded(ctx, layer)
+			if err != nil {
+				return nil, err
 			}
-			return sourceRange{cachedSource{f}, off, h.Size}, err
+			if verified && !stillVerified { // o.id promises verified bytes
+				return nil, errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
+			}
+			return sourceRange{cachedSource{f}, off, h.Size}, nil
 		}}
 		if verified {
 			o.id = derivedID("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
@@ -124,22 +129,28 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) e
 	})
 }
 
-// openDownloaded downloads what the cache lacks of the content o, checks the digest, and opens the file. verified is false if the
-// cache is not used, or cannot be written to: the file is then read from the server, and nothing was checked. It fails if the
-// download does, or for a wrong digest.
+// openDownloaded opens the content o, downloads what the cache lacks of it, and checks the digest. verified is false if the cache is not
+// used, or cannot be written to: the file is then read from the server, and nothing was checked. It fails if opening or the download
+// does, or for a wrong digest.
 func (d *folder) openDownloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
-	if f, err = d.openObject(ctx, o, ""); err != nil || f.partial == nil { // f.complete is set, or there is no cache
-		return f, f != nil && f.complete != nil, err
+	f, err = d.openObject(ctx, o, "")
+	switch {
+	case err != nil:
+		return nil, false, err
+	case f.complete != nil:
+		return f, true, nil
+	case f.partial == nil: // there is no cache
+		return f, false, nil
 	}
 	err = f.fetchRest(ctx, d.opts.Progress)
-	if verified = err == nil; err != nil && !sparse.Unwritable(err) {
+	if err != nil && !sparse.Unwritable(err) {
 		return nil, false, errors.Join(err, f.Close())
 	}
-	return f, verified, nil
+	return f, err == nil, nil
 }
 
-// eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders, and fails for
-// links, devices, sparse files, names that leave the folder, and more than maxMembers files.
+// eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders. It fails for links,
+// devices, sparse files, names that leave the folder, more than maxMembers files, and a malformed archive. It also fails if add does.
 func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
@@ -165,8 +176,8 @@ func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r
 	}
 }
 
-// isSparse reports whether an archive leaves out the holes of the file with header h. GNU tar tells it by PAX records,
-// not by the Typeflag. The size of such a file is not its size in the archive.
+// isSparse reports whether the file with header h is sparse: its archive leaves out holes, and has fewer bytes of it than h.Size. GNU
+// tar marks such a file by PAX records, not by the Typeflag.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

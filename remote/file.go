@@ -20,7 +20,7 @@ import (
 type file struct {
 	*folder
 	object
-	nameInFolder string // name in the folder
+	nameInFolder string
 	complete     *os.File
 	partial      *sparse.File
 
@@ -32,7 +32,7 @@ type file struct {
 
 	verifiedFetch atomic.Pointer[sparse.Fetch] // see Fetch
 
-	failedToOpen atomic.Bool // opening has not found a model in it
+	failedToOpen atomic.Bool // no model could be opened from it, or none yet
 
 	finalizing       parallel.Group // see finalize
 	cancelFinalizing context.CancelFunc
@@ -47,7 +47,7 @@ var _ interface {
 	loader.Cache
 } = (*file)(nil)
 
-// stored returns the file for a model: the source of missing bytes, and the file of the cache that has the others, if any.
+// stored returns the file as a model takes it: the source of missing bytes, and the file of the cache that has the others, if any.
 func (f *file) stored() loader.Stored {
 	s := loader.Stored{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
@@ -62,11 +62,11 @@ func (f *file) Name() string { return f.object.name }
 // Size returns the length of the file in bytes.
 func (f *file) Size() int64 { return f.object.size }
 
-// headBytes returns how many bytes of the file's beginning one request brings: as a read of a part of them does.
+// headBytes returns the size of the file's head in bytes: a read of any part of the head fetches all of it in one request.
 func (f *file) headBytes() int64 { return min(f.Size(), sparse.HeadBytes) }
 
-// ReadAt fills p with the server's bytes from off on, and caches nothing. It fails if the server does, and with
-// mmapio.ErrChanged if the cache has bytes of another version.
+// ReadAt fills p with the server's bytes from off on, and caches nothing. It fails if the server does. If the cache has bytes of another
+// version, it removes them, and fails with mmapio.ErrChanged.
 func (f *file) ReadAt(ctx context.Context, p []byte, off int64) error {
 	err := f.readFromServer(ctx, p, off)
 	if f.partial != nil {
@@ -75,8 +75,8 @@ func (f *file) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// readFromServer fills p with the server's bytes from off on, and counts them. It does not look into the cache. It fails if the
-// server does.
+// readFromServer fills p with the server's bytes from off on, and adds their number to f.fetched. It does not look into the cache. It
+// fails if connecting or reading does.
 func (f *file) readFromServer(ctx context.Context, p []byte, off int64) error {
 	source, err := f.connectedSource(ctx)
 	if err == nil {
@@ -88,14 +88,14 @@ func (f *file) readFromServer(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// Fetched returns how many bytes came from the server so far.
+// Fetched returns how many bytes have come from the server so far.
 func (f *file) Fetched() uint64 { return f.fetched.Load() }
 
 // Present returns how many bytes the cache had when the file was opened.
 func (f *file) Present() uint64 { return f.presentAtOpen }
 
-// Bring fetches those of the n bytes at off that the cache lacks, into the cache. It reports false if the disk is full. It fails
-// if fetching does.
+// Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them:
+// it is false if the disk is full. Bring fails if fetching does.
 func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
 	return f.partial.Bring(ctx, int64(off), int64(n))
 }
@@ -103,14 +103,14 @@ func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error
 // Has reports whether the cache has the n bytes at off.
 func (f *file) Has(off, n uint64) bool { return f.partial.Has(int64(off), int64(n)) }
 
-// Fetch makes verified the only source of bytes for the cache from now on.
+// Fetch makes verified, which fills p with the bytes from off on, the only source of bytes for the cache from now on.
 func (f *file) Fetch(verified func(ctx context.Context, p []byte, off int64) error) {
 	fetch := sparse.Fetch(verified)
 	f.verifiedFetch.Store(&fetch)
 }
 
-// fetchForCache fills p with the file's bytes from off on, for the cache: by the function that Fetch was given, or else from
-// the server. It fails if that does.
+// fetchForCache fills p with the file's bytes from off on, for the cache: by f.verifiedFetch if Fetch has set it, or else from the server.
+// It fails if that does.
 func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	if verified := f.verifiedFetch.Load(); verified != nil {
 		return (*verified)(ctx, p, off)
@@ -119,14 +119,14 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 }
 
 // readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It caches what the server
-// sends, unless that has to be verified first. It fails if reading or fetching does.
+// sends, unless Options.Loader.Trust is to verify it first. It fails if reading or fetching does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))
 	}
-	// Without Trust, or by a verified fetch, bytes may go into the cache; else only the cache's own are read there.
-	trusting := f.opts.Loader.Trust == nil || f.verifiedFetch.Load() != nil
-	if f.partial != nil && (trusting || f.partial.Has(off, int64(len(p)))) {
+	// Bytes that are yet to be verified must not go into the cache: f.partial may then be read only where it lacks none.
+	mayCache := f.opts.Loader.Trust == nil || f.verifiedFetch.Load() != nil
+	if f.partial != nil && (mayCache || f.partial.Has(off, int64(len(p)))) {
 		return f.partial.ReadAt(ctx, p, off)
 	}
 	return f.readFromServer(ctx, p, off)
@@ -135,13 +135,13 @@ func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error 
 // cachedSource is a file as a Source. Unlike the file's own ReadAt, that of cachedSource uses the cache.
 type cachedSource struct{ *file }
 
-// ReadAt does what readThroughCache does.
+// ReadAt fills p with the file's bytes from off on, by readThroughCache.
 func (c cachedSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.readThroughCache(ctx, p, off)
 }
 
-// connectedSource returns the source that reads from the server. The first call connects to the server, for the version that the
-// cache has bytes of. It fails if connecting does; the next call tries again.
+// connectedSource returns the source that reads from the server. The first call connects it, for the version of the bytes that the
+// cache has, if any. It fails if connecting does; the next call tries again.
 func (f *file) connectedSource(ctx context.Context) (Source, error) {
 	f.sourceMu.Lock()
 	defer f.sourceMu.Unlock()
@@ -159,7 +159,8 @@ func (f *file) connectedSource(ctx context.Context) (Source, error) {
 	return f.source, nil
 }
 
-// ContentID names the content: its digest, or its address with a strong validator. It is "" if the server has neither.
+// ContentID returns a name that only this content has, made of its digest or of its address and version. It returns "" if neither
+// digest nor version is known.
 func (f *file) ContentID() string {
 	if f.id == "" {
 		return ""
@@ -167,8 +168,8 @@ func (f *file) ContentID() string {
 	return f.partialName()
 }
 
-// Version returns the version of the file's bytes, as versionOf does: completeVersion, that of the incomplete file in the cache,
-// or without one the server's.
+// Version returns the version of the file's bytes: completeVersion for a complete file, else that of the incomplete file in the cache.
+// Without a cache it returns the server's. It returns "" if the version is not known yet.
 func (f *file) Version() string {
 	switch {
 	case f.complete != nil:
@@ -179,19 +180,20 @@ func (f *file) Version() string {
 	return f.sourceVersion()
 }
 
-// completeVersion is the version of a complete file. Its digest tells it from others.
+// completeVersion is the version of every complete file: its id tells it from others.
 const completeVersion = "whole"
 
-// sourceVersion returns the version that the server sends, or "" before connectedSource is called: see versionOf.
+// sourceVersion returns the version of the bytes that the server sends. It returns "" if the server tells none, and before
+// connectedSource has connected.
 func (f *file) sourceVersion() string {
 	f.sourceMu.Lock()
 	defer f.sourceMu.Unlock()
 	return versionOf(f.source)
 }
 
-// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. A file that another cache has
-// complete it links or copies to that path. It fails if fetching does, or if there is no cache for this file: the content has no
-// id, or the cache cannot be written to.
+// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. If another cache has the file complete,
+// fetchRest links or copies it to that path instead. It calls progress, which may be nil, as bytes come. It fails if fetching, moving or
+// copying does, for content without an id, or if the cache cannot be written to.
 func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.complete != nil:
@@ -204,16 +206,16 @@ func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) e
 	if err := f.partial.Fill(ctx, progress); err != nil {
 		return err
 	}
-	return f.moveToFinalPath(ctx, f, waitForLock)
+	return f.moveToFinalPath(ctx, waitForLock)
 }
 
-// finalize begins to move a file whose bytes are all present to its final path, in the background: Close cancels that.
-// A failure is logged, and leaves the file incomplete.
+// finalize begins to move a file whose bytes are all present to its final path, in the background, until Close cancels it. It logs
+// how that ends. If moving fails, the file stays where it is.
 func (f *file) finalize() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancelFinalizing = cancel
 	f.finalizing.Go(func() error {
-		if err := f.moveToFinalPath(ctx, f, waitForLock); err == nil {
+		if err := f.moveToFinalPath(ctx, waitForLock); err == nil {
 			f.opts.logger().Debug("file is complete in the cache", "file", f.Name())
 		} else if ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
@@ -222,10 +224,9 @@ func (f *file) finalize() {
 	})
 }
 
-// release closes the file and its source, and leaves its content where it is: nothing moves to its final path. It
-// fails if closing does.
+// release closes the file and its source. Unlike Close it moves nothing to its final path. It fails if closing the file does.
 func (f *file) release() error {
-	defer func() { // and if a callback has panicked
+	defer func() { // also if closing f.partial panics, since a callback of the caller's has
 		f.sourceMu.Lock()
 		defer f.sourceMu.Unlock()
 		if f.source != nil {
@@ -241,26 +242,40 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close closes the file. It first moves a small file whose bytes are all present to its final path in the cache. It waits neither
-// for the digest of a large file nor for another process. It fails if moving or closing does.
+// Close ends what runs in the background and closes the file. It first settles an incomplete file whose bytes are all present: see
+// settle. It fails if that or closing does.
 func (f *file) Close() (err error) {
-	defer func() { err = errors.Join(err, f.release()) }() // and if a callback has panicked
+	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
 	if f.complete == nil {
 		f.filling.end()
 	}
-	if f.partial != nil {
-		if f.cancelFinalizing != nil {
-			f.cancelFinalizing()
-			f.finalizing.Wait()
-		} else if whole := f.partial.Have() == f.object.size && !f.partial.Finished(); whole && f.failedToOpen.Load() {
-			err = f.partial.Remove() // what could not be opened gets no final path
-		} else if whole && f.object.size <= maxMovedAtClose {
-			if err = f.moveToFinalPath(context.Background(), f, tryLock); errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOtherContent) {
-				err = nil // huggingface_hub has it for as long as it downloads, or another process brings it
-			} else if err != nil {
-				err = fmt.Errorf("%s: %w", f.Name(), err)
-			}
-		}
+	if f.cancelFinalizing != nil {
+		f.cancelFinalizing()
+		f.finalizing.Wait()
+		return nil
 	}
-	return err
+	if f.partial != nil && f.partial.Have() == f.object.size && !f.partial.Finished() {
+		return f.settle()
+	}
+	return nil
+}
+
+// settle moves the incomplete file, whose bytes are all present, to its final path if it is small: see maxMovedAtClose. It does not
+// wait: if another process has the lock of that path, or has taken the file's name, the file stays where it is. If no model could be
+// opened from the file, settle removes it instead. It fails if moving or removing does.
+func (f *file) settle() error {
+	if f.failedToOpen.Load() {
+		return f.partial.Remove()
+	}
+	if f.object.size > maxMovedAtClose {
+		return nil
+	}
+	err := f.moveToFinalPath(context.Background(), tryLock)
+	switch {
+	case errors.Is(err, errBusy), errors.Is(err, sparse.ErrOtherContent): // the other process will complete the file
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return nil
 }

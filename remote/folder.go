@@ -29,18 +29,18 @@ import (
 type folder struct {
 	opts            *Options
 	address         string                   // for messages
-	addressedFile   string                   // that the address names, or a folder of them; "" for all
-	messageName     func(file string) string // what messages call a file
-	objects         map[string]object        // by their slash-separated names
+	addressedFile   string                   // the file or the folder of files that the address names; "" for all
+	messageName     func(file string) string // returns what messages call a file
+	objects         map[string]object        // the listed files, by their slash-separated names
 	modelCandidates []string                 // the files that may be the model; nil for all
-	// lookup finds a file that objects does not list. It is nil if they are all there are.
+	// lookup finds a file that objects does not list. It is nil if objects has all files.
 	lookup func(ctx context.Context, name string) (object, error)
-	// pullsAllFiles makes Pull bring every file, not only those of the model. afterPull is called after that.
+	// pullsAllFiles makes Pull fetch every file, not only those of the model. Pull calls afterPull, if set, in the end.
 	pullsAllFiles bool
 	afterPull     func() error
-	// snapshotDir is where complete files have their names, or "" if they have none.
+	// snapshotDir is the folder in which complete files have their names, or the zero Path if they have none.
 	snapshotDir rooted.Path
-	// followsServer means that names in dir lead to what the server has now: their links are replaced.
+	// followsServer means that names in snapshotDir lead to what the server has now: their links are replaced.
 	followsServer bool
 
 	filling       *backgroundFill // nil without Options.Fill
@@ -52,8 +52,7 @@ type folder struct {
 	lookedUp         []string // names of files that lookup has found
 }
 
-// completePath returns the path of the file called name, once it is complete: its name in the snapshot, or else
-// the path in the cache.
+// completePath returns the path that the file called name has once it is complete: in the snapshot, or without one in the cache.
 func (d *folder) completePath(name string) string {
 	if d.snapshotDir.Name != "" {
 		return d.snapshotPath(name).String()
@@ -61,13 +60,13 @@ func (d *folder) completePath(name string) string {
 	return d.objects[name].paths.path.String()
 }
 
-// snapshotPath returns the path that gives a complete file its name.
+// snapshotPath returns the path of the file called name in the folder d.snapshotDir.
 func (d *folder) snapshotPath(name string) rooted.Path {
 	return d.snapshotDir.Join(filepath.FromSlash(name))
 }
 
-// object returns the content of the file called name, which it may have to ask the server for. It fails with
-// fs.ErrNotExist if the folder has no such file.
+// object returns the content of the file called name. It asks d.lookup, if set, for a file that d.objects does not list, and then adds
+// name to d.lookedUp. It fails with fs.ErrNotExist if the folder has no such file, or if the lookup does.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
 	if o, ok := d.objects[name]; ok {
 		return o, nil
@@ -84,8 +83,8 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 	return object{}, &fs.PathError{Op: "open", Path: d.messageName(name), Err: fs.ErrNotExist}
 }
 
-// chooseModel returns the name of the file to open as the model: the one that the address names, or the best one of the folder
-// that it names. It fails if shard.Choose finds no model there, or several.
+// chooseModel returns the name of the file to open as the model: the one that the address names, the only candidate, or what
+// shard.Choose chooses in the folder that the address names. It fails if that has no model, or several, or if the file does not exist.
 func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.addressedFile]; ok {
 		return d.addressedFile, nil
@@ -99,7 +98,7 @@ func (d *folder) chooseModel(ctx context.Context) (string, error) {
 			names = append(names, path.Base(name))
 		}
 	}
-	if d.addressedFile != "" && len(names) == 0 { // not listed, but the server may have it
+	if d.addressedFile != "" && len(names) == 0 { // neither file nor folder is listed, but the server may have the file
 		_, err := d.object(ctx, d.addressedFile)
 		return d.addressedFile, err
 	}
@@ -112,7 +111,7 @@ func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	return path.Join(d.addressedFile, name), nil
 }
 
-// manifest returns the manifest in the file called name, or nil if the file cannot be read or is none.
+// manifest returns the manifest in the file called name, or nil if the file cannot be read or is no manifest.
 func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
 	var m *manifest.File
 	d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
@@ -122,8 +121,8 @@ func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
 	return m
 }
 
-// decode opens the file called name, decodes its index, and calls use with both. It does so once more if the cache had
-// other bytes than the server. It fails if opening, decoding or use does.
+// decode opens the file called name, decodes its index, and calls use with the input and the decoded file. It does all of it once more
+// if the cache had other bytes than the server: use may be called twice. It fails if opening, decoding or use does.
 func (d *folder) decode(ctx context.Context, name string, use func(in layout.Input, decoded layout.File) error) error {
 	return d.retryChanged(ctx, func() error {
 		f, err := d.open(ctx, name)
@@ -140,14 +139,14 @@ func (d *folder) decode(ctx context.Context, name string, use func(in layout.Inp
 	})
 }
 
-// contextReader is a file whose reads end with ctx.
+// contextReader reads a file through the cache, until ctx ends.
 type contextReader struct {
 	ctx context.Context
 	*file
 }
 
-// ReadAt fills p with the file's bytes from off on, until the reader's context ends. The range must lie within the
-// file. It fails if reading does.
+// ReadAt fills p with the file's bytes from off on, and returns len(p). It returns 0 and an error if reading them all fails, or if the
+// reader's context ends.
 func (b contextReader) ReadAt(p []byte, off int64) (int, error) {
 	if err := b.readThroughCache(b.ctx, p, off); err != nil {
 		return 0, err
@@ -155,8 +154,8 @@ func (b contextReader) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// open opens the file called name: in this cache, in another, or on its server. For a file that d.objects lists it
-// sends no request. It fails if there is no such file, or if a cache has a wrong one.
+// open opens the file called name: in this cache, in another, or on its server. It sends no request for a file that d.objects lists. It
+// fails if there is no such file, or as openObject does.
 func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	o, err := d.object(ctx, name)
 	if err != nil {
@@ -165,80 +164,90 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(ctx, o, name)
 }
 
-// openObject opens the content o of the file called name. If its bytes are all present, and many, it begins to move them to
-// their final path in the background. It fails if the cache has a wrong file for it, or if Pull cannot write to the cache.
+// openObject opens the content o of the file called name, as openContent does, and counts the bytes that are present. A small file whose
+// bytes are all present moves to its final path when it is closed. openObject begins to move a larger one at once, in the background.
+// It fails as openContent does.
 func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
 	f, err := d.openContent(ctx, o, name)
+	if err != nil {
+		return nil, err
+	}
 	switch {
-	case err != nil:
 	case f.complete != nil:
 		f.presentAtOpen = uint64(f.Size())
 	case f.partial != nil:
 		f.presentAtOpen = uint64(f.partial.Have())
-	}
-	if err == nil && f.partial != nil && f.partial.Have() == o.size && o.size > maxMovedAtClose {
-		f.finalize()
-	}
-	return f, err
-}
-
-// openContent opens the content o of the file called name: complete in a cache, incomplete in this one, or (without a
-// cache) on the server. Its caller may release the file instead of closing it. It fails if the cache has a wrong file
-// for it, or if Pull cannot write to the cache.
-func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
-	f = &file{folder: d, nameInFolder: name, object: o}
-	if f.complete, err = o.openComplete(); err == nil {
-		return f, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if f.complete, err = o.findInOtherCaches(ctx, d.opts); err == nil {
-		return f, nil
-	} else if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if d.opts.NoCache || o.id == "" {
-		return f, nil
-	}
-	f.partial, err = d.partOf(o, f.fetchForCache, f.sourceVersion)
-	// The disk is full, or another process removes or fills this file: all but Pull read on without a cache.
-	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent) {
-		if d.opts.fresh {
-			return nil, fmt.Errorf("%s: %w", o.name, err)
+		if f.partial.Have() == o.size && o.size > maxMovedAtClose {
+			f.finalize()
 		}
-		d.opts.logFullCache(o.name)(err)
-		return f, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.name, err)
-	}
-	if f.partial.Have() == 0 {
-		// Another process may have completed the file, and moved it away, since this one looked for it.
-		if f.complete, err = o.openComplete(); err == nil {
-			f.partial.Remove() // an empty file that stays does no harm
-			f.partial.Close()
-			f.partial = nil
-			return f, nil
-		}
-	}
-	if f.partial.Has(0, f.headBytes()) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.partialsWithHead = append(d.partialsWithHead, f) // for removeMismatched
 	}
 	return f, nil
 }
 
-// partOf opens, or makes, the cache's incomplete file of the content o. fetch brings missing bytes. version tells
-// which version they are of, and is ignored if the content's id does. It fails if the file cannot be made, or if a
-// process has other content open under its name.
-func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
-	if o.origin == "" {
+// openContent opens the content o of the file called name: complete in a cache, incomplete in this one, or on its server if there is no
+// cache or o has no id. It fails if a cache has a file of another size for o, when ctx ends, or as openIncomplete does.
+func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
+	f = &file{folder: d, nameInFolder: name, object: o}
+	f.complete, err = o.openComplete()
+	if errors.Is(err, fs.ErrNotExist) {
+		f.complete, err = o.findInOtherCaches(ctx, d.opts)
+	}
+	switch {
+	case err == nil:
+		return f, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case d.opts.NoCache || o.id == "":
+		return f, nil
+	}
+	if err := f.openIncomplete(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// openIncomplete sets f.partial to the cache's incomplete file, which it makes if there is none. If another process has completed the
+// file meanwhile, it sets f.complete instead. If the cache cannot be written to, or another process removes or fills the file, it sets
+// neither: the file is then read from its server. Pull needs the cache: for it, and for other errors, openIncomplete fails.
+func (f *file) openIncomplete() (err error) {
+	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
+	goesOnWithoutCache := sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
+	switch {
+	case goesOnWithoutCache && !f.opts.isPull:
+		f.opts.logFullCache(f.Name())(err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if f.partial.Have() == 0 {
+		// Another process may have completed the file, and moved it away, since this one looked for it.
+		if f.complete, err = f.openComplete(); err == nil {
+			f.partial.Remove() // an empty file that stays does no harm
+			f.partial.Close()
+			f.partial = nil
+			return nil
+		}
+	}
+	if f.partial.Has(0, f.headBytes()) {
+		f.folder.mu.Lock()
+		defer f.folder.mu.Unlock()
+		f.partialsWithHead = append(f.partialsWithHead, f) // for removeMismatched
+	}
+	return nil
+}
+
+// incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes. version, which returns the
+// version of what fetch has read, is not used if o has no origin. incompleteFile fails if the file cannot be made, or with
+// sparse.ErrOtherContent if a process has other content open under its name.
+func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
+	if o.origin == "" { // o.id was made of the version already
 		version = nil
 	}
-	var asked *atomic.Int64
+	var waitingReads *atomic.Int64
 	if d.filling != nil { // the background fetch lets reads of all files go first
-		asked = &d.filling.waitingReads
+		waitingReads = &d.filling.waitingReads
 	}
 	dir, err := d.opts.partialDir(o.paths.path.Parent())
 	if err != nil && !sparse.Unwritable(err) {
@@ -246,12 +255,12 @@ func (d *folder) partOf(o object, fetch sparse.Fetch, version func() string) (*s
 	}
 	return sparse.Open(dir.Join(o.partialName()), sparse.Options{
 		Size: o.size, Identity: o.partialName(), Name: o.name, Version: version,
-		Fetch: fetch, OnFull: d.opts.logFullCache(o.name), WaitingReads: asked,
+		Fetch: fetch, OnFull: d.opts.logFullCache(o.name), WaitingReads: waitingReads,
 	})
 }
 
 // openModel opens the folder's model: by its path if all its files are complete in another program's cache, else file by file. With
-// Options.Fill it then begins to fetch the rest in the background. It fails if there is no model, or if reading its files does.
+// Options.Fill and a cache it then begins to fetch the rest in the background. It fails if there is no model, or if opening it does.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -266,10 +275,11 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	}
 	if f.complete != nil && d.snapshotDir.Name != "" && !f.paths.isInOwnCache && d.hasCompleteSiblings(name) {
 		m, err := loader.Open(d.completePath(name), d.opts.Loader)
-		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
+		if !errors.Is(err, fs.ErrNotExist) {
 			f.Close()
 			return m, err
 		}
+		// Some of its files are not complete: open it file by file.
 	}
 	m, err := d.loadModel(ctx, f)
 	if err == nil {
@@ -278,12 +288,12 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// loadModel opens the model whose first file is f, which it closes. It tries once more if the cache had other bytes than the
-// server has. If opening fails, f does not move to its final path in the cache.
+// loadModel opens the model whose first file is f. The model closes f in the end; if opening fails, f is closed at once. If the cache had
+// other bytes than the server, loadModel opens file and model once more. A file that fails to open gets no final path in the cache.
 func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err error) {
 	name := f.nameInFolder
 	err = d.retryChanged(ctx, func() (err error) {
-		if f == nil { // at the second try
+		if f == nil { // this is the second try
 			if d.filling != nil {
 				d.filling = new(backgroundFill)
 			}
@@ -292,7 +302,7 @@ func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err e
 			}
 		}
 		d.filling.addFile(f)
-		f.failedToOpen.Store(true)
+		f.failedToOpen.Store(true) // OpenFolder closes f if it fails, and Close has to know that
 		m, err = loader.OpenFolder(ctx, newModelFolder(f), path.Base(name), d.opts.Loader)
 		f.failedToOpen.Store(err != nil)
 		f = nil
@@ -301,22 +311,22 @@ func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err e
 	return m, err
 }
 
-// modelFolder is a folder as a model sees it: the files beside its first, of the same revision.
+// modelFolder is the folder from which a model opens its files: those beside its first, of the same revision.
 type modelFolder struct {
 	*folder
-	modelDir  string
-	openFirst atomic.Pointer[file] // which is open already, until it is asked for
+	modelDir  string               // the names of the model's files begin with it
+	openFirst atomic.Pointer[file] // the first file, which is open already; nil once Open has returned it
 }
 
-// newModelFolder returns the folder of f as the model sees it, which gets f when it asks for its name.
+// newModelFolder returns the folder from which the model opens f and the files beside it. The first Open of f's name returns f itself.
 func newModelFolder(f *file) *modelFolder {
 	b := &modelFolder{folder: f.folder, modelDir: path.Dir(f.nameInFolder)}
 	b.openFirst.Store(f)
 	return b
 }
 
-// Open opens the file called name beside the first. The first file itself, which is open already, it passes on once.
-// It fails if there is no such file.
+// Open opens the file called name beside the model's first file. Its first call with the first file's own name returns that, which is
+// open already. It fails as folder.open does.
 func (b *modelFolder) Open(ctx context.Context, name string) (loader.Stored, error) {
 	name = path.Join(b.modelDir, name)
 	if f := b.openFirst.Load(); f != nil && f.nameInFolder == name && b.openFirst.CompareAndSwap(f, nil) {
@@ -330,9 +340,8 @@ func (b *modelFolder) Open(ctx context.Context, name string) (loader.Stored, err
 	return f.stored(), nil
 }
 
-// retryChanged calls read, and once more if the cache had another version than the server, or another process has
-// begun the file anew. It also does so if read finds a malformed file, and the cache had other bytes than the server.
-// It fails if the last call does.
+// retryChanged calls read, and returns its error. It calls read once more if that fails with mmapio.ErrChanged, since the cache had another
+// version than the server, or with sparse.ErrOtherContent. It also does so for a malformed file, if removeMismatched removes a file.
 func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	err := read()
 	if errors.As(err, new(*layout.FormatError)) && d.removeMismatched(ctx) ||
@@ -346,13 +355,13 @@ func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 // the files that differ. It reports whether it removed one. Files that it cannot compare stay.
 func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	d.mu.Lock()
-	begun := d.partialsWithHead
+	partials := d.partialsWithHead
 	d.mu.Unlock()
-	for _, o := range begun {
-		if o.partial.Finished() {
+	for _, old := range partials {
+		if old.partial.Finished() {
 			continue
 		}
-		f, err := d.openContent(ctx, o.object, o.nameInFolder)
+		f, err := d.openContent(ctx, old.object, old.nameInFolder) // anew, as old may be closed
 		if err != nil {
 			continue
 		}
@@ -372,10 +381,11 @@ func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// modelFiles opens the model that begins with the file called name, and lists its files by name. single reports that
-// this file is the whole model. If the address names it, only files that opening has asked for are listed beside it.
-// It fails if the model cannot be opened.
-func (d *folder) modelFiles(ctx context.Context, name string) (names []string, single bool, err error) {
+// modelFiles opens the model whose first file is called name, closes it, and returns the names of all files to pull, sorted: its files of
+// weights and those that opening has looked up. With d.pullsAllFiles it adds all files of the folder. Without, it adds the siblings of
+// the first file, unless the address names that file and it has all weights. oneFile reports whether one file has all weights.
+// modelFiles fails if the model cannot be opened.
+func (d *folder) modelFiles(ctx context.Context, name string) (names []string, oneFile bool, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
 		return nil, false, err
@@ -398,18 +408,21 @@ func (d *folder) modelFiles(ctx context.Context, name string) (names []string, s
 	return slices.Compact(names), len(m.Files()) == 1, nil
 }
 
-// opensAsFile reports whether a pulled model is opened by the file called name rather than by its folder: the address names
-// that file, or only it may be the model. names are all files of the model; single means that it has one file of weights.
-func (d *folder) opensAsFile(name string, names []string, single bool) bool {
-	if d.modelCandidates != nil {
-		return len(d.modelCandidates) == 1 && (d.pullsAllFiles || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
+// opensAsFile reports whether a pulled model is opened by its first file, called name, rather than by its folder. names and oneFile are
+// what modelFiles has returned for it. Without d.modelCandidates it is so if the address names the file and that has all weights. With
+// them it is so if the file is the only candidate and needs no other file.
+func (d *folder) opensAsFile(name string, names []string, oneFile bool) bool {
+	if d.modelCandidates == nil {
+		return d.addressedFile == name && oneFile
 	}
-	return d.addressedFile == name && single
+	isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix) // an index needs its shards
+	needsNoOther := len(names) == 1 || d.pullsAllFiles                                               // others are licenses and the like then
+	return isOnlyCandidate && needsNoOther
 }
 
-// siblings lists the files in the folder of the file called model that belong to it and are no weights: configuration,
-// tokenizer, generation. It tells them by their suffixes. The config.json of a folder in that folder is one too:
-// sentence-transformers says there how vectors are pooled.
+// siblings returns the names of the files beside the file called model that belong to it and are no weights: configuration, tokenizer,
+// generation. It tells them by their suffixes. It also returns each config.json one folder below: sentence-transformers says there how
+// vectors are pooled.
 func (d *folder) siblings(model string) (names []string) {
 	for name := range d.objects {
 		dir := path.Dir(name)
@@ -423,8 +436,8 @@ func (d *folder) siblings(model string) (names []string) {
 	return names
 }
 
-// hasCompleteSiblings reports whether all files that belong to the file called model, such as its config.json, are complete
-// and found by their names. A model that is opened by its path would go without the others.
+// hasCompleteSiblings reports whether all siblings of the file called model, such as its config.json, exist at their completePath. A
+// model that is opened by its path would go without the others.
 func (d *folder) hasCompleteSiblings(model string) bool {
 	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
 		_, err := os.Stat(d.completePath(name))
@@ -432,9 +445,9 @@ func (d *folder) hasCompleteSiblings(model string) bool {
 	})
 }
 
-// fetchFiles fetches the files called names, those of a model, one after the other, and moves them to their final paths.
-// With Options.Loader.Trust their bytes are verified before. progress, if set, gets the bytes of all of them. It fails
-// if a file cannot be fetched, verified or moved.
+// fetchFiles fetches the files called names, those of the model whose first file is called model, one after the other. It moves them to
+// their final paths. With Options.Loader.Trust it verifies their bytes before. It calls progress, if set, with the number of bytes that
+// are present of all files, and their total. It fails if a file cannot be fetched, verified or moved.
 func (d *folder) fetchFiles(ctx context.Context, model string, names []string, progress func(have, total int64)) error {
 	var before, total int64
 	for _, name := range names {
@@ -464,45 +477,48 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string, p
 	return nil
 }
 
-// fetchFile fetches the file called name, which belongs to the file called model, and returns its size. With
-// Options.Loader.Trust it verifies the bytes before they go into the cache. It fails if that or fetching does.
+// fetchFile fetches the file called name, moves it to its final path, and returns its size in bytes. With Options.Loader.Trust it
+// verifies the bytes before they go into the cache, under the file's path from the file called model. It fails if opening, verifying or
+// fetching does.
 func (d *folder) fetchFile(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	if by := d.opts.Loader.Trust; by != nil {
+	if trust := d.opts.Loader.Trust; trust != nil {
 		s := f.stored()
-		err = s.Verify(ctx, pathFromModel(model, name), by)
+		if err := s.Verify(ctx, pathFromModel(model, name), trust); err != nil {
+			return 0, err
+		}
 	}
-	if err == nil {
-		err = f.fetchRest(ctx, progress)
-	}
-	return f.Size(), err
+	return f.Size(), f.fetchRest(ctx, progress)
 }
 
 // pathFromModel returns the path of the file called name from the folder of the file called model. If it is not below that
 // folder, pathFromModel returns its base name.
 func pathFromModel(model, name string) string {
 	dir := path.Dir(model)
-	if rest, ok := strings.CutPrefix(name, dir+"/"); ok || dir == "." {
+	if dir == "." {
+		return name
+	}
+	if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
 		return rest
 	}
 	return path.Base(name)
 }
 
-// filterCandidates returns those of names that may be the model, which are all if d.modelCandidates is nil. Indexes of shards always may. It
-// changes the list names.
+// filterCandidates removes from names, base names of files, those that cannot be the model, and returns the rest. Those of
+// d.modelCandidates and indexes of shards may be the model. If d.modelCandidates is nil, all may.
 func (d *folder) filterCandidates(names []string) []string {
 	if d.modelCandidates == nil {
 		return names
 	}
-	may := make(map[string]bool)
+	isCandidate := make(map[string]bool)
 	for _, name := range d.modelCandidates {
-		may[path.Base(name)] = true
+		isCandidate[path.Base(name)] = true
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		return !may[name] && !strings.Contains(name, manifest.IndexSuffix)
+		return !isCandidate[name] && !strings.Contains(name, manifest.IndexSuffix)
 	})
 }

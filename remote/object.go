@@ -17,10 +17,10 @@ import (
 type object struct {
 	name string // for messages
 	size int64
-	// id names the content: a digest in hex, or what identity returns.
+	// id names the content: a digest in hex, or what derivedID returns. It is "" for content that is not cached.
 	id string
-	// origin names the server that sends the content, unless id does. Until the content is complete and its digest
-	// right, its bytes are only as true as this server.
+	// origin names the server that sends the content. It is "" if id was derived from the server's address. Until the content is
+	// complete and its digest right, its bytes are only as true as this server.
 	origin string
 	// checkOriginal reads the content, which was made of other content, and checks the digest of that. It is nil for content
 	// whose id is its digest, or that has none.
@@ -34,15 +34,15 @@ type object struct {
 
 // cachePaths are the paths that an object has in a cache once it is complete, or some of them.
 type cachePaths struct {
-	path         rooted.Path
-	snapshotName string       // the path of the file's name in a snapshot, or "": where there are no links, it has the content
-	lock         rooted.Path  // the file to lock while the content moves to path, or none
-	isInOwnCache bool         // the place is in this module's cache; the time of lock tells when it was last used
+	path         rooted.Path  // the final path
+	snapshotName string       // the path of the file's name in a snapshot, or "": on a system without links, it has the content
+	lock         rooted.Path  // the file to lock while the content moves to path, or the zero Path
+	isInOwnCache bool         // path is in this module's cache; the time of lock tells when it was last used
 	link         func() error // makes the file's name in a snapshot lead to path, or nil
 }
 
 // checkDigest reads the content from r, and returns layout.ErrChecksum unless its digest is right. It does nothing if the digest is
-// unknown.
+// unknown. It fails if reading does, or when ctx ends.
 func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
 	switch {
 	case o.checkOriginal != nil:
@@ -53,8 +53,8 @@ func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// partialName returns the name of the incomplete file in the cache. It differs between origins: bytes that one server sends under
-// a digest are not mixed with another server's.
+// partialName returns the name of the object's incomplete file in the cache. It differs between origins: bytes that one server sends
+// under a digest are not mixed with another server's.
 func (o *object) partialName() string {
 	if o.origin == "" {
 		return o.id
@@ -63,7 +63,8 @@ func (o *object) partialName() string {
 }
 
 // openComplete opens the object's complete file: at its path in the cache, or else under its name in a snapshot. It makes the link
-// of that name if it is missing. The error is fs.ErrNotExist if there is no file, and another one if the file has another size.
+// of that name if it is missing, and sets the time of last use in this module's cache. It fails with fs.ErrNotExist if there is no file.
+// It fails otherwise if the file has another size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.paths.snapshotName != "" {
@@ -77,7 +78,7 @@ func (o *object) openComplete() (*os.File, error) {
 		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it meanwhile
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
-		o.paths.lock.Touch() // its time tells when the object was last used
+		o.paths.lock.Touch() // PruneCache reads this time as that of last use
 	}
 	if err != nil {
 		f.Close()
@@ -86,7 +87,8 @@ func (o *object) openComplete() (*os.File, error) {
 	return f, nil
 }
 
-// openSized opens the regular file at path for reading. It fails if the file has another size than the object.
+// openSized opens the file at path for reading. It fails if the file does not exist, is no regular file, or has another size than the
+// object.
 func (o *object) openSized(path string) (*os.File, error) {
 	f, err := rooted.OpenRegular(path)
 	if err != nil {
@@ -103,8 +105,8 @@ func (o *object) openSized(path string) (*os.File, error) {
 	return f, nil
 }
 
-// linkName calls o.paths.link, which makes a link in a snapshot. It does nothing if that is nil, or if the cache cannot be written
-// to. It fails if the link cannot be made for another reason.
+// linkName calls o.paths.link, if set, which makes a link in a snapshot. It ignores the error of a cache that cannot be written to, and
+// fails with other errors.
 func (o *object) linkName() error {
 	if o.paths.link == nil {
 		return nil
@@ -112,13 +114,13 @@ func (o *object) linkName() error {
 	return ignoreUnwritable(o.paths.link())
 }
 
-// moveToFinalPath checks the digest of f, whose bytes are all present, and renames its incomplete file to the object's path in
-// the cache. lock says whether to wait for another process that has locked that path. It fails for a wrong digest, or
-// if the cache cannot be written to.
-func (o *object) moveToFinalPath(ctx context.Context, f *file, lock locking) error {
-	return o.createUnderLock(ctx, lock, f.partial.Remove, func() error {
-		return f.partial.Finish(o.paths.path, func(r io.Reader) error {
-			return o.checkDigest(ctx, r)
+// moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
+// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if
+// the cache cannot be written to. For tryLock it fails with errBusy if another process has the lock of the path.
+func (f *file) moveToFinalPath(ctx context.Context, lock locking) error {
+	return f.createUnderLock(ctx, lock, f.partial.Remove, func() error {
+		return f.partial.Finish(f.paths.path, func(r io.Reader) error {
+			return f.checkDigest(ctx, r)
 		})
 	})
 }
@@ -131,15 +133,15 @@ const (
 	tryLock                    // fail with errBusy
 )
 
-// discardNothing returns nil: callers of createUnderLock that have begun no file have nothing to discard.
+// discardNothing returns nil. It is the argument discard of createUnderLock for callers that have begun no file.
 func discardNothing() error { return nil }
 
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
 // createUnderLock locks the object's path in the cache, calls create, which makes the file there, and makes the link in the
-// snapshot. If the file exists, because another process has made it meanwhile, it calls discard instead of create. lock says
-// whether to wait for a process that has the lock. It fails if create, discard or the system does.
+// snapshot. If the file exists, because another process has made it meanwhile, it calls discard instead of create. It fails if create,
+// discard or the system does, or if the lock cannot be had: when ctx ends, or for tryLock at once with errBusy.
 func (o *object) createUnderLock(ctx context.Context, lock locking, discard, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if path.Name == "" {
@@ -153,7 +155,7 @@ func (o *object) createUnderLock(ctx context.Context, lock locking, discard, cre
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if lock == tryLock {
-			cancel(errBusy) // lockFile then tries once, and fails with errBusy if another process has the lock
+			cancel(errBusy) // lockFile tries once even so, and fails with errBusy if another process has the lock
 		}
 		unlock, err := lockFile(ctx, o.paths.lock)
 		if err != nil {
@@ -170,8 +172,8 @@ func (o *object) createUnderLock(ctx context.Context, lock locking, discard, cre
 	return o.linkName()
 }
 
-// hardLink makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads
-// to another file by now, or to another file system.
+// hardLink makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads to another
+// file by now, if f is on another file system, or if the cache is read-only.
 func (o *object) hardLink(f *os.File) error {
 	path, err := filepath.EvalSymlinks(f.Name())
 	if err != nil {
@@ -180,8 +182,9 @@ func (o *object) hardLink(f *os.File) error {
 	return o.paths.path.Link(path, f)
 }
 
-// linkOrCopyToOwnPath makes f.complete, which may be a file of another cache, a file at f's own path too: by a hard link, or else by
-// a copy, whose digest it checks. It does nothing if it is there already. It fails if neither can be made, or for a wrong digest.
+// linkOrCopyToOwnPath gives f's own path in the cache the content of f.complete, which may lie in another cache: by a hard link, or else
+// by a copy, whose digest it checks. It does nothing if f.complete was opened by its own path or its name in a snapshot. It fails if
+// neither link nor copy can be made, or for a wrong digest.
 func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.snapshotName {
 		return nil
@@ -191,10 +194,11 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.
-		part, err := f.partOf(f.object, func(_ context.Context, p []byte, off int64) error {
+		readComplete := func(_ context.Context, p []byte, off int64) error {
 			_, err := f.complete.ReadAt(p, off)
 			return err
-		}, func() string { return completeVersion })
+		}
+		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion })
 		if err != nil {
 			return err
 		}
@@ -212,7 +216,7 @@ func (o *Options) ownCachePaths(id string) (cachePaths, error) {
 	return cachePaths{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), isInOwnCache: true}, err
 }
 
-// textObject returns the object of content in memory. Its id is the SHA-256.
+// textObject returns an object whose content is in memory. Its id is the SHA-256 of the content.
 func textObject(content []byte) object {
 	return object{
 		size: int64(len(content)), id: digestHex(digestOf(content)),

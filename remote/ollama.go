@@ -88,7 +88,7 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 	}
 	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
 	m, err := storedManifest(inStore.String())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !isOffline() {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && o.isPull && !isOffline() {
 		m, err = r.manifest(ctx, a.tag)
 	}
 	if err == nil && len(m.Layers) == 0 {

@@ -130,7 +130,7 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 // forPull returns a copy of o, which may be nil, as withDefaults does, for Pull and PullStore.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()
-	out.NoCache, out.fresh, out.downloads = false, true, &downloads{byAddress: make(map[string]*download)}
+	out.NoCache, out.isPull, out.downloads = false, true, &downloads{byAddress: make(map[string]*download)}
 	out.Progress = oneAtATime(out.Progress)
 	return out
 }

@@ -34,11 +34,11 @@ type Options struct {
 	// Progress.
 	Progress func(have, total int64)
 
-	fresh     bool       // set by Pull: a tag is resolved by its server, even if Ollama's store knows it
+	isPull    bool       // set by Pull, which asks servers for what stores of this machine know too, and fails without a cache
 	downloads *downloads // set by Pull
 }
 
-// withDefaults returns a copy of o, with options of zeros in place of nil: of o itself, Loader and HTTP.
+// withDefaults returns a copy of o, which may be nil. Loader and HTTP of the copy are copies too, or zero options in place of nil.
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
@@ -54,17 +54,17 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// logFullCache returns a function that logs that the cache takes no more bytes of the file called name, and why. During Pull,
-// which fails then, that function does nothing.
-func (o *Options) logFullCache(name string) func(error) {
-	return func(err error) {
-		if !o.fresh {
-			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
+// logFullCache returns a function that logs that the cache takes no more bytes of the file called name, with the reason. During Pull
+// that function does nothing: Pull fails then.
+func (o *Options) logFullCache(name string) func(reason error) {
+	return func(reason error) {
+		if !o.isPull {
+			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", reason)
 		}
 	}
 }
 
-// logger returns the logger of the loader's options, or the default one.
+// logger returns the logger of the loader's options, or slog.Default without one.
 func (o *Options) logger() *slog.Logger {
 	if o.Loader.Logger != nil {
 		return o.Loader.Logger
@@ -72,7 +72,7 @@ func (o *Options) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// envOr returns the value of the environment variable name, or fallback if it is empty or not set.
+// envOr returns the value of the environment variable called name, or fallback if it is empty or not set.
 func envOr(name, fallback string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
@@ -80,7 +80,7 @@ func envOr(name, fallback string) string {
 	return fallback
 }
 
-// isOffline reports whether the environment forbids requests, as huggingface_hub reads it.
+// isOffline reports whether HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids requests, as huggingface_hub reads them.
 func isOffline() bool {
 	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
 		switch strings.ToLower(os.Getenv(name)) {
@@ -94,8 +94,8 @@ func isOffline() bool {
 // errOffline is the error of what would need a request, which the environment forbids.
 var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 
-// cacheHome returns the folder of caches that Linux programs use on every system, as huggingface_hub does. It fails if
-// there is no home directory.
+// cacheHome returns $XDG_CACHE_HOME, or else ~/.cache, on every system, as huggingface_hub does. It fails if there is no home
+// directory.
 func cacheHome() (string, error) {
 	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
 		return dir, nil
@@ -104,14 +104,15 @@ func cacheHome() (string, error) {
 	return filepath.Join(home, ".cache"), err
 }
 
-// withoutCache returns a copy of o with NoCache.
+// withoutCache returns a copy of o whose NoCache is set.
 func (o *Options) withoutCache() *Options {
 	out := clone(o)
 	out.NoCache = true
 	return out
 }
 
-// cache returns the folder of this module's cache. It fails if there is no home directory.
+// cache returns the folder of this module's cache: o.CacheDir, else $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir. It
+// fails if there is no home directory.
 func (o *Options) cache() (dir rooted.Path, err error) {
 	if o.CacheDir != "" {
 		return rooted.Path{Dir: o.CacheDir}, nil
@@ -125,8 +126,9 @@ func (o *Options) cache() (dir rooted.Path, err error) {
 	return rooted.Path{Dir: filepath.Join(home, "tensormap")}, nil
 }
 
-// partialDir makes and returns the folder of incomplete files that are later renamed into the folder final: it is on the
-// same file system. Its first call removes files there that ended processes have left. It fails if a folder cannot be made.
+// partialDir returns the folder of incomplete files that are later renamed into the folder final, and makes both folders. It is this
+// module's cache, or else .tensormap in final if the cache is on another file system. The first call for a folder also removes what
+// ended processes have left there. partialDir fails if there is no home directory, or if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir, err := o.cache()
 	if err == nil {
@@ -139,15 +141,18 @@ func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 		dir = final.Join(partialDirName)
 		err = dir.MkdirAll()
 	}
-	if _, swept := sweptDirs.LoadOrStore(dir, true); err == nil && !swept {
+	if err != nil {
+		return dir, err
+	}
+	if _, swept := sweptDirs.LoadOrStore(dir, true); !swept {
 		if err := sparse.Sweep(dir); err != nil {
 			o.logger().Warn("what was left in the cache cannot be removed", "reason", err)
 		}
 	}
-	return dir, err
+	return dir, nil
 }
 
-// partialDirName is the folder of incomplete files beside their final place.
+// partialDirName is the name of a folder of incomplete files beside their final place.
 const partialDirName = ".tensormap"
 
 // sweptDirs are the folders that partialDir has swept.

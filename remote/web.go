@@ -109,7 +109,7 @@ func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, e
 		r, err = w.connect(ctx, u, withBeginning)
 	}
 	if errors.Is(err, httprange.ErrNoRanges) {
-		if w.opts.fresh && !w.opts.NoCache {
+		if w.opts.isPull && !w.opts.NoCache {
 			return w.download(ctx, name, u, record)
 		}
 		err = fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
@@ -120,7 +120,7 @@ func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, e
 	now := knownVersion{r.Size(), r.Version(), before.Whole}
 	o := w.contentAt(name, u, now, r)
 	// Pull downloads a file without a version in one response, which is of one version, unless the cache has it.
-	if w.opts.fresh && !w.opts.NoCache && (now.Whole || now.Version == "") {
+	if w.opts.isPull && !w.opts.NoCache && (now.Whole || now.Version == "") {
 		f, err := o.openComplete()
 		if err != nil {
 			r.Close()
