@@ -117,35 +117,35 @@
 //
 // # How a call reads
 //
-// Each method below is a chain of calls. Tensor.call holds the lease, turns faults into errors and names the tensor in
-// them; methods of models and leases have whileOpen or readWhileOpen in place of it. The types behind it are those of
-// loader/internal/content, values and file. Functions without a name, and those that run them, are not counted.
+// Each method below is a chain of calls down to a file, by which every byte leaves, or to the package that computes.
+// Tensor.call holds the lease, turns faults into errors and names the tensor in them; methods of models and leases have
+// whileOpen or readWhileOpen in place of it. The types behind it are those of loader/internal/content, values and file.
+// Functions without a name are left out, and those that run them, such as parallel.Each. TestCallChains holds the first ten lines.
 //
-//	Bytes, View, raw and mapped   call → bytesOf → Cached.View → Stored.View → File.View → Mapping.Slice
-//	ReadAt, mapped                call → Cached.ReadAt → Cached.View → Stored.View → File.View → Mapping.Slice
-//	ReadAt, any other             call → Cached.ReadAt → Stored.ReadAt → File.ReadAt → read → Source.ReadAt, or of the system
-//	WriteTo, WriteDecrypted       write → call → withPins → content.Write → Cached.View or Cached.ReadAt, as above
-//	WriteAs                       write → call → withPins → values.Write → readEncoded → Cached.Read, as for rows
-//	ReadAs                        call → withPins → values.ReadEncoded → readEncoded → Cached.Read, as for rows
-//	Dequantize, …Rows, …Range     call → Cached.Read → Typed.Read → values.Expand → Codec.Expand → kernel
-//	the same, codes               call → Cached.Read → Grouped.Read → Grouped.Expand → kernel
-//	the same, scales              … Grouped.Read → weight.Read → scheme → partReader.Floats → values.Expand, as for rows
-//	Values                        call for each run, as for rows
-//	Slice.Dequantize, Slice.Bytes call → readRuns, or withPins → readGroups → readGroup, → Cached.Read, Cached.ReadAt
-//	MatMul, MatVec                call → multiply → multiplyStored → multiplyInParallel → Team.Run → takeRows
-//	                              → multiplyRows → dot.Mat → kernel
-//	Scale                         call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
+//	bytes             Cached.ReadAt → Stored.ReadAt → File.ReadAt
+//	values            Cached.Read → Typed.Read → values.Expand → bytes
+//	ReadAt            call → bytes
+//	WriteTo           write → call → content.Write → bytes
+//	WriteAs           write → call → values.Write → values
+//	ReadAs            call → values.ReadEncoded → values
+//	DequantizeRows    call → values
+//	Slice.Dequantize  call → readGroups → readGroup → values
+//	MatVec            MatMul → call → product.multiply → product.multiplyStored → bytes
+//	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
+//	Scale             call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
+//	Warm              readWhileOpen → warm → Plan.Read → readPieces → warmPiece → File.Warm → Mapping.Populate
+//	Stream            readWhileOpen → run → fillBuffer → readInto → preads, or File.ReadAt, or a copy of File.View
 //
-// Eight calls at most lead down to bytes or to a kernel. Four things make a chain longer, by the calls named here:
+// If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
+// bytesOf. values.Expand calls Codec.Expand of package dequant. Rows are multiplied by multiplyInParallel → Team.Run → takeRows →
+// multiplyRows → dot.Mat. A row thus is eight calls from its bytes and five from package dequant. A chain is longer for
 //
-//   - LZ4 has LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt: a row of it is nine deep. Large reads are
-//     shared out to workers by expandParallel or expandToParallel, one more.
-//   - The cache adds Cached.All → Cache.Get → Group.Do → fill → Gather before the read: for Bytes and
-//     Float32s the first time, and scales that are cached.
-//   - Warm plans first: readWhileOpen → warm → Plan.Read → readPieces, then warmPiece → File.Warm → Mapping.Populate for a
-//     mapped file, or readToTargets → Fill → File.ReadAt and warmingTensor.Filled → Cached.Put.
-//   - Stream plans first too: readWhileOpen → run → InOrder → read, then place → preads, or File.ReadAt, or a copy of File.View.
-//     What is decompressed or converted has make → Cached.ReadAt or values.ReadEncoded, as above.
+//   - several cores: readEncoded between values.ReadEncoded, or values.Write, and values.
+//   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt, and expandParallel or expandToParallel for large reads.
+//   - codes of quantized weights: Grouped.Read → Grouped.Expand in place of Typed.Read → values.Expand.
+//   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →
+//     values.Expand → bytes. What is cached of them goes by weight.fromCacheOr → Cache.Get → Cache.fillAndCheck: sixteen calls, once.
+//   - values that are cached: Cached.All → Cache.Get → Cache.fillAndCheck before Typed.Read, once.
 //
 // # Files that change underneath
 //

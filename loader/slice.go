@@ -130,9 +130,9 @@ func (s Slice) Dequantize(dst []float32) error {
 		if st.values.Source().Cost().ShortReads() {
 			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		}
-		return st.withPins(s.tensor.model, env, func(env content.Env) error {
-			return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
-		})
+		pinned, unpin := st.pinParts(s.tensor.model, env)
+		defer unpin()
+		return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, pinned, dst, from) })
 	})
 }
 
@@ -182,9 +182,9 @@ func (s Slice) Bytes(dst []byte) error {
 		if st.values.Source().Cost().ShortReads() {
 			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
 		}
-		return st.withPins(s.tensor.model, env, func(env content.Env) error {
-			return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
-		})
+		pinned, unpin := st.pinParts(s.tensor.model, env)
+		defer unpin()
+		return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, pinned, dst, from) })
 	})
 }
 

@@ -226,14 +226,13 @@ func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 // partReadsCache reports whether reading a part of the tensor puts more of it into the cache.
 func (s *state) partReadsCache() bool { return s.weight != nil || s.elements.Cost().OnlyWhole }
 
-// withPins calls f, which reads several parts of the tensor. A read may put more than its part into the cache: see envForParts. These
-// entries stay pinned until f returns. It fails if f does.
-func (s *state) withPins(m *Model, env content.Env, f func(env content.Env) error) error {
+// pinParts returns the Env for several reads of parts of the tensor in one call, as envForParts does. The caller calls unpin after
+// the last read.
+func (s *state) pinParts(m *Model, env content.Env) (_ content.Env, unpin func()) {
 	if !s.partReadsCache() {
-		return f(env)
+		return env, func() {}
 	}
 	pins := new(cache.Pins)
-	defer m.cache.Unpin(pins)
 	env.Pins = pins
-	return f(env)
+	return env, func() { m.cache.Unpin(pins) }
 }

@@ -49,7 +49,9 @@ func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx 
 		destinations.Put(dst)
 	}()
 	err = t.call(ctx, bytes, func(ctx context.Context, env content.Env, s *state) error {
-		err := s.withPins(t.model, env, func(env content.Env) error { return f(ctx, env, s, dst) })
+		env, unpin := s.pinParts(t.model, env)
+		defer unpin()
+		err := f(ctx, env, s, dst)
 		if errors.Is(dst.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace() {
 			// The kernel, not this process, has met the hole in the file.
 			dst.writeErr = nil

@@ -44,8 +44,8 @@ func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first ui
 		}
 		own, stop := contextOfBoth(own, ctx)
 		defer stop()
-		return s.withPins(t.model, env, func(env content.Env) error {
-			return values.ReadEncoded(own, env, s.values, d, dst, first)
-		})
+		env, unpin := s.pinParts(t.model, env)
+		defer unpin()
+		return values.ReadEncoded(own, env, s.values, d, dst, first)
 	})
 }
