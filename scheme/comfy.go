@@ -36,8 +36,9 @@ func readComfyLayer(md layout.Metadata) comfyLayer {
 // ComfyLayersKey is the key of ComfyUI's descriptions of layers in the header of a SafeTensors file.
 const ComfyLayersKey = "_quantization_metadata"
 
-// readLayers sets c.comfyLayers to ComfyUI's descriptions of layers in o, if there are any. It sets c.Err if they are no JSON.
-func (c *Config) readLayers(o layout.Metadata) {
+// readComfyLayers sets c.comfyLayers to ComfyUI's descriptions of layers in o, by path, if there are any. Descriptions that were read
+// before are dropped. It sets c.Err if the descriptions are no JSON.
+func (c *Config) readComfyLayers(o layout.Metadata) {
 	s := text(o, ComfyLayersKey)
 	if s == "" {
 		return

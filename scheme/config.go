@@ -33,7 +33,7 @@ type Config struct {
 	regexps     regexps // how many regular expressions there are
 }
 
-// scheme returns the scheme at a position of the registry, as the configuration has it.
+// scheme returns the scheme at a position of the registry, with what the configuration says of it.
 func (c *Config) scheme(at uint8) scheme {
 	if c.schemes == nil {
 		return registry[at]
@@ -41,7 +41,7 @@ func (c *Config) scheme(at uint8) scheme {
 	return c.schemes[at]
 }
 
-// schemeOfType returns the scheme of type T as the configuration has it, or its zero value if none was read.
+// schemeOfType returns the scheme of type T as the configuration has it, or the zero T if no configuration was read.
 func schemeOfType[T scheme](c *Config) (found T) {
 	for _, s := range c.schemes {
 		if t, ok := s.(T); ok {
@@ -53,15 +53,17 @@ func schemeOfType[T scheme](c *Config) (found T) {
 
 // A File is a file of JSON that lies beside a checkpoint whose config.json says nothing of its quantization.
 type File struct {
-	Name   string
-	method string // of a file whose object is that of quantization_config
+	Name string
+	// method is the quant_method of a file that has the content of quantization_config; "" if the file has config.json's content.
+	method string
 }
 
 // Files lists the files beside a checkpoint, in the order in which they are asked for: those of ModelOpt, of AutoGPTQ and
 // GPTQModel, of old releases of AutoAWQ, and of auto-round.
 var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"quantization_config.json", "auto-round"}}
 
-// ConfigJSON returns what config.json would say, from the object in the file.
+// ConfigJSON returns md, the content of the file, as a config.json would have it: under the key quantization_config. It adds the
+// method of such files if md names none. It returns md as it is for files that have the content of a config.json.
 func (f File) ConfigJSON(md layout.Metadata) layout.Metadata {
 	if f.method == "" {
 		return md
@@ -72,13 +74,14 @@ func (f File) ConfigJSON(md layout.Metadata) layout.Metadata {
 	return layout.Metadata{{Key: "quantization_config", Value: md}}
 }
 
-// ReadConfig finds what objects say: those of config.json and the like, the outermost first.
+// ReadConfig collects how weights are quantized from objects: a config.json, or the metadata of a file, the outermost first. The first
+// object that describes a quantization counts, while parameters of single layers add up. Config.Err says what is wrong with them.
 func ReadConfig(objects ...layout.Metadata) *Config {
 	c := &Config{originallyE8M0: make(map[string]bool)}
 	for _, o := range objects {
 		c.read(o)
-		if text, ok := object(o, "text_config"); ok {
-			c.read(text)
+		if textConfig, ok := object(o, "text_config"); ok {
+			c.read(textConfig)
 		}
 	}
 	slices.SortStableFunc(c.pathOverrides, func(a, b override) int { return cmp.Compare(a.path, b.path) })
@@ -96,24 +99,24 @@ func (c *Config) hasMethod() bool {
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
 
-// read adds what an object says of quantization: a config.json, or the metadata of a file. The first description of a
-// quantization counts. It sets c.Err if one cannot be relied on.
+// read adds what an object says of quantization: a config.json, or the metadata of a file. It reads a description of a quantization
+// only if none was read before. It sets c.Err if a description contradicts itself, is not supported, or is no JSON.
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
-	own, _ := object(o, "safetensors") // of a file that was converted
-	c.readLayers(o)
-	c.readLayers(own)
+	converted, _ := object(o, "safetensors") // the metadata that a file had before it was converted
+	c.readComfyLayers(o)
+	c.readComfyLayers(converted)
 	for _, key := range quantizationKeys {
 		if q, ok := object(o, key); ok && !c.hasMethod() {
 			c.readQuantization(key, q)
 		}
 	}
 	c.readOllama(o)
-	c.readOllama(own)
+	c.readOllama(converted)
 }
 
-// readOriginals notes in c.originallyE8M0 the scales that were F8_E8M0 before package convert stored them as bytes (its key
-// original_tensors).
+// readOriginals notes in c.originallyE8M0 the scales that were F8_E8M0 before package convert stored them as bytes. The key
+// original_tensors of o has the types of tensors before the conversion.
 func (c *Config) readOriginals(o layout.Metadata) {
 	list, _ := object(o, "original_tensors")
 	for name, v := range list.All() {
@@ -124,36 +127,63 @@ func (c *Config) readOriginals(o layout.Metadata) {
 }
 
 // readQuantization reads the object q that describes a quantization, found under key. It sets c.Err if the description
-// contradicts itself or is not supported.
+// contradicts itself or is not supported: the rest of q is not read then. An object called quantization that names no method says
+// nothing.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
-	c.quantMethod = strings.ToLower(text(q, "quant_method"))
-	c.quantMethod = cmp.Or(methodAliases[c.quantMethod], c.quantMethod)
-	if _, said := q.Get("quant_algo"); said && c.quantMethod == "" {
-		c.quantMethod = "modelopt"
-	}
-	switch {
-	case c.quantMethod != "":
-	case isMLX(q):
-		c.quantMethod = "mlx"
-	case key == "quantization": // an object of APR2 is called so too
-		return
-	default:
-		c.Err = invalidf("the configuration's %s has no quant_method", key)
+	c.quantMethod = methodOf(q)
+	if c.quantMethod == "" {
+		if key != "quantization" { // an object of APR2 is called so too
+			c.Err = invalidf("the configuration's %s has no quant_method", key)
+		}
 		return
 	}
 	c.quantization, c.params = q, c.readParams(q)
-	for _, key := range []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"} {
-		if v, said := q.Get(key); said && v != nil {
-			if s, ok := v.(string); !ok || s == "" {
-				c.Err = invalidf("the configuration's %s is %v, no name", key, v)
-				return
-			}
-		}
-	}
-	if key := rotation(q); key != "" {
-		c.Err = unsupportedf("the weights were turned before they were quantized (%s)", key)
+	if err := cmp.Or(checkNameKeys(q), checkRotation(q), c.readCompressedTensors(q)); err != nil {
+		c.Err = err
 		return
 	}
+	c.readLayerOverrides(q)
+	if err := c.configureSchemes(); err != nil {
+		c.Err = err
+		return
+	}
+	dynamic, _ := object(q, "dynamic")
+	c.readDynamic(dynamic)
+	c.readGroups(q)
+}
+
+// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. Without a
+// quant_method it is modelopt if there is a quant_algo, mlx if isMLX, and else "".
+func methodOf(q layout.Metadata) string {
+	method := strings.ToLower(text(q, "quant_method"))
+	_, hasAlgorithm := q.Get("quant_algo")
+	switch {
+	case method != "":
+		return cmp.Or(methodAliases[method], method)
+	case hasAlgorithm:
+		return "modelopt"
+	case isMLX(q):
+		return "mlx"
+	}
+	return ""
+}
+
+// nameKeys are the keys whose values are names.
+var nameKeys = []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"}
+
+// checkNameKeys returns an error if one of nameKeys has a value in q other than null or a string that is not empty.
+func checkNameKeys(q layout.Metadata) error {
+	for _, key := range nameKeys {
+		v, _ := q.Get(key)
+		if s, isString := v.(string); v != nil && (!isString || s == "") {
+			return invalidf("the configuration's %s is %v, no name", key, v)
+		}
+	}
+	return nil
+}
+
+// readLayerOverrides adds the parameters of single layers, under the key that the method has for them.
+func (c *Config) readLayerOverrides(q layout.Metadata) {
 	switch c.quantMethod {
 	case "mlx":
 		c.readOverrides(q)
@@ -164,39 +194,20 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		layers, _ := object(q, "extra_config")
 		c.readOverrides(layers)
 		c.readPatterns(layers)
-	case "compressed-tensors":
-		status := text(q, "quantization_status")
-		c.hasRoundedFloats = status != "" && status != "compressed"
-		if err := c.readRelease(text(q, "version")); err != nil {
-			c.Err = err
-			return
-		}
 	}
+}
+
+// configureSchemes sets c.schemes to the schemes of the registry with the keys that only they have. It fails if one of them does.
+func (c *Config) configureSchemes() error {
 	c.schemes = slices.Clone(registry)
 	for i, s := range c.schemes {
-		own, err := s.configure(c)
+		configured, err := s.configure(c)
 		if err != nil {
-			c.Err = err
-			return
+			return err
 		}
-		c.schemes[i] = own
+		c.schemes[i] = configured
 	}
-	dynamic, _ := object(q, "dynamic")
-	c.readDynamic(dynamic)
-	groups, _ := object(q, "config_groups")
-	if len(groups) > maxGroups {
-		c.Err = unsupportedf("the configuration has %d groups, more than %d", len(groups), maxGroups)
-		return
-	}
-	var unread error
-	for _, e := range groups {
-		if g, ok := e.Value.(layout.Metadata); ok {
-			unread = cmp.Or(unread, c.readGroup(g))
-		}
-	}
-	if len(c.configGroups) > 1 { // a single group holds for all layers
-		c.params.err = cmp.Or(c.params.err, unread)
-	}
+	return nil
 }
 
 // isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only
@@ -207,12 +218,12 @@ func isMLX(q layout.Metadata) bool {
 			return false
 		}
 	}
-	_, bits := q.Get("bits")
-	_, group := q.Get("group_size")
-	return bits && group
+	_, hasBits := q.Get("bits")
+	_, hasGroupSize := q.Get("group_size")
+	return hasBits && hasGroupSize
 }
 
-// refusal returns why no weight of this configuration is decoded, or nil if its method is known.
+// refusal returns why no weight of this configuration is decoded, or nil. Without c.Err, methods in schemesOfMethod are decoded.
 func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:
@@ -225,13 +236,6 @@ func (c *Config) refusal() error {
 	return unsupportedf("quantized by %s, which is not known", layout.Quote([]byte(c.quantMethod)))
 }
 
-// QuantizationObject returns the object that says how weights are quantized, as config.json has it under quantization_config. It is
-// nil if there is none.
-func (c *Config) QuantizationObject() layout.Metadata {
-	const key = "quant_method"
-	if _, ok := c.quantization.Get(key); ok || c.quantization == nil || c.quantMethod == ReadConfig(layout.Metadata{{Key: quantizationKeys[0], Value: c.quantization}}).quantMethod {
-		return c.quantization
-	}
-	// The method was told by where the object stood, and not by the object.
-	return append(slices.Clip(layout.Metadata{{Key: key, Value: c.quantMethod}}), c.quantization...)
-}
+// QuantizationObject returns the object that says how weights are quantized, as config.json has it under quantization_config, or nil
+// if there is none.
+func (c *Config) QuantizationObject() layout.Metadata { return c.quantization }

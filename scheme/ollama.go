@@ -22,23 +22,25 @@ const (
 )
 
 // ollamaValues are the values of quant_type and group_size.
-type ollamaValues struct{ quantType, group string }
+type ollamaValues struct{ quantType, groupSize string }
 
-// toParams returns the parameters that o says, if Ollama knows its type.
-func (o ollamaValues) toParams() (params, bool) {
-	p, known := ollamaTypes[strings.ToLower(o.quantType)]
-	group, err := strconv.ParseUint(o.group, 10, 32)
-	p.groupSize = group
-	return p, known && err == nil && group != 0
+// toParams returns the parameters that the values stand for. ok is false if the type is not in ollamaTypes, or if the group size is no
+// positive decimal number of 32 bits.
+func (o ollamaValues) toParams() (p params, ok bool) {
+	p, isKnown := ollamaTypes[strings.ToLower(o.quantType)]
+	size, err := strconv.ParseUint(o.groupSize, 10, 32)
+	p.groupSize = size
+	return p, isKnown && err == nil && size != 0
 }
 
-// readOllama adds the types and group sizes in Ollama's metadata: for all tensors, or overrides for one by its name.
-// Without another method they mean mlx. It skips types that Ollama does not know.
+// readOllama adds the types and group sizes in Ollama's metadata. The key quant_type is for all tensors: it sets bits, group size and
+// format if no method was read. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds an override for one layer. Both set
+// the method mlx if there is none. readOllama skips values without meaning: see toParams.
 func (c *Config) readOllama(o layout.Metadata) {
-	groups := make(map[string]string)
+	groupSizes := make(map[string]string)
 	for key, v := range o.All() {
 		if name, ok := strings.CutSuffix(key, GroupSize); ok {
-			groups[name], _ = v.(string)
+			groupSizes[name], _ = v.(string)
 		}
 	}
 	for key, v := range o.All() {
@@ -46,15 +48,14 @@ func (c *Config) readOllama(o layout.Metadata) {
 		if !ok || name != "" && name[len(name)-1] != '.' {
 			continue
 		}
-		kind, _ := v.(string)
-		says := ollamaValues{kind, groups[name]}
-		p, ok := says.toParams()
-		if !ok {
-			continue
-		}
+		quantType, _ := v.(string)
+		values := ollamaValues{quantType, groupSizes[name]}
+		p, ok := values.toParams()
 		switch {
+		case !ok:
+			continue
 		case name != "":
-			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), says})
+			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), values})
 		case !c.hasMethod():
 			c.params.bits, c.params.groupSize, c.params.format = p.bits, p.groupSize, p.format
 		}
@@ -62,8 +63,8 @@ func (c *Config) readOllama(o layout.Metadata) {
 	}
 }
 
-// IsOllamaKey reports whether a key of a SafeTensors file is one of Ollama's, which say how tensors are quantized.
+// IsOllamaKey reports whether a key of a SafeTensors file is one of Ollama's: quant_type or group_size, alone or behind a name and a dot.
 func IsOllamaKey(key string) bool {
-	at := strings.LastIndexByte(key, '.') + 1
-	return key[at:] == QuantType || key[at:] == GroupSize
+	lastWord := key[strings.LastIndexByte(key, '.')+1:]
+	return lastWord == QuantType || lastWord == GroupSize
 }

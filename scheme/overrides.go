@@ -13,11 +13,11 @@ import (
 // of it when they are asked for.
 type override struct {
 	path  string
-	value any // an object, false, or parameters that Ollama has a name for
+	value any // layout.Metadata, false for a layer that is not quantized, or ollamaValues
 }
 
-// overrideOf returns the parameters that the configuration has for the layer at exactly this path. The last ones
-// count. ok is false if it has none.
+// overrideOf returns the parameters that the configuration has for the layer at exactly this path. The last override of a path
+// counts. ok is false if there is none.
 func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 	// after is the position of the first path that is greater: c.pathOverrides is sorted.
 	after, _ := slices.BinarySearchFunc(c.pathOverrides, path, func(o override, path []byte) int {
@@ -32,14 +32,13 @@ func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 	return c.overrideParams(&c.pathOverrides[after-1]), true
 }
 
-// overrideParams returns the parameters that an override holds: an object of JSON, Ollama's values, or false for a
-// layer that is not quantized.
+// overrideParams returns the parameters that an override holds. p.err says what is wrong with them.
 func (c *Config) overrideParams(o *override) (p params) {
-	switch says := o.value.(type) {
+	switch value := o.value.(type) {
 	case layout.Metadata:
-		p = c.readParams(says)
+		p = c.readParams(value)
 	case ollamaValues:
-		p, _ = says.toParams()
+		p, _ = value.toParams()
 	case bool:
 		p.notQuantized = true
 	}
@@ -55,8 +54,8 @@ type unmatched struct {
 // group is the parameters of the layers that targets name.
 type group struct {
 	params
-	exact    map[string]bool
-	patterns []*regexp.Regexp
+	exactNames map[string]bool
+	patterns   []*regexp.Regexp
 }
 
 // Bounds of a configuration's groups.
@@ -65,32 +64,59 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroup adds one of the config_groups: its parameters, and its targets, which are names of layers or regular
-// expressions (re:). It fails if an expression cannot be read, so that nothing tells which layers it means.
-func (c *Config) readGroup(o layout.Metadata) (unread error) {
-	w, ok := object(o, "weights")
+// readGroups adds the config_groups of compressed-tensors. More than maxGroups set c.Err. If one of several has a target that cannot be
+// read, it sets c.params.err: any layer may be meant.
+func (c *Config) readGroups(q layout.Metadata) {
+	groups, _ := object(q, "config_groups")
+	if len(groups) > maxGroups {
+		c.Err = unsupportedf("the configuration has %d groups, more than %d", len(groups), maxGroups)
+		return
+	}
+	var err error
+	for _, e := range groups {
+		if g, ok := e.Value.(layout.Metadata); ok {
+			err = cmp.Or(err, c.readGroup(g))
+		}
+	}
+	if len(c.configGroups) > 1 { // a single group holds for all layers, whatever its targets
+		c.params.err = cmp.Or(c.params.err, err)
+	}
+}
+
+// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets, which are names of layers or regular
+// expressions behind "re:". If a target is no expression that can be compiled, it returns that error and appends the group without
+// the targets from there on. Too many names set c.Err. A group without weights is left out.
+func (c *Config) readGroup(o layout.Metadata) (err error) {
+	weights, ok := object(o, "weights")
 	if !ok {
 		return nil
 	}
-	g := group{params: c.readParams(w), exact: make(map[string]bool)}
+	g := group{params: c.readParams(weights), exactNames: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
 	if list, ok := layout.As[[]string](targets); ok && c.countNamesOrSetErr(len(list)) {
-		for _, target := range list {
-			if text, ok := strings.CutPrefix(target, "re:"); ok {
-				p, err := c.regexps.compile(text)
-				if err != nil {
-					unread = err
-					break
-				}
-				g.patterns = append(g.patterns, p)
-			} else {
-				g.exact[target] = true
-			}
-		}
+		err = g.addTargets(list, &c.regexps)
 	}
 	c.configGroups, c.groupParams = append(c.configGroups, g), append(c.groupParams, g.params)
-	return unread
+	return err
+}
+
+// addTargets adds names of layers, and regular expressions behind "re:". It stops at an expression that cannot be compiled, and
+// returns that error.
+func (g *group) addTargets(targets []string, compiler *regexps) error {
+	for _, target := range targets {
+		expression, isExpression := strings.CutPrefix(target, "re:")
+		if !isExpression {
+			g.exactNames[target] = true
+			continue
+		}
+		p, err := compiler.compile(expression)
+		if err != nil {
+			return err
+		}
+		g.patterns = append(g.patterns, p)
+	}
+	return nil
 }
 
 // countNamesOrSetErr counts n more names of layers. If all are more than maxNames, it sets c.Err, which refuses all
@@ -102,7 +128,8 @@ func (c *Config) countNamesOrSetErr(n int) bool {
 	return c.layersNamed <= maxNames
 }
 
-// readOverrides adds the parameters of single layers from an object whose keys are paths of layers. Too many layers set c.Err.
+// readOverrides adds the parameters of single layers from an object whose keys are paths of layers. Values other than objects and
+// false are no parameters. Too many layers set c.Err, and none is added.
 func (c *Config) readOverrides(q layout.Metadata) {
 	if !c.countNamesOrSetErr(len(q)) {
 		return
@@ -137,22 +164,24 @@ func (c *Config) readPatterns(o layout.Metadata) {
 
 // addPattern adds the parameters in an object for all layers whose paths match a regular expression. If the expression
 // cannot be compiled, it sets c.params.err: any layer may be meant.
-func (c *Config) addPattern(text string, says layout.Metadata) {
-	p, err := c.regexps.compile(text)
+func (c *Config) addPattern(expression string, o layout.Metadata) {
+	p, err := c.regexps.compile(expression)
 	if err != nil {
 		c.params.err = cmp.Or(c.params.err, err)
 		return
 	}
-	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(says), patterns: []*regexp.Regexp{p}})
+	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(o), patterns: []*regexp.Regexp{p}})
 }
 
 // groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none does, or if
 // there is only one group, it returns the parameters of all groups.
 func (c *Config) groupParamsOf(path []byte) []params {
 	var named []params
-	for i := 0; i < len(c.configGroups) && len(c.configGroups) > 1; i++ {
-		if g := &c.configGroups[i]; g.names(path) {
-			named = append(named, g.params)
+	if len(c.configGroups) > 1 {
+		for i := range c.configGroups {
+			if g := &c.configGroups[i]; g.namesLayer(path) {
+				named = append(named, g.params)
+			}
 		}
 	}
 	if named == nil {
@@ -161,30 +190,33 @@ func (c *Config) groupParamsOf(path []byte) []params {
 	return slices.Clip(named)
 }
 
-// paramsOf returns the parameters of the layer at a path. An override of this path replaces those for all layers;
-// without one, the first regular expression that matches the path does.
+// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. An override of exactly this
+// path counts, or else the first regular expression that matches the path. An override changes bits, group size, format, symmetry and
+// error, if it has them. An override of MLX, or one for a layer that is not quantized, replaces all parameters.
 func (c *Config) paramsOf(path []byte) params {
-	p := c.params
 	over, ok := c.overrideOf(path)
 	for i := 0; i < len(c.regexpOverrides) && !ok; i++ {
-		if ok = c.regexpOverrides[i].names(path); ok {
+		if ok = c.regexpOverrides[i].namesLayer(path); ok {
 			over = c.regexpOverrides[i].params
 		}
 	}
-	if !ok {
+	p := c.params
+	switch {
+	case !ok:
 		return p
-	}
-	if over.notQuantized || c.quantMethod == "mlx" { // MLX's overrides inherit nothing
+	case over.notQuantized || c.quantMethod == "mlx":
 		return over
 	}
 	if over.groupSize != 0 || over.groupIsRow {
 		p.groupSize, p.groupIsRow = over.groupSize, over.groupIsRow
 	}
-	p.bits, p.format, p.symmetric, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
+	p.bits, p.format = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format)
+	p.symmetric, p.err = cmp.Or(over.symmetric, p.symmetric), cmp.Or(over.err, p.err)
 	return p
 }
 
-// names reports whether g names the layer itself, rather than layers of its class.
-func (g *group) names(layer []byte) bool {
-	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(layer) })
+// namesLayer reports whether a layer's path is one of the group's exact names, or matches one of its expressions. Targets that name
+// layers by their class do neither.
+func (g *group) namesLayer(path []byte) bool {
+	return g.exactNames[string(path)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(path) })
 }

@@ -14,16 +14,16 @@ import (
 // params are what a configuration may say of one weight; zeros say nothing.
 type params struct {
 	bits, groupSize uint64
-	groupIsRow      bool // the group is a whole row
+	groupIsRow      bool // a group is a whole row
 	strategy        string
-	format          string // the value of the method's second key: format, mode, quant_algo or data_type
-	intOrFloat      string // int or float, of compressed-tensors' codes
-	hasActOrder     bool   // compressed-tensors' groups are not consecutive (actorder)
-	symmetric       answer // GPTQ's zero points are all in the middle
-	blockSides      [2]uint64
-	notQuantized    bool // not quantized
-	hasZeroPoints   bool // there are zero points
-	err             error
+	format          string    // the value of the method's second key: format, mode, quant_algo or data_type
+	intOrFloat      string    // int or float, of compressed-tensors' codes
+	hasActOrder     bool      // compressed-tensors' groups are not consecutive (actorder)
+	symmetric       answer    // whether GPTQ's zero points are all in the middle
+	blockSides      [2]uint64 // rows and columns of a block that shares a scale
+	notQuantized    bool      // the layer is not quantized
+	hasZeroPoints   bool      // there are zero points
+	err             error     // why the parameters cannot be relied on
 }
 
 // answer is what a configuration answers to a question of yes or no.
@@ -68,79 +68,108 @@ func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	return n, ok, nil
 }
 
-// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err says what
+// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is about the first one that
 // is out of range or of the wrong type.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	keys, ok := sizeKeys[c.quantMethod]
 	if !ok {
 		keys = sizeKeys["gptq"]
 	}
-	bits, said, err := sizeAt(q, keys.bits)
-	group, grouped, err2 := sizeAt(q, keys.group)
-	p.err = cmp.Or(err, err2)
-	if said {
-		p.bits = uint64(bits)
-		if bits < 1 || bits > 16 {
-			p.err = invalidf("the configuration says %d bits", bits)
-		}
-	}
-	switch {
-	case !grouped, group == 0 && c.quantMethod == "auto-round": // 0 means one group for all
-	case group == -1:
-		p.groupIsRow = true
-	case group < 1:
-		p.err = invalidf("the configuration says a group size of %d", group)
-	default:
-		p.groupSize = uint64(group)
-	}
-	order, _ := q.Get("actorder")
-	p.hasActOrder = order == true || order == "group" || order == "dynamic"
-	p.strategy, p.intOrFloat, p.format = text(q, "strategy"), text(q, "type"), strings.ToLower(text(q, cmp.Or(secondKeys[c.quantMethod].key, "mode")))
+	actOrder, _ := q.Get("actorder")
+	p.hasActOrder = actOrder == true || actOrder == "group" || actOrder == "dynamic"
 	symmetric, _ := q.Get("symmetric")
 	p.hasZeroPoints = symmetric == false
-	if sym, ok := q.Get("sym"); ok && sym != nil {
-		switch sym {
-		case true:
-			p.symmetric = yes
-		case false:
-			p.symmetric = no
-		default:
-			p.err = invalidf("the configuration says sym of %v, neither true nor false", sym)
-		}
+	p.strategy, p.intOrFloat = text(q, "strategy"), text(q, "type")
+	p.format = strings.ToLower(text(q, cmp.Or(secondKeys[c.quantMethod].key, "mode")))
+	p.err = cmp.Or(p.readBits(q, keys.bits), p.readGroupSize(q, keys.group, c.quantMethod == "auto-round"), p.readSym(q), p.readBlockSides(q))
+	return p
+}
+
+// readBits sets p.bits if q has one of keys. It fails for a value that is no integer from 1 to 16, or if keys differ.
+func (p *params) readBits(q layout.Metadata, keys []string) error {
+	bits, ok, err := sizeAt(q, keys)
+	switch {
+	case err != nil || !ok:
+		return err
+	case bits < 1 || bits > 16:
+		return invalidf("the configuration says %d bits", bits)
 	}
+	p.bits = uint64(bits)
+	return nil
+}
+
+// readGroupSize sets p.groupSize, or p.groupIsRow for −1, if q has one of keys. It skips 0 if acceptsZero: this is one group for the
+// whole tensor. It fails for any other value that is no positive integer, or if keys differ.
+func (p *params) readGroupSize(q layout.Metadata, keys []string, acceptsZero bool) error {
+	size, ok, err := sizeAt(q, keys)
+	switch {
+	case err != nil || !ok || size == 0 && acceptsZero:
+		return err
+	case size == -1:
+		p.groupIsRow = true
+		return nil
+	case size < 1:
+		return invalidf("the configuration says a group size of %d", size)
+	}
+	p.groupSize = uint64(size)
+	return nil
+}
+
+// readSym sets p.symmetric if q has the key sym. It fails for a value other than true, false and null.
+func (p *params) readSym(q layout.Metadata) error {
+	switch sym, _ := q.Get("sym"); sym {
+	case nil:
+	case true:
+		p.symmetric = yes
+	case false:
+		p.symmetric = no
+	default:
+		return invalidf("the configuration says sym of %v, neither true nor false", sym)
+	}
+	return nil
+}
+
+// readBlockSides sets p.blockSides if q has one of blockKeys: the last one counts. It skips a group_size of one number, and a
+// block_structure without the strategy block. It fails if no key so far has two positive integers.
+func (p *params) readBlockSides(q layout.Metadata) error {
 	for _, key := range blockKeys {
-		sides, ok := q.Get(key)
-		_, single := sides.(json.Number)
-		if !ok || sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && single {
+		sides, _ := q.Get(key)
+		_, isNumber := sides.(json.Number)
+		if sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && isNumber {
 			continue
 		}
-		if list, ok := layout.As[[]uint64](sides); ok && len(list) == 2 {
+		if list, _ := layout.As[[]uint64](sides); len(list) == 2 {
 			p.blockSides = [2]uint64(list)
 		}
 		if p.blockSides[0] == 0 || p.blockSides[1] == 0 {
 			text, _ := layout.EncodeJSON(sides)
-			p.err = invalidf("the configuration's %s is %s, not two sizes", key, text)
+			return invalidf("the configuration's %s is %s, not two sizes", key, text)
 		}
 	}
-	return p
+	return nil
 }
 
 // releasePattern is the beginning of the name of a release of compressed-tensors.
 var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
-// readRelease sets c.release to a release of compressed-tensors, and c.isOldRelease for those before 0.18, which leave bits
-// of words unused. It fails if version is no release.
-func (c *Config) readRelease(version string) error {
-	c.release = version
-	if version == "" {
+// readCompressedTensors sets c.hasRoundedFloats, c.release and c.isOldRelease, if the method is compressed-tensors. It fails if the
+// version is no release.
+func (c *Config) readCompressedTensors(q layout.Metadata) error {
+	if c.quantMethod != "compressed-tensors" {
 		return nil
 	}
-	m := releasePattern.FindStringSubmatch(version)
+	status := text(q, "quantization_status")
+	c.hasRoundedFloats = status != "" && status != "compressed"
+	c.release = text(q, "version")
+	if c.release == "" {
+		return nil
+	}
+	m := releasePattern.FindStringSubmatch(c.release)
 	if m == nil {
-		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(version)))
+		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(c.release)))
 	}
 	minor, err := strconv.Atoi(m[2])
-	c.isOldRelease = m[1] == "0" && err == nil && minor < 18
+	c.isOldRelease = m[1] == "0" && err == nil && minor < 18 // later releases leave no bits of words unused
 	return nil
 }
 

@@ -90,43 +90,46 @@ var integerSchemes = []string{IntQuantized, PackQuantized}
 // weights are none of the model's.
 var rotationKeys = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
 
-// rotation returns the key by which a configuration says that weights were rotated before they were quantized, or
-// "".
-func rotation(q layout.Metadata) string {
+// checkRotation returns an error if a configuration says that weights were rotated before they were quantized: one of rotationKeys has
+// a value that is not empty.
+func checkRotation(q layout.Metadata) error {
 	for _, key := range rotationKeys {
 		v, _ := q.Get(key)
-		if o, ok := v.(layout.Metadata); ok && len(o) == 0 || v == nil || v == false || v == "" {
-			continue
+		o, isObject := v.(layout.Metadata)
+		if isEmpty := v == nil || v == false || v == "" || isObject && len(o) == 0; !isEmpty {
+			return unsupportedf("the weights were turned before they were quantized (%s)", key)
 		}
-		return key
 	}
-	return ""
+	return nil
 }
 
-// checkWriter returns an error if the writer that the configuration names does not store weights by the weight's
-// scheme. Names and types of the parts tell the scheme.
+// checkWriter returns an error unless the writer that the configuration names stores weights by w.Scheme, which follows from the
+// parts. If several groups of the configuration may have the layer, one that allows the scheme is enough. It returns ErrUnsupported
+// without a configuration that the scheme needs, and for an unknown value of the method's second key.
 func (w *weight) checkWriter() error {
-	c, found := w.config, w.Scheme
-	if !slices.Contains(schemesOfMethod[c.quantMethod], found) {
-		if c.quantMethod == "" {
-			return unsupportedf("codes of %s without a configuration (config.json beside the file) that says how they are stored", found)
+	method := w.config.quantMethod
+	if !slices.Contains(schemesOfMethod[method], w.Scheme) {
+		if method == "" {
+			return unsupportedf("codes of %s without a configuration (config.json beside the file) that says how they are stored", w.Scheme)
 		}
-		return invalidf("codes of %s in a checkpoint of %s (quant_method)", found, c.quantMethod)
+		return invalidf("codes of %s in a checkpoint of %s (quant_method)", w.Scheme, method)
 	}
-	d, ok := secondKeys[c.quantMethod]
+	second, ok := secondKeys[method]
 	if !ok {
 		return nil
 	}
-	var value string
+	hasIntegers := slices.Contains(integerSchemes, w.Scheme)
+	var lastValue string
 	for _, p := range w.layerParams() {
-		value = cmp.Or(p.format, w.params.format)
-		schemes, known := d.schemes[value]
-		switch {
-		case !known:
-			return unsupportedf("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(value)), d.key)
-		case slices.Contains(schemes, found) && (p.intOrFloat == "" || (p.intOrFloat == "int") == slices.Contains(integerSchemes, found)):
+		lastValue = cmp.Or(p.format, w.params.format)
+		schemes, isKnown := second.schemes[lastValue]
+		if !isKnown {
+			return unsupportedf("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(lastValue)), second.key)
+		}
+		typeFits := p.intOrFloat == "" || hasIntegers == (p.intOrFloat == "int")
+		if typeFits && slices.Contains(schemes, w.Scheme) {
 			return nil
 		}
 	}
-	return invalidf("codes of %s in a checkpoint of %s %s (%s, type)", found, c.quantMethod, layout.Quote([]byte(value)), d.key)
+	return invalidf("codes of %s in a checkpoint of %s %s (%s, type)", w.Scheme, method, layout.Quote([]byte(lastValue)), second.key)
 }
