@@ -26,12 +26,13 @@ type serving[W any] struct {
 	bound W
 }
 
-// drains reports whether somebody has closed the model, whose memory leases or calls still hold.
+// drains reports whether the model is closed, by whomever, and leases or calls still hold its memory.
 func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.gone() }
 
-// Swap makes m the current model and bound what Acquire returns beside its leases. It closes the previous model, which drains.
-// Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of that model. If m is the current model already, only bound changes; nil leaves no current
-// model until the next Swap. After [Current.Close], Swap closes m and returns ErrClosed.
+// Swap makes m the current model, and makes Acquire return the value bound with each lease of m. It closes the previous model, which drains.
+// Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of the previous model. If m is the
+// current model already, only bound changes. With nil there is no current model until the next Swap. After [Current.Close], Swap closes
+// m and returns ErrClosed, unless m is nil.
 func (c *Current[W]) Swap(m *Model, bound W) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,8 +80,8 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// replace makes next the current model, or none if it is nil. It closes the one before, and fails if that does. Its caller holds
-// c.mu.
+// replace makes next the current model, or none if next is nil. It closes the one before, unless that is the same model, and adds it
+// to c.draining. It fails if closing does. The caller holds c.mu.
 func (c *Current[W]) replace(next *serving[W]) error {
 	last := c.serving.Swap(next)
 	if last == nil || next != nil && next.model == last.model {
@@ -119,7 +120,7 @@ type CurrentStats struct {
 	Swaps    uint64 `json:"swaps"`    // models that Swap made the current one
 }
 
-// Stats adds up the counters of the current model and of all before it.
+// Stats returns the sums of the counters of the current model and of all before it: see CurrentStats.
 func (c *Current[W]) Stats() CurrentStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +141,8 @@ func (c *Current[W]) Stats() CurrentStats {
 	return sum
 }
 
-// ResidentBytes adds up the [Model.ResidentBytes] of the current model and of those that drain. The error is ErrUnsupported if the platform
-// cannot tell.
+// ResidentBytes returns how many bytes of the files of the current model, and of those that drain, are in physical memory: see
+// [Model.ResidentBytes]. It fails with ErrUnsupported if the platform cannot tell.
 func (c *Current[W]) ResidentBytes() (sum uint64, err error) {
 	c.mu.Lock()
 	models := slices.Clone(c.draining)

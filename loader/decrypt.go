@@ -58,7 +58,8 @@ func (k *keyring) authenticate(ctx context.Context, s *stored, lim *layout.Limit
 	})
 }
 
-// errNotEncrypted returns the error of a key for what is not encrypted. A plain file must not pass for an encrypted one.
+// errNotEncrypted returns the error for a file that is not encrypted, though a key was given: a plain file must not pass for an
+// encrypted one. It wraps ErrKey.
 func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
 // authenticateFile authenticates the head of an APR2 file, and sets s.cipher, which decrypts the tensors. It fails with
@@ -101,8 +102,8 @@ func (k *keyring) authenticateManifest(ctx context.Context, s *stored, lim *layo
 	return nil
 }
 
-// cipher returns the cipher for a file that is encrypted as e says. It fails if there is no secret, or if e and the
-// model's first file do not use the same one.
+// cipher returns the cipher for a file with the encryption e. It fails if there is no secret, or if e derives its key in
+// another way than the model's first file does. If this is the first file, it notes e.
 func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
 	secret, err := k.secret(ctx, e.KeyID)
 	if err != nil {
@@ -114,13 +115,13 @@ func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypt
 	}
 	first := k.firstEncryption
 	k.mu.Unlock()
-	if !e.SameSecret(first) { // no key is derived as a shard alone says
+	if !e.SameSecret(first) { // nobody has authenticated what a shard says of it, and deriving a key may take long
 		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
 	}
 	return e.Cipher(ctx, secret)
 }
 
-// wrongKey returns the error of a head that the key does not authenticate.
+// wrongKey returns the error for a file of format f whose head the key does not authenticate. It wraps ErrKey.
 func wrongKey(f layout.Format) error {
 	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was encrypted")
 }
@@ -130,8 +131,8 @@ func (f *file) decryption() decrypted.Reader {
 	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
 }
 
-// fillEncrypted fills buffers with consecutive decrypted bytes of the file from off on. It first fetches all bytes of
-// a remote file by one request. It fails if reading does, or names the tensor whose bytes are not authentic.
+// fillEncrypted fills buffers, which follow each other in the file, with its decrypted bytes from off on. It first fetches all
+// bytes of a remote file by one request. It fails if reading does, and for bytes that are not authentic, with their tensor's name.
 func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) (err error) {
 	r := f.decryption()
 	if r.LargeReads {
@@ -150,8 +151,8 @@ func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uin
 	return err
 }
 
-// decryptedTensors returns the tensors of table. Encrypted ones are described as they are after decryption, if their
-// file's key is known.
+// decryptedTensors returns the tensors of table. It describes encrypted ones as they are after decryption, if their file's key is
+// known: with the encoding and the number of bytes that they have then.
 func decryptedTensors(files []file, table *shard.Table) []layout.Tensor {
 	if !slices.ContainsFunc(files, func(f file) bool { return f.decrypted != nil }) {
 		return table.Tensors

@@ -31,7 +31,7 @@ type file struct {
 	contentID   string // see FileInfo
 }
 
-// decodeStored returns the file whose bytes and index s reads. It fails if the index cannot be read or decoded.
+// decodeStored returns s as a file of a model, with its index decoded. It fails if the index cannot be read or decoded.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsedOnce(), verifiedHead: s.verifiedHead}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
@@ -40,23 +40,30 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // the identity of a remote file's cache tells nothing
 		f.contentID = s.opened.Key()
 	}
-	f.memoryAlign = 8 // the most that a dtype needs, also of a mapping yet to be made
-	for m := f.data.Mapping(); m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), f.memoryAlign); {
-		f.memoryAlign /= 2
-	}
+	f.memoryAlign = alignmentOf(f.data.Mapping())
 	f.index = f.layout.Index()
-	if s.cipher != nil { // else it is not encrypted, or there is no key
+	if s.cipher != nil { // of an APR2 file, the only format with encryption
 		f.decrypted = decrypted.New(s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
 	}
 	return f, nil
 }
 
-// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's. It may become false once, at the first
-// touch of a shard that the system refuses to map.
+// alignmentOf returns the alignment of the first byte of m in memory, but at most 8, which is the most that a dtype needs. It returns 8
+// for a mapping that is yet to be made, and for nil.
+func alignmentOf(m *mmapio.Mapping) int {
+	align := 8
+	for m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), align) {
+		align /= 2
+	}
+	return align
+}
+
+// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's, and not encrypted. It may turn false
+// once: when the first read finds that the system refuses to map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the stored bytes of a tensor, decrypted but still compressed. Nothing is read. Compressed bytes that
-// come over a network are Large: one request fetches many blocks.
+// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. Compressed bytes that
+// come over a network are Large, so that one request fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
 		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, Length: desc.Stored}
@@ -64,8 +71,8 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
 
-// view returns n bytes of the file at off: in place if they are in memory, else read into the buffer that buf returns.
-// It fails if reading does.
+// view returns n bytes of the file at off: in place if they are in memory, else read into the buffer that buf returns, which
+// has n bytes at least. It fails if reading does.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
 	if b, err := f.data.View(ctx, off, n); b != nil || err != nil {
 		return b, err
@@ -74,7 +81,8 @@ func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]by
 	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// checkLastByte returns an error if the file's last byte cannot be read, since the file has shrunk since it was opened.
+// checkLastByte returns an error if the file's last byte cannot be read, as of a file that has become shorter since it was opened. It
+// returns nil for an empty file.
 func (f *file) checkLastByte(ctx context.Context) error {
 	size := f.data.Size()
 	if size == 0 {
@@ -84,8 +92,8 @@ func (f *file) checkLastByte(ctx context.Context) error {
 	return err
 }
 
-// checkNotShortened returns an error if a mapped file has become shorter since it was opened. Bytes behind its new end
-// read as zeros up to the end of their page, without a fault.
+// checkNotShortened returns an error if a mapped file has become shorter since it was opened: bytes behind its new end read as zeros up to
+// the end of their page, without a fault. It returns nil for a file that is not mapped, and if the system does not tell.
 func (f *file) checkNotShortened() error {
 	if !f.data.Mapped() { // reading such a file has failed already
 		return nil
@@ -105,7 +113,8 @@ func (f *file) Wrap(err error) error {
 	return inFile(f.path, err)
 }
 
-// Align returns the alignment that the file promises its tensors. For an encrypted file, which has tags between them, it is 4096.
+// Align returns the alignment that the file promises its tensors. It returns 4096 for an encrypted file, whose tensors have tags
+// between them.
 func (f *file) Align() uint64 {
 	if f.decrypted != nil {
 		return 4096
@@ -116,7 +125,7 @@ func (f *file) Align() uint64 {
 // Resident returns how many of the n bytes at off of a mapped file are in physical memory. It fails if the platform cannot tell.
 func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(off, n) }
 
-// Warm brings n bytes at off of a mapped file into physical memory. cold says that some may not be there. It fails if reading does.
+// Warm brings n bytes at off of a mapped file into physical memory. cold says that some may not be there yet. It fails if reading does.
 func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }

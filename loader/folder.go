@@ -34,8 +34,9 @@ const maxOpen = 64
 // folderOf returns the directory of the file at path, and reads nothing.
 func folderOf(path string, o Options) source { return &folder{modelPath: path, noMap: o.NoMap} }
 
-// open opens the file called name and returns it unmapped: the first touch of its data maps it and opens it again. The
-// index is read from the file opened here, until closeIndex. It fails if the system does, or if it is no regular file.
+// open opens the file called name and returns it unmapped: the first touch of its data opens it again and maps it. The
+// result's index reads from the file opened here, until closeIndex closes that. With NoMap, or where the system has no real
+// mappings, reads open the file instead. It fails if the system does, or if the file is not a regular one.
 func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
 	e := &dirEntry{folder: d, name: name, followsLinks: follow}
 	f, err := e.openFirst()
@@ -44,7 +45,7 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	}
 	size := e.opened.Size()
 	m := mmapio.Lazy(e.Name(), uint64(size), e.reopen)
-	if d.noMap || !m.Aliased() { // a mapping that is a copy would keep the file open
+	if d.noMap || !m.Aliased() { // a mapping that only reads the file would keep it open
 		m = mmapio.FromReaderAt(e, size)
 	}
 	s := &stored{data: datafile.New(e.Name(), m), closeSource: nothingToClose, origin: origin{e.opened, e.stat, e.reopen}}
@@ -86,7 +87,7 @@ func (d *folder) absoluteDir() string {
 	return d.absDir
 }
 
-// rootDir returns the directory as a root that links do not lead out of. The first call opens it, and may fail.
+// rootDir returns the directory as a root that links do not lead out of. The first call opens it, and fails if the system does.
 func (d *folder) rootDir() (*os.Root, error) {
 	dir := d.absoluteDir()
 	d.mu.Lock()
@@ -114,7 +115,8 @@ type dirEntry struct {
 // Name returns the file's path for messages: its name in the directory that the user gave.
 func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.modelPath), e.name) }
 
-// openFirst opens the file for the first time and notes its identity. It fails if it is no regular file.
+// openFirst opens the file for the first time, and sets e.opened to its identity. It fails if the system does, or if the file is not a
+// regular one.
 func (e *dirEntry) openFirst() (*os.File, error) {
 	return e.openChecked(func(info fs.FileInfo) error {
 		e.opened = mmapio.IdentityOf(info)
@@ -125,7 +127,7 @@ func (e *dirEntry) openFirst() (*os.File, error) {
 	})
 }
 
-// reopen opens the file again, and checks that it is still the one whose index was read.
+// reopen opens the file again. It fails if the system does, or if another file has the name now or the file has changed.
 func (e *dirEntry) reopen() (*os.File, error) {
 	return e.openChecked(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
 }
@@ -169,8 +171,8 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It must
-// not wait for the other end of a named pipe. So it opens with O_NONBLOCK, or runs check before opening too on systems without.
+// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It does
+// not wait for the other end of a named pipe: it opens with O_NONBLOCK. On systems without that flag it calls check before opening too.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()
 	if err != nil {
@@ -202,8 +204,8 @@ func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, er
 	return f, nil
 }
 
-// ReadAt reads by a system call, for a model that is not mapped. It opens the file again unless an earlier read has
-// left it open. The error may be that the file has changed.
+// ReadAt fills p with the bytes from off on, by a system call, for a model that is not mapped. It opens the file again unless an
+// earlier read has left it open. It fails if the system does, or if the file has changed since it was first opened.
 func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	f := e.openHandle.Load()
 	if f == nil {
@@ -219,8 +221,8 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.withUserPath(err)
 }
 
-// keepOpen keeps f open for later reads until the folder is closed. It returns false if maxOpen files are open
-// already: the caller then closes f. If two reads at once each keep one, later reads use the last.
+// keepOpen leaves f open for later reads, until the folder is closed. It returns false if maxOpen files are open
+// already: the caller then closes f. If two reads at once each leave one open, later reads use the last.
 func (e *dirEntry) keepOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()

@@ -106,8 +106,8 @@ func (l *Lease) Footprint(opts *FootprintOptions) (*Footprint, error) {
 	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
 }
 
-// withDefaults returns a copy of o in which 1 replaces a Sequences of 0, and F16 an unset KV. o may be nil. The error
-// is layout.ErrInvalid for negative numbers and for a KV that is no type of numbers.
+// withDefaults returns a copy of o with 1 in place of a Sequences of 0, and F16 in place of an unset KV. o may be nil. It fails
+// with layout.ErrInvalid for negative numbers, and for a KV that is neither a type of floats nor quantized.
 func (o *FootprintOptions) withDefaults() (FootprintOptions, error) {
 	if o == nil {
 		o = &FootprintOptions{}
@@ -122,7 +122,7 @@ func (o *FootprintOptions) withDefaults() (FootprintOptions, error) {
 	return out, out.check()
 }
 
-// check returns layout.ErrInvalid if a number is negative or KV is no type of numbers.
+// check returns layout.ErrInvalid if a number is negative, or if KV is neither a type of floats nor quantized.
 func (o *FootprintOptions) check() error {
 	kind := o.KV.Kind()
 	switch {
@@ -167,7 +167,8 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	return f, nil
 }
 
-// addWeights sets the sizes of the weights: in total, by dtype, by layer, and outside of layers.
+// addWeights sets the sizes of the weights: in total, by dtype, for each layer of the main stack, and shared ones. Shared are tensors
+// outside of layers, and all stacks of layers but the main one, such as a vision encoder. It adds these to w.bytesOutside.
 func (f *Footprint) addWeights(w *layerSums) {
 	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
 	shared := w.bytesOutside
@@ -186,8 +187,8 @@ func (f *Footprint) addWeights(w *layerSums) {
 	}
 }
 
-// addCache sets the bytes of keys, values and states that sequences keep in each layer of plan, and the sums over all layers.
-// Layers with tensors beyond those of plan count as draft layers.
+// addCache sets the bytes of keys, values and states that sequences have in each layer of plan, and the sums over all layers. Layers with
+// tensors beyond those of plan become draft layers if plan has any. It adds what is unknown to f.Unknown.
 func (f *Footprint) addCache(plan *kvcache.Plan) {
 	for _, u := range plan.Unknown {
 		f.Unknown = append(f.Unknown, Unknown(u))
@@ -227,7 +228,7 @@ func (f *Footprint) addCache(plan *kvcache.Plan) {
 }
 
 // noteMissingWeights notes in f.Unknown how many layers have no tensors, if other layers have some: probably only one shard of several
-// was opened. Layers that keep nothing of the tokens do not count.
+// was opened. It does not count layers without keys, values and states.
 func (f *Footprint) noteMissingWeights() {
 	missing, found := 0, false
 	for i := range f.Layers {
@@ -242,7 +243,8 @@ func (f *Footprint) noteMissingWeights() {
 	}
 }
 
-// kvBytes returns the size of the layer's keys and values for the given number of sequences, each of context tokens.
+// kvBytes returns the size in bytes of the layer's keys and values for the given number of sequences, each of context tokens. Of each
+// sequence at most l.Window tokens count, unless that is 0.
 func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
 	if l.Window > 0 {
 		context = min(context, l.Window)
@@ -250,7 +252,7 @@ func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
 	return kvcache.Mul(l.KVBytesPerToken, uint64(context), uint64(sequences))
 }
 
-// At returns the total memory in bytes if each sequence has context tokens.
+// At returns the total memory in bytes if each of f.Sequences sequences has context tokens, or math.MaxUint64 if it is more.
 func (f *Footprint) At(context int) uint64 {
 	total := kvcache.Add(f.WeightsBytes, f.StateBytes)
 	for i := range f.Layers {
@@ -259,8 +261,7 @@ func (f *Footprint) At(context int) uint64 {
 	return total
 }
 
-// CacheKnown reports whether the cache of keys and values is counted in full: Unknown has neither kv_bytes nor
-// kv_bytes_per_token.
+// CacheKnown reports whether the cache of keys and values is known in full: f.Unknown has neither kv_bytes nor kv_bytes_per_token.
 func (f *Footprint) CacheKnown() bool {
 	return !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.What == "kv_bytes" || u.What == "kv_bytes_per_token" })
 }
@@ -272,14 +273,14 @@ func (f *Footprint) LargestContext(memory uint64) int {
 	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
 		return 0
 	}
-	n := sort.Search(math.MaxInt32, func(n int) bool { return f.At(n) > memory })
-	if n == math.MaxInt32 {
-		return n
+	tooMany := sort.Search(math.MaxInt32, func(n int) bool { return f.At(n) > memory }) // the least number that does not fit
+	if tooMany == math.MaxInt32 {
+		return math.MaxInt32
 	}
-	return n - 1
+	return tooMany - 1
 }
 
-// largestFirst returns names with their bytes, the largest first, and equal ones by name.
+// largestFirst returns the entries of sums, those with the most bytes first, and those with equal bytes by name.
 func largestFirst(sums map[string]uint64) []NamedBytes {
 	list := make([]NamedBytes, 0, len(sums))
 	for name, n := range sums {

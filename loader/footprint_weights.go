@@ -19,10 +19,10 @@ type layerSums struct {
 	mainStack     *layerStack            // of the language model, or an empty one
 }
 
-// layerStack is a row of layers whose tensors' names differ in their number.
+// layerStack is numbered layers under one prefix of names, such as model.layers.
 type layerStack struct {
-	bytes  uint64
-	layers map[int]*layerWeights
+	bytes  uint64                // of all layers
+	layers map[int]*layerWeights // by number
 }
 
 // layerWeights are the tensors of one layer.
@@ -31,8 +31,8 @@ type layerWeights struct {
 	shapes kvcache.Shapes
 }
 
-// sumByLayer adds up the bytes of tensors by layer, by dtype and in total. The main stack of layers is the largest
-// with at least the given number of layers, or the largest if none has as many.
+// sumByLayer returns the sums of the tensors' bytes by layer, by dtype and in total. Bytes that tensors share count once. The main stack
+// is the one with the most bytes. Stacks with fewer than the given number of layers count only if no other has as many.
 func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
 	type place struct {
@@ -52,7 +52,8 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.stackByPrefix)) {
 		s := w.stackByPrefix[name]
-		if enough, before := len(s.layers) >= layers, len(w.mainStack.layers) >= layers; enough && !before || enough == before && s.bytes > w.mainStack.bytes {
+		isEnough, mainIsEnough := len(s.layers) >= layers, len(w.mainStack.layers) >= layers
+		if isEnough && !mainIsEnough || isEnough == mainIsEnough && s.bytes > w.mainStack.bytes {
 			w.mainStack = s
 		}
 	}
@@ -67,7 +68,8 @@ func schemeOrDType(t Tensor) string {
 	return t.DType().String()
 }
 
-// addTensor adds the n bytes of t to the layer that its name has, or to w.bytesOutside if its name has no layer.
+// addTensor adds the n bytes of t to the layer whose number its name has, or to w.bytesOutside if its name has none. It notes the
+// shape of a matrix that makes keys or values.
 func (w *layerSums) addTensor(t Tensor, n uint64) {
 	before, number, after, ok := splitLayer(t.Name())
 	if !ok {
@@ -91,8 +93,8 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 	}
 }
 
-// splitLayer splits a tensor's name at its first part that is a number, such as the 3 in model.layers.3.mlp.up.weight.
-// ok is false without a number. Then before is the name without its last part.
+// splitLayer splits a tensor's name at the first number that stands between two separators, dots or slashes, such as the 3 in
+// model.layers.3.mlp.up.weight. ok is false if there is none below kvcache.MaxLayers. Then before is the name without its last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
 	isSeparator := func(r rune) bool { return r == '.' || r == '/' }
 	for from := 0; from < len(name); {
@@ -118,7 +120,8 @@ var (
 	fusedNames = []string{"qkv_proj.weight", "attn_qkv.weight", "query_key_value.weight", "Wqkv.weight", "W_pack.weight", "attn.c_attn.weight"}
 )
 
-// addShape notes the rows of a matrix that makes keys, values or both, by its name behind the layer's number. It ignores any other.
+// addShape notes the rows of a matrix that makes keys, values, or queries, keys and values. name is what its name has behind the layer's
+// number. It does nothing for other tensors.
 func (l *layerWeights) addShape(name string, shape []int) {
 	if len(shape) != 2 {
 		return
@@ -146,7 +149,7 @@ func endsWith(name string, ends []string) bool {
 	return false
 }
 
-// shapesOfLayer returns the shapes of the matrices of one layer's attention, as far as it has any.
+// shapesOfLayer returns the shapes of the attention's matrices in one layer of the main stack. It returns zeros for what the layer lacks.
 func (w *layerSums) shapesOfLayer(layer int) (s kvcache.Shapes) {
 	if l := w.mainStack.layers[layer]; l != nil {
 		s = l.shapes

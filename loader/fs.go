@@ -22,35 +22,36 @@ type fsFolder struct {
 	dir  string
 }
 
-// Open opens the file called name in the directory. It is ErrUnsupported if it is no io.ReaderAt. On an error the file
-// is closed again.
-func (d fsFolder) Open(_ context.Context, name string) (s Stored, err error) {
+// Open opens the file called name in the directory. It fails if the file system does, or if the file is not a regular one. It
+// fails with ErrUnsupported if the file is no io.ReaderAt.
+func (d fsFolder) Open(_ context.Context, name string) (Stored, error) {
 	name = path.Join(d.dir, name)
 	f, err := d.fsys.Open(name)
 	if err != nil {
-		return s, err
+		return Stored{}, err
 	}
+	taken := false // by the result
 	defer func() {
-		if s.Name == "" { // Stat may have panicked
+		if !taken { // for an error, or a panic of Stat
 			f.Close()
 		}
 	}()
 	info, err := f.Stat()
 	if err != nil {
-		return s, err
+		return Stored{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Stored{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
 	}
 	at, ok := f.(io.ReaderAt)
-	switch local, isLocal := f.(*os.File); {
-	case !info.Mode().IsRegular():
-		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
-	case !ok:
-		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: a %T reads no ranges (io.ReaderAt)", ErrUnsupported, f)}
-	case isLocal:
-		return Stored{Name: name, Local: local}, nil
-	default:
-		return Stored{Name: name, Source: fsFile{readerAt{name, at, info.Size()}, f}}, nil
+	if !ok {
+		return Stored{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: a %T reads no ranges (io.ReaderAt)", ErrUnsupported, f)}
 	}
-	return s, err
+	taken = true
+	if local, ok := f.(*os.File); ok {
+		return Stored{Name: name, Local: local}, nil
+	}
+	return Stored{Name: name, Source: fsFile{readerAt{name, at, info.Size()}, f}}, nil
 }
 
 // fsFile is a file of an fs.FS as a Source.
@@ -59,4 +60,5 @@ type fsFile struct {
 	file fs.File
 }
 
+// Close closes the file.
 func (f fsFile) Close() error { return f.file.Close() }

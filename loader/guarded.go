@@ -17,16 +17,16 @@ type securedSource struct {
 	keys *keyring // nil for files that are not the model's own
 }
 
-// open opens the file called name: verified if there is a Trust, decrypted if there is a key. follow lets links lead
-// out of the source. It fails if the file cannot be opened or is not admitted. A file that the Trust lists and that is
-// missing is layout.ErrNotFound, which no caller ignores.
+// open opens the file called name. The result hands out verified bytes if there is a Trust, and decrypted ones if there is a key. follow
+// lets links lead out of the source. It fails if the file cannot be opened, or if Trust or key refuses it. Callers may do without a
+// file that is missing. So for one that the Trust lists open fails with layout.ErrNotFound, which no caller ignores.
 func (g securedSource) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
 	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
-		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // which counts as no configuration
+		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // callers take it for a missing file too
 			return nil, fmt.Errorf("%w: the trusted files include it, but: %v", layout.ErrNotFound, err)
 		}
 	}
@@ -40,8 +40,8 @@ func (g securedSource) open(ctx context.Context, name string, follow bool) (*sto
 	return s, nil
 }
 
-// secure checks the head of s before anything parses it, and makes s hand out verified and decrypted bytes only. It
-// fails if the head is not the trusted one, or with ErrKey.
+// secure makes s hand out verified bytes only if there is a Trust, and decrypted ones if there is a key. It verifies the head of s, which
+// nothing has parsed yet. It fails if the Trust refuses the file, or with ErrKey.
 func (g securedSource) secure(ctx context.Context, s *stored) error {
 	if err := g.opts.makeVerified(ctx, s); err != nil {
 		return err
@@ -52,8 +52,8 @@ func (g securedSource) secure(ctx context.Context, s *stored) error {
 	return g.keys.authenticate(ctx, s, g.opts.Limits)
 }
 
-// readBeside returns the bytes of the file called name beside the model. The error is fs.ErrNotExist if there is none,
-// and ErrTooLarge if it has more than limit bytes.
+// readBeside returns the bytes of the file called name in the source of a model, verified if there is a Trust. It fails with
+// fs.ErrNotExist if there is none, with ErrTooLarge if it has more than limit bytes, or if reading does.
 func readBeside(ctx context.Context, from source, name string, limit uint64) ([]byte, error) {
 	if g, ok := from.(securedSource); ok {
 		g.keys = nil // in a copy of g: files of a configuration are never encrypted

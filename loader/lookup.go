@@ -9,9 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
-// ErrClosed, wrapped with the names of file and tensor. The text of ErrNotFound asks for names that
-// may be meant.
+// Tensor finds a tensor by name, without allocating. It fails with ErrNotFound if there is none, and with ErrClosed once
+// the model is closed. The error names the file and the tensor, and if there is none, similar names.
 func (m *Model) Tensor(name string) (Tensor, error) {
 	if m.gate.closed() {
 		return Tensor{}, m.closedError()
@@ -40,8 +39,8 @@ type notFoundError struct {
 	name  string
 }
 
-// Error adds a hint: names that are like the one asked for. If codes of a weight of that name are not decoded, it says
-// why instead.
+// Error returns the names of file and tensor, ErrNotFound, and a hint: names that are like the one asked for. If the model has
+// codes of a weight of that name that are not decoded, the hint is why.
 func (e *notFoundError) Error() string {
 	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
@@ -67,9 +66,9 @@ func (e *notFoundError) Error() string {
 // Unwrap returns ErrNotFound.
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns one more than the position of the logical tensor that stored tensor i is a part of, or 0 if there is
-// none. codes is true if i is the part with the codes.
-func (m *Model) weightOf(i int) (w uint32, codes bool) {
+// weightOf returns the logical tensor that stored tensor i is a part of: one more than its position in m.weightTable, or 0 if there is
+// none. isCodes is true if i is the part with the codes.
+func (m *Model) weightOf(i int) (w uint32, isCodes bool) {
 	at, ok := m.weightTable.WeightOf(uint32(i))
 	if !ok {
 		return 0, false
@@ -77,40 +76,41 @@ func (m *Model) weightOf(i int) (w uint32, codes bool) {
 	return uint32(at + 1), m.weightTable.Codes(at) == uint32(i)
 }
 
-// byStoredName returns the tensor to which the name of stored tensor i leads: the logical tensor whose codes i has if both
-// have the same name, else the stored one. It belongs to the lease l, which may be nil.
+// byStoredName returns the tensor that has the name of stored tensor i. It is the logical tensor of that name if i has its codes,
+// else the stored one. It belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
-	w, codes := m.weightOf(i)
-	if !codes || m.weightTable.Renames(int(w-1)) {
+	w, isCodes := m.weightOf(i)
+	if !isCodes || m.weightTable.Renames(int(w-1)) { // not a part with codes, or the logical tensor has another name
 		w = 0
 	}
 	return Tensor{m, l, uint32(i), w}
 }
 
 // listedAt returns the tensor that lists show in the place of stored tensor i: the logical one if i has its codes,
-// else the stored one. ok is false for other parts of a logical tensor, such as scales, which lists leave out.
+// else the stored one. ok is false for other parts of a logical tensor, such as scales, which lists leave out. The tensor belongs
+// to the lease l, which may be nil.
 func (m *Model) listedAt(i int, l *Lease) (t Tensor, ok bool) {
-	w, codes := m.weightOf(i)
-	if w != 0 && !codes {
+	w, isCodes := m.weightOf(i)
+	if w != 0 && !isCodes {
 		return t, false
 	}
 	return Tensor{m, l, uint32(i), w}, true
 }
 
-// Len returns the number of tensors.
+// Len returns the number of tensors that Tensors lists.
 func (m *Model) Len() int {
 	if m.weightTable == nil {
 		return len(m.tensors)
 	}
-	return len(m.tensors) - m.weightTable.Hidden
+	return len(m.tensors) - m.weightTable.Hidden // the parts with codes count for their logical tensors
 }
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
 // yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.eachListed(m.gate.closed, nil) }
 
-// eachListed iterates over the tensors of the model as lists show them. They belong to the lease l, which may be nil. It
-// stops once closed returns true.
+// eachListed iterates over the tensors of the model as lists show them: logical ones in place of their parts. They belong to the lease
+// l, which may be nil. It stops once closed returns true.
 func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
@@ -125,7 +125,7 @@ func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	}
 }
 
-// neverClosed returns false: it is for callers of eachListed that keep the model open themselves.
+// neverClosed returns false. It is for callers of eachListed that keep the model open themselves.
 func neverClosed() bool { return false }
 
 // Tensor does what Model.Tensor does, through the lease.
@@ -148,8 +148,8 @@ func (l *Lease) Of(t Tensor) Tensor {
 // Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.eachListed(l.gate.closed, l) }
 
-// StoredTensors iterates over all tensors as the files have them, in their order. The second of each pair is the tensor of
-// Tensors that the first is a part of, or stands for.
+// StoredTensors iterates over all tensors as the files have them, in their order. The second of each pair is the tensor that Tensors
+// lists for the first: the logical tensor that the first is a part of, or else the first itself. It stops once the lease is released.
 func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 	return func(yield func(stored, listed Tensor) bool) {
 		m := l.model

@@ -15,9 +15,9 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// openFiles opens the other files of the model whose first file is given, and returns all of them with one table of
-// their tensors. first is a manifest of shards, a part of a GGUF split, or the only file. If it fails, it returns the
-// files that are open.
+// openFiles opens the other files of the model whose first file is given, and returns all files with one table of
+// their tensors. first is a manifest of shards, a part of a GGUF split, or the only file. If a file is missing or does not fit, it
+// fails and returns the files that are open.
 func openFiles(ctx context.Context, first file, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	if m, ok := first.layout.(*manifest.File); ok {
 		return openShards(ctx, first, m, from, lim)
@@ -29,8 +29,9 @@ func openFiles(ctx context.Context, first file, from source, lim *layout.Limits)
 	return []file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// openShards opens the shards that the manifest m in the file first names, and returns one table of their tensors. It
-// fails if a shard is missing or does not fit m. It always returns the open files, first at the end.
+// openShards opens the shards that the manifest m in the file first names, and returns them with one table of their tensors. It
+// fails if a shard is missing, or listed twice. It fails if one has another size, head or encryption than m says, or a local one another
+// checksum. The files that it returns are open, also after an error, and first is the last of them.
 func openShards(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
@@ -39,7 +40,7 @@ func openShards(ctx context.Context, first file, m *manifest.File, from source, 
 			return file{}, m.UnusableError(i, err)
 		}
 		return s.readIndex(func() (f file, err error) {
-			if number, ok := s.opened.Number(); ok { // the system tells one file by two names
+			if number, ok := s.opened.Number(); ok { // else the system does not say whether two names are of one file
 				if j, twice := opened.LoadOrStore(number, i); twice {
 					return f, m.SameFileError(i, j.(int))
 				}
@@ -69,8 +70,8 @@ func openShards(ctx context.Context, first file, m *manifest.File, from source, 
 	return append(files, first), table, err
 }
 
-// openSplit opens the other files of a GGUF split, and returns one table of all tensors. It fails if a file is missing
-// or is not the part that its name says. It always returns the files that are open.
+// openSplit opens the other files of a GGUF split, and returns all files with one table of their tensors. first is one of them. It fails
+// if a file is missing or is not the part that its name says. The files that it returns are open, also after an error.
 func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	files, err := openAll(split.Count, from, func(i int) (file, error) {
 		if i == split.No {
@@ -92,14 +93,15 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 		})
 	})
 	if err != nil {
-		return append(files, first), nil, err // files may have first too
+		return append(files, first), nil, err // files may have first too: the caller may close it twice
 	}
 	table, err := split.Stitch(indexes(files), lim)
 	return files, table, err
 }
 
 // readIndex returns the file that read makes of s, and then closes the index of s. It fails if read does, or if the mapped file has lost
-// bytes. It then closes s, but only after Guard, which must still know to which mapping the address of a fault belongs.
+// bytes. After a failure or a panic of read, readIndex closes s too. It does so after Guard has returned: Guard needs the mapping to
+// tell the place of a fault.
 func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
@@ -132,8 +134,8 @@ const filesAtOnce = 8
 // time than waking other threads.
 const maxSerialOpening = 500 * time.Microsecond
 
-// openAll opens n files, several at a time if that takes long. If one fails, it also returns the files that are open, in
-// order. It takes memory only for files that exist, whatever n is.
+// openAll opens n files by calls of open, several at a time if that takes long, and returns them in order. It fails if open does, and
+// then returns the files that are open. It takes memory only for files that exist, whatever n is.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
 	_, isLocal := from.(*folder) // the indexes of local files may be in memory

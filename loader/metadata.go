@@ -23,16 +23,18 @@ func (l *Lease) Metadata() (layout.Metadata, error) {
 	return readWhileOpen(context.Background(), l, metadataOf)
 }
 
+// metadataOf returns the metadata of m, for readWhileOpen.
 func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
 
-// parsedMetadata returns the metadata of the model and the error of parsing them. The caller holds the model open.
+// parsedMetadata returns the metadata of the model, which the first call parses. It fails if they cannot be read or parsed. The caller
+// holds the model open.
 func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
 	md := m.parseMetadata(ctx)
 	return md.keys, md.err
 }
 
-// parseMetadata returns the metadata of the model, which the first call parses. Those of a manifest replace or extend
-// those of the first file. The result has the error, if any. The caller holds the model open.
+// parseMetadata returns the metadata of the model, and the scales in them, which the first call parses. Metadata of a manifest replace or
+// extend those of the first file. The error is in the result. The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
 		return m.files[0].parseMetadata(ctx)
@@ -54,7 +56,7 @@ func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	})
 }
 
-// parseMetadata returns the metadata of the file alone.
+// parseMetadata returns the metadata of the file alone, and the scales in them, which the first call parses. The error is in the result.
 func (f *file) parseMetadata(ctx context.Context) *metadata {
 	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
 		if md.keys, err = f.layout.Metadata(f.inputWithHead(ctx)); err != nil {
@@ -73,7 +75,8 @@ func (f *file) inputWithHead(ctx context.Context) layout.Input {
 	return &inputWithBytes{f.data.Input(ctx), 0, f.verifiedHead}
 }
 
-// scaledByMetadata reports whether only metadata can tell the scale of one of the file's tensors.
+// scaledByMetadata reports whether only metadata can tell the scale of the file's tensor desc: it has signed integers, the file's
+// table has no scale for it, and the format keeps scales in metadata.
 func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	_, ok := f.layout.(layout.Scaler)
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
