@@ -892,3 +892,18 @@ func TestInfinite(t *testing.T) {
 		t.Errorf("shares of the error are %v", shares)
 	}
 }
+
+// TestIntegers: a model of integers that stand for themselves has no σ to map. Scaled ones have.
+func TestIntegers(t *testing.T) {
+	scaled := layout.Metadata{{Key: "quantization", Value: map[string]any{"scales": map[string]any{"layers.0.q": 0.1}}}}
+	for _, tt := range []struct {
+		md    layout.Metadata
+		isMap bool
+	}{{nil, false}, {scaled, true}} {
+		m, err := loader.OpenBytes(modeltest.APR2Model(t, tt.md, modeltest.Random("layers.0.q", layout.I8, 4, 4), modeltest.Random("layers.1.q", layout.I8, 4, 4)), nil)
+		h := Handler(modeltest.Opened(t, m, err).Acquire, nil)
+		if why := answerOf[answer.ModelAnswer](t, h, "data/model").Grid.Why; (why == "") != tt.isMap {
+			t.Errorf("%v: there is no map, as %q", tt.md, why)
+		}
+	}
+}

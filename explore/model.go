@@ -21,6 +21,7 @@ import (
 	"github.com/tensormap/tensormap/explore/internal/grid"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
 )
 
 // shown is what the page shows of an open model, made from its index once.
@@ -167,9 +168,17 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		s.grid.Parts[i].Tone = toneOf(i)
 	}
 	a.Names, a.Grid, a.Outside, a.Parts, a.Example = s.grid.Names, s.grid.Grid, s.grid.Outside, s.grid.Parts, s.grid.Example
+	if a.Grid.Why == "" && !slices.ContainsFunc(s.tensors, hasSigma) {
+		a.Grid.Why = "No value is a real number, so there is no σ to map."
+	}
 	addSummary(a, l)
 	a.ID, s.isKnown = identity(m, s.rows)
 	return s
+}
+
+// hasSigma reports whether statistics of t tell σ: they do not of integers that stand for themselves.
+func hasSigma(t loader.Tensor) bool {
+	return !math.IsNaN((&survey.TensorStats{Tensor: t}).Shown().Std)
 }
 
 // signedBy returns who has signed the model that l holds, and whether that is verified: it is if verified, who the handler was

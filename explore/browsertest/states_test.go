@@ -74,7 +74,7 @@ func TestNoMap(t *testing.T) {
 	}{
 		{"One layer makes no map.", []string{"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"}, gaussian("", layout.F32, 1, 8, 8)},
 		{"No tensor of the layers is a matrix, so there is no map.", []string{"model.layers.0.input_layernorm.weight", "model.layers.1.input_layernorm.weight"}, gaussian("", layout.F32, 1, 8)},
-		{"All values are integers, which have no σ to map.", []string{"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight"}, integers},
+		{"No value is a real number, so there is no σ to map.", []string{"model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight"}, integers},
 		{"No name has the number of a layer.", []string{"a", "b"}, modeltest.Tensor{DType: layout.F32, Shape: []int{4, 4}, Data: make([]byte, 64)}},
 	} {
 		var tensors []modeltest.Tensor

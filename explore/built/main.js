@@ -689,7 +689,7 @@ if (!big) dress(cells[r][c], looks[r][c], r, c)
 })
 if (big) draw(r)
 })
-key = [marks.has('bad') && '✕ or a stroke: damaged or NaN', marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
 o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
 focusable()
 write()
@@ -1819,7 +1819,7 @@ let m = measure(state.params.get('m'))
 let chosen = null // the tensor that the reader chose
 let marked = [], timer = 0
 const side = aside()
-const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
+const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = model.grid.why
 const notes = el('div')
 const progress = meter()
 const findings = findingsList('Findings', choose, why ? (f) => openCell(f.numbers.slice(0, 1)) : choose)
@@ -2059,12 +2059,6 @@ else return inner?.keys?.(e) ?? false
 return true
 },
 }
-}
-function whyNoMap({ grid, types }) {
-if (grid.why) return grid.why
-if (grid.layers.length < 2) return 'One layer makes no map.'
-if (grid.groups.every((g) => g.rows.every((r) => r.vector))) return 'No tensor of the layers is a matrix, so there is no map.'
-return types.every((t) => /^([IU]\d|BOOL)/.test(t.type)) ? 'All values are integers, which have no σ to map.' : ''
 }
 function swatch(x) {
 return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } })
@@ -2554,7 +2548,7 @@ if (maps.dataset.key === key) return
 maps.dataset.key = key
 left?.leave()
 right?.leave()
-const common = { grid, shapes: false, go: (numbers) => { now = numbers[0] ?? -1; select() }, open }
+const common = { grid, shapes: false, bad: 'damaged, in one model alone, or of another shape', go: (numbers) => { now = numbers[0] ?? -1; select() }, open }
 left = layerGrid({ ...common, label: 'Comparison by role and layer', look: lookLeft })
 right = layerGrid({ ...common, label: 'dB against what the type keeps of Gaussian values', look: lookRight })
 left.node.querySelector('.grid').classList.add('tall')

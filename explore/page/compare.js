@@ -81,7 +81,7 @@ export function compareView(main) {
     maps.dataset.key = key
     left?.leave()
     right?.leave()
-    const common = { grid, shapes: false, go: (numbers) => { now = numbers[0] ?? -1; select() }, open }
+    const common = { grid, shapes: false, bad: 'damaged, in one model alone, or of another shape', go: (numbers) => { now = numbers[0] ?? -1; select() }, open }
     left = layerGrid({ ...common, label: 'Comparison by role and layer', look: lookLeft })
     right = layerGrid({ ...common, label: 'dB against what the type keeps of Gaussian values', look: lookRight })
     left.node.querySelector('.grid').classList.add('tall')

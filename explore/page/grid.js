@@ -24,7 +24,7 @@ export function binned(grid, wide) {
 
 /**
  * Makes a map. o has grid, label, look(numbers, row) → {text, name, t, ramp, bold, mark, void, two}, go(numbers, r, c) on
- * focus, open(numbers) on click or Enter, and shapes (whether the last column is there).
+ * focus, open(numbers) on click or Enter, shapes (whether the last column is there), and bad (what ✕ means, if not damage or NaN).
  */
 export function layerGrid(o) {
   const rows = o.grid.groups.flatMap((g) => g.rows.map((row) => ({ ...row, group: g.name })))
@@ -84,7 +84,7 @@ export function layerGrid(o) {
       })
       if (big) draw(r)
     })
-    key = [marks.has('bad') && '✕ or a stroke: damaged or NaN', marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+    key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
       o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
     focusable()
     write()

@@ -45,7 +45,7 @@ export function overview(main) {
   let chosen = null // the tensor that the reader chose
   let marked = [], timer = 0
   const side = aside()
-  const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = whyNoMap(model)
+  const rows = model.grid.groups.flatMap((g) => g.rows), experts = Math.max(0, ...rows.map((r) => r.experts)), why = model.grid.why
 
   const notes = el('div')
   const progress = meter()
@@ -321,14 +321,6 @@ export function overview(main) {
       return true
     },
   }
-}
-
-/** Returns why a map of layers would say nothing, or "". */
-function whyNoMap({ grid, types }) {
-  if (grid.why) return grid.why
-  if (grid.layers.length < 2) return 'One layer makes no map.'
-  if (grid.groups.every((g) => g.rows.every((r) => r.vector))) return 'No tensor of the layers is a matrix, so there is no map.'
-  return types.every((t) => /^([IU]\d|BOOL)/.test(t.type)) ? 'All values are integers, which have no σ to map.' : ''
 }
 
 /** Makes the square of a part's or a type's colour, which is that of the map. */

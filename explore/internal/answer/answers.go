@@ -64,7 +64,7 @@ type PartTotal struct {
 type Grid struct {
 	Layers []int       `json:"layers"` // their numbers, ascending
 	Groups []GridGroup `json:"groups"`
-	Why    string      `json:"why"` // why nothing fits a grid, if Layers is empty
+	Why    string      `json:"why"` // why there is nothing to map, as Layers is empty or has too little; ""
 }
 
 // GridGroup is a heading over rows: "Attention", "Feed-forward", "Norms and biases".

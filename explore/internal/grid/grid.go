@@ -412,6 +412,10 @@ func (x *Index) fillGrid() {
 		x.Grid.Why = "The model has no tensors."
 	case len(x.Grid.Layers) == 0:
 		x.Grid.Why = "No name has the number of a layer."
+	case len(x.Grid.Layers) == 1:
+		x.Grid.Why = "One layer makes no map."
+	case !slices.ContainsFunc(x.roles, func(r *role) bool { return !r.vector }):
+		x.Grid.Why = "No tensor of the layers is a matrix, so there is no map."
 	}
 }
 
