@@ -140,7 +140,7 @@
 // bytesOf. values.Expand calls Codec.Expand of package dequant. Rows are multiplied by multiplyInParallel → Team.Run → takeRows →
 // multiplyRows → dot.Mat. A row thus is eight calls from its bytes and five from package dequant. A chain is longer for
 //
-//   - several cores: readEncoded between values.ReadEncoded, or values.Write, and values.
+//   - several cores: encodeAlone between values.ReadEncoded, or values.Write, and values.
 //   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt, and expandParallel or expandToParallel for large reads.
 //   - codes of quantized weights: Grouped.Read → Grouped.Expand in place of Typed.Read → values.Expand.
 //   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →

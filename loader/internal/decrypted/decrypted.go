@@ -23,7 +23,7 @@ type File struct {
 	cipher      *encrypted.Cipher
 	blockBytes  uint64 // bytes of content
 	tensors     []layout.Tensor
-	tensorOrder []uint32  // positions in tensors of those that have bytes, by their offsets
+	tensorOrder []uint32  // positions in tensors of all that have bytes, by their offsets
 	scratch     sync.Pool // *scratch
 }
 

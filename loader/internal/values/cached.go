@@ -15,10 +15,10 @@ type Cached struct {
 	Key cache.Key
 }
 
-// Read fills dst with the values from element first on: from the cache, if that has them and the content is not in
-// place, else from Values. It fails if reading does.
+// Read fills dst with the values from element first on. It copies them from the cache if that has them and the content is
+// not in place. Otherwise it reads Values, and caches nothing. It fails if reading does.
 func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
-	if !c.Source().Cost().InPlace() { // values in memory are cheaper than reading
+	if !c.Source().Cost().InPlace() { // what is in place is expanded again, without the cache's lock
 		if b, ok := c.Cache.Peek(c.Key, nil); ok {
 			copy(dst, b.Floats[first:])
 			return nil
@@ -27,8 +27,8 @@ func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first
 	return c.Values.Read(ctx, env, dst, first)
 }
 
-// All returns all values, which go into the cache and are pinned by env.Pins. More than c.Limit are
-// content.ErrTooLarge.
+// All returns all values from the cache, where env.Pins pins them. If they are not there, it reads Values, and calls c.DropSources
+// with c.Key. It fails if reading does, if there are no values, or with content.ErrTooLarge for more bytes than c.Limit.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Err(); err != nil {

@@ -26,7 +26,7 @@ const (
 	stepOfSource = 4 << 20
 )
 
-// Encodable returns why values are not encoded as elements of type d, or nil.
+// Encodable returns nil for the types that values can be encoded as: F32, F16 and BF16. It fails with errors.ErrUnsupported for others.
 func Encodable(d layout.DType) error {
 	switch d {
 	case layout.F32, layout.F16, layout.BF16:
@@ -35,7 +35,9 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d. The error is that of Encodable, of reading or of w.
+// Write writes all values of v to w as elements of type d. It copies content whose bytes are these elements already. Otherwise it
+// reads and encodes large pieces one after the other, or, of sources that suit them, workers each read and encode a piece. It
+// fails if d is not Encodable, or if reading or w does.
 func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
 	if err := Encodable(d); err != nil {
 		return err
@@ -51,14 +53,14 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 		step := min(sharedStep(v), n)
 		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
 		for first := uint64(0); first < n; first += step {
-			step := min(step, n-first)
-			if err := v.Read(ctx, env, floats[:step], first); err != nil {
+			count := min(step, n-first)
+			if err := v.Read(ctx, env, floats[:count], first); err != nil {
 				return err
 			}
-			if err := encodeOnAllCores(d, encoded, floats[:step]); err != nil {
+			if err := encodeOnAllCores(d, encoded, floats[:count]); err != nil {
 				return err
 			}
-			if _, err := w.Write(encoded[:step*width]); err != nil {
+			if _, err := w.Write(encoded[:count*width]); err != nil {
 				return err
 			}
 		}
@@ -68,13 +70,13 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 		for job := range jobs {
 			at := job.I * parallel.PieceBytes
 			b := job.Into[:min(parallel.PieceBytes, size-at)]
-			job.Done(len(b), readEncoded(ctx, env, v, d, b, at/width))
+			job.Done(len(b), encodeAlone(ctx, env, v, d, b, at/width))
 		}
 	})
 }
 
 // ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable,
-// and the length of dst a multiple of the element's size. It fails if reading does.
+// and the length of dst a multiple of the element's size. It reads as Write does. It fails if reading does.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	width := uint64(d.BlockBytes())
 	if c, err := asStored(ctx, env, v, d); err != nil {
@@ -84,31 +86,29 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	}
 	n := uint64(len(dst)) / width
 	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
-		step := min(sharedStep(v), n)
 		mem := takeScratch()
 		defer mem.release()
-		mem.Floats = content.Grown(mem.Floats, step)
-		floats := mem.Floats
+		mem.Floats = content.Grown(mem.Floats, min(sharedStep(v), n))
 		for ; n > 0; n = uint64(len(dst)) / width {
-			step := min(step, n)
-			if err := v.Read(ctx, env, floats[:step], first); err != nil {
+			floats := mem.Floats[:min(uint64(len(mem.Floats)), n)]
+			if err := v.Read(ctx, env, floats, first); err != nil {
 				return err
 			}
-			if err := encodeOnAllCores(d, dst, floats[:step]); err != nil {
+			if err := encodeOnAllCores(d, dst, floats); err != nil {
 				return err
 			}
-			dst, first = dst[step*width:], first+step
+			dst, first = dst[uint64(len(floats))*width:], first+uint64(len(floats))
 		}
 		return nil
 	}
-	steps := (n + stepOfWorker - 1) / stepOfWorker
-	if steps < 2 || parallel.Cores() < 2 {
-		return readEncoded(ctx, env, v, d, dst, first)
+	stepCount := (n + stepOfWorker - 1) / stepOfWorker
+	if stepCount < 2 || parallel.Cores() < 2 {
+		return encodeAlone(ctx, env, v, d, dst, first)
 	}
-	return parallel.Each(parallel.Workers(steps), parallel.Range(steps), func(steps iter.Seq[uint64]) error {
+	return parallel.Each(parallel.Workers(stepCount), parallel.Range(stepCount), func(steps iter.Seq[uint64]) error {
 		for i := range steps {
 			from := i * stepOfWorker
-			if err := readEncoded(ctx, env, v, d, dst[from*width:min(n, from+stepOfWorker)*width], first+from); err != nil {
+			if err := encodeAlone(ctx, env, v, d, dst[from*width:min(n, from+stepOfWorker)*width], first+from); err != nil {
 				return err
 			}
 		}
@@ -116,27 +116,30 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	})
 }
 
-// asStored returns the content of v if its bytes are the values as elements of type d already, else nil: no scale, no
-// other order of rows, nothing before them. The error is that of v.
+// asStored returns the content of v if its bytes are all values as elements of type d already, and nothing else. It returns nil for
+// values that have a scale or another order of rows. It fails if v has no values, or if v.Blocks does.
 func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	b, ok, err := v.Blocks(ctx, env)
-	if !ok || err != nil || b.DType != d || b.From != 0 || b.Scale != 1 || b.Order != nil || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) {
+	if !ok || err != nil || b.DType != d || b.Scale != 1 || b.Order != nil {
 		return nil, err
+	}
+	if b.From != 0 || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) { // something lies before or behind them
+		return nil, nil
 	}
 	return b.Content, nil
 }
 
-// suitsWorkers reports whether several workers should read and encode a few values each. If not, v wants large reads: it
+// suitsWorkers reports whether several workers should read and encode a few values each. It reports false if v wants large reads: v
 // waits for a network, decompresses on all cores itself, or is unpacked as a whole.
 func suitsWorkers(v Values) bool {
 	c := v.Source().Cost()
 	return !c.LargeReads() && !c.Parallel && !c.OnlyWhole
 }
 
-// sharedStep returns how many values of v to read at a time, if all workers share each step: more if v is read from a
+// sharedStep returns how many values of v to read at a time, if all cores then encode them together: more if v is read from a
 // source that wants large reads.
 func sharedStep(v Values) uint64 {
 	if v.Source().Cost().LargeReads() {
@@ -145,11 +148,10 @@ func sharedStep(v Values) uint64 {
 	return stepOfAll
 }
 
-// readEncoded fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The
-// length of dst must be a multiple of the element's size: otherwise it would not end. v must not be stored as d. It fails as v.Read does,
-// or once ctx ends.
-func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
-	stored, err := asStored(ctx, env, v, layout.F32)
+// encodeAlone fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The length of
+// dst must be a multiple of the element's size. v must not be stored as d. It fails if reading does, or once ctx ends.
+func encodeAlone(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
+	stored, err := asStored(ctx, env, v, layout.F32) // float32s to encode, without reading them first
 	if err != nil {
 		return err
 	}
@@ -159,39 +161,42 @@ func readEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	if v.Source().Cost().ShortReads() {
 		step = stepInMemory
 	}
-	for len(dst) > 0 {
+	for len(dst) >= width {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		n := min(step, len(dst)/width)
-		var at []byte // where the values are as float32s: stored, or read into dst
-		if stored != nil {
-			if at, err = stored.View(ctx, env, 4*first, 4*uint64(n)); err != nil {
+		var inMemory, inDst []float32 // the values as they are stored, or dst; empty if these bytes are not there or not aligned
+		switch {
+		case stored != nil:
+			b, err := stored.View(ctx, env, 4*first, 4*uint64(n))
+			if err != nil {
 				return err
 			}
-		} else if d == layout.F32 {
-			at = dst[:4*n]
+			inMemory, _ = mmapio.View[float32](b)
+		case d == layout.F32:
+			inDst, _ = mmapio.View[float32](dst[:4*n])
 		}
-		floats, _ := mmapio.View[float32](at) // none if they are not aligned
-		isInPlace := len(floats) > 0
-		if !isInPlace {
+		switch {
+		case len(inMemory) > 0:
+			encode(d, dst, inMemory)
+		case len(inDst) > 0:
+			if err := v.Read(ctx, env, inDst, first); err != nil {
+				return err
+			}
+		default:
 			mem.Floats = content.Grown(mem.Floats, uint64(n))
-			floats = mem.Floats
-		}
-		if !isInPlace || stored == nil {
-			if err := v.Read(ctx, env, floats, first); err != nil {
+			if err := v.Read(ctx, env, mem.Floats, first); err != nil {
 				return err
 			}
-		}
-		if !isInPlace || stored != nil {
-			encode(d, dst, floats)
+			encode(d, dst, mem.Floats)
 		}
 		dst, first = dst[n*width:], first+uint64(n)
 	}
 	return nil
 }
 
-// encodeOnAllCores encodes values as elements of type d into dst, on all cores if there are many. It always returns nil.
+// encodeOnAllCores writes values to dst as elements of type d, on all cores if there are many. It always returns nil.
 func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
 	width := d.BlockBytes()
 	return simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error {
@@ -200,7 +205,7 @@ func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
 	})
 }
 
-// encode writes values to dst as elements of type d: F16 and BF16 rounded to nearest even, any other d as F32.
+// encode writes values to dst as elements of type d. F16 and BF16 are rounded to nearest even; any other d is taken for F32.
 func encode(d layout.DType, dst []byte, values []float32) {
 	switch d {
 	case layout.F16:

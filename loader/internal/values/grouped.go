@@ -25,9 +25,10 @@ type Grouped struct {
 // Scales has the scales of groups, and the offsets that are subtracted from their codes. Errors name the part that they
 // are about.
 type Scales interface {
-	// All returns all scales, for n values from element first on, unless it is better to read some only.
+	// All returns all scales, for a caller that expands n values from element first on. ok is false if that caller should read
+	// only the scales of its values.
 	All(ctx context.Context, env content.Env, first, n uint64) (s Scaling, ok bool, err error)
-	// Read returns count scales from scale from on, in the memory of mem.Floats, which has 2·count+1 numbers.
+	// Read returns count scales from scale from on, and their offsets. Their memory is mem.Floats, which has 2·count numbers.
 	Read(ctx context.Context, env content.Env, mem *Scratch, from, count uint64) (Scaling, error)
 }
 
@@ -35,20 +36,35 @@ type Scales interface {
 type Scaling struct {
 	Scales  []float32
 	Offsets []float32 // of each group; one for all; or none
-	From    uint64    // the scale that Scales begins with
+	From    uint64    // the number of the scale that is Scales[0]
 	GroupOf []int32   // the group of each column, or nil
 }
 
-func (v *Grouped) Err() error              { return nil }
-func (v *Grouped) Elements() uint64        { return v.Count }
+// ofGroups returns count scales from scale from on, and their offsets: one if that serves all groups, or none.
+func (s *Scaling) ofGroups(from, count uint64) (scales, offsets []float32) {
+	offsets = s.Offsets
+	if len(offsets) > 1 {
+		offsets = offsets[from-s.From:][:count]
+	}
+	return s.Scales[from-s.From:][:count], offsets
+}
+
+// Err returns nil: there are values.
+func (v *Grouped) Err() error { return nil }
+
+// Elements returns the number of values.
+func (v *Grouped) Elements() uint64 { return v.Count }
+
+// Source returns the content of the codes.
 func (v *Grouped) Source() content.Content { return v.Codes }
 
+// Blocks returns no blocks: package dot does not multiply codes whose scales lie apart, so that callers use Read.
 func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on. It runs Check until that has succeeded once. Codes that are
-// not in memory and scales come a step at a time. It fails if Check or reading does.
+// Read fills dst with the values from element first on. It runs Check until that has succeeded once. It reads codes that are
+// not in memory, and scales unless All has them, a step at a time. It fails if Check or reading does.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -60,16 +76,16 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 		v.checked.Store(true)
 	}
 	g, n := v.Geometry, uint64(len(dst))
-	codes, at, err := v.codes(ctx, env, &g, first, n)
+	codes, firstByte, err := v.codesInMemory(ctx, env, &g, first, n)
 	if err != nil {
 		return v.WrapError(err)
 	}
-	s, all, err := v.Scales.All(ctx, env, first, n)
+	s, hasAllScales, err := v.Scales.All(ctx, env, first, n)
 	if err != nil {
 		return err
 	}
 	step := uint64(content.RemoteRead / 4) // values at a time
-	if codes != nil && all {
+	if codes != nil && hasAllScales {
 		step = n
 	} else if codes == nil && !v.Codes.Cost().LargeReads() {
 		step = content.LocalRead / 4
@@ -80,27 +96,24 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	for len(dst) > 0 {
 		n := min(step, uint64(len(dst)))
 		off, size := g.Codes(first, n)
-		var src []byte
+		p := dequant.Parts{GroupOf: s.GroupOf}
 		if codes != nil {
-			src = codes[off-at:][:size]
+			p.Codes = codes[off-firstByte:][:size]
 		} else {
 			mem.codes = content.Grown(mem.codes, size)
-			src = mem.codes
-			if err := v.Codes.ReadAt(ctx, env, src, off); err != nil {
+			p.Codes = mem.codes
+			if err := v.Codes.ReadAt(ctx, env, p.Codes, off); err != nil {
 				return v.WrapError(err)
 			}
 		}
 		from, count := g.Scales(first, n)
-		if !all {
-			mem.Floats = content.Grown(mem.Floats, 2*count+1)
+		if !hasAllScales {
+			mem.Floats = content.Grown(mem.Floats, 2*count)
 			if s, err = v.Scales.Read(ctx, env, mem, from, count); err != nil {
 				return err
 			}
 		}
-		p := dequant.Parts{Codes: src, Scales: s.Scales[from-s.From:][:count], Offsets: s.Offsets, GroupOf: s.GroupOf}
-		if len(p.Offsets) > 1 {
-			p.Offsets = p.Offsets[from-s.From:][:count]
-		}
+		p.Scales, p.Offsets = s.ofGroups(from, count)
 		if err := g.Expand(dst[:n], p, first, dequant.AllCores); err != nil {
 			return err
 		}
@@ -109,12 +122,13 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	return nil
 }
 
-// codes returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins at byte at
-// of all codes. Codes of the n values that lie scattered are returned with all others, from the cache. It fails if reading does.
-func (v *Grouped) codes(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, at uint64, err error) {
+// codesInMemory returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins at
+// firstByte of all codes. If the codes of the n values lie scattered, it returns all codes, from the cache. It fails if reading
+// does.
+func (v *Grouped) codesInMemory(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, firstByte uint64, err error) {
 	off, size := g.Codes(first, n)
 	b, err = v.Codes.View(ctx, env, off, size)
-	if b != nil || err != nil || g.Dense(first, n) {
+	if b != nil || err != nil || g.Dense(first, n) { // dense: one behind the other
 		return b, off, err
 	}
 	b, err = v.Codes.All(ctx, env)

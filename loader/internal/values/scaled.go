@@ -15,12 +15,13 @@ type Scaled struct {
 	WrapError func(error) error
 }
 
+// Blocks returns no blocks: package dot does not multiply by a factor for each matrix, so that callers use Read.
 func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on, each times the factor of its matrix. Factors returns one for
-// each matrix. It fails if reading does.
+// Read fills dst with the values from element first on, each times the factor of its matrix. Factors must return one for
+// each matrix. It fails if Factors or reading does.
 func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil

@@ -18,19 +18,25 @@ import (
 type Typed struct {
 	Content content.Content
 	Count   uint64 // elements
-	// FindCodec finds out how elements become values, which a head or metadata may tell. It is asked until it
-	// has answered, unless Codec says so already.
+	// FindCodec finds out how elements become values, which a head or metadata may tell. It is called until it
+	// succeeds once, unless Codec is set.
 	FindCodec func(ctx context.Context, env content.Env) (dequant.Codec, error)
 	Codec     *dequant.Codec
 
 	found atomic.Pointer[dequant.Codec]
 }
 
-func (t *Typed) Err() error              { return nil }
-func (t *Typed) Elements() uint64        { return t.Count }
+// Err returns nil: there are values.
+func (t *Typed) Err() error { return nil }
+
+// Elements returns the number of values.
+func (t *Typed) Elements() uint64 { return t.Count }
+
+// Source returns the content of the elements.
 func (t *Typed) Source() content.Content { return t.Content }
 
-// codec returns t.Codec or, if that is nil, what FindCodec returns. It calls FindCodec until that succeeds once. It fails if that does.
+// codec returns t.Codec or, if that is nil, the result of FindCodec, which it calls until that succeeds once. It fails if
+// FindCodec does.
 func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, error) {
 	if t.Codec != nil {
 		return t.Codec, nil
@@ -46,7 +52,7 @@ func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, err
 	return &c, nil
 }
 
-// Read fills dst with the values from element first on. The error is that of FindCodec or of reading.
+// Read fills dst with the values from element first on. It fails if FindCodec or reading does.
 func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	c, err := t.codec(ctx, env)
 	if err != nil {
@@ -55,28 +61,28 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	return Expand(ctx, env, *c, t.Content, dst, first)
 }
 
-// Blocks returns the elements as they are stored if package dot multiplies their dtype: with a scale only int8 whose
-// zero point is 0. Otherwise ok is false. It fails if the type cannot be read.
+// Blocks returns the elements as they are stored if package dot multiplies their dtype. Of dtypes with one scale for the
+// tensor it multiplies only int8 whose zero point is 0. Otherwise ok is false. It fails if FindCodec does.
 func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	c, err := t.codec(ctx, env)
 	if err != nil {
 		return b, false, err
 	}
-	d, q, scaled := c.Elements()
-	if dot.Type(d) == 0 || scaled && (d != layout.I8 || q.Zero != 0) {
+	d, q, hasScale := c.Elements()
+	if dot.Type(d) == 0 || hasScale && (d != layout.I8 || q.Zero != 0) {
 		return b, false, nil
 	}
 	from, _ := c.Span(0, 0) // behind the head, if there is one
 	b = Blocks{Content: t.Content, DType: d, From: from, Scale: 1}
-	if scaled {
+	if hasScale {
 		b.Scale = q.Scale
 	}
 	return b, true, nil
 }
 
-// Expand decodes len(dst) elements of in to dst, from element first on. c says how their bytes become float32s. Bytes in
-// memory are decoded where they are. Others are read into scratch memory, valuesPerRead at a time: on all cores if in
-// is Parallel and there are several steps. It fails as reading does.
+// Expand fills dst with the values of the elements of in from element first on. c says how their bytes become float32s. Bytes in
+// memory are decoded where they are, on all cores. Others are read into scratch memory, valuesPerRead at a time. If in asks
+// for parallel reads and there are several, each core reads and decodes alone. It fails if reading does.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -92,14 +98,15 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	cost, cores := in.Cost(), dequant.AllCores
 	step := valuesPerRead(c, cost)
 	if cost.Parallel {
-		if cores = 1; uint64(len(dst)) > step && parallel.Cores() > 1 {
+		if uint64(len(dst)) > step && parallel.Cores() > 1 {
 			return expandParallel(ctx, env, c, in, dst, first, step)
 		}
+		cores = 1 // other cores may be expanding other steps
 	}
 	mem := takeScratch()
 	defer mem.release()
 	for len(dst) > 0 {
-		n := min(uint64(len(dst)), step-first%step) // steps after the first begin at a block
+		n := min(uint64(len(dst)), step-first%step) // the next read begins at a multiple of step
 		off, size := c.Span(first, n)
 		mem.codes = content.Grown(mem.codes, size)
 		if err := in.ReadAt(ctx, env, mem.codes, off); err != nil {
@@ -113,13 +120,13 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	return nil
 }
 
-// expandParallel fills dst with values on all cores. Each core reads and expands a step at a time; steps begin at
-// multiples of step, where blocks do. It fails if reading does.
+// expandParallel does what Expand does, on all cores. Each core reads and expands up to step values at a time, which begin at a
+// multiple of step, where blocks do. It fails if reading does.
 func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
 	base, end := first/step*step, first+uint64(len(dst))
-	n := (end - base + step - 1) / step
-	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
-		for i := range parts {
+	steps := (end - base + step - 1) / step
+	return parallel.Each(parallel.Workers(steps), parallel.Range(steps), func(steps iter.Seq[uint64]) error {
+		for i := range steps {
 			from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
 			if err := Expand(ctx, env, c, in, dst[from-first:upto-first], from); err != nil {
 				return err
@@ -129,9 +136,9 @@ func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in co
 	})
 }
 
-// valuesPerRead returns how many elements to read at a time, a multiple of the dtype's block: Cost.Piece bytes or, of
-// elements that are decompressed, 8 to 24 blocks of LZ4. Blocks of LZ4 and of the dtype end together after such a
-// step, if the size of the dtype's block allows that.
+// valuesPerRead returns how many elements of a content of this cost to read at a time, in whole blocks of the dtype. They take
+// cost.ReadBytes or, of decompressed elements, 8 to 24 blocks of LZ4. Blocks of LZ4 and of the dtype then end together. A dtype
+// whose block would need more than 24 blocks of LZ4 for that gets 24.
 func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
 	d, _, _ := c.Elements()
 	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
@@ -139,16 +146,16 @@ func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
 		return max(1, cost.ReadBytes/block) * elems
 	}
 	const minBlocks, maxBlocks = 8, 24 // of LZ4
-	// A block of LZ4 yields a power of 2 bytes, so the odd factor of block decides where both end together.
-	odd := block
-	for odd%2 == 0 {
-		odd /= 2
+	// A block of LZ4 yields a power of 2 bytes, so that both end together after a multiple of oddFactor blocks of LZ4.
+	oddFactor := block
+	for oddFactor%2 == 0 {
+		oddFactor /= 2
 	}
-	blocks := uint64(maxBlocks)
-	if odd <= maxBlocks {
-		blocks = (minBlocks + odd - 1) / odd * odd
+	lz4Blocks := uint64(maxBlocks)
+	if oddFactor <= maxBlocks {
+		lz4Blocks = (minBlocks + oddFactor - 1) / oddFactor * oddFactor // the first multiple from minBlocks on
 	}
-	return blocks * lz4block.Size / block * elems
+	return lz4Blocks * lz4block.Size / block * elems
 }
 
 // Scratch is memory of one goroutine for a run of elements.
@@ -163,9 +170,10 @@ var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 // maxScratch bounds the memory, in bytes, that stays for the next run.
 const maxScratch = 2 << 20
 
+// takeScratch returns memory from the pool. The caller returns it by release.
 func takeScratch() *Scratch { return scratches.Get().(*Scratch) }
 
-// release puts s back for the next caller of takeScratch, unless its memory exceeds maxScratch bytes.
+// release puts s back for the next caller of takeScratch, or leaves it to the garbage collector if its memory exceeds maxScratch bytes.
 func (s *Scratch) release() {
 	if cap(s.codes)+4*cap(s.Floats) <= maxScratch {
 		scratches.Put(s)

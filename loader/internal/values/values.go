@@ -20,7 +20,7 @@ type Values interface {
 	Elements() uint64
 	// Read fills dst, which may be empty, with the values from element first on. It allocates nothing if the content is in place.
 	Read(ctx context.Context, env content.Env, dst []float32, first uint64) error
-	// Blocks returns the rows as package dot multiplies them. It is not ok if they must be read first.
+	// Blocks returns the stored rows if package dot multiplies them as they are. Otherwise ok is false, and Read has the values.
 	Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error)
 	// Source returns the content that the values are read from, apart from scales.
 	Source() content.Content
@@ -41,13 +41,19 @@ type Refused struct {
 	Content content.Content
 }
 
-func (r Refused) Err() error       { return r.Reason }
+// Err returns why there are no values.
+func (r Refused) Err() error { return r.Reason }
+
+// Elements returns 0.
 func (r Refused) Elements() uint64 { return 0 }
 
+// Read always fails, with the reason why there are no values.
 func (r Refused) Read(context.Context, content.Env, []float32, uint64) error { return r.Reason }
 
+// Blocks always fails, with the reason why there are no values.
 func (r Refused) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, r.Reason
 }
 
+// Source returns the content of the tensor.
 func (r Refused) Source() content.Content { return r.Content }
