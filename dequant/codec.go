@@ -13,23 +13,23 @@ import (
 // A Codec says how the stored elements of one tensor become float32s: by their type, the scale of integers, and the
 // content of the tensor's head. It is immutable.
 type Codec struct {
-	dtype  layout.DType // of the elements behind the head
-	head   int          // bytes before the elements
-	scaled bool         // the elements are integers that quant maps
-	quant  layout.Quant // if scaled
+	dtype     layout.DType // of the elements behind the head
+	headBytes int          // bytes before the elements
+	hasScale  bool         // the elements are integers that quant maps
+	scale     layout.Quant // if scaled
 }
 
 // AllCores is the number of cores that stands for all of GOMAXPROCS.
 const AllCores = 0
 
-// NewCodec returns the codec of elements of type d. If scaled is true, the elements are integers that q maps to
+// NewCodec returns the codec of elements of type d. If hasScale is set, the elements are integers that q maps to
 // values. The error wraps errors.ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
-func NewCodec(d layout.DType, q layout.Quant, scaled bool) (Codec, error) {
+func NewCodec(d layout.DType, q layout.Quant, hasScale bool) (Codec, error) {
 	switch {
-	case scaled && d.Kind() != layout.KindInt:
+	case hasScale && d.Kind() != layout.KindInt:
 		return Codec{}, fmt.Errorf("dequant: %v takes no scale: %w", d, errors.ErrUnsupported)
-	case scaled:
-		return Codec{dtype: d, scaled: true, quant: q}, nil
+	case hasScale:
+		return Codec{dtype: d, hasScale: true, scale: q}, nil
 	case d.HeadBytes() > 0:
 		return Codec{}, fmt.Errorf("dequant: %v without its head: %w", d, errors.ErrUnsupported)
 	case !hasKernel(d):
@@ -50,28 +50,28 @@ func ReadHead(d layout.DType, head []byte) (Codec, error) {
 		return Codec{}, fmt.Errorf("dequant: %v: %d bytes of a head of %d: %w", d, len(head), n, ErrLength)
 	}
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(head))
-	return Codec{dtype: layout.I8, head: n, scaled: true, quant: layout.Quant{Scale: scale}}, nil
+	return Codec{dtype: layout.I8, headBytes: n, hasScale: true, scale: layout.Quant{Scale: scale}}, nil
 }
 
-// Elements returns the type of the elements behind the head, and the scale of integers.
-func (c Codec) Elements() (d layout.DType, scale layout.Quant, scaled bool) {
-	return c.dtype, c.quant, c.scaled
+// Elements returns the type of the elements behind the head, and the scale of integers. hasScale tells whether there is one.
+func (c Codec) Elements() (d layout.DType, scale layout.Quant, hasScale bool) {
+	return c.dtype, c.scale, c.hasScale
 }
 
 // Span returns offset and size, from the tensor's first byte, of the blocks that hold elements
 // [first, first+n). The head is excluded. No elements take no bytes.
 func (c Codec) Span(first, n uint64) (off, size uint64) {
 	off, size = c.dtype.Span(first, n)
-	return uint64(c.head) + off, size
+	return uint64(c.headBytes) + off, size
 }
 
-// Expand writes elements [first, first+len(dst)) to dst. src holds the bytes that Span names, or
+// Expand writes the values of elements [first, first+len(dst)) to dst. src must hold the bytes that Span names, or
 // the error wraps ErrLength. It wraps ErrOverflow if an integer less its zero point does not fit
-// 64 bits.
+// 64 bits, and errors.ErrUnsupported for the zero Codec.
 //
 // A large dst is shared out to as many goroutines as cores says, the caller's among them, and
-// Expand returns when all have finished. A panic in one of them reappears in the caller: one
-// that survives faults of a mapping still does. A small dst is expanded without allocating.
+// Expand returns when all have finished. A panic in a goroutine reappears in the caller, so that a caller can
+// recover from faults of a mapping. A small dst is expanded without allocating.
 func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
 	b := blockSizes[c.dtype]
 	// A block has a power of two of elements, so this masks the bits of an element's number that count within its
@@ -82,19 +82,19 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 		return c.errLength(len(dst), len(src), first)
 	}
 	// This is the fast path, for rows of whole blocks: the rest of Expand would cost small buffers time.
-	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < simd.ParallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
+	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < simd.ParallelMin && skip|len(dst)&inBlock == 0 && !c.hasScale {
 		k.run(dst, src)
 		return nil
 	}
-	large := isLarge(len(dst), len(src))
+	bypassesCaches := isLarge(len(dst), len(src))
 	if cores == 1 || len(dst) < simd.ParallelMin {
-		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
+		return c.expand(dst, src, skip, bypassesCaches) // without the closure, which would be allocated
 	}
 	return simd.InParallel(cores, skip+len(dst), simd.ParallelGrain, func(lo, hi int) error {
 		// lo and hi count elements from the start of the first block, and dst begins with element skip of it.
 		from := max(lo, skip)
 		at := lo >> b.log2Elems * int(b.bytes)
-		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, large)
+		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, bypassesCaches)
 	})
 }
 
@@ -111,8 +111,9 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 }
 
 // expand writes the values of len(dst) elements to dst, on the caller's core. dst begins with element skip of src's first
-// block, and src has exactly the bytes for that. It fails only if an integer less its zero point does not fit 64 bits.
-func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
+// block, and src has exactly the bytes for that. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow
+// if an integer less its zero point does not fit 64 bits.
+func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
 	b := blockSizes[c.dtype]
 	if skip > 0 && len(dst) > 0 {
 		n := expandPart(c.dtype, dst, src, skip)
@@ -123,9 +124,9 @@ func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
 	if rest := dst[whole:]; len(rest) > 0 { // dst ends within a block
 		expandPart(c.dtype, rest, src[size:], 0)
 	}
-	if c.scaled {
-		return expandScaled(c.dtype, dst[:whole], src[:size], c.quant.Scale, c.quant.Zero)
+	if c.hasScale {
+		return expandScaled(c.dtype, dst[:whole], src[:size], c.scale.Scale, c.scale.Zero)
 	}
-	expand(c.dtype, dst[:whole], src[:size], large)
+	expand(c.dtype, dst[:whole], src[:size], bypassesCaches)
 	return nil
 }

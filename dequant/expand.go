@@ -22,7 +22,7 @@ var (
 	ErrNotFinite = errors.New("value is not finite")
 )
 
-// Supported reports whether elements of type d have a float32 value.
+// Supported reports whether elements of type d have a float32 value: package dequant expands them.
 func Supported(d layout.DType) bool { return hasKernel(d) || d.HeadBytes() > 0 }
 
 // hasKernel reports whether a kernel expands blocks of type d. APR_Q8, whose elements are expanded as int8s, has none.
@@ -43,11 +43,11 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.Expand(dst, src[c.head:], 0, 1)
+	return c.Expand(dst, src[c.headBytes:], 0, 1)
 }
 
-// checkTensor returns an error that wraps ErrLength if a tensor of elems elements does not take size bytes. Only the
-// last block of APR_Q4 may be padded.
+// checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks and take size bytes, head
+// included. Only the last block of APR_Q4 may be padded.
 func checkTensor(d layout.DType, elems, size int) error {
 	head, want := d.Span(0, uint64(elems))
 	if elems > 0 {
@@ -94,14 +94,14 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
 }
 
-// expand writes the values of src, whole blocks of type d, to dst by the active kernel. The portable loop takes the last blocks, if
-// they are too few for the kernel. The caller has checked that src holds exactly dst's blocks. large lets kernels store past the
-// caches.
-func expand(d layout.DType, dst []float32, src []byte, large bool) {
+// expand writes the values of src, whole blocks of type d, to dst by the active kernel. The portable loop takes the last
+// blocks, if they are too few for the kernel. The caller has checked that src holds exactly dst's blocks. bypassesCaches
+// lets kernels store past the caches.
+func expand(d layout.DType, dst []float32, src []byte, bypassesCaches bool) {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	k := &active.expand[d]
 	run := k.run
-	if large && k.stream != nil {
+	if bypassesCaches && k.stream != nil {
 		// A kernel that stores past the caches needs an aligned dst. Plain numbers before that are expanded portably.
 		head := min(unaligned(dst), len(dst))
 		if head == 0 {
@@ -130,13 +130,13 @@ var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or the block
-// has. It returns how many.
+// expandPart expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
+// the block has. It returns that number.
 func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)
 	block := buf[:d.BlockElems()]
-	const isLarge = false
-	expand(d, block, src[:d.BlockBytes()], isLarge)
+	const bypassesCaches = false
+	expand(d, block, src[:d.BlockBytes()], bypassesCaches)
 	return copy(dst, block[skip:])
 }

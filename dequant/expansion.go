@@ -8,9 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel fills dst with the elements from first on, on at most cores goroutines. p has what is stored of them, and was checked.
-// It is a function of its own because its closure is allocated. It fails for a column whose group does not exist.
-func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
+// expandParallel fills dst with the values of the elements from first on, by expand on at most cores goroutines. p has what
+// is stored of them, and was checked. It is a function of its own because its closure is allocated. It fails if expand does.
+func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, bypassesCaches bool) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
@@ -30,21 +30,21 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 		if len(p.Offsets) > 1 {
 			part.Offsets = p.Offsets[off-scales:][:size]
 		}
-		return g.expand(dst[from:hi-skip], part, at, large)
+		return g.expand(dst[from:hi-skip], part, at, bypassesCaches)
 	})
 }
 
-// noOffset stands for the offsets of a tensor without any. Scale unit expands codes to themselves.
+// noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the elements from first on, on the caller's core. p has what is stored of them, and was checked. large lets
-// kernels store past the caches. It fails only for a column whose group does not exist.
-func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
+// expand fills dst with the values of the elements from first on, on the caller's core. p has what is stored of them, and was
+// checked. bypassesCaches lets kernels store past the caches. It fails with ErrLength if a column's group does not exist.
+func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches bool) error {
 	g.ScaleCols = g.scaleCols()
 	if g.inRows() {
 		g.RowBytes = g.rowBytes()
 	}
-	x := expansion{Grouped: g, parts: p, code: g.Code, bypassesCaches: large}
+	x := expansion{Grouped: g, parts: p, kernelCode: g.Code, bypassesCaches: bypassesCaches}
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
 	if group, ok := g.equalGroups(); ok {
@@ -56,15 +56,15 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 		x.expandCodes(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
 		return nil
 	}
-	x.perElement = g.Permuted || g.GroupCols == 1 && g.Cols > 1
+	x.hasOwnScales = g.Permuted || g.GroupCols == 1 && g.Cols > 1 // no kernel takes such groups
 	if g.Pack != layout.PackRows {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
 		x.scratch = s
 	}
-	x.group = int(g.Cols)
+	x.groupSize = int(g.Cols)
 	if g.GroupCols != 0 {
-		x.group = int(min(g.GroupCols, g.Cols))
+		x.groupSize = int(min(g.GroupCols, g.Cols))
 	}
 	// Only the first and the last row may be incomplete. All complete rows of a matrix are one rectangle.
 	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
@@ -80,10 +80,11 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 	return nil
 }
 
-// equalGroups reports whether the tensor is one sequence of groups of equal size, with codes and scales in this order, whatever its
-// rows. It returns how many elements a group has.
+// equalGroups reports whether the tensor, whatever its rows, is one sequence of groups of equal size. Codes and scales lie
+// in their order, without gaps. It returns how many elements a group has: an int of 32 bits, as expandCodes wants it.
 func (g Grouped) equalGroups() (group uint64, ok bool) {
-	if g.Pack != layout.PackRows || g.Permuted || g.Cols*uint64(g.Code.Bits())%8 != 0 || g.rowBytes() != g.minRowBytes() || g.Cols == 1 {
+	isGapless := g.Pack == layout.PackRows && g.Cols*uint64(g.Code.Bits())%8 == 0 && g.rowBytes() == g.minRowBytes()
+	if !isGapless || g.Permuted || g.Cols == 1 {
 		return 0, false
 	}
 	switch {
@@ -95,17 +96,18 @@ func (g Grouped) equalGroups() (group uint64, ok bool) {
 	if group = g.Cols; g.GroupCols != 0 {
 		group = min(g.GroupCols, g.Cols)
 	}
-	return group, 1 < group && group <= math.MaxInt32 && g.Cols%group == 0 && g.scaleCols() == g.Cols/group
+	fillsRow := g.Cols%group == 0 && g.scaleCols() == g.Cols/group // no group is smaller, no scale is padding
+	return group, fillsRow && 1 < group && group <= math.MaxInt32  // groups of one element are hasOwnScales
 }
 
 // An expansion is a call of expand: it makes values of one range of elements.
 type expansion struct {
 	Grouped
 	parts                 Parts
-	code                  layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
+	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
-	group                 int         // columns that share a scale
-	perElement            bool        // every element has a scale of its own
+	groupSize             int         // columns that share a scale, unless hasOwnScales
+	hasOwnScales          bool        // every element has a scale of its own
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
@@ -125,17 +127,17 @@ type columnRange struct {
 	firstGroup, withinGroup int    // the group of the first column, and the place of the column in it
 }
 
-// columnsFrom returns the range that begins at column col of a matrix. Matrices are numbered from 0.
+// columnsFrom returns the range of the columns from col on, of the matrix of that number. Matrices are numbered from 0.
 func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
 	s := columnRange{firstScale: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, firstColumn: col}
 	if col > 0 {
-		s.firstGroup, s.withinGroup = col/x.group, col%x.group
+		s.firstGroup, s.withinGroup = col/x.groupSize, col%x.groupSize
 	}
 	return s
 }
 
-// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row is counted
-// through all matrices. It fails if a column's group does not exist.
+// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row is
+// counted through all matrices. It fails with ErrLength if a column's group does not exist.
 func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
@@ -152,19 +154,24 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 		}
 		return nil
 	}
+	return x.expandUnpacked(dst, row, rows, col, n)
+}
+
+// expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It unpacks codes to scratch memory first: as
+// many of a row as fit, or several complete rows. It fails with ErrLength if a column's group does not exist.
+func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint64, n int) error {
+	matrix, top := row/x.Rows, int(row%x.Rows)
 	if x.inSlabs() {
-		x.code = 8
+		x.kernelCode = 8 // unpacked codes take a byte each
 	}
-	// Codes in words or slabs are unpacked to scratch memory first, as many of a row as it takes, or several
-	// complete rows.
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
-		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))]
-		if all := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
-			part = dst[done:][:all*n]
+		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r
+		if wholeRows := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && wholeRows > 1 {
+			part = dst[done:][:wholeRows*n]
 		}
-		codes := x.scratch.codes[:(len(part)*x.code.Bits()+7)/8]
+		codes := x.scratch.codes[:(len(part)*x.kernelCode.Bits()+7)/8]
 		if x.Pack == layout.PackWords {
 			x.joinWords(codes, row+uint64(r), from, len(part))
 		} else {
@@ -178,10 +185,11 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	return nil
 }
 
-// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix. codes begin
-// with the code of that column, at the given bit of the first byte. It fails if a column's group does not exist.
+// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix.
+// codes begin with the code of that column, at the given bit of the first byte. It fails with ErrLength if a column's group
+// does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s columnRange) error {
-	at := s.firstScale
+	at := s.firstScale // index of the first scale that the columns use or, if Permuted, of the row's first
 	switch x.GroupRows {
 	case 0: // all rows share their scales
 	case 1:
@@ -196,13 +204,14 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 	if len(offsets) > 1 {
 		offsets = offsets[at:]
 	}
-	if !x.perElement {
-		if x.GroupRows == 0 && x.ScaleCols == 1 { // for all rows
+	if !x.hasOwnScales {
+		if x.GroupRows == 0 && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
 			scales, offsets = scales[:1], offsets[:1]
 		}
-		x.expandCodes(dst, codes, bit, scales, offsets, s.withinGroup, x.group)
+		x.expandCodes(dst, codes, bit, scales, offsets, s.withinGroup, x.groupSize)
 		return nil
 	}
+	// Codes are expanded unscaled first. Then each is scaled by the scale of its own column.
 	x.expandCodes(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
 	if !x.Permuted {
 		x.rescaleEach(dst, scales, offsets)
@@ -215,56 +224,58 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 	return nil
 }
 
-// expandCodes fills dst with the values of codes, which begin at the given bit of the first byte. Every group elements
-// share a scale and an offset. The first code is element within of its group, and scales and offsets begin with those of
-// that group; either may have one value for all groups.
-func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
-	k, bits := &active.grouped[x.code], x.code.Bits()
+// expandCodes fills dst with the values of codes, which begin at the given bit of the first byte. groupSize elements share a
+// scale and an offset. The first code has the number indexInGroup, from 0 on, in its group. scales and offsets begin with
+// those of that group; either may have one value for all groups.
+func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, indexInGroup, groupSize int) {
+	k, bits := &active.grouped[x.kernelCode], x.kernelCode.Bits()
 	if x.Bias {
-		k = &active.grouped[x.code+biased]
-	} else if x.code >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // kernels take no offsets here
-		k = &generic.grouped[x.code]
+		k = &active.grouped[x.kernelCode+biased]
+	} else if x.kernelCode >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // kernels take no offsets here
+		k = &generic.grouped[x.kernelCode]
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
-	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= simd.MaxCall && group&(k.step-1) == 0 {
-		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
+	count := len(dst) / groupSize
+	isWhole := bit|indexInGroup == 0 && count*groupSize == len(dst)
+	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 {
+		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
 		return
 	}
-	// Each turn expands n codes: pairs of groups of 16, codes that no kernel takes, whole groups, or some of one group.
-	for len(dst) > 0 {
-		n := min(len(dst), group-within)
+	for len(dst) > 0 { // each turn expands n codes
+		n := min(len(dst), groupSize-indexInGroup)
+		isAligned := bit == 0 && indexInGroup == 0
 		switch {
-		case k.takesPairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
-			count := min(len(dst), simd.MaxCall) / 32 * 2
+		case k.takesPairs && groupSize == 16 && isAligned && len(dst) >= 32: // pairs of groups of 16
+			count = min(len(dst), simd.MaxCall) / 32 * 2
 			n = count * 16
-			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
-		case bit != 0 || n < k.step:
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
+		case bit != 0 || n < k.step: // codes of one group that no kernel takes
 			n = x.expandPortably(dst[:n], codes, bit, scales[0], offsets[0])
-		case within == 0 && n == group && group <= simd.MaxCall && group%k.step == 0:
-			count := min(len(dst), simd.MaxCall) / group
-			n = count * group
-			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), group, x.bypassesCaches)
-		default:
+		case isAligned && n == groupSize && groupSize <= simd.MaxCall && groupSize%k.step == 0: // whole groups
+			count = min(len(dst), simd.MaxCall) / groupSize
+			n = count * groupSize
+			k.call(dst[:n], codes[:n/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
+		default: // a part of one group
 			n = simd.WholeSteps(min(n, simd.MaxCall), k.step)
 			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.bypassesCaches)
 		}
-		at, done := bit+n*bits, (within+n)/group
-		dst, codes, bit, within = dst[n:], codes[at/8:], at%8, (within+n)%group
+		at, done := bit+n*bits, (indexInGroup+n)/groupSize // where the next code begins, and how many groups are complete
+		dst, codes, bit, indexInGroup = dst[n:], codes[at/8:], at%8, (indexInGroup+n)%groupSize
 		scales, offsets = skipScales(scales, done), skipScales(offsets, done)
 	}
 }
 
-// call runs the kernel k on whole groups or steps. If large is set and dst is aligned to 64 bytes, it runs the variant that stores past
-// the caches, if k has one.
-func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, large bool) {
-	if large && k.stream != nil && unaligned(dst) == 0 {
+// call runs the kernel k on dst and codes, which are whole groups. If bypassesCaches is set, dst is aligned to 64 bytes, and k has a
+// variant that stores past the caches, it runs that.
+func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, bypassesCaches bool) {
+	if bypassesCaches && k.stream != nil && unaligned(dst) == 0 {
 		k.stream(dst, codes, scales, offsets, group)
 		return
 	}
 	k.run(dst, codes, scales, offsets, group)
 }
 
-// firstScales returns the first n values of s, or s itself if it has fewer: one for all groups.
+// firstScales returns the first n values of s, or s itself if it has fewer: it then has one value for all groups.
 func firstScales(s []float32, n int) []float32 { return s[:min(n, len(s))] }
 
 // skipScales returns s without its first n values, or s itself if it has one value for all groups.
@@ -275,16 +286,17 @@ func skipScales(s []float32, n int) []float32 {
 	return s
 }
 
-// expandPortably writes values of codes of one group to dst by a portable loop, and returns how many. The first code begins at the
-// given bit of codes. If that is 0, it fills dst. If not, it stops before the next code that begins at a byte: a kernel can go on there.
+// expandPortably writes values of codes of one group to dst by a portable loop, and returns how many. The first code begins
+// at the given bit of codes. If that is 0, it fills dst. Otherwise it stops before the next code that begins at a byte, since a
+// kernel can go on there.
 func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
-	bits, values, aligned := x.code.Bits(), codeValues[x.code], bit == 0
-	for n < len(dst) && (aligned || n == 0 || bit != 0) {
+	bits, values, fillsDst := x.kernelCode.Bits(), codeValues[x.kernelCode], bit == 0
+	for n < len(dst) && (fillsDst || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit
-		if highFirst(x.code) {
+		if highFirst(x.kernelCode) {
 			q = uint(codes[0]) >> (4 - bit) & 15
 		}
-		if bit+bits > 8 {
+		if bit+bits > 8 { // the code ends in the next byte
 			q |= uint(codes[1]) << (8 - bit)
 		}
 		dst[n] = values[q&(1<<bits-1)]
@@ -294,7 +306,7 @@ func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, 
 	switch dst = dst[:n]; {
 	case x.Bias:
 		scaleAndAdd(dst, scale, offset)
-	case x.code == layout.CodeInt8By127:
+	case x.kernelCode == layout.CodeInt8By127:
 		scaleBy127(dst, scale, offset)
 	default:
 		subtractAndScale(dst, scale, offset)

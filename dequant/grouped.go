@@ -26,15 +26,33 @@ type Parts struct {
 	GroupOf []int32
 }
 
+// takesCode reports whether codes of type g.Code can lie in the packing g.Pack. The codes 1 to 8 are unsigned integers of
+// that many bits.
+func (g Grouped) takesCode() bool {
+	isUint := g.Code <= 8
+	switch g.Pack {
+	case layout.PackRows:
+		return true
+	case layout.PackWords, layout.PackGPTQ:
+		return isUint
+	case layout.PackPlanes: // for sizes that do not divide a word of 32 bits
+		return isUint && 32%g.Code.Bits() != 0
+	case layout.PackAWQ:
+		return g.Code == 4
+	case layout.PackSlabs:
+		return g.Code <= 4 || g.Code == 8
+	case layout.PackLowSlabs:
+		return g.Code <= 4 && g.Code != 3 || g.Code == 8
+	}
+	return false
+}
+
 // Check returns an error if no tensor can be as g says. The error wraps errors.ErrUnsupported if the code does not go
-// with Pack or Bias. It wraps ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes
-// or scales.
+// with Pack or Bias, or if int8/127 has groups of columns. It wraps ErrLength if sizes contradict each other, or if there are
+// more than 2⁵⁶ elements, bytes or scales.
 func (g Grouped) Check() error {
 	switch {
-	// The codes that each packing takes, and those that biases or groups of columns go with:
-	case int(g.Code) >= numCodes || codeValues[g.Code] == nil || g.Pack > layout.PackPlanes, g.Bias && g.Code > 8,
-		g.Pack == layout.PackGPTQ && g.Code > 8, g.Pack == layout.PackPlanes && (g.Code > 7 || 32%g.Code.Bits() == 0), g.Pack == layout.PackAWQ && g.Code != 4,
-		g.Pack == layout.PackWords && g.Code > 8, g.inSlabs() && g.Code > 4 && g.Code != 8, g.Pack == layout.PackLowSlabs && g.Code == 3,
+	case int(g.Code) >= numCodes || codeValues[g.Code] == nil, !g.takesCode(), g.Bias && g.Code > 8,
 		g.Code == layout.CodeInt8By127 && (g.GroupCols != 0 || g.Permuted):
 		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
@@ -60,8 +78,8 @@ func (g Grouped) Check() error {
 	return nil
 }
 
-// groups returns how many groups n elements make, if a group has size elements and the last may have fewer. A size of 0 means one
-// group of all.
+// groups returns how many groups n elements make, if a group has size elements and the last may have fewer. A size of 0
+// means one group of all. It returns 0 for no elements.
 func groups(n, size uint64) uint64 {
 	switch {
 	case n == 0:
@@ -75,8 +93,8 @@ func groups(n, size uint64) uint64 {
 // inRows reports whether the codes of a row lie together, row after row.
 func (g Grouped) inRows() bool { return g.Pack == layout.PackRows || g.Pack == layout.PackWords }
 
-// Dense reports whether the codes of elements [first, first+n) lie together, without codes of others between them. If not, Codes
-// returns the range of whole matrices. Check must have returned nil for g.
+// Dense reports whether the codes of elements [first, first+n) lie together, without codes of others between them. If they do
+// not, Codes returns the range of whole matrices. Check must have returned nil for g.
 func (g Grouped) Dense(first, n uint64) bool {
 	switch {
 	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.inRows():
@@ -115,7 +133,7 @@ func (g Grouped) scaleCols() uint64 {
 	return groups(g.Cols, g.GroupCols)
 }
 
-// matrixBytes returns how many bytes the codes of one matrix take, if they do not lie row after row.
+// matrixBytes returns how many bytes the codes of one matrix take, in a packing that does not have row after row.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -126,8 +144,8 @@ func (g Grouped) matrixBytes() uint64 {
 	return g.slabRows() * g.Cols * g.slabUnit()
 }
 
-// Codes returns offset and size, in bytes of the stored codes, of the codes of elements [first, first+n). No elements
-// take no bytes. Codes that are not Dense come in whole matrices. g is one for which Check returns nil.
+// Codes returns offset and size, in bytes of the stored codes, of the codes of elements [first, first+n). Codes that are
+// not Dense come in whole matrices. It returns 0 and 0 for no elements. Check must have returned nil for g.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -137,9 +155,9 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 		if g.Dense(first, n) {
 			return g.slabOffset(first/g.Cols, first%g.Cols), n * g.slabUnit()
 		}
-		matrix, each := g.Rows*g.Cols, g.matrixBytes()
-		off = first / matrix * each
-		return off, (last/matrix+1)*each - off
+		elements, bytes := g.Rows*g.Cols, g.matrixBytes() // of a matrix
+		off = first / elements * bytes
+		return off, (last/elements+1)*bytes - off
 	}
 	off, _ = g.codeAt(first)
 	end, bit := g.codeAt(last)
@@ -149,8 +167,8 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	return off, end + uint64(bit+g.Code.Bits()+7)/8 - off
 }
 
-// codeAt returns where the code of element i begins: the offset of a byte or, in PackWords, of a word of four bytes, and the bit in it.
-// Codes must lie row after row.
+// codeAt returns where the code of element i begins: the offset of a byte or, in PackWords, of a word of four bytes, and the
+// number of the bit in it. Codes must lie row after row.
 func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
@@ -160,7 +178,8 @@ func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
 }
 
 // Scales returns which scales elements [first, first+n) use: size scales, from the one numbered off on. Elements of
-// several rows, and of Permuted columns, use whole rows of scales. g is one for which Check returns nil.
+// several rows, and of Permuted columns, use whole rows of scales. It returns 0 and 0 for no elements. Check must have
+// returned nil for g.
 func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -191,9 +210,9 @@ func (g Grouped) groupRow(row uint64) uint64 {
 	return row/g.Rows*g.groupRows() + row%g.Rows/g.GroupRows
 }
 
-// Expand writes elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does, or with
-// ErrLength: if p has other numbers of bytes or scales than Codes and Scales name, or if GroupOf names a group that
-// does not exist. A panic in a goroutine reappears in the caller.
+// Expand writes the values of elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does. It
+// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales name. A group in GroupOf that does
+// not exist is ErrLength too. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears in the caller.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err
@@ -204,15 +223,15 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if len(p.Offsets) == 0 {
 		p.Offsets = noOffset[:]
 	}
-	large := isLarge(len(dst), len(p.Codes))
+	bypassesCaches := isLarge(len(dst), len(p.Codes))
 	if cores == 1 || len(dst) < simd.ParallelMin {
-		return g.expand(dst, p, first, large)
+		return g.expand(dst, p, first, bypassesCaches)
 	}
-	return g.expandParallel(dst, p, first, cores, large)
+	return g.expandParallel(dst, p, first, cores, bypassesCaches)
 }
 
-// checkParts returns an error if p does not have what elements [first, first+n) need. It wraps ErrLength, or
-// errors.ErrUnsupported for offsets of a code that has none.
+// checkParts returns an error unless p has exactly what elements [first, first+n) need. It wraps ErrLength, or
+// errors.ErrUnsupported for offsets of a code that has none. It does not look at the values of GroupOf.
 func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if g.Rows == 0 || g.Cols == 0 {
 		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)

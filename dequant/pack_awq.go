@@ -1,18 +1,22 @@
 package dequant
 
-// transposeAWQ writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row. codes are
-// those of the matrix. A word of AWQ has the nibbles of eight rows of one column. So the nibbles of each of eight rows are first put
-// together, and then transposed.
+// transposeAWQ writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row.
+// codes are those of the matrix. It goes by eight planes, which are matrices of words of eight nibbles:
+//
+//	codes          word of column c, rows 8w to 8w+7
+//	plane k        word at row c/8, column w: the nibbles of row 8w+k, columns c to c+7
+//	scratch.codes  the same word at row 8w+k, column c/8
 func (x *expansion) transposeAWQ(codes []byte, top, bottom, left, right int) {
-	const width = tileRows / 8 * 4      // bytes of a plane's row: a word for every eight rows of the tile
-	const plane = tileBytes / 4 * width // bytes of a plane: a row for every eight columns
-	stride, words := 4*int(groups(x.Rows, 8)), (bottom-top+7)/8
-	if all := min(stride/4-top/8, tileRows/8); all%8 == 0 { // more rows than asked for, but in a number that kernels take
-		words = all
+	const planeStride = tileRows / 8 * 4           // bytes of a plane's row: a word for every eight rows of the tile
+	const planeBytes = tileBytes / 4 * planeStride // a row for every eight columns
+	stride := 4 * int(groups(x.Rows, 8))           // bytes of the words of one column
+	words := (bottom - top + 7) / 8                // words of each column
+	// Kernels take multiples of eight words. If the tile can be extended to one, rows that nobody asked for cost less than portable loops.
+	if extended := min(stride/4-top/8, tileRows/8); extended%8 == 0 {
+		words = extended
 	}
-	// Plane k gets the rows k, k+8 and so on of the tile.
-	transposeNibbles(x.scratch.planes[:], width, plane, codes[left*stride+top/2:], stride, right-left, words)
+	transposeNibbles(x.scratch.planes[:], planeStride, planeBytes, codes[left*stride+top/2:], stride, right-left, words)
 	for k := range 8 {
-		transposeWords(x.scratch.codes[k*tileBytes:], 8*tileBytes, x.scratch.planes[k*plane:], width, (right-left+7)/8, words)
+		transposeWords(x.scratch.codes[k*tileBytes:], 8*tileBytes, x.scratch.planes[k*planeBytes:], planeStride, (right-left+7)/8, words)
 	}
 }

@@ -1,10 +1,10 @@
 package dequant
 
-// transposePlanes writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row. codes
-// are those of the matrix, in bit planes: 32 columns of a row take as many words as a code has bits, and a word has one or more bits
-// of each code.
+// transposePlanes writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by
+// row. codes are those of the matrix, in bit planes. 32 columns of a row take as many words as a code has bits. joinPlanes
+// says how these words hold the codes.
 func (x *expansion) transposePlanes(codes []byte, top, bottom, left, right int) {
-	bits, blocks := x.code.Bits(), (right-left+31)/32
+	bits, blocks := x.kernelCode.Bits(), (right-left+31)/32
 	x.transposeColumns(codes, top, bottom, left, blocks*bits)
 	for r := range bottom - top {
 		for at := range blocks {
@@ -13,8 +13,8 @@ func (x *expansion) transposePlanes(codes []byte, top, bottom, left, right int) 
 	}
 }
 
-// joinPlanes rewrites b, which holds 32 codes of the given number of bits in bit planes. It writes one code after the other, the first
-// in the lowest bits. A plane has 4, 2 or 1 bits of every code, the lowest bits first.
+// joinPlanes rewrites b, which holds 32 codes of the given number of bits in bit planes, in place. It writes one code after
+// the other, the first in the lowest bits. A plane has 4, 2 or 1 bits of every code. The first plane has the lowest bits.
 func joinPlanes(b []byte, bits int) {
 	var codes [32]byte
 	src := b
@@ -29,7 +29,7 @@ func joinPlanes(b []byte, bits int) {
 		}
 		src, offset = src[4*width:], offset+width
 	}
-	var word, n uint
+	var word, n uint // bits of codes that are not written yet, and how many
 	for _, q := range codes {
 		if word, n = word|uint(q)<<n, n+uint(bits); n >= 8 {
 			b[0] = byte(word)

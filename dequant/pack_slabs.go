@@ -6,11 +6,12 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// inSlabs reports whether codes lie in slabs, as HQQ and BitNet store them. The rows of a matrix are divided into equal slabs: the
-// first rows, the next, and so on. A byte has one code of each slab; for codes of 3 bits a word of 32 bits has.
+// inSlabs reports whether codes lie in slabs, as HQQ and BitNet store them. The rows of a matrix are divided into equal
+// slabs: the first rows, the next, and so on. A unit is a byte, or a word of 32 bits for codes of 3 bits. It has one code of
+// each slab.
 func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
 
-// slabUnit returns how many bytes have one code of each slab: 4 for codes of 3 bits, else 1.
+// slabUnit returns the bytes of a unit, which has one code of each slab: 4 for codes of 3 bits, else 1.
 func (g Grouped) slabUnit() uint64 {
 	if g.Code == 3 {
 		return 4
@@ -18,8 +19,8 @@ func (g Grouped) slabUnit() uint64 {
 	return 1
 }
 
-// slabOffset returns the offset in Parts.Codes of the byte or word that has the code of the element at row and col. Codes must lie
-// in slabs. Rows are counted through all matrices.
+// slabOffset returns the offset, in the tensor's codes, of the byte or word that has the code of the element at row and col.
+// Codes must lie in slabs. Rows are counted through all matrices.
 func (g Grouped) slabOffset(row, col uint64) uint64 {
 	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slabRows()*g.Cols+col)*g.slabUnit()
 }
@@ -33,22 +34,24 @@ func (g Grouped) slabRows() uint64 {
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one slab
-// whose codes fit the scratch memory. It is 1 unless each row has one scale, or all rows share one.
+// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one
+// slab whose codes fit the scratch memory. It returns 1 unless each row has one scale, or all rows share one. It may return 0
+// for rows that the memory does not hold.
 func (x *expansion) rowsAtOnce(row, rows int) int {
-	if !x.inSlabs() || x.perElement || x.GroupRows > 1 || x.ScaleCols != 1 {
+	hasRowScales := !x.hasOwnScales && x.GroupRows <= 1 && x.ScaleCols == 1
+	if !x.inSlabs() || !hasRowScales {
 		return 1
 	}
 	slab := int(x.slabRows())
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackSlabRow fills codes with one code a byte, from column col of a row on. Further codes are of the rows that follow, which must
-// be in the same slab.
+// unpackSlabRow fills codes with one code a byte, from column col of a row on. Codes beyond the row are of the rows that
+// follow, which must be in the same slab. row is counted through all matrices.
 func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
 	slab := row % x.Rows / x.slabRows()
-	if x.Code == 3 {
+	if x.Code == 3 { // the first slab has bits 27 to 29 of a word, the tenth the lowest
 		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31)
 		return
 	}
@@ -59,18 +62,18 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	}
 	src = src[:len(codes)]
 	// Eight bytes are shifted at once: the mask removes the bits that come from the byte beside.
-	for each := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
-		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&each)
-		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&each)
-		binary.LittleEndian.PutUint64(codes[16:], binary.LittleEndian.Uint64(src[16:])>>shift&each)
-		binary.LittleEndian.PutUint64(codes[24:], binary.LittleEndian.Uint64(src[24:])>>shift&each)
+	for masks := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
+		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&masks)
+		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&masks)
+		binary.LittleEndian.PutUint64(codes[16:], binary.LittleEndian.Uint64(src[16:])>>shift&masks)
+		binary.LittleEndian.PutUint64(codes[24:], binary.LittleEndian.Uint64(src[24:])>>shift&masks)
 	}
 	for i, b := range src {
 		codes[i] = b >> shift & byte(mask)
 	}
 }
 
-// unpackThreeBits sets codes[i] to three bits of the i-th word of 32 bits in words: those from bit shift on.
+// unpackThreeBits sets codes[i] to three bits of the i-th word of 32 bits in words: bits shift, shift+1 and shift+2.
 func unpackThreeBits(codes, words []byte, shift uint) {
 	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
 		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007

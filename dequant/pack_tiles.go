@@ -11,21 +11,28 @@ const (
 	tileBytes = 256
 )
 
-// expandTiles fills dst with the values of rows × n elements of a matrix, from row top and column left on. Their codes lie by
-// columns, as GPTQ's and AWQ's do, and are transposed tile by tile. It fails if a column's group does not exist.
+// takesPermuted reports whether expandPermuted serves complete rows: columns have groups in any order, each row has scales of
+// its own, and these fit its memory.
+func (x *expansion) takesPermuted() bool {
+	return x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && x.ScaleCols <= maxPermuted
+}
+
+// expandTiles fills dst with the values of rows × n elements of a matrix, from row top and column left on. Their codes lie
+// by columns, as GPTQ's and AWQ's do, and are transposed tile by tile. It fails with ErrLength if a column's group does not
+// exist.
 func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
-	bits := x.code.Bits()
+	bits := x.kernelCode.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
-	if x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
-		done := rows &^ 7 // kernels take eight rows at a time, the rest goes the common way
+	if isComplete := n == int(x.Cols); isComplete && x.takesPermuted() {
+		done := rows &^ 7 // kernels take eight rows at a time; tiles take the rest
 		if err := x.expandPermuted(dst, codes, matrix, top, done); err != nil || done == rows {
 			return err
 		}
 		dst, top, rows = dst[done*n:], top+done, rows-done
 	}
-	step := 8 * tileBytes / bits &^ 31  // columns of a tile
-	for next := top; next < top+rows; { // the next row to expand
-		tileTop := next
+	step := 8 * tileBytes / bits &^ 31 // columns of a tile: at most tileBytes, in whole blocks of 32
+	for firstRow := top; firstRow < top+rows; {
+		tileTop := firstRow // a tile may begin above the first row, and left of the first column, that dst wants
 		if x.Pack == layout.PackAWQ {
 			tileTop &^= 7 // a word has eight rows
 		}
@@ -33,23 +40,23 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 		for tileLeft := left &^ 31; tileLeft < left+n; tileLeft += step {
 			tileRight := min(tileLeft+step, left+n)
 			x.transposeTile(codes, tileTop, tileBottom, tileLeft, tileRight)
-			from := max(tileLeft, left)
-			bit, columns := (from-tileLeft)*bits, x.columnsFrom(matrix, from)
-			for row := next; row < tileBottom; row++ {
+			firstColumn := max(tileLeft, left)
+			bit, columns := (firstColumn-tileLeft)*bits, x.columnsFrom(matrix, firstColumn)
+			for row := firstRow; row < tileBottom; row++ {
 				transposed := x.scratch.codes[(row-tileTop)*tileBytes+bit/8:]
-				part := dst[(row-top)*n:][from-left : tileRight-left]
-				if err := x.expandRow(part, transposed, bit%8, row, columns); err != nil {
+				dstRow := dst[(row-top)*n:][:n]
+				if err := x.expandRow(dstRow[firstColumn-left:tileRight-left], transposed, bit%8, row, columns); err != nil {
 					return err
 				}
 			}
 		}
-		next = tileBottom
+		firstRow = tileBottom
 	}
 	return nil
 }
 
-// transposeTile writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row. codes are
-// those of the matrix. left is a multiple of 32, and top one of 8 in PackAWQ.
+// transposeTile writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes: tileBytes
+// bytes for each row. codes are those of the matrix. left is a multiple of 32, and top one of 8 in PackAWQ.
 func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	switch x.Pack {
 	case layout.PackAWQ:
@@ -57,13 +64,14 @@ func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	case layout.PackPlanes:
 		x.transposePlanes(codes, top, bottom, left, right)
 	default:
-		x.transposeColumns(codes, top, bottom, left, ((right-left)*x.code.Bits()+31)/32)
+		x.transposeColumns(codes, top, bottom, left, ((right-left)*x.kernelCode.Bits()+31)/32)
 	}
 }
 
-// transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes row by row: of each row as many as words says, from
-// that of column left on. In codes the words of all rows for the same columns lie side by side.
+// transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes, tileBytes bytes for each row. It takes the given
+// number of words of each row, from that of column left on. In codes the words of all rows for the same columns lie side by
+// side.
 func (x *expansion) transposeColumns(codes []byte, top, bottom, left, words int) {
 	stride := 4 * int(x.Rows)
-	transposeWords(x.scratch.codes[:], tileBytes, codes[left/32*x.code.Bits()*stride+4*top:], stride, words, bottom-top)
+	transposeWords(x.scratch.codes[:], tileBytes, codes[left/32*x.kernelCode.Bits()*stride+4*top:], stride, words, bottom-top)
 }

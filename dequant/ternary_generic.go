@@ -19,7 +19,7 @@ func q1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// threeLevels returns d·(q − 1) for the codes q = 0, 1, 2, and 3, which codes of 2 bits may have too.
+// threeLevels returns d·(q − 1) for the codes q = 0, 1 and 2, and for 3, which two bits may hold too.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
 // q2_0Generic reads a scale d, then bytes of four neighbours each, the first in the lowest bits. Values are d·(code − 1).
@@ -35,8 +35,8 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Generic reads twice 32 bytes of four codes each, then d. The codes at the same bits of the 32 bytes are
-// consecutive elements.
+// tq2_0Generic reads twice 32 bytes of four codes of 2 bits each, then a scale d. The codes at the same bits of the 32 bytes
+// are consecutive elements. Values are d·(code − 1).
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
@@ -52,8 +52,8 @@ func tq2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq1_0Generic reads 32 and 16 bytes with five runs of elements in them, 4 bytes with four runs,
-// then d.
+// tq1_0Generic reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a scale d. expandTrits says how
+// bytes hold codes. Values are d·(code − 1).
 func tq1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 54 && len(dst) >= 256 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src[52:54])))
@@ -64,11 +64,13 @@ func tq1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandTrits expands bytes that are fractions of 256 in base three, five digits each. The first len(qs) elements
-// have their first digits, the next their second. It stops once y is full.
+// expandTrits sets y to the values of the ternary codes in qs, until it is full. Byte q stands for the fraction q/256. The
+// digits of that fraction in base three, from the first on, are five codes: 0, 1 or 2. The first len(qs) elements are the
+// first digits of all bytes, the next the second.
 func expandTrits(y []float32, qs []byte, values *[4]float32) {
 	for power := byte(1); len(y) >= len(qs); power *= 3 {
 		for m, q := range qs {
+			// q*power wraps, which drops the digits before. Three times the rest has the next digit above 256.
 			y[m] = values[uint(q*power)*3>>8&3]
 		}
 		y = y[len(qs):]

@@ -5,8 +5,8 @@ import "encoding/binary"
 // A transposer transposes matrices of words of 32 bits. Strides are the bytes from one row to the next.
 //
 //   - words writes each column of src as a row of dst.
-//   - nibbles writes eight rows of src as one row of words in each of eight planes of dst. Plane k has the nibbles of
-//     column k of AutoAWQ's words, that of the first row lowest.
+//   - nibbles writes each column of words in eight rows of src as one word in each of eight planes of dst. The word in
+//     plane k has nibble awqOrder[k] of each of the eight words, that of the first row lowest. plane is the bytes of a plane.
 //
 // Kernels take multiples of eight of rows and columns. They keep to kernel's contract: not a byte
 // outside the matrices is read or written.
@@ -29,9 +29,10 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 	}
 }
 
-// nibblesGeneric writes eight rows of src as one row of words in each of eight planes of dst, as transposer.nibbles
-// says. It swaps halves of words between rows four apart, then bytes between rows two apart, then nibbles between
-// neighbours. Rows missing to a multiple of eight count as zero.
+// nibblesGeneric writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column c
+// of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. It swaps halves of words
+// between rows four apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i.
+// Rows missing to a multiple of eight count as zero.
 func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
@@ -55,8 +56,8 @@ func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, row
 	}
 }
 
-// transposeWords writes each column of src, a matrix of words of 32 bits, as a row of dst. The kernel takes
-// multiples of eight rows and columns, and the portable loop the rest.
+// transposeWords writes each column of src, a matrix of words of 32 bits, as a row of dst. Strides are the bytes from one row
+// to the next. The kernel takes multiples of eight rows and columns, and the portable loop the rest.
 func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -70,8 +71,9 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles writes eight rows of src as one row of words in each of eight planes of dst: see transposer.nibbles. The kernel
-// takes multiples of eight rows and columns, and the portable loop the rest.
+// transposeNibbles writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column
+// c of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. The kernel takes
+// multiples of eight rows and columns, and the portable loop the rest.
 func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -85,26 +87,27 @@ func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, r
 	}
 }
 
-// permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows whose columns
-// have groups in any order. It takes any number of columns.
+// permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows
+// whose columns have groups in any order. It takes any number of columns. words has word 0 of tileRows rows, then word 1
+// of all. scales and offsets have those of group 0 for tileRows rows, then those of group 1.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {
 			word, bit := words[c*bits/32*4*tileRows:], c*bits%32
-			group := tileRows * int(groups[c])
+			first := tileRows * int(groups[c]) // index of the group's scale for row 0
 			for r := range 8 {
 				q := binary.LittleEndian.Uint32(word[4*r:]) >> bit
 				if bit+bits > 32 { // the code ends in the next word of the row
 					q |= binary.LittleEndian.Uint32(word[4*(tileRows+r):]) << (32 - bit)
 				}
-				dst[r*stride+c] = (byteFloats[q&(1<<bits-1)] - offsets[group+r]) * scales[group+r]
+				dst[r*stride+c] = (byteFloats[q&(1<<bits-1)] - offsets[first+r]) * scales[first+r]
 			}
 		}
 	}
 }
 
-// Transpose writes src, a matrix of rows × cols values, to dst as its columns: the scales and zero
-// points of AWQ and GPTQ, which are stored by group. Both slices hold rows × cols values.
+// Transpose writes the columns of src, a matrix of rows × cols values, as rows to dst. It serves scales and zero points of AWQ
+// and GPTQ, which are stored by group. Both slices hold rows × cols values.
 func Transpose(dst, src []float32, rows, cols int) { transpose(dst, rows, src, rows, cols) }
 
 // transpose writes the columns of src, a matrix of rows × cols, as rows to dst. Rows of dst are stride values apart.

@@ -32,7 +32,7 @@ func codeIndex(k, half int) int { return k&3*64 + half&1*32 + k>>2&1*16 }
 // at once, but not while Set runs. The zero Activation has no elements and suits no type.
 type Activation struct {
 	dtype  layout.DType // Q8_0, Q8_1, Q8_K or F32
-	n      int          // elements of the vector
+	elems  int          // elements of the vector
 	groups []group      // of other types than F32
 	floats []float32    // of type F32: the elements, and zeros up to a multiple of lanes
 }
@@ -64,7 +64,7 @@ func Prepare(d layout.DType, x []float32) (*Activation, error) {
 }
 
 // Len returns the number of elements.
-func (a *Activation) Len() int { return a.n }
+func (a *Activation) Len() int { return a.elems }
 
 // Type returns the activation's type: Q8_0, Q8_1, Q8_K or F32. It returns 0 before Set, and after Set has failed.
 func (a *Activation) Type() layout.DType { return a.dtype }
@@ -75,7 +75,7 @@ func (a *Activation) Type() layout.DType { return a.dtype }
 // the scale of a block, is a NaN or an infinity. After an error a has no elements.
 func (a *Activation) Set(d layout.DType, x []float32) error {
 	kind := Type(d)
-	a.dtype, a.n = 0, 0
+	a.dtype, a.elems = 0, 0
 	switch {
 	case kind == 0:
 		return unsupported(d)
@@ -92,7 +92,7 @@ func (a *Activation) Set(d layout.DType, x []float32) error {
 			}
 		}
 	}
-	a.dtype, a.n = kind, len(x)
+	a.dtype, a.elems = kind, len(x)
 	return nil
 }
 

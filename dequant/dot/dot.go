@@ -10,11 +10,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// lanes is the number of partial sums of a row of floats. A longer row than part elements is the sum of the products of
+// lanes is the number of partial sums of a row of floats. A longer row than partElems elements is the sum of the products of
 // its parts of that many elements.
 const (
-	lanes = 32
-	part  = 8192
+	lanes     = 32
+	partElems = 8192
 )
 
 // Rows writes to dst the products of consecutive rows of type d with a. Every row has a.Len()
@@ -42,8 +42,8 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 		if err := check(len(dst[i]), d, len(rows), a); err != nil {
 			return err
 		}
-		if a.n != as[0].n || len(dst[i]) != len(dst[0]) {
-			return fmt.Errorf("dot: vectors of %d and %d elements, for %d and %d products: %w", as[0].n, a.n, len(dst[0]), len(dst[i]), dequant.ErrLength)
+		if a.elems != as[0].elems || len(dst[i]) != len(dst[0]) {
+			return fmt.Errorf("dot: vectors of %d and %d elements, for %d and %d products: %w", as[0].elems, a.elems, len(dst[0]), len(dst[i]), dequant.ErrLength)
 		}
 	}
 	n := len(dst[0])
@@ -75,19 +75,19 @@ func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
 	}
-	if len(rows) != len(dst)*a.n || len(dst) > 0 && len(rows)/len(dst) != a.n {
-		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.n, dequant.ErrLength)
+	if len(rows) != len(dst)*a.elems || len(dst) > 0 && len(rows)/len(dst) != a.elems {
+		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.elems, dequant.ErrLength)
 	}
-	if a.n%lanes == 0 && a.n > 0 {
+	if a.elems%lanes == 0 && a.elems > 0 {
 		multiplyNumbers(active.floats, dst, rows, 1, a.floats)
 		return nil
 	}
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)
 	for r := range dst {
-		row, sum := rows[r*a.n:][:a.n], float32(0)
-		for first := 0; first < a.n; first += part {
-			x := a.floats[first:min(first+part, len(a.floats))]
+		row, sum := rows[r*a.elems:][:a.elems], float32(0)
+		for first := 0; first < a.elems; first += partElems {
+			x := a.floats[first:min(first+partElems, len(a.floats))]
 			w := t.floats[:len(x)]
 			// x is padded with zeros to a multiple of lanes. So what the row does not fill of w is cleared.
 			clear(w[copy(w, row[first:]):])
@@ -109,10 +109,10 @@ func check(n int, d layout.DType, size int, a *Activation) error {
 		return unsupported(d)
 	case kind != a.dtype:
 		return fmt.Errorf("dot: rows of %v take an activation of %v, not of %v", d, kind, a.dtype)
-	case a.n%d.BlockElems() != 0:
-		return fmt.Errorf("dot: rows of %d elements are not in blocks of %d, as %v is: %w", a.n, d.BlockElems(), d, dequant.ErrLength)
+	case a.elems%d.BlockElems() != 0:
+		return fmt.Errorf("dot: rows of %d elements are not in blocks of %d, as %v is: %w", a.elems, d.BlockElems(), d, dequant.ErrLength)
 	}
-	row := rowBytes(d, a.n)
+	row := rowBytes(d, a.elems)
 	if n > 0 && (size%n != 0 || uint64(size/n) != row) || n == 0 && size != 0 {
 		return fmt.Errorf("dot: %d bytes are not %d rows of %d bytes: %w", size, n, row, dequant.ErrLength)
 	}
@@ -132,7 +132,7 @@ func unsupported(d layout.DType) error {
 // multiply sets dst to the products of rows with an activation, without checks. Rows of a type without a kernel, and
 // rows of numbers that are no multiple of lanes, are expanded to floats first.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
-	if a.n == 0 {
+	if a.elems == 0 {
 		clear(dst)
 		return
 	}
@@ -140,16 +140,16 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 		return
 	}
 	size := len(rows) / len(dst)
-	step := max(1, simd.MaxCall/a.n) // rows that one call takes
+	step := max(1, simd.MaxCall/a.elems) // rows that one call takes
 	if run := active.quantized[d].one; run != nil {
 		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
-			run(dst[:step], rows[:step*size], a.groups, a.n/d.BlockElems())
+			run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
 		}
-		run(dst, rows, a.groups, a.n/d.BlockElems())
+		run(dst, rows, a.groups, a.elems/d.BlockElems())
 		return
 	}
 	run := active.plain[d]
-	if run == nil || a.n%lanes != 0 {
+	if run == nil || a.elems%lanes != 0 {
 		multiplyTiles([][]float32{dst}, d, rows, []*Activation{a})
 		return
 	}
@@ -159,7 +159,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 // multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. A number takes each elements of rows: its
 // bytes, or one float32. len(x) is a positive multiple of lanes. The product of a long row is the sum of the products of its parts.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
-	if len(x) <= part {
+	if len(x) <= partElems {
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
 			run(dst[:step], rows[:step*len(x)*each], x)
 		}
@@ -168,8 +168,8 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 	}
 	for r := range dst {
 		sum := float32(0)
-		for first := 0; first < len(x); first += part {
-			y := x[first:min(first+part, len(x))]
+		for first := 0; first < len(x); first += partElems {
+			y := x[first:min(first+partElems, len(x))]
 			run(dst[r:r+1], rows[:len(y)*each], y)
 			sum, rows = sum+dst[r], rows[len(y)*each:]
 		}
@@ -242,7 +242,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 
 // A tile has memory for part of a row as floats, and for one product.
 type tile struct {
-	floats [part]float32
+	floats [partElems]float32
 	one    [1]float32
 }
 
@@ -260,14 +260,14 @@ func (t *tile) times(w, x []float32) float32 {
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)
-	n, size := as[0].n, len(rows)/len(dst[0])
+	n, size := as[0].elems, len(rows)/len(dst[0])
 	for r := range dst[0] {
 		row := rows[r*size:][:size]
 		for i := range dst {
 			dst[i][r] = 0
 		}
-		for first := 0; first < n; first += part {
-			elems := min(part, n-first)
+		for first := 0; first < n; first += partElems {
+			elems := min(partElems, n-first)
 			padded := (elems + lanes - 1) / lanes * lanes
 			bytes := int(rowBytes(d, elems))
 			if err := dequant.Expand(d, t.floats[:elems], row[:bytes]); err != nil {

@@ -34,9 +34,9 @@ func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	}
 }
 
-// small returns the kernel of a type whose blocks have 32 elements in size bytes. decode sets q to the codes of a
+// newSmallKernel returns the kernel of a type whose blocks have 32 elements in size bytes. decode sets q to the codes of a
 // block and returns its scale d and offset m. The offset is added if offsets is 1.
-func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
+func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
 		defer unpackedGroups.Put(w)
@@ -45,14 +45,14 @@ func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offset
 			for first := 0; first < blocks; first += 8 {
 				n, g := min(8, blocks-first), &x[first>>3]
 				for k := range n {
-					w.dOf[k], w.mOf[k] = decode((*[32]int8)(w.codes[32*k:]), rows[:size])
+					w.blockScales[k], w.blockOffsets[k] = decode((*[32]int8)(w.codes[32*k:]), rows[:size])
 					rows = rows[size:]
 				}
 				sums16(&w.sums, &w.codes, &g.codes)
 				for k := range n {
-					p[k] += float32(float32(w.dOf[k]*g.scales[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
+					p[k] += float32(float32(w.blockScales[k]*g.scales[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
 					if offsets != 0 {
-						p[k] += float32(w.mOf[k] * g.scaledSums[k])
+						p[k] += float32(w.blockOffsets[k] * g.scaledSums[k])
 					}
 				}
 			}
@@ -86,22 +86,22 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 // An unpackedGroup has the codes of 256 elements. Eight small blocks have a scale and an offset each.
 type unpackedGroup struct {
 	superblock
-	dOf, mOf [8]float32
-	sums     [16]int32
+	blockScales, blockOffsets [8]float32
+	sums                      [16]int32
 }
 
 var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
 // A superblock has 256 codes. Every 16 have a scale and an offset.
 type superblock struct {
-	codes        [256]int8
-	scales, mins [16]int32
-	scale, min   float32
+	codes              [256]int8
+	scales, offsets    [16]int32
+	scale, offsetScale float32
 }
 
-// super returns the kernel of a type whose blocks have 256 elements in size bytes. decode sets s to a block. Its
+// newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. decode sets s to a block. Its
 // offsets are subtracted if offsets is -1, and there are none if it is 0.
-func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
+func newSuperKernel(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
 		defer unpackedGroups.Put(w)
@@ -117,11 +117,11 @@ func super(size int, decode func(s *superblock, src []byte), offsets int) quanti
 					sum, mins := int32(0), int32(0)
 					for h := range 2 {
 						sum += s.scales[2*k+h] * w.sums[2*k+h]
-						mins += s.mins[2*k+h] * int32(g.sums16[2*k+h])
+						mins += s.offsets[2*k+h] * int32(g.sums16[2*k+h])
 					}
 					p[k] += float32(float32(s.scale*g.scales[k]) * float32(sum))
 					if offsets != 0 {
-						p[k] -= float32(float32(s.min*g.scales[k]) * float32(mins))
+						p[k] -= float32(float32(s.offsetScale*g.scales[k]) * float32(mins))
 					}
 				}
 			}
@@ -227,12 +227,12 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
 	for k := range s.scales {
-		s.scales[k], s.mins[k] = int32(b[k]&15), int32(b[k]>>4)
+		s.scales[k], s.offsets[k] = int32(b[k]&15), int32(b[k]>>4)
 		for i, c := range (*[16]byte)(b[16+32*(k>>3)+16*(k&1):]) {
 			s.codes[16*k+i] = int8(c >> (k & 6) & 3)
 		}
 	}
-	s.scale, s.min = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
+	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
 // decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then their scale. It leaves
@@ -255,9 +255,9 @@ func (s *superblock) scalesK4(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
 		s.scales[2*k], s.scales[2*k+1] = int32(scales[k]), int32(scales[k])
-		s.mins[2*k], s.mins[2*k+1] = int32(mins[k]), int32(mins[k])
+		s.offsets[2*k], s.offsets[2*k+1] = int32(mins[k]), int32(mins[k])
 	}
-	s.scale, s.min = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 }
 
 // decodeQ4_K sets s to a block: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low

@@ -232,7 +232,7 @@ func TestValues(t *testing.T) {
 				testValues(t, rng, d, n, randomVector(rng, n))
 				testValues(t, rng, d, n, extremeVector(rng, n))
 			}
-			n := (part + 96) / d.BlockElems() * d.BlockElems()
+			n := (partElems + 96) / d.BlockElems() * d.BlockElems()
 			testValues(t, rng, d, n, randomVector(rng, n))
 		}
 	})
@@ -311,7 +311,7 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 		t.Helper()
 		for r := range got {
 			if math.Float32bits(got[r]) != math.Float32bits(want[r]) && (got[r] == got[r] || want[r] == want[r]) {
-				t.Fatalf("%s, %s of %v: row %d of %d elements is %v (%08x), want %v (%08x)", name, l.name, d, r, a.n,
+				t.Fatalf("%s, %s of %v: row %d of %d elements is %v (%08x), want %v (%08x)", name, l.name, d, r, a.elems,
 					got[r], math.Float32bits(got[r]), want[r], math.Float32bits(want[r]))
 			}
 		}
