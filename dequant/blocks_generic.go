@@ -21,7 +21,8 @@ func asFloats(codes *[16]int8) (f [16]float32) {
 	return f
 }
 
-// q4_0Generic reads a binary16 scale d, then 16 bytes of nibbles, the low ones first. Values are d·(nibble − 8).
+// q4_0Generic expands blocks of Q4_0. It reads a binary16 scale d, then 16 bytes of nibbles, the low ones first. Values are
+// d·(nibble − 8).
 func q4_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &nibbleFloats, block.FloatAt((*[2]byte)(src)))
@@ -29,7 +30,8 @@ func q4_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_NLGeneric reads a binary16 scale, then 16 bytes of nibbles that index a codebook, the low ones first.
+// iq4_NLGeneric expands blocks of IQ4_NL. It reads a binary16 scale d, then 16 bytes of nibbles, the low ones first. Values are
+// d times the codebook's entry for a nibble.
 func iq4_NLGeneric(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &iq4Floats, block.FloatAt((*[2]byte)(src)))
@@ -37,7 +39,8 @@ func iq4_NLGeneric(dst []float32, src []byte) {
 	}
 }
 
-// mxfp4Generic reads a scale that is a power of two (E8M0), then 16 bytes of nibbles of E2M1, the low ones first.
+// mxfp4Generic expands blocks of MXFP4. It reads a scale that is a power of two (E8M0), then 16 bytes of nibbles of E2M1, the low
+// ones first. Values are the products of both.
 func mxfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, block.E8M0Half(src[0]))
@@ -45,8 +48,8 @@ func mxfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// nvfp4Generic reads four scales of one byte, then for each 8 bytes of nibbles of E2M1: first the elements of all low nibbles, then
-// those of the upper ones. Values are the products.
+// nvfp4Generic expands blocks of NVFP4. It reads four scales of one byte, then for each 8 bytes of nibbles of E2M1, the low ones
+// first. Values are the products of both.
 func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
@@ -70,8 +73,8 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 	}
 }
 
-// aprQ4Generic reads a binary16 scale d, then 16 bytes of two neighbours each, the first in the low nibble. Values
-// are d·(nibble − 8).
+// aprQ4Generic expands blocks of APR_Q4. It reads a binary16 scale d, then 16 bytes of two neighbours each, the first in the low
+// nibble. Values are d·(nibble − 8). A scale that aprScale refuses counts as 0.
 func aprQ4Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		b, y := (*[18]byte)(src), (*[32]float32)(dst)
@@ -84,7 +87,7 @@ func aprQ4Generic(dst []float32, src []byte) {
 	}
 }
 
-// aprScale returns d, or 0 if d is infinite, a NaN or no normal binary16. aprender does the same.
+// aprScale returns d, a binary16's value, or 0 if d is infinite, a NaN or subnormal in binary16. aprender does the same.
 func aprScale(d float32) float32 {
 	if abs := math.Float32bits(d) &^ (1 << 31); abs < 0x38800000 || abs >= 0x7f800000 { // 2⁻¹⁴, infinity
 		return 0
@@ -92,7 +95,8 @@ func aprScale(d float32) float32 {
 	return d
 }
 
-// q4_1Generic reads a scale d and a minimum m, then 16 bytes of nibbles n, the low ones first. Values are d·n + m.
+// q4_1Generic expands blocks of Q4_1. It reads a scale d and a minimum m, then 16 bytes of nibbles, the low ones first. Values
+// are d·nibble + m.
 func q4_1Generic(dst []float32, src []byte) {
 	for len(src) >= 20 && len(dst) >= 32 {
 		b, y := (*[20]byte)(src), (*[32]float32)(dst)
@@ -109,8 +113,8 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSGeneric reads a scale d, the upper 2 bits of the eight scales, their lower 4, and nibbles. Values are those of a
-// codebook times d·(scale − 32).
+// iq4_XSGeneric expands blocks of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales, their lower 4, and nibbles for 32
+// elements each. Values are those of a codebook times d·(scale − 32).
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
@@ -136,8 +140,8 @@ var fiveBitFloats = func() (t [32]float32) {
 	return t
 }()
 
-// q5_0Generic reads a scale d, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values are
-// d·(code − 16).
+// q5_0Generic expands blocks of Q5_0. It reads a scale d, a word with the upper bits of 32 codes, and their nibbles, the low
+// ones first. Values are d·(code − 16).
 func q5_0Generic(dst []float32, src []byte) {
 	for len(src) >= 22 && len(dst) >= 32 {
 		b, y := (*[22]byte)(src), (*[32]float32)(dst)
@@ -152,8 +156,8 @@ func q5_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q5_1Generic reads a scale d and a minimum m, a word with the upper bits of 32 codes, and their nibbles, the low ones first. Values
-// are d·code + m.
+// q5_1Generic expands blocks of Q5_1. It reads a scale d and a minimum m, a word with the upper bits of 32 codes, and their
+// nibbles, the low ones first. Values are d·code + m.
 func q5_1Generic(dst []float32, src []byte) {
 	for len(src) >= 24 && len(dst) >= 32 {
 		b, y := (*[24]byte)(src), (*[32]float32)(dst)
@@ -168,7 +172,7 @@ func q5_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_0Generic reads a binary16 scale and 32 int8s, which it multiplies.
+// q8_0Generic expands blocks of Q8_0. It reads a binary16 scale and 32 int8s. Values are their products.
 func q8_0Generic(dst []float32, src []byte) {
 	for len(src) >= 34 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), block.FloatAt((*[2]byte)(src)))
@@ -176,7 +180,8 @@ func q8_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_1Generic reads a binary16 scale and 32 int8s, which it multiplies. It skips the binary16 between them, a sum for dot products.
+// q8_1Generic expands blocks of Q8_1. It reads a binary16 scale and 32 int8s. Values are their products. It skips the binary16
+// between them, a sum for dot products.
 func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), block.FloatAt((*[2]byte)(src)))
@@ -184,7 +189,8 @@ func q8_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_KGeneric reads a binary32 scale and the elements. It skips sums of them that dot products use.
+// q8_KGeneric expands blocks of Q8_K. It reads a binary32 scale and 256 int8s. Values are their products. It skips the sums behind
+// them, which dot products use.
 func q8_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 292 && len(dst) >= 256 {
 		d := math.Float32frombits(binary.LittleEndian.Uint32(src))

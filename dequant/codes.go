@@ -12,7 +12,8 @@ const numCodes = int(layout.CodeFP4) + 1
 // biased is the distance from the code of an unsigned integer to its kernel for Grouped.Bias.
 const biased = 8
 
-// Table returns the values of the sixteen codes of a nibble. ok is false for codes without a table.
+// Table returns the values that the sixteen nibbles have as codes of type c, before scaling. ok is false for codes that are
+// integers or take a byte.
 func Table(c layout.Code) (values [16]float32, ok bool) {
 	if c < layout.CodeE2M1 || int(c) >= numCodes {
 		return values, false
@@ -20,7 +21,7 @@ func Table(c layout.Code) (values [16]float32, ok bool) {
 	return [16]float32(codeValues[c][:]), true
 }
 
-// highFirst reports whether a byte holds its first element in the upper nibble.
+// highFirst reports whether a byte of codes of type c holds its first element in the upper nibble.
 func highFirst(c layout.Code) bool { return c == layout.CodeNF4 || c == layout.CodeFP4 }
 
 // codeValues are the values of all codes before their scales.
@@ -39,7 +40,7 @@ var byteFloats = func() (t [256]float32) {
 	return t
 }()
 
-// nibbles returns a table of all bytes: the value of each is that of the code in its lower nibble.
+// nibbles returns a table of 256 entries: that of byte n is values[n&15], so that the upper nibble does not count.
 func nibbles(values [16]float32) *[256]float32 {
 	t := new([256]float32)
 	for n := range t {
@@ -51,7 +52,7 @@ func nibbles(values [16]float32) *[256]float32 {
 // e2m1Floats are the values of OCP MX v1.0's E2M1: a sign, two bits of exponent, one of mantissa.
 var e2m1Floats = withMinusZero(e2m1PlusFloats)
 
-// withMinusZero returns values with −0, which Go's constants do not know, as the value of code 8.
+// withMinusZero returns values with −0 as the value of code 8. Go's constants have no −0.
 func withMinusZero(values [16]float32) [16]float32 {
 	values[8] = float32(math.Copysign(0, -1))
 	return values

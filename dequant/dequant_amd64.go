@@ -11,8 +11,8 @@ import "github.com/tensormap/tensormap/internal/simd"
 //go:generate go -C _asm run ./avx512 -out ../avx512_amd64.s -pkg dequant
 //go:generate go -C _asm run ./level -level AVX512 -pairs uint4,uint4Biased,e2m1,e2m1Plus -out ../avx512_amd64.go -pkg dequant ../avx512_amd64.s
 
-// archLevels returns the levels of this processor. The higher level presumes the lower one, so
-// that its kernels may use VEX-encoded instructions.
+// archLevels returns the levels that this processor can run, the best last. simd.AVX512 presumes simd.AVX2, so kernels of
+// AVX-512 may use VEX-encoded instructions.
 func archLevels() (list []*impl) {
 	if simd.AVX2 {
 		list = append(list, &avx2)

@@ -2,5 +2,5 @@
 
 package dequant
 
-// archLevels needs no test: every arm64 processor that Go runs on has NEON, as ARMv8.0 has it.
+// archLevels returns the level of NEON, without a test: every arm64 processor that Go runs on has it.
 func archLevels() []*impl { return []*impl{&neon} }

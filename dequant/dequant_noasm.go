@@ -2,6 +2,7 @@
 
 package dequant
 
+// archLevels returns nil: without assembly there is the portable level only.
 func archLevels() []*impl { return nil }
 
 // unaligned returns 0: only stream kernels ask, and there are none here.

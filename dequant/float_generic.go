@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// f32Generic expands little-endian F32.
+// f32Generic sets dst to the little-endian F32s in src.
 func f32Generic(dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
 		dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
@@ -15,7 +15,7 @@ func f32Generic(dst []float32, src []byte) {
 	}
 }
 
-// f16Generic expands F16, binary16.
+// f16Generic sets dst to the values of the F16s in src, which are binary16.
 func f16Generic(dst []float32, src []byte) {
 	for len(src) >= 2 && len(dst) >= 1 {
 		dst[0] = block.Float(binary.LittleEndian.Uint16(src))
@@ -23,7 +23,8 @@ func f16Generic(dst []float32, src []byte) {
 	}
 }
 
-// bf16Generic expands BF16, the upper halves of float32s, four at a time and then the rest.
+// bf16Generic sets dst to the values of the BF16s in src, which are the upper halves of float32s. It expands four at a time, and
+// then the rest.
 func bf16Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 4 {
 		w := binary.LittleEndian.Uint64(src)
@@ -39,7 +40,7 @@ func bf16Generic(dst []float32, src []byte) {
 	}
 }
 
-// f64Generic expands F64, rounded to float32.
+// f64Generic sets dst to the F64s in src, each rounded to float32.
 func f64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
 		dst[0] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src)))
@@ -47,12 +48,12 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// smallFloats returns the values of codes of n bits: a sign, an exponent with the given bias, and as many bits of mantissa as that
-// parameter says. No code is an infinity or a NaN.
-func smallFloats(n, mantissa, bias int) (t [256]float32) {
+// smallFloats returns the values of codes of n bits: a sign, an exponent with the given bias, and mantissaBits bits of
+// mantissa. No code is an infinity or a NaN. A byte's bits above the code are ignored.
+func smallFloats(n, mantissaBits, bias int) (t [256]float32) {
 	for b := range t {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1
-		f := math.Float32frombits(magnitude<<(23-mantissa)) * float32(math.Ldexp(1, 127-bias))
+		f := math.Float32frombits(magnitude<<(23-mantissaBits)) * float32(math.Ldexp(1, 127-bias))
 		t[b] = math.Float32frombits(math.Float32bits(f) | sign<<31)
 	}
 	return t
@@ -101,20 +102,28 @@ var e8m0Floats = func() (t [256]float32) {
 	return t
 }()
 
-// f8e4m3Generic expands OCP's floats of 8 bits, as f8e5m2Generic and f8e8m0Generic do.
+// f8e4m3Generic sets dst to the values of the F8_E4M3s in src.
 func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
+
+// f8e5m2Generic sets dst to the values of the F8_E5M2s in src.
 func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
+
+// f8e8m0Generic sets dst to the values of the F8_E8M0s in src, which are powers of two.
 func f8e8m0Generic(dst []float32, src []byte) { lookup(dst, src, &e8m0Floats) }
 
-// f8e4m3fnuzGeneric expands floats of 8 bits without a minus zero, as f8e5m2fnuzGeneric does.
+// f8e4m3fnuzGeneric sets dst to the values of the F8_E4M3FNUZs in src.
 func f8e4m3fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e4m3fnuzFloats) }
+
+// f8e5m2fnuzGeneric sets dst to the values of the F8_E5M2FNUZs in src.
 func f8e5m2fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e5m2fnuzFloats) }
 
-// f6e2m3Generic expands floats of 6 bits, four from three bytes, as f6e3m2Generic does.
+// f6e2m3Generic sets dst to the values of the F6_E2M3s in src, four from three bytes.
 func f6e2m3Generic(dst []float32, src []byte) { lookup6(dst, src, &e2m3Floats) }
+
+// f6e3m2Generic sets dst to the values of the F6_E3M2s in src, four from three bytes.
 func f6e3m2Generic(dst []float32, src []byte) { lookup6(dst, src, &e3m2Floats) }
 
-// lookup6 sets dst to the values of the codes of 6 bits in src, by a table. Three bytes hold four codes, the first in the lowest bits.
+// lookup6 sets dst to values[c] for the codes c of 6 bits in src. Three bytes hold four codes, the first in the lowest bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 3 && len(dst) >= 4 {
 		w := uint32(src[0]) | uint32(src[1])<<8 | uint32(src[2])<<16
@@ -126,7 +135,7 @@ func lookup6(dst []float32, src []byte, values *[256]float32) {
 	}
 }
 
-// f4Generic expands two codes from a byte, the first from the lower nibble.
+// f4Generic sets dst to the values of the F4s in src, which are E2M1: two from a byte, the first from the lower nibble.
 func f4Generic(dst []float32, src []byte) {
 	for len(src) >= 1 && len(dst) >= 2 {
 		dst[0] = e2m1Floats[src[0]&15]
@@ -135,7 +144,7 @@ func f4Generic(dst []float32, src []byte) {
 	}
 }
 
-// lookup sets dst to the values of the bytes in src, by a table of the values of all bytes.
+// lookup sets dst[i] to values[src[i]], for as many elements as both have.
 func lookup(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 8 && len(dst) >= 8 {
 		b, y := (*[8]byte)(src), (*[8]float32)(dst)

@@ -2,9 +2,9 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code before scaling.
-// If bias is set, offsets are added after scaling; else they are subtracted before.
-func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
+// groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code before
+// scaling. If hasBias is set, the kernel adds offsets after scaling. Otherwise it subtracts them before scaling.
+func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKernel {
 	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
 	switch {
 	case highFirst(c):
@@ -15,7 +15,7 @@ func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 		unpack = func(dst []float32, codes []byte) { lookup(dst, codes, values) }
 	}
 	switch {
-	case bias:
+	case hasBias:
 		rescale = scaleAndAdd
 	case c == layout.CodeInt8By127:
 		rescale = scaleBy127
@@ -32,12 +32,12 @@ func groupsGeneric(c layout.Code, values *[256]float32, bias bool) groupKernel {
 	}}
 }
 
-// unpackBits returns a function that sets dst to the unsigned integers packed in codes. Each has the given number of bits, the first
-// one the lowest.
+// unpackBits returns a function that sets dst to the unsigned integers packed in codes. Each has the given number of bits.
+// The first one has the lowest bits.
 func unpackBits(bits int) func(dst []float32, codes []byte) {
 	mask := uint32(1)<<bits - 1
 	return func(dst []float32, codes []byte) {
-		w, have := uint32(0), 0
+		w, have := uint32(0), 0 // bits that are not unpacked yet, and how many
 		for _, b := range codes {
 			w |= uint32(b) << (have & 31)
 			for have += 8; have >= bits && len(dst) > 0; have -= bits {
@@ -48,7 +48,7 @@ func unpackBits(bits int) func(dst []float32, codes []byte) {
 	}
 }
 
-// unpackLowFirst writes the values of the nibbles of codes, the lower nibble of a byte first.
+// unpackLowFirst sets dst to the values of the nibbles of codes, the lower nibble of a byte first.
 func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]&15], values[codes[0]>>4]
@@ -56,7 +56,7 @@ func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	}
 }
 
-// unpackHighFirst writes the values of the nibbles of codes, the upper nibble of a byte first.
+// unpackHighFirst sets dst to the values of the nibbles of codes, the upper nibble of a byte first.
 func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]>>4], values[codes[0]&15]
@@ -64,33 +64,33 @@ func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
 	}
 }
 
-// subtractAndScale replaces each value v by (v − offset)·scale.
+// subtractAndScale replaces each value v in dst by (v − offset)·scale.
 func subtractAndScale(dst []float32, scale, offset float32) {
 	for i, v := range dst {
 		dst[i] = (v - offset) * scale
 	}
 }
 
-// scaleAndAdd replaces each value v by v·scale + offset.
+// scaleAndAdd replaces each value v in dst by v·scale + offset.
 func scaleAndAdd(dst []float32, scale, offset float32) {
 	for i, v := range dst {
 		dst[i] = float32(v*scale) + offset
 	}
 }
 
-// scaleBy127 replaces each value v by v·scale·(1/127).
+// scaleBy127 replaces each value v in dst by v·scale·(1/127). It ignores the offset, which such codes do not have.
 func scaleBy127(dst []float32, scale, _ float32) {
 	for i, v := range dst {
 		dst[i] = float32(v*scale) * (1.0 / 127)
 	}
 }
 
-// rescale replaces each value v in dst by (v − offset)·scale or, if bias is set, by v·scale + offset. Scale and offset are those of the
-// value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is group i. If a
-// group has no scale, rescale stops at its value and returns the index; otherwise it returns -1.
-func rescale(dst, scales, offsets []float32, groups []int32, bias bool) int {
+// rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. Scale and offset are
+// those of the value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is
+// group i. If a group has no scale, rescale stops at its value and returns the value's index. Otherwise it returns -1.
+func rescale(dst, scales, offsets []float32, groups []int32, hasBias bool) int {
 	offset := float32(0)
-	if len(offsets) == 1 {
+	if len(offsets) == 1 { // for all groups
 		offset, offsets = offsets[0], nil
 	}
 	for i := range dst {
@@ -104,7 +104,7 @@ func rescale(dst, scales, offsets []float32, groups []int32, bias bool) int {
 		if g < uint(len(offsets)) {
 			offset = offsets[g]
 		}
-		if bias {
+		if hasBias {
 			dst[i] = float32(dst[i]*scales[g]) + offset
 		} else {
 			dst[i] = (dst[i] - offset) * scales[g]

@@ -41,9 +41,9 @@ type scaledKernel struct {
 	step int
 }
 
-// A groupKernel expands codes whose scales lie apart, as Grouped says. A group is a multiple of step elements. dst
-// holds at least one group and only whole ones. There are as many scales, and as many offsets, as groups, or one for
-// all. From Int8By127 on, no code has offsets. Eight codes are as many bytes as a code has bits. Otherwise kernel's
+// A groupKernel expands codes whose scales are stored apart, as Grouped says. group is the elements of a group, a multiple of
+// step. dst holds at least one group and only whole ones. There are as many scales, and as many offsets, as groups, or one
+// for all. Codes from Int8By127 on have no offsets. Eight codes are as many bytes as a code has bits. Otherwise kernel's
 // contract holds.
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)

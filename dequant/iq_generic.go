@@ -19,7 +19,7 @@ var (
 	iq1Levels    = [16]float32{-0.875, 0.125, 1.125, 8: -1.125, -0.125, 0.875} // -1, 0, 1, and ⅛ more or less
 )
 
-// expandGroup sets y[i] to d times the level that nibble i of w, counted from the lowest, is the index of.
+// expandGroup sets y[i] to d·levels[n], where n is nibble i of w, counted from the lowest.
 func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
 	y[0] = levels[w&15] * d
 	y[1] = levels[w>>4&15] * d
@@ -50,8 +50,8 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// iq2_XXSGeneric reads a scale d. Then every 32 elements have four indexes, and a word of four times seven
-// signs below a scale of 4 bits. Values are level·d·(scale + ½)/4.
+// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes, and a word of four
+// times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/4.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -69,7 +69,8 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_XSGeneric reads a scale d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits. Values are level·d·(scale + ½)/4.
+// iq2_XSGeneric expands blocks of IQ2_XS. It reads a scale d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
+// Values are level·d·(scale + ½)/4.
 func iq2_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 74 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -85,8 +86,8 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_SGeneric reads a scale d, 32 indexes without their upper 2 bits, their signs, the upper bits, and 16
-// scales of 4 bits. Values are level·d·(scale + ½)/4.
+// iq2_SGeneric expands blocks of IQ2_S. It reads a scale d, 32 indexes without their upper 2 bits, their signs, the upper bits,
+// and 16 scales of 4 bits. Values are level·d·(scale + ½)/4.
 func iq2_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 82 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -103,8 +104,8 @@ func iq2_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq3_XXSGeneric reads a scale d and 64 indexes for four elements each. Then every 32 elements have four
-// times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/2.
+// iq3_XXSGeneric expands blocks of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
+// have four times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/2.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -123,8 +124,8 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq3_SGeneric reads d, 64 indexes for four elements each without their upper bit, the upper bits,
-// the signs, and 8 scales of 4 bits. Values are level·d·(1 + 2·scale).
+// iq3_SGeneric expands blocks of IQ3_S. It reads a scale d and 64 indexes for four elements each, without their upper bit. Then
+// come the upper bits, the signs, and 8 scales of 4 bits. Values are level·d·(1 + 2·scale).
 func iq3_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -147,8 +148,8 @@ func iq3_SGeneric(dst []float32, src []byte) {
 // minusDelta is the sign of delta for all elements of a group of IQ1. Delta is ⅛.
 const minusDelta = 0x88888888
 
-// iq1_SGeneric reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements have a
-// word: the upper bits of four indexes, a scale of 3 bits, the sign of delta. Values are (level ± ⅛)·d·(2·scale + 1).
+// iq1_SGeneric expands blocks of IQ1_S. It reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements
+// have a word: the upper bits of four indexes, a scale of 3 bits, the sign of ⅛. Values are (level ± ⅛)·d·(2·scale + 1).
 func iq1_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 50 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -167,8 +168,9 @@ func iq1_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq1_MGeneric reads 32 indexes without their upper 3 bits, then these bits with a sign of delta for each index. Last come 16 scales of
-// 3 bits in four words. The upper nibbles of the words make the scale d. Values are (level ± ⅛)·d·(2·scale + 1).
+// iq1_MGeneric expands blocks of IQ1_M. It reads 32 indexes without their upper 3 bits, then these bits with a sign of ⅛ for each
+// index. Last come 16 scales of 3 bits in four words. The upper nibbles of the words make the scale d. Values are
+// (level ± ⅛)·d·(2·scale + 1).
 func iq1_MGeneric(dst []float32, src []byte) {
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]

@@ -8,8 +8,8 @@ import (
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.
 
-// q2_KGeneric reads 16 bytes with a scale and an offset of 4 bits for every 16 elements, codes of 2 bits, then d and
-// dmin. Values are d·scale·code − dmin·offset.
+// q2_KGeneric expands blocks of Q2_K. It reads 16 bytes with a scale and an offset of 4 bits for every 16 elements. Then come
+// 64 bytes of codes of 2 bits, d and dmin. Values are d·scale·code − dmin·offset.
 func q2_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 84 && len(dst) >= 256 {
 		b := (*[84]byte)(src)
@@ -22,7 +22,7 @@ func q2_KGeneric(dst []float32, src []byte) {
 			for q := range values {
 				values[q] = float32(dl*float32(q)) - ml
 			}
-			// Sixteen bytes hold four runs of scales, two bits each.
+			// A half of the block has 32 bytes of codes. Sixteen of them have two bits for each element of four such groups of 16.
 			qs := (*[16]byte)(b[16+32*(k>>3&1)+16*(k&1):])
 			shift := k & 6
 			for l, q := range qs {
@@ -34,8 +34,8 @@ func q2_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q3_KGeneric reads the upper bits of the codes, their lower 2 bits, 16 scales of 6 bits, then d. Values are
-// d·scale·(code − 4).
+// q3_KGeneric expands blocks of Q3_K. It reads 32 bytes with the upper bits of the codes, 64 bytes with their lower 2 bits, 16
+// scales of 6 bits, then d. Values are d·scale·(code − 4).
 func q3_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		b := (*[110]byte)(src)
@@ -49,6 +49,7 @@ func q3_KGeneric(dst []float32, src []byte) {
 			for q := range values {
 				values[q] = dl * float32(q-4)
 			}
+			// Group k has bits shift and shift+1 of sixteen bytes, as in Q2_K, and bit k/2 of 16 of the first 32 bytes.
 			qs := (*[16]byte)(b[32+32*(k>>3&1)+16*(k&1):])
 			mask := (*[16]byte)(b[16*(k&1):])
 			shift, bit := k&6, k>>1&7
@@ -61,8 +62,8 @@ func q3_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q4_KGeneric reads the scales d and dmin, eight scales and offsets of 6 bits, then nibbles. Values are d·scale·nibble −
-// dmin·offset.
+// q4_KGeneric expands blocks of Q4_K. It reads d and dmin, eight scales and offsets of 6 bits, then nibbles. Every 32 bytes hold
+// 64 of them, the low ones first. Values are d·scale·nibble − dmin·offset.
 func q4_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 144 && len(dst) >= 256 {
 		b := (*[144]byte)(src)
@@ -84,8 +85,8 @@ func q4_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q5_KGeneric reads the scales d and dmin, eight scales and offsets of 6 bits, the upper bits of the codes, then nibbles.
-// Values are d·scale·code − dmin·offset.
+// q5_KGeneric expands blocks of Q5_K. It reads d and dmin, eight scales and offsets of 6 bits, 32 bytes, then nibbles as in
+// Q4_K. Bit k of the 32 bytes is the upper one of the k-th 32 codes. Values are d·scale·code − dmin·offset.
 func q5_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 176 && len(dst) >= 256 {
 		b := (*[176]byte)(src)
@@ -124,8 +125,8 @@ var sixBitFloats = func() (t [64]float32) {
 	return t
 }()
 
-// q6_KGeneric reads nibbles, the upper 2 bits of the codes, 16 int8 scales, then d. Values are d·scale·(code − 32).
-// Both halves of a block are alike.
+// q6_KGeneric expands blocks of Q6_K, by halves. It reads nibbles, the upper 2 bits of the codes, 16 int8 scales, then d. Values
+// are d·scale·(code − 32).
 func q6_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 210 && len(dst) >= 256 {
 		d := block.Float(binary.LittleEndian.Uint16(src[208:]))
@@ -138,8 +139,8 @@ func q6_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q6Half expands half a block of Q6_K, 128 elements. Byte l of qh has the upper bits of elements l, l+32, l+64 and
-// l+96. sc has a scale for every 16 elements.
+// q6Half sets y to the values of half a block of Q6_K. ql has nibbles: the low ones are the first 64 elements, the upper ones
+// the others. Byte l of qh has the upper bits of elements l, l+32, l+64 and l+96. sc has a scale for every 16 elements.
 func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
 	var s [8]float32
 	for k, v := range sc {

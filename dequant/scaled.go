@@ -13,7 +13,7 @@ import (
 // float32 product is then the value that the rule asks for.
 const maxExactZero = 1 << 23
 
-// expandScaled writes scale × (q − zero) for the integers q in src. The difference is exact in 64
+// expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. The difference is exact in 64
 // bits, or the error wraps ErrOverflow. The product is taken in float64 and rounded once to
 // float32, as BW2L and APR2 define int8 with a scale.
 func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
@@ -33,8 +33,8 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 	return nil
 }
 
-// expandScaledExactly expands integers with a scale and a zero point to dst, without a kernel. It serves every zero point,
-// and types without scaledKernel. It fails with ErrOverflow if an integer less its zero point does not fit 64 bits.
+// expandScaledExactly does what expandScaled does, without a kernel. It serves every zero point, and types without a
+// scaledKernel. It fails with ErrOverflow if an integer less the zero point does not fit 64 bits.
 func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	factor, size := float64(scale), d.BlockBytes()
 	for i := range dst {
@@ -48,7 +48,7 @@ func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float3
 	return nil
 }
 
-// integer returns the signed little-endian integer that b begins with. size is its bytes: 1, 2, 4 or 8.
+// integer returns the signed little-endian integer that b begins with. size is its number of bytes: 1, 2, 4 or 8.
 func integer(b []byte, size int) int64 {
 	switch size {
 	case 1:

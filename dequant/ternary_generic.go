@@ -7,7 +7,7 @@ import "github.com/tensormap/tensormap/internal/block"
 // oneBitLevels are the levels of nibbles whose upper bit alone counts.
 var oneBitLevels = [16]float32{0: -1, 8: 1}
 
-// q1_0Generic reads a scale d, then a bit for each element: 1 for d, 0 for −d.
+// q1_0Generic expands blocks of Q1_0. It reads a scale d, then a bit for each of 128 elements: 1 for d, 0 for −d.
 func q1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 128 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -22,7 +22,8 @@ func q1_0Generic(dst []float32, src []byte) {
 // threeLevels returns d·(q − 1) for the codes q = 0, 1 and 2, and for 3, which two bits may hold too.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
-// q2_0Generic reads a scale d, then bytes of four neighbours each, the first in the lowest bits. Values are d·(code − 1).
+// q2_0Generic expands blocks of Q2_0. It reads a scale d, then bytes of four neighbours each, the first in the lowest bits.
+// Values are d·(code − 1).
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src)))
@@ -35,7 +36,7 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Generic reads twice 32 bytes of four codes of 2 bits each, then a scale d. The codes at the same bits of the 32 bytes
+// tq2_0Generic expands blocks of TQ2_0. It reads twice 32 bytes of four codes of 2 bits each, then a scale d. The codes at the same bits of the 32 bytes
 // are consecutive elements. Values are d·(code − 1).
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
@@ -52,7 +53,7 @@ func tq2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq1_0Generic reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a scale d. expandTrits says how
+// tq1_0Generic expands blocks of TQ1_0. It reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a scale d. expandTrits says how
 // bytes hold codes. Values are d·(code − 1).
 func tq1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 54 && len(dst) >= 256 {

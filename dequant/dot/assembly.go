@@ -2,12 +2,13 @@
 
 package dot
 
-// assembly returns the kernel that calls f, which gets the address of the first group's first code.
+// assembly returns a kernel that calls f with the address of the first group's first code.
 func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) { f(dst, rows, &x[0].codes[0], blocks) }
 }
 
-// whole returns the kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for others.
+// whole returns a kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for others. f counts groups
+// in place of blocks.
 func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		if blocks%4 == 0 { // four blocks of 64 elements fill a group

@@ -29,8 +29,8 @@ func Rows(dst []float32, d layout.DType, rows []byte, a *Activation) error {
 	return nil
 }
 
-// Mat multiplies rows with every activation in as: dst[i] receives the products with as[i]. It reads the rows from
-// memory once. All activations must have the same length and type. It fails if sizes or types do not fit.
+// Mat sets dst[i] to the products of rows, of type d, with as[i]. It reads the rows from memory once. All activations must
+// have the same length and type, and all elements of dst the same length. It fails as Rows does if sizes or types do not fit.
 func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	if len(dst) != len(as) {
 		return fmt.Errorf("dot: %d vectors of products for %d activations: %w", len(dst), len(as), dequant.ErrLength)
@@ -69,8 +69,8 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	return nil
 }
 
-// Floats sets dst to the products of rows of float32s in memory with an activation of type F32. It fails if sizes or
-// types do not fit.
+// Floats sets dst to the products of rows, float32s in memory, with a. It fails if a is not of type F32, and with
+// dequant.ErrLength if rows has not a.Len() elements for each element of dst.
 func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
@@ -102,7 +102,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 // further ones. They stay in the first cache, next to one activation.
 const tileBytes = 16 << 10
 
-// check returns an error unless size bytes are n rows of type d that can be multiplied with a. Rows says which.
+// check returns an error, with the kinds that Rows names, unless size bytes are n rows of type d that can be multiplied with a.
 func check(n int, d layout.DType, size int, a *Activation) error {
 	switch kind := Type(d); {
 	case kind == 0:
@@ -124,13 +124,13 @@ func rowBytes(d layout.DType, n int) uint64 {
 	return uint64(n) / uint64(d.BlockElems()) * uint64(d.BlockBytes())
 }
 
-// unsupported returns the error of rows of type d, which cannot be multiplied.
+// unsupported returns the error for rows of type d, which cannot be multiplied.
 func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply sets dst to the products of rows with an activation, without checks. Rows of a type without a kernel, and
-// rows of numbers that are no multiple of lanes, are expanded to floats first.
+// multiply sets dst to the products of rows, of type d, with a. It does not check sizes and types. It expands rows of a type
+// without a kernel, and rows of numbers that are no multiple of lanes, to floats first.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	if a.elems == 0 {
 		clear(dst)
@@ -156,12 +156,14 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. A number takes each elements of rows: its
-// bytes, or one float32. len(x) is a positive multiple of lanes. The product of a long row is the sum of the products of its parts.
-func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, each int, x []float32) {
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. Each number of a row takes perNumber
+// elements of rows: its bytes, or one float32. len(x) is a positive multiple of lanes. The product of a row of more than
+// partElems numbers is the sum of the products of its parts.
+func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
 	if len(x) <= partElems {
-		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*len(x)*each:] {
-			run(dst[:step], rows[:step*len(x)*each], x)
+		rowSize := len(x) * perNumber
+		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*rowSize:] {
+			run(dst[:step], rows[:step*rowSize], x)
 		}
 		run(dst, rows, x)
 		return
@@ -170,8 +172,8 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 		sum := float32(0)
 		for first := 0; first < len(x); first += partElems {
 			y := x[first:min(first+partElems, len(x))]
-			run(dst[r:r+1], rows[:len(y)*each], y)
-			sum, rows = sum+dst[r], rows[len(y)*each:]
+			run(dst[r:r+1], rows[:len(y)*perNumber], y)
+			sum, rows = sum+dst[r], rows[len(y)*perNumber:]
 		}
 		dst[r] = sum
 	}
@@ -181,7 +183,7 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 type bundle struct {
 	xs       []*int8   // the first codes of the activations
 	products []float32 // of a row with all activations, then of the next
-	acc      []float32 // partial sums of the activations, and spare floats
+	acc      []float32 // eight partial sums for each activation, and spare floats for the kernel: see manyKernel
 	padded   []byte    // rows, padded with zeros to whole groups
 }
 
@@ -191,8 +193,15 @@ var bundles = sync.Pool{New: func() any { return new(bundle) }}
 // They stay in the first cache, next to a row.
 const nearGroups = 64
 
-// multiplyMany sets dst[i] to the products of rows with the i-th activation, by the kernel run and without checks. It
-// copies a row that ends within a group, and pads it with zeros. They add nothing, since groups have zeros there too.
+// padRows sets padded to rows of size bytes, and pads each with zeros to whole bytes.
+func padRows(padded, rows []byte, size, whole int) {
+	for ; len(padded) > 0; padded, rows = padded[whole:], rows[size:] {
+		clear(padded[copy(padded, rows[:size]):whole])
+	}
+}
+
+// multiplyMany sets dst[i] to the products of rows, of type d, with as[i], by the kernel run. It does not check sizes and types.
+// It pads rows that end within a group with zeros. They add nothing, since groups have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
@@ -202,15 +211,15 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 		}
 		return
 	}
-	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems)) // bytes of a row as it is and of whole groups
-	abreast := min(len(as), max(4, nearGroups/groups))              // activations that one call takes
-	step := max(1, min(tileBytes/whole, simd.MaxCall/(abreast*groups*groupElems)))
+	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is and of whole groups
+	atOnce := min(len(as), max(4, nearGroups/groups))                             // activations that one call takes
+	step := max(1, min(tileBytes/whole, simd.MaxCall/(atOnce*groups*groupElems))) // rows that one call takes
 	b := bundles.Get().(*bundle)
 	defer bundles.Put(b)
-	b.acc = resize(b.acc, 8*abreast+spare)
-	b.products = resize(b.products, step*abreast)
-	b.xs = resize(b.xs, abreast)
-	defer clear(b.xs)
+	b.acc = resize(b.acc, 8*atOnce+spare)
+	b.products = resize(b.products, step*atOnce)
+	b.xs = resize(b.xs, atOnce)
+	defer clear(b.xs) // so that the pool holds no activation
 	if size < whole {
 		b.padded = resize(b.padded, step*whole)
 	}
@@ -219,15 +228,12 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 		tile := rows[lo*size : hi*size]
 		if size < whole {
 			tile = b.padded[:(hi-lo)*whole]
-			for r := range hi - lo { // copies a row, and clears what it does not fill
-				clear(tile[r*whole:][copy(tile[r*whole:][:whole], rows[(lo+r)*size:][:size]):whole])
-			}
+			padRows(tile, rows[lo*size:], size, whole)
 		}
-		for first := 0; first < len(as); first += abreast {
-			together := as[first:min(first+abreast, len(as))]
-			xs := b.xs[:len(together)]
-			for i, a := range together {
-				xs[i] = &a.groups[0].codes[0]
+		for first := 0; first < len(as); first += atOnce {
+			xs := b.xs[:min(atOnce, len(as)-first)]
+			for i := range xs {
+				xs[i] = &as[first+i].groups[0].codes[0]
 			}
 			products := b.products[:(hi-lo)*len(xs)]
 			run(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
@@ -248,15 +254,15 @@ type tile struct {
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
-// times returns the product of w and x. Both have the same length, a positive multiple of lanes.
+// times returns the product of w and x, by t.one. Both have the same length, a positive multiple of lanes.
 func (t *tile) times(w, x []float32) float32 {
 	active.floats(t.one[:], w, x)
 	return t.one[0]
 }
 
-// multiplyTiles sets dst[i] to the products of rows with the i-th activation, for types without a kernel and without
-// checks. It expands up to part elements of a row to floats at a time. It multiplies these floats with all
-// activations, and adds the products to dst.
+// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i]. It serves types without a kernel, and does not
+// check sizes and types. It expands up to partElems elements of a row to floats at a time. It multiplies these floats with
+// all activations, and adds the products to dst.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)

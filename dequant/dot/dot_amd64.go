@@ -14,7 +14,7 @@ import "github.com/tensormap/tensormap/internal/simd"
 //go:generate go -C ../_asm run ./dot -level AVX512 -out ../dot/avx512_amd64.s -pkg dot
 //go:generate go -C ../_asm run ./level -level AVX512 -out ../dot/avx512_amd64.go -pkg dot ../dot/avx512_amd64.s
 
-// archLevels returns the levels of this processor.
+// archLevels returns the levels that this processor can run, the best last.
 func archLevels() (list []*impl) {
 	if simd.AVX2 {
 		list = append(list, &avx2)

@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/internal/simd"
 )
 
-// archLevels returns the levels of this processor: NEON with SDOT.
+// archLevels returns the level of NEON with SDOT, or nothing if this processor has no SDOT.
 func archLevels() []*impl {
 	if !simd.SDOT {
 		return nil

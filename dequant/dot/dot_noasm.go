@@ -2,4 +2,5 @@
 
 package dot
 
+// archLevels returns nil: without assembly there is the portable level only.
 func archLevels() []*impl { return nil }

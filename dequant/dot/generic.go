@@ -9,15 +9,15 @@ import (
 
 // Products are converted to float32 before they are added: the compiler may fuse them otherwise.
 
-// partials are the partial sums of a row.
+// partials are the eight partial sums of a row's product.
 type partials [8]float32
 
-// total adds the partial sums in halves.
+// total returns the sum of p: each half is added to the other until one sum is left.
 func (p *partials) total() float32 {
 	return ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]))
 }
 
-// sum16 returns the sum of products of sixteen codes.
+// sum16 returns the sum of the products q[i]·y[i] of sixteen codes each.
 func sum16(q, y *[16]int8) int32 {
 	sum := int32(0)
 	for i, c := range q {
@@ -26,17 +26,17 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 sets sums to the sums of products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k,
-// whose codes are q[32k:]. The codes of y lie where codeIndex says.
+// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are those of the halves of block k. The
+// codes of block k are q[32k:32k+32]. Those of y, a group's codes, lie where codeIndex says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[codeIndex(i>>1, i):]))
 	}
 }
 
-// newSmallKernel returns the kernel of a type whose blocks have 32 elements in size bytes. decode sets q to the codes of a
-// block and returns its scale d and offset m. The offset is added if offsets is 1.
-func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
+// newSmallKernel returns the kernel of a type whose blocks have 32 elements in size bytes. The kernel sets dst to the products
+// of rows with x. decode sets q to the codes of a block and returns its scale d and, if hasOffsets is set, its offset m.
+func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
 		defer unpackedGroups.Put(w)
@@ -51,7 +51,7 @@ func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32
 				sums16(&w.sums, &w.codes, &g.codes)
 				for k := range n {
 					p[k] += float32(float32(w.blockScales[k]*g.scales[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
-					if offsets != 0 {
+					if hasOffsets {
 						p[k] += float32(w.blockOffsets[k] * g.scaledSums[k])
 					}
 				}
@@ -61,8 +61,8 @@ func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32
 	}
 }
 
-// nvfp4Generic multiplies rows of NVFP4 with an activation. A block has four scales, then 8 bytes of nibbles for
-// each, the low ones first. Four blocks of 64 elements fill a group of x.
+// nvfp4Generic sets dst to the products of rows of NVFP4 with x. A block has four scales, then 8 bytes of nibbles for each,
+// the low ones first. Four blocks of 64 elements fill a group of x.
 func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	for r := range dst {
 		var p partials
@@ -74,7 +74,7 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 				for i, c := range (*[8]byte)(src[4+8*j:]) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
-				g, k := &x[b>>2], b<<1&7+j>>1
+				g, k := &x[b>>2], b<<1&7+j>>1 // k is the block of 32 in the group: two in a block of NVFP4
 				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):]))
 				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
@@ -92,16 +92,17 @@ type unpackedGroup struct {
 
 var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
-// A superblock has 256 codes. Every 16 have a scale and an offset.
+// A superblock is an unpacked block of 256 codes. Every 16 have a scale and an offset: integers, which scale and offsetScale
+// multiply.
 type superblock struct {
 	codes              [256]int8
 	scales, offsets    [16]int32
 	scale, offsetScale float32
 }
 
-// newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. decode sets s to a block. Its
-// offsets are subtracted if offsets is -1, and there are none if it is 0.
-func newSuperKernel(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
+// newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the products
+// of rows with x. decode sets s to a block, including its offsets if hasOffsets is set. They are subtracted.
+func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
 		defer unpackedGroups.Put(w)
@@ -114,14 +115,14 @@ func newSuperKernel(size int, decode func(s *superblock, src []byte), offsets in
 				g := &x[b]
 				sums16(&w.sums, &s.codes, &g.codes)
 				for k := range p {
-					sum, mins := int32(0), int32(0)
+					sum, offsets := int32(0), int32(0)
 					for h := range 2 {
 						sum += s.scales[2*k+h] * w.sums[2*k+h]
-						mins += s.offsets[2*k+h] * int32(g.sums16[2*k+h])
+						offsets += s.offsets[2*k+h] * int32(g.sums16[2*k+h])
 					}
 					p[k] += float32(float32(s.scale*g.scales[k]) * float32(sum))
-					if offsets != 0 {
-						p[k] -= float32(float32(s.offsetScale*g.scales[k]) * float32(mins))
+					if hasOffsets {
+						p[k] -= float32(float32(s.offsetScale*g.scales[k]) * float32(offsets))
 					}
 				}
 			}
@@ -130,8 +131,8 @@ func newSuperKernel(size int, decode func(s *superblock, src []byte), offsets in
 	}
 }
 
-// floatsGeneric sets dst to the products of consecutive rows of float32s with x. len(x) is a multiple of lanes. The
-// partial sums are added in halves.
+// floatsGeneric sets dst to the products of consecutive rows of float32s with x. len(x) is a multiple of lanes. Each product is
+// the sum of lanes partial sums. One half of them is added to the other until one sum is left.
 func floatsGeneric(dst, rows, x []float32) {
 	for r := range dst {
 		var p [lanes]float32
@@ -151,16 +152,16 @@ func floatsGeneric(dst, rows, x []float32) {
 	}
 }
 
-// nibbles sets codes 0 to 15 to the lower nibbles of src, and codes 16 to 31 to the upper ones.
+// nibbles sets codes 0 to 15 of q to the lower nibbles of src, and codes 16 to 31 to the upper ones.
 func nibbles(q *[32]int8, src *[16]byte) {
 	for i, c := range src {
 		q[i], q[i+16] = int8(c&15), int8(c>>4)
 	}
 }
 
-// The decoders of small set q to the codes of a block, less what the type subtracts, and return scale and offset.
+// The decoders of newSmallKernel set q to the codes of a block, less what the type subtracts. They return scale and offset.
 
-// decodeQ4_0 sets q to the codes of a block, nibbles − 8. It returns the scale d of the block, and 0 for its minimum m.
+// decodeQ4_0 sets q to the codes of a block, nibbles − 8. It returns the scale d of the block, and 0 for the offset m.
 func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[16]byte)(src[2:]) {
 		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
@@ -174,11 +175,12 @@ func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// fiveBits sets q to 32 codes: a nibble of low with a bit of high above it, minus less.
-func fiveBits(q *[32]int8, low *[16]byte, high uint32, less int8) {
+// fiveBits sets q to 32 codes of 5 bits less zero. Code i has bit i of high as its upper bit, and a nibble of low: the lower
+// nibbles first, then the upper ones.
+func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	for i, c := range low {
-		q[i] = int8(c&15|byte(high>>i&1)<<4) - less
-		q[i+16] = int8(c>>4|byte(high>>(i+16)&1)<<4) - less
+		q[i] = int8(c&15|byte(high>>i&1)<<4) - zero
+		q[i+16] = int8(c>>4|byte(high>>(i+16)&1)<<4) - zero
 	}
 }
 
@@ -202,7 +204,7 @@ func decodeQ8_0(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
-// lookup sets codes to the entries of values that nibbles index: the lower nibbles first, then the upper ones.
+// lookup sets q to the entries of values that the nibbles of src index: the lower nibbles first, then the upper ones.
 func lookup(q *[32]int8, src *[16]byte, values *[16]int8) {
 	for i, c := range src {
 		q[i], q[i+16] = values[c&15], values[c>>4]
@@ -221,9 +223,10 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 	return block.E8M0Half(src[0]), 0
 }
 
-// The decoders of super set s to a block. They leave m and min as they are if the type has no offsets.
+// The decoders of newSuperKernel set s to a block. They do not change s.offsets and s.offsetScale if the type has no offsets.
 
-// decodeQ2_K sets s to a block: 16 scales and offsets of 4 bits, codes of 2 bits, then the scale of each.
+// decodeQ2_K sets s to a block: 16 scales and offsets of 4 bits, codes of 2 bits, then scale and offsetScale. In each half of
+// the block, 32 bytes hold the codes of 128 elements: two bits of each byte for every 32.
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
 	for k := range s.scales {
@@ -235,8 +238,8 @@ func decodeQ2_K(s *superblock, src []byte) {
 	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
-// decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then their scale. It leaves
-// the offsets.
+// decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then scale. The lower bits lie as
+// those of Q2_K. Bit j of the 32 upper bytes is that of the j-th 32 elements. Codes are 3 bits − 4.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
 	scales := block.Q3Scales((*[12]byte)(b[96:]))
@@ -250,8 +253,9 @@ func decodeQ3_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[108:]))
 }
 
-// scalesK4 sets scales and offsets to those in b, the head of a block of Q4_K or Q5_K.
-func (s *superblock) scalesK4(b *[16]byte) {
+// setScales sets scales, offsets and their scales to those in b, the head of a block of Q4_K or Q5_K. A scale of 32 elements
+// is set twice, for every 16.
+func (s *superblock) setScales(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
 		s.scales[2*k], s.scales[2*k+1] = int32(scales[k]), int32(scales[k])
@@ -263,7 +267,7 @@ func (s *superblock) scalesK4(b *[16]byte) {
 // decodeQ4_K sets s to a block: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low
 // nibbles first.
 func decodeQ4_K(s *superblock, src []byte) {
-	s.scalesK4((*[16]byte)(src))
+	s.setScales((*[16]byte)(src))
 	for i, c := range (*[128]byte)(src[16:]) {
 		at := i>>5<<6 | i&31
 		s.codes[at], s.codes[at+32] = int8(c&15), int8(c>>4)
@@ -273,7 +277,7 @@ func decodeQ4_K(s *superblock, src []byte) {
 // decodeQ5_K sets s to a block: scales and offsets, the upper bits of the codes, then 128 bytes of nibbles. Every 32
 // bytes hold 64 codes, the low nibbles first.
 func decodeQ5_K(s *superblock, src []byte) {
-	s.scalesK4((*[16]byte)(src))
+	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
 	for i, c := range (*[128]byte)(src[48:]) {
 		at := i>>5<<6 | i&31
@@ -283,7 +287,7 @@ func decodeQ5_K(s *superblock, src []byte) {
 }
 
 // decodeQ6_K sets s to a block: nibbles, the upper 2 bits of codes, 16 int8 scales, then their scale. Codes are 6
-// bits − 32. It leaves the offsets.
+// bits − 32. Each half of a block has 64 bytes of nibbles and 32 bytes of upper bits for 128 codes.
 func decodeQ6_K(s *superblock, src []byte) {
 	b := (*[210]byte)(src)
 	for h := range 2 {
@@ -301,8 +305,8 @@ func decodeQ6_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[208:]))
 }
 
-// decodeIQ4_XS sets s to a block: d, eight scales of 6 bits less 32, then nibbles that index a codebook. It leaves
-// the offsets.
+// decodeIQ4_XS sets s to a block: scale, eight scales of 6 bits less 32, then nibbles that index a codebook. A scale of 32
+// elements is set twice, for every 16.
 func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
 	high := binary.LittleEndian.Uint16(b[2:])
@@ -314,8 +318,8 @@ func decodeIQ4_XS(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[:]))
 }
 
-// unscaled sets the scale of the block to the binary16 in d, and the scale of every 16 codes to 1.
-func (s *superblock) unscaled(d *[2]byte) {
+// setOneScale sets the scale of the block to the binary16 in d, and the scale of every 16 codes to 1.
+func (s *superblock) setOneScale(d *[2]byte) {
 	for k := range s.scales {
 		s.scales[k] = 1
 	}
@@ -331,22 +335,23 @@ func decodeTQ2_0(s *superblock, src []byte) {
 			s.codes[at+32*run] = int8(c>>(2*run)&3) - 1
 		}
 	}
-	s.unscaled((*[2]byte)(src[64:]))
+	s.setOneScale((*[2]byte)(src[64:]))
 }
 
-// decodeTQ1_0 sets s to a block: bytes of five ternary codes, the last four bytes of four, then the scale.
+// decodeTQ1_0 sets s to a block: 32 and 16 bytes of five ternary codes each, 4 bytes of four, then the scale.
 func decodeTQ1_0(s *superblock, src []byte) {
 	trits(s.codes[:160], src[:32])
 	trits(s.codes[160:240], src[32:48])
 	trits(s.codes[240:], src[48:52])
-	s.unscaled((*[2]byte)(src[52:]))
+	s.setOneScale((*[2]byte)(src[52:]))
 }
 
-// trits sets q to the codes -1, 0 and 1 in bytes that are fractions of 256 in base three. The first len(src) codes
-// have their first digits, the next their second, until q is full.
+// trits sets q to the ternary codes in src, until it is full. Byte c stands for the fraction c/256. The digits of that fraction
+// in base three, from the first on, are five codes plus 1. The first len(src) codes are the first digits of all bytes, the
+// next the second.
 func trits(q []int8, src []byte) {
 	for power := byte(1); len(q) > 0; power *= 3 {
-		for i, c := range src {
+		for i, c := range src { // c*power wraps, which drops the digits before; three times the rest has the next above 256
 			q[i] = int8(uint(c*power)*3>>8) - 1
 		}
 		q = q[len(src):]

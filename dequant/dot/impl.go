@@ -25,9 +25,9 @@ const spare = 128
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
 
-// A quantizer makes the codes, scales and sums of x, in whole blocks, in the groups whose first code is *q. It writes
-// no group that x does not reach, and there all fields but s of Q8_0, which may be anything. For a vector with no codes
-// it leaves a scale or a rounded sum that is not finite. Otherwise everything equals what the portable loop makes.
+// A quantizer writes the codes, scales and sums of x, in whole blocks, to the groups whose first code is *q. It writes
+// no group that x does not reach. For Q8_0 it may write anything to scaledSums. For a vector that has no codes it writes a
+// scale or a scaled sum that is not finite. Otherwise all fields are what the portable loop writes.
 type quantizer func(q *int8, x []float32)
 
 const numTypes = int(layout.APR_Q8) + 1
@@ -87,22 +87,22 @@ func overlay(levels []*impl) *impl {
 var generic = impl{
 	name: "generic",
 	quantized: [numTypes]quantized{
-		layout.Q4_0:   {one: newSmallKernel(18, decodeQ4_0, 0)},
-		layout.Q4_1:   {one: newSmallKernel(20, decodeQ4_1, 1)},
-		layout.Q5_0:   {one: newSmallKernel(22, decodeQ5_0, 0)},
-		layout.Q5_1:   {one: newSmallKernel(24, decodeQ5_1, 1)},
-		layout.Q8_0:   {one: newSmallKernel(34, decodeQ8_0, 0)},
-		layout.IQ4_NL: {one: newSmallKernel(18, decodeIQ4_NL, 0)},
-		layout.MXFP4:  {one: newSmallKernel(17, decodeMXFP4, 0)},
+		layout.Q4_0:   {one: newSmallKernel(18, decodeQ4_0, false)},
+		layout.Q4_1:   {one: newSmallKernel(20, decodeQ4_1, true)},
+		layout.Q5_0:   {one: newSmallKernel(22, decodeQ5_0, false)},
+		layout.Q5_1:   {one: newSmallKernel(24, decodeQ5_1, true)},
+		layout.Q8_0:   {one: newSmallKernel(34, decodeQ8_0, false)},
+		layout.IQ4_NL: {one: newSmallKernel(18, decodeIQ4_NL, false)},
+		layout.MXFP4:  {one: newSmallKernel(17, decodeMXFP4, false)},
 		layout.NVFP4:  {one: nvfp4Generic},
-		layout.Q2_K:   {one: newSuperKernel(84, decodeQ2_K, -1)},
-		layout.Q3_K:   {one: newSuperKernel(110, decodeQ3_K, 0)},
-		layout.Q4_K:   {one: newSuperKernel(144, decodeQ4_K, -1)},
-		layout.Q5_K:   {one: newSuperKernel(176, decodeQ5_K, -1)},
-		layout.Q6_K:   {one: newSuperKernel(210, decodeQ6_K, 0)},
-		layout.IQ4_XS: {one: newSuperKernel(136, decodeIQ4_XS, 0)},
-		layout.TQ1_0:  {one: newSuperKernel(54, decodeTQ1_0, 0)},
-		layout.TQ2_0:  {one: newSuperKernel(66, decodeTQ2_0, 0)},
+		layout.Q2_K:   {one: newSuperKernel(84, decodeQ2_K, true)},
+		layout.Q3_K:   {one: newSuperKernel(110, decodeQ3_K, false)},
+		layout.Q4_K:   {one: newSuperKernel(144, decodeQ4_K, true)},
+		layout.Q5_K:   {one: newSuperKernel(176, decodeQ5_K, true)},
+		layout.Q6_K:   {one: newSuperKernel(210, decodeQ6_K, false)},
+		layout.IQ4_XS: {one: newSuperKernel(136, decodeIQ4_XS, false)},
+		layout.TQ1_0:  {one: newSuperKernel(54, decodeTQ1_0, false)},
+		layout.TQ2_0:  {one: newSuperKernel(66, decodeTQ2_0, false)},
 	},
 	floats: floatsGeneric,
 }
