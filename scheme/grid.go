@@ -1,15 +1,13 @@
 package scheme
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// setMatrix sets w.shape, and w.Rows and w.Cols to the last two dimensions. It fails if shape has no dimension.
+// setMatrix sets w.shape, and w.Rows and w.Cols to the last two dimensions. A vector is one row. It fails if shape has no dimension.
 func (w *weight) setMatrix(shape []uint64) error {
 	if len(shape) == 0 {
 		return invalidf("codes %s are a scalar", w.quotedName(Codes))
@@ -53,143 +51,84 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of scale tells. Both stay 0
-// if a matrix has one scale. blocks lists the rows and columns that a block may have: they are tried first, then groups within a
-// row. It fails if the scales fit neither.
-func (w *weight) setGroups(scale *layout.Tensor, blocks [][2]uint64) error {
-	shape := w.dims(scale)
-	n, _ := elements(shape)
-	lead := outerDims(w.shape)
-	all, _ := elements(w.shape)
-	matrices, _ := elements(lead)
-	if len(shape) == 4 && len(w.shape) == 2 && shape[1] == 1 && shape[3] == 1 {
-		shape = []uint64{shape[0], shape[2]} // of ModelOpt's FP8_PB_WO
+// asOneMatrix takes all matrices of the weight as one, whose rows are those of all.
+func (w *weight) asOneMatrix() { w.Rows, _ = elements(w.shape[:len(w.shape)-1]) }
+
+// setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells. Both stay 0
+// if a matrix has one scale, or if the whole tensor has: then it also calls asOneMatrix. blocks lists the rows and columns that a
+// block may have. It fails if the scales fit neither a tensor, matrices, rows, columns, blocks nor groups within a row.
+func (w *weight) setGroups(blocks [][2]uint64) error {
+	shape := w.dims(w.part(Scale))
+	if isModelOptBlocks := len(shape) == 4 && len(w.shape) == 2 && shape[1] == 1 && shape[3] == 1; isModelOptBlocks { // its FP8_PB_WO
+		shape = []uint64{shape[0], shape[2]}
 	}
+	scales, _ := elements(shape)
+	all, _ := elements(w.shape)
+	outer := outerDims(w.shape)
+	matrices, _ := elements(outer)
+	// A scale of shape [1, 1] may be that of a block.
+	oneForAll := scales == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0)
+	onePerMatrix := len(outer) > 0 && slices.Equal(shape, outer)
+	onePerRow := slices.Equal(shape, w.shape[:len(w.shape)-1])
+	isGrid := len(shape) == len(w.shape) && len(shape) >= 2 && slices.Equal(outerDims(shape), outer)
 	switch {
 	case all == 0:
-		return nil
-	case len(lead) > 0 && w.config.quantMethod == "fbgemm_fp8":
+	case len(outer) > 0 && w.config.quantMethod == "fbgemm_fp8": // experts, whose scales are those of columns
 		return w.setColumnGroups(shape)
-	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0): // one for the whole tensor, taken as one matrix
-		rows, _ := elements(w.shape[:len(w.shape)-1])
-		w.Rows, w.GroupRows, w.GroupCols = rows, 0, 0
-		return nil
-	case len(lead) > 0 && slices.Equal(shape, lead): // one for each matrix
-		return nil
-	case slices.Equal(shape, w.shape[:len(w.shape)-1]): // one for each row
+	case oneForAll:
+		w.asOneMatrix()
+	case onePerMatrix:
+	case onePerRow:
 		w.GroupRows = 1
-		return nil
-	case len(shape) != len(w.shape) || len(shape) < 2 || !slices.Equal(outerDims(shape), lead):
-		return invalidf("scale %s of shape %v does not fit shape %v", w.quotedName(Scale), w.dims(scale), w.shape)
+	case isGrid:
+		return w.setGrid(shape[len(shape)-2], shape[len(shape)-1], blocks)
+	default:
+		return invalidf("scale %s of shape %v does not fit shape %v", w.quotedName(Scale), w.dims(w.part(Scale)), w.shape)
 	}
-	rows, cols := shape[len(shape)-2], shape[len(shape)-1]
+	return nil
+}
+
+// setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. It tries blocks first, then
+// one scale for the matrix, then groups within each row. It fails if none fits.
+func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
 	for _, b := range blocks {
 		if rows == ceilDiv(w.Rows, b[0]) && cols == ceilDiv(w.Cols, b[1]) {
 			w.GroupRows, w.GroupCols = b[0], b[1]
 			return nil
 		}
 	}
+	isOneGroupOfRow := w.Rows == 1 && w.groupSize != 0 // shorter than the configuration's group size
 	switch {
-	case rows == 1 && cols == 1 && len(blocks) == 0 && (w.Rows != 1 || w.groupSize == 0): // one for each matrix
+	case rows == 1 && cols == 1 && len(blocks) == 0 && !isOneGroupOfRow:
 		return nil
 	case rows != w.Rows || cols == 0 || w.blockSides[0] > 0:
-		return invalidf("scale %s of shape %v does not fit shape %v in blocks of %v", w.quotedName(Scale), w.dims(scale), w.shape, blocks)
+		return invalidf("scale %s of shape %v does not fit shape %v in blocks of %v", w.quotedName(Scale), w.dims(w.part(Scale)), w.shape, blocks)
 	}
 	w.GroupRows = 1
-	g, err := w.fitGroupSize(w.Cols, cols)
-	w.GroupCols = g
+	w.GroupCols, err = w.fitGroupSize(w.Cols, cols)
 	return err
 }
 
 // setColumnGroups gives every column of a matrix a scale of its own, as FBGEMM stores experts: [experts, in, out]. shape is the
 // shape of the scales. It fails unless that is [experts, 1, out] or [experts, out, 1].
 func (w *weight) setColumnGroups(shape []uint64) error {
-	one, cols := slices.Clone(w.shape), withLastDim(w.shape, 1)
-	one[len(one)-2], cols[len(cols)-2] = 1, w.Cols
-	if !slices.Equal(shape, one) && !slices.Equal(shape, cols) {
+	asRow, asColumn := slices.Clone(w.shape), withLastDim(w.shape, 1)
+	asRow[len(asRow)-2], asColumn[len(asColumn)-2] = 1, w.Cols
+	if !slices.Equal(shape, asRow) && !slices.Equal(shape, asColumn) {
 		return invalidf("scale %s of shape %v does not fit the columns of shape %v", w.quotedName(Scale), shape, w.shape)
 	}
-	w.GroupRows, w.GroupCols = 0, 1
+	const allRows = 0
+	w.GroupRows, w.GroupCols = allRows, 1
 	return nil
 }
 
-// setGroupCols sets w.GroupCols to the number of columns that share a scale. groups is how many scales are stored for a row. It
-// fails if no group size fits, or several do.
-func (w *weight) setGroupCols(groups uint64) (err error) {
-	if w.groupIsRow && groups != 1 && w.Cols > 0 {
-		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)
-	}
-	if groups == 0 && w.Cols == 0 {
-		return nil
-	}
-	w.ScaleCols = groups
-	w.GroupCols, err = w.fitGroupSize(w.Cols, groups)
-	return err
-}
-
-// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or else
-// its only ones.
-func (w *weight) layerParams() []params {
-	if w.groupParams == nil {
-		return []params{w.params}
-	}
-	return w.groupParams
-}
-
-// fitGroupSize returns how many columns share a scale, given cols columns and groups scales in a row; 0 means all. It
-// takes the group size of the configuration, or else a usual one. It fails if none fits, or several do.
-func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
-	isSaid := false // the configuration has a group size, or says that a group is a whole row
-	// One group may be a whole row if the configuration says so, or ModelOpt's, whose group size is not that of FP8.
-	mayBeWhole := strings.HasPrefix(w.config.quantMethod, "modelopt")
-	// The last group may be shorter, but these writers refuse columns that are not whole groups.
-	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
-	fits := func(n uint64) {
-		if size != 0 && size != n && groups > 1 {
-			err = invalidf("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, w.quotedName(Scale), size, n)
-		}
-		size = cmp.Or(size, n)
-	}
-	for _, p := range w.layerParams() {
-		if p.groupIsRow || p.strategy == "channel" {
-			isSaid, mayBeWhole = true, true
-		}
-		if p.groupSize != 0 {
-			isSaid = true
-			if ceilDiv(cols, p.groupSize) == groups && (cols%p.groupSize == 0 || groups == 1 || mayBeRagged) {
-				fits(p.groupSize)
-			}
-		}
-	}
-	switch {
-	case size != 0:
-		return size, err
-	case groups == 1 && (mayBeWhole || !isSaid):
-		return 0, nil
-	case isSaid:
-		return 0, invalidf("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, w.quotedName(Scale))
-	}
-	// Without a configuration: equal groups, mostly of a power of two, or groups of 128 and a shorter last one.
-	if groups > 0 && cols%groups == 0 && cols/groups >= 8 && (bits.OnesCount64(cols/groups) == 1 || ceilDiv(cols, 128) == groups) {
-		fits(cols / groups)
-	}
-	if ceilDiv(cols, 128) == groups {
-		fits(128)
-	}
-	if size == 0 {
-		err = invalidf("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, w.quotedName(Scale))
-	}
-	return size, err
-}
-
-// hasOnePerMatrix reports whether the tensor that has role r has one element for each matrix of the weight, or one for all.
+// hasOnePerMatrix reports whether the tensor with role r has one element for each matrix of the weight, or one for all.
 func (w *weight) hasOnePerMatrix(r Role) bool {
 	matrices, _ := elements(outerDims(w.shape))
 	return w.elementsOf(r) == 1 || w.elementsOf(r) == matrices
 }
 
-// checkShapeOfScale returns an error unless the tensor with a role has the shape of the scales, so that each scale has
-// an element of it.
+// checkShapeOfScale returns an error unless the tensor with role r has the shape of the tensor of scales: one element for each scale.
 func (w *weight) checkShapeOfScale(r Role) error {
 	if !slices.Equal(w.dims(w.part(r)), w.dims(w.part(Scale))) {
 		return invalidf("%s %s of shape %v does not fit the scale's, %v", r, w.quotedName(r), w.dims(w.part(r)), w.dims(w.part(Scale)))
@@ -198,32 +137,35 @@ func (w *weight) checkShapeOfScale(r Role) error {
 }
 
 // findGroupIndex returns how the weight's group index is stored: a tensor with the group of each column. Without such a tensor it
-// returns the zero value. It fails if type or shape do not fit, or if the configuration speaks of an index that is missing.
+// returns the zero value. It fails if type or shape do not fit, or if an old release's configuration speaks of an index that is missing:
+// later releases store columns in the order of their groups.
 func (w *weight) findGroupIndex() (g columnGroups, err error) {
-	t := w.part(GroupIndex)
-	if t == nil {
-		if w.GroupCols != 0 && w.config.isOldRelease && slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder }) {
+	index := w.part(GroupIndex)
+	if index == nil {
+		hasActOrder := slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder })
+		if w.GroupCols != 0 && w.config.isOldRelease && hasActOrder {
 			return g, invalidf("codes without the group index that the configuration speaks of (actorder)")
 		}
 		return g, nil
 	}
-	if w.elementsOf(GroupIndex) != w.Cols || len(outerDims(w.shape)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {
-		return g, invalidf("group index %s of %v %v does not fit %d columns", w.quotedName(GroupIndex), t.DType, w.dims(t), w.Cols)
+	isInteger := index.DType == layout.I32 || index.DType == layout.I64
+	if w.elementsOf(GroupIndex) != w.Cols || len(outerDims(w.shape)) > 0 || !isInteger {
+		return g, invalidf("group index %s of %v %v does not fit %d columns", w.quotedName(GroupIndex), index.DType, w.dims(index), w.Cols)
 	}
-	return columnGroups{entryBytes: t.DType.BlockBytes()}, nil
+	return columnGroups{entryBytes: index.DType.BlockBytes()}, nil
 }
 
-// checkZeroPoints returns an error if the configuration speaks of zero points and the weight has none. With
-// compressed-tensors the reverse is an error too.
+// checkZeroPoints returns an error if all parameters that may hold for the layer speak of zero points and the weight has none. With
+// compressed-tensors it also returns one if the weight has zero points and none of the parameters speaks of them.
 func (w *weight) checkZeroPoints() error {
-	some, all := false, true
+	areOptional, areRequired := false, true
 	for _, p := range w.layerParams() {
-		some, all = some || p.hasZeroPoints, all && p.hasZeroPoints
+		areOptional, areRequired = areOptional || p.hasZeroPoints, areRequired && p.hasZeroPoints
 	}
-	switch has := w.part(ZeroPoint) != nil; {
-	case all && !has:
+	switch hasZeros := w.part(ZeroPoint) != nil; {
+	case areRequired && !hasZeros:
 		return invalidf("codes without the zero points that the configuration speaks of (symmetric: false)")
-	case has && !some && w.config.quantMethod == "compressed-tensors":
+	case hasZeros && !areOptional && w.config.quantMethod == "compressed-tensors":
 		return invalidf("zero points %s, and by the configuration there are none (symmetric)", w.quotedName(ZeroPoint))
 	}
 	return nil
@@ -232,12 +174,15 @@ func (w *weight) checkZeroPoints() error {
 // setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It fails if their type
 // or shape does not fit, or if the configuration and the parts disagree about whether there are any.
 func (w *weight) setIntegerZeroPoints() error {
-	t := w.part(ZeroPoint)
-	if err := w.checkZeroPoints(); err != nil || t == nil {
+	if err := w.checkZeroPoints(); err != nil {
 		return err
 	}
-	if codes := w.part(Codes).DType; t.DType != codes && t.DType != layout.I8 || codes.Kind() != layout.KindInt {
-		return unsupportedf("zero points %s of type %v beside codes of type %v", w.quotedName(ZeroPoint), t.DType, codes)
+	zero, codes := w.part(ZeroPoint), w.part(Codes)
+	if zero == nil {
+		return nil
+	}
+	if zero.DType != codes.DType && zero.DType != layout.I8 || codes.DType.Kind() != layout.KindInt {
+		return unsupportedf("zero points %s of type %v beside codes of type %v", w.quotedName(ZeroPoint), zero.DType, codes.DType)
 	}
 	w.HasOffsets = true
 	return w.checkShapeOfScale(ZeroPoint)

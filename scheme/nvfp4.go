@@ -80,7 +80,7 @@ func (w *weight) setNVFP4Blocks() error {
 		return invalidf("scale %s of shape %v does not fit shape %v", w.quotedName(Scale), w.dims(scale), w.shape)
 	}
 	if w.elementsOf(Scale) == 1 {
-		w.Rows, _ = elements(w.shape[:len(w.shape)-1])
+		w.asOneMatrix()
 	}
 	w.Code, w.scaleType = layout.CodeBlocks, scale.DType
 	return nil

@@ -45,7 +45,7 @@ func (s packQuantized) setForm(w *weight) (scheme, error) {
 		return nil, err
 	}
 	w.RowBytes, w.scaleType, w.Ordered = 4*words, scale.DType, true
-	if err := w.setGroups(scale, nil); err != nil {
+	if err := w.setGroups(nil); err != nil {
 		return nil, err
 	}
 	if w.part(Shape) == nil && (w.GroupCols == 0 || w.Cols%w.GroupCols != 0) {

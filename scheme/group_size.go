@@ -1,0 +1,92 @@
+package scheme
+
+import (
+	"math/bits"
+	"strings"
+)
+
+// setGroupCols sets w.GroupCols to the number of columns that share a scale, and w.ScaleCols to groups: how many scales are stored for
+// a row. It fails if no group size fits, or several do. It sets nothing if there are neither columns nor groups, or if the
+// configuration has one group for a row and groups is another number.
+func (w *weight) setGroupCols(groups uint64) (err error) {
+	if w.groupIsRow && groups != 1 && w.Cols > 0 {
+		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)
+	}
+	if groups == 0 && w.Cols == 0 {
+		return nil
+	}
+	w.ScaleCols = groups
+	w.GroupCols, err = w.fitGroupSize(w.Cols, groups)
+	return err
+}
+
+// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or else
+// its only ones.
+func (w *weight) layerParams() []params {
+	if w.groupParams == nil {
+		return []params{w.params}
+	}
+	return w.groupParams
+}
+
+// fitGroupSize returns how many columns share a scale, given cols columns and groups scales in a row; 0 means all. It
+// takes the group size of the configuration, or else a usual one. It fails if none fits, or several do.
+func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
+	sizes, isStated, mayBeRow := w.statedGroupSizes(cols, groups)
+	switch {
+	case len(sizes) > 0:
+	case groups == 1 && (mayBeRow || !isStated):
+		return 0, nil
+	case isStated:
+		return 0, invalidf("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, w.quotedName(Scale))
+	default:
+		sizes = usualGroupSizes(cols, groups)
+	}
+	if len(sizes) == 0 {
+		return 0, invalidf("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, w.quotedName(Scale))
+	}
+	for _, n := range sizes {
+		if n != sizes[0] && groups > 1 { // all sizes mean the same for a single group
+			return 0, invalidf("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, w.quotedName(Scale), sizes[0], n)
+		}
+	}
+	return sizes[0], nil
+}
+
+// statedGroupSizes returns the group sizes of the configuration that divide cols columns into groups. isStated is true if the
+// configuration has any group size, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
+func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
+	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // its group size is not that of FP8
+	// The last group may be shorter, but these writers refuse columns that are not whole groups.
+	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
+	for _, p := range w.layerParams() {
+		if p.groupIsRow || p.strategy == "channel" {
+			isStated, mayBeRow = true, true
+		}
+		if p.groupSize == 0 {
+			continue
+		}
+		isStated = true
+		isWhole := cols%p.groupSize == 0 || groups == 1
+		if ceilDiv(cols, p.groupSize) == groups && (isWhole || mayBeRagged) {
+			sizes = append(sizes, p.groupSize)
+		}
+	}
+	return sizes, isStated, mayBeRow
+}
+
+// usualGroupSizes returns the group sizes that fit without a configuration: 128 with a shorter last group, and equal groups of at least
+// 8 columns. Equal groups have a power of two, or are as many as groups of 128.
+func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
+	fits128 := ceilDiv(cols, 128) == groups
+	if groups > 0 && cols%groups == 0 {
+		n := cols / groups
+		if isPowerOfTwo := bits.OnesCount64(n) == 1; n >= 8 && (isPowerOfTwo || fits128) {
+			sizes = append(sizes, n)
+		}
+	}
+	if fits128 {
+		sizes = append(sizes, 128)
+	}
+	return sizes
+}
