@@ -11,12 +11,12 @@ import (
 
 // awq is AWQ: words that hold nibbles of eight rows (gemm), or of one row (gemv).
 type awq struct {
-	version string // of the configuration
-	packing string // packing_format, of auto-round
-	isGemv  bool
+	version       string // of the configuration
+	packingFormat string // packing_format, of auto-round
+	isGemv        bool   // the shapes are those of gemv
 }
 
-// awqVersions lists AutoAWQ's versions that are known, and whether each is stored in the order of gemm. Some name the
+// awqVersions lists AutoAWQ's versions that are known, with true for those that are stored in the order of gemm. Some name the
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
@@ -25,7 +25,7 @@ func (awq) patterns() []pattern {
 	return []pattern{{
 		schemeName: AWQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
 		companions:    []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}},
-		acceptsShapes: func(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) },
+		acceptsShapes: packsRows,
 	}}
 }
 
@@ -34,7 +34,7 @@ func (a awq) configure(c *Config) (scheme, error) {
 	if c.quantMethod == "awq" {
 		a.version = strings.ToLower(text(c.quantization, "version"))
 	}
-	a.packing = strings.ToLower(text(c.quantization, "packing_format"))
+	a.packingFormat = strings.ToLower(text(c.quantization, "packing_format"))
 	return a, nil
 }
 
@@ -54,21 +54,22 @@ func (a awq) setForm(w *weight) (scheme, error) {
 	return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 }
 
-// setAWQ sets the code, the scales' type and the shape that weights of AWQ have in either order. It fails if the
-// configuration names another version, packing format or number of bits.
+// setAWQ sets the shape, and the code, types and rows of a group that gemm and gemv have in common. It fails if the configuration has a
+// version of the other order or an unknown one, another packing format, or other bits than 4.
 func (w *weight) setAWQ(a awq, shape []uint64) error {
-	switch isGemm, known := awqVersions[a.version]; {
-	case w.config.quantMethod == "auto-round" && a.packing != "auto_round:auto_awq" && a.packing != "auto_round:awq":
-		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packing)))
-	case !known:
+	if w.config.quantMethod == "auto-round" && a.packingFormat != "auto_round:auto_awq" && a.packingFormat != "auto_round:awq" {
+		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packingFormat)))
+	}
+	switch wantsGemm, isKnown := awqVersions[a.version]; {
+	case !isKnown:
 		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
-	case isGemm == a.isGemv:
+	case wantsGemm && a.isGemv, !wantsGemm && !a.isGemv:
 		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(a.version, "gemm (none is said)"))
 	}
 	if w.bits != 0 && w.bits != 4 {
 		return unsupportedf("awq of %d bits", w.bits)
 	}
-	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = 4, 1, w.part(Scale).DType, true
+	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(4), 1, w.part(Scale).DType, true
 	return w.setMatrix(shape)
 }
 
@@ -85,7 +86,7 @@ func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 }
 
 // setAWQGemv sets the form of codes whose words hold eight columns of a row. It fails if the configuration has no
-// group size, or if scales and zero points do not fit.
+// group size or one that gemv does not have, or if scales and zero points do not fit.
 func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
@@ -97,27 +98,32 @@ func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 		return invalidf("codes of awq gemv, and the configuration has no group_size")
 	}
 	w.groupSize = cmp.Or(w.groupSize, w.Cols, 1)
-	if w.groupSize < 128 && w.groupSize != 64 && w.groupSize != 32 && w.groupSize < w.Cols {
+	if isUsual := w.groupSize >= 128 || w.groupSize == 64 || w.groupSize == 32; !isUsual && w.groupSize < w.Cols {
 		return invalidf("awq gemv in groups of %d", w.groupSize)
 	}
-	// Zero points fill whole words, and these come in units that depend on the group.
-	unit := uint64(1)
-	switch w.groupSize {
-	case 64:
-		unit = 2
-	case 32:
-		unit = 4
-	}
-	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, w.groupSize), 8), unit) * unit
-	if w.dims(zero)[1] != want {
-		return invalidf("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.quotedName(ZeroPoint), w.dims(zero)[1], want, w.Cols, w.groupSize)
+	if words := gemvZeroWords(w.Cols, w.groupSize); w.dims(zero)[1] != words {
+		return invalidf("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.quotedName(ZeroPoint), w.dims(zero)[1], words, w.Cols, w.groupSize)
 	}
 	w.GroupCols, w.ScaleCols, w.RowBytes = w.groupSize, w.dims(scale)[1], 4*w.dims(codes)[1]
 	return nil
 }
 
-// readScales reads scales and zero points. Those of gemm are stored by groups of columns, the zero points packed as the
-// codes. It fails if reading does.
+// gemvZeroWords returns how many words of eight zero points gemv stores for a row. It fills up units: of one word for
+// groups of 128 and more, of two for 64, and of four for 32. Source: AutoAWQ 0.2.9 modules/linear/gemv.py, calculate_zeros_width.
+func gemvZeroWords(cols, groupSize uint64) uint64 {
+	unit := uint64(1)
+	switch groupSize {
+	case 64:
+		unit = 2
+	case 32:
+		unit = 4
+	}
+	words := ceilDiv(ceilDiv(cols, groupSize), 8)
+	return ceilDiv(words, unit) * unit
+}
+
+// readScales reads all scales and zero points: from is always 0. Those of gemm are stored by groups of columns, and it transposes
+// them. The zero points are packed as the codes. It fails if reading does.
 func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}

@@ -1,0 +1,72 @@
+package scheme
+
+import (
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
+// words of [in/k, out] beside scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. For
+// a matrix without elements the configuration tells.
+func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
+	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.quantMethod != "awq")
+}
+
+// packsRows reports whether each word of a .qweight does not hold columns, as packsColumns says. Shapes that are neither GPTQ's nor
+// AWQ's pass too, so that AWQ's setForm refuses them.
+func packsRows(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) }
+
+// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are missing or not
+// of type I32, or if one of the three is not a matrix.
+func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
+	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
+	switch {
+	case len(w.dims(codes)) != 2 || len(w.dims(scale)) != 2:
+		err = invalidf("codes of shape %v and scale %s of shape %v are no matrices", w.dims(codes), w.quotedName(Scale), w.dims(scale))
+	case zero == nil:
+		err = invalidf("codes without zero points (.qzeros)")
+	case len(w.dims(zero)) != 2 || zero.DType != layout.I32:
+		err = invalidf("zero points %s of %v %v are no matrix of words", w.quotedName(ZeroPoint), zero.DType, w.dims(zero))
+	}
+	return codes, scale, zero, err
+}
+
+// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. The bits are the configuration's, or the
+// only ones that fit the shapes of codes, scale, zero points and group index. It fails if none or several fit. Without a group index it
+// also fails unless the columns are a multiple of 32: the last word of others has unused bits, and nothing tells how many.
+func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
+	isIndexed := w.part(GroupIndex) != nil
+	if isIndexed {
+		in = w.elementsOf(GroupIndex)
+	}
+	rowsOfWords, groups, out := w.dims(codes)[0], w.dims(scale)[0], w.dims(scale)[1]
+	var fitting []uint64
+	for b := uint64(2); b <= 8; b++ {
+		zerosFit := slices.Equal(w.dims(zero), []uint64{groups, ceilDiv(out*b, 32)})
+		codesFit := rowsOfWords*32%b == 0
+		if isIndexed {
+			codesFit = rowsOfWords == ceilDiv(in*b, 32)
+		}
+		if zerosFit && codesFit {
+			fitting = append(fitting, b)
+		}
+	}
+	switch bits = w.bits; {
+	case len(fitting) == 0:
+		return 0, 0, invalidf("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", w.dims(codes), w.dims(zero), w.dims(scale), in, w.quotedName(GroupIndex))
+	case bits != 0 && !slices.Contains(fitting, bits):
+		return 0, 0, invalidf("codes %s have %d bits, and %d by the configuration", w.quotedName(Codes), fitting[0], bits)
+	case bits == 0 && len(fitting) > 1:
+		return 0, 0, invalidf("codes %s may have any of %v bits, and the configuration has no bits", w.quotedName(Codes), fitting)
+	case bits == 0:
+		bits = fitting[0]
+	}
+	if !isIndexed {
+		in = rowsOfWords * 32 / bits
+		if in%32 != 0 {
+			return 0, 0, invalidf("%d rows of codes of %d bits without a group index (.g_idx) do not tell how many of %d columns there are", rowsOfWords, bits, in)
+		}
+	}
+	return in, bits, nil
+}
