@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 )
 
@@ -53,17 +54,18 @@ const (
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes less time than a table.
 const maxSorted = 1 << 10
 
-// countEach counts values by all their bits.
+// countEach counts values by all their bits, in the order of their floats.
 func countEach(v []float32) (list []codeCount) {
 	var space [maxSorted]uint32
 	all := space[:0]
 	for _, x := range v {
-		all = append(all, math.Float32bits(x))
+		all = append(all, rank(math.Float32bits(x)))
 	}
 	slices.Sort(all)
-	for _, bits := range all {
-		if len(list) == 0 || list[len(list)-1].bits != bits {
-			list = append(list, codeCount{bits: bits, isValue: true})
+	list = make([]codeCount, 0, len(all))
+	for i, r := range all {
+		if i == 0 || r != all[i-1] {
+			list = append(list, codeCount{bits: bitsOfRank(r), isValue: true})
 		}
 		list[len(list)-1].n++
 	}
@@ -158,23 +160,30 @@ func (c *counter) moveTo(sum *table[uint64]) {
 
 // takeCounts returns the counts that are not 0, with their codes in the order of their floats, and sets them to 0.
 func (t *table[N]) takeCounts() []codeCount {
-	var positive, negative []codeCount
-	for code, n := range t.all() {
+	var all, negative int
+	for code := range t.all() {
+		all++
+		negative += code / (numCodes / 2)
+	}
+	list := make([]codeCount, all)
+	positive := list[negative:]
+	for code, n := range t.all() { // the positive ones come first, and each sign from zero on
 		c := codeCount{uint32(code) << 16, false, uint64(*n)}
 		*n = 0
 		if code < numCodes/2 {
-			positive = append(positive, c)
+			positive[0], positive = c, positive[1:]
 		} else {
-			negative = append(negative, c)
+			negative--
+			list[negative] = c
 		}
 	}
-	slices.Reverse(negative)
-	return append(negative, positive...)
+	return list
 }
 
 // level says that n values lie from lo to hi, ends included.
 type level struct {
 	lo, hi float64
+	before uint64 // values in the levels before
 	n      uint64
 	code   uint16 // of their distances from the center
 	isOpen bool   // has values that float32 cannot hold
@@ -198,6 +207,14 @@ func rank(bits uint32) uint32 {
 	return bits | 1<<31
 }
 
+// bitsOfRank returns the bits whose rank is r.
+func bitsOfRank(r uint32) uint32 {
+	if r>>31 != 0 {
+		return r &^ (1 << 31)
+	}
+	return ^r
+}
+
 // crowded returns the codes of levels that have a percentile of n values, and more than 0.1 % of the values: at most two codes for each
 // of Percents. It leaves out levels of a single value, and those with distances that float32 cannot hold.
 func crowded(all []level, n uint64) (codes []uint16) {
@@ -213,23 +230,24 @@ func crowded(all []level, n uint64) (codes []uint16) {
 	return codes
 }
 
-// refine returns counts with the counts of codes replaced by those of their cells, which are taken by slot.
+// refine returns counts with the counts of codes replaced by those of their cells, which are taken by slot, in the order of their floats.
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	counts = slices.DeleteFunc(counts, func(c codeCount) bool { return slices.Contains(codes, uint16(c.bits>>16)) })
 	for _, c := range cells {
 		slot, cell := c.bits>>(16+slotBits), c.bits>>16&(1<<slotBits-1)
 		counts = append(counts, codeCount{uint32(codes[slot])<<16 | cell<<cellBits, true, c.n})
 	}
+	slices.SortFunc(counts, func(a, b codeCount) int { return cmp.Compare(rank(a.bits), rank(b.bits)) })
 	return counts
 }
 
-// levels returns, in ascending order, the ranges of values that the codes of list stand for, and how many values lie in each. It adds
+// levels returns the ranges of values that the codes of list stand for, in the order of list, which is ascending, and how many values lie in each. It adds
 // center to a range, cuts it to the range of m, the summary of the values, and leaves out what is not finite. isExact says that values
 // are BF16, so that a code stands for one value.
 func levels(list []codeCount, isExact bool, center float64, m *summary) []level {
-	slices.SortFunc(list, func(a, b codeCount) int { return cmp.Compare(rank(a.bits), rank(b.bits)) })
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
+	before := uint64(0)
 	tiny := uint64(0) // zeros, and the subnormals that share their code
 	for _, c := range list {
 		if c.bits<<1>>17 == 0 {
@@ -248,7 +266,8 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 			lo = c.value()
 			hi = lo
 		}
-		l := level{min(max(lo+center, least), greatest), max(min(hi+center, greatest), least), c.n, uint16(c.bits >> 16), false}
+		l := level{min(max(lo+center, least), greatest), max(min(hi+center, greatest), least), before, c.n, uint16(c.bits >> 16), false}
+		before += c.n
 		switch { // larger distances have the code of the greatest too
 		case hi >= math.MaxFloat32 && greatest-center > hi:
 			l.hi, l.isOpen = greatest, true
@@ -266,12 +285,12 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 // value returns the float32 with the bits that are known: the value, if it is a BF16.
 func (c *codeCount) value() float64 { return float64(math.Float32frombits(c.bits)) }
 
-// summarizeBF16s returns the summary of the BF16s that list counts by their bits. It does not set minAt and maxAt.
+// summarizeBF16s returns the summary of the BF16s that list counts by their bits, in the order of their floats. It does not set minAt and maxAt.
 func summarizeBF16s(list []codeCount) summary {
 	m := newSummary()
-	all := list[:0:0]
 	var sum float64
-	for _, c := range list {
+	var finite []codeCount // which are neighbours in list
+	for i, c := range list {
 		switch x := c.value(); {
 		case x != x:
 			m.nan += c.n
@@ -280,11 +299,11 @@ func summarizeBF16s(list []codeCount) summary {
 		case x < -math.MaxFloat32:
 			m.negInf += c.n
 		default:
+			finite = list[i-len(finite) : i+1]
 			m.n += c.n
 			m.zeros += c.n * oneIf(x == 0)
 			m.min, m.max = min(m.min, x), max(m.max, x)
 			sum += float64(x * float64(c.n))
-			all = append(all, c)
 		}
 	}
 	if m.n == 0 {
@@ -292,11 +311,11 @@ func summarizeBF16s(list []codeCount) summary {
 	}
 	pivot := sum / float64(m.n)
 	var unrounded float64 // what rounding has taken from pivot, times m.n
-	for _, c := range all {
+	for _, c := range finite {
 		unrounded += float64((c.value() - pivot) * float64(c.n))
 	}
 	m.mean = pivot + unrounded/float64(m.n)
-	for _, c := range all {
+	for _, c := range finite {
 		d := c.value() - m.mean
 		squares := float64(float64(d*d) * float64(c.n))
 		m.m2 += squares
@@ -340,13 +359,11 @@ func valueOfRank(all []level, n, i uint64) float64 {
 // levelOfRank returns the level of the i-th smallest value, counted from 0, and the number of smaller values in it. The level is empty
 // if there are fewer values.
 func levelOfRank(all []level, i uint64) (l level, before uint64) {
-	for _, l := range all {
-		if i < l.n {
-			return l, i
-		}
-		i -= l.n
+	k := sort.Search(len(all), func(k int) bool { return i < all[k].before+all[k].n })
+	if k == len(all) {
+		return level{}, 0
 	}
-	return level{}, 0
+	return all[k], i - all[k].before
 }
 
 // sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a

@@ -133,6 +133,8 @@ type statsTask struct {
 	center  float64        // counted has distances from it
 	crowded []uint16       // codes that are refined
 
+	ascending []level // of counted, once they are asked for
+
 	histogram *histogram
 }
 
@@ -270,8 +272,10 @@ func (t *statsTask) endCounting() {
 		t.counted = t.taken
 	case refining:
 		t.counted = refine(t.counted, t.crowded, t.taken)
+	default:
+		return
 	}
-	t.taken = nil
+	t.taken, t.ascending = nil, nil
 	if t.phase == summing && t.isExact() {
 		t.sum = summarizeBF16s(t.counted)
 		t.sum.minAt, t.sum.maxAt = math.MaxUint64, math.MaxUint64
@@ -462,7 +466,10 @@ func (t *statsTask) checkUnchanged() error {
 
 // levels returns the tensor's finite values, as the last phase has counted them, in ascending order.
 func (t *statsTask) levels() []level {
-	return levels(t.counted, t.isExact(), t.center, &t.sum)
+	if t.ascending == nil {
+		t.ascending = levels(t.counted, t.isExact(), t.center, &t.sum)
+	}
+	return t.ascending
 }
 
 // end releases the tensor, and returns its statistics, or only the error if a part failed.
