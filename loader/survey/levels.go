@@ -51,17 +51,31 @@ const (
 	slotBits = 12
 )
 
-// maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes less time than a table.
-const maxSorted = 1 << 10
+// maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
+const maxSorted = 1 << 11
 
-// countEach counts values by all their bits, in the order of their floats.
+// countEach counts values by all their bits, in the order of their floats. It sorts them by a byte at a time.
 func countEach(v []float32) (list []codeCount) {
-	var space [maxSorted]uint32
-	all := space[:0]
-	for _, x := range v {
-		all = append(all, rank(math.Float32bits(x)))
+	var spaces [2][maxSorted]uint32
+	all, spare := spaces[0][:len(v)], spaces[1][:len(v)]
+	for i, x := range v {
+		all[i] = rank(math.Float32bits(x))
 	}
-	slices.Sort(all)
+	for shift := 0; shift < 32; shift += 8 {
+		var places [256]int // of the next value with this byte
+		for _, r := range all {
+			places[uint8(r>>shift)]++
+		}
+		for i, at := 0, 0; i < len(places); i++ {
+			places[i], at = at, at+places[i]
+		}
+		for _, r := range all {
+			place := &places[uint8(r>>shift)]
+			spare[*place] = r
+			*place++
+		}
+		all, spare = spare, all
+	}
 	list = make([]codeCount, 0, len(all))
 	for i, r := range all {
 		if i == 0 || r != all[i-1] {
@@ -241,9 +255,9 @@ func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	return counts
 }
 
-// levels returns the ranges of values that the codes of list stand for, in the order of list, which is ascending, and how many values lie in each. It adds
-// center to a range, cuts it to the range of m, the summary of the values, and leaves out what is not finite. isExact says that values
-// are BF16, so that a code stands for one value.
+// levels returns the ranges of values that the codes of list stand for, and how many values lie in each. list has the order of the
+// floats, and so have the levels. It adds center to a range, cuts it to the range of m, the summary of the values, and leaves out what is
+// not finite. isExact says that values are BF16, so that a code stands for one value.
 func levels(list []codeCount, isExact bool, center float64, m *summary) []level {
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
@@ -64,6 +65,38 @@ func TestPercentiles(t *testing.T) {
 				t.Errorf("%s: percentile %v is %v, off by %.2f %% in rank", s.Tensor.Name(), p, got, 100*off)
 			}
 		}
+	}
+}
+
+// TestFewAreExact: of few values all are known.
+func TestFewAreExact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	v := make([]float32, 1536)
+	for i := range v {
+		v[i] = float32(0.3 + 0.01*rng.NormFloat64())
+	}
+	v[7], v[8], v[9] = -1, float32(math.Inf(1)), float32(math.NaN())
+	stats, err := allStats(t.Context(), openBytes(t, modeltest.SafeTensors(floats("few", v))), &survey.StatsOptions{BySigma: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stats[0]
+	v = append(v[:8], v[10:]...)
+	slices.Sort(v)
+	for i, p := range survey.Percents {
+		at, toNext := math.Modf(p / 100 * float64(len(v)-1))
+		x, next := float64(v[int(at)]), float64(v[int(at)+1])
+		if want := x + toNext*(next-x); s.Percentiles[i] != want {
+			t.Errorf("percentile %v is %v, want %v", p, s.Percentiles[i], want)
+		}
+	}
+	want := make([]uint64, survey.SigmaBins)
+	for _, x := range v {
+		bin := sort.Search(survey.SigmaBins-1, func(i int) bool { return float64(x) < s.Mean+s.Std*survey.SigmaEdge(i+1) })
+		want[bin]++
+	}
+	if !slices.Equal(s.BySigma, want) {
+		t.Errorf("by σ %v, want %v", s.BySigma, want)
 	}
 }
 

@@ -53,7 +53,7 @@ type TensorStats struct {
 	// infinite for values of F64 beyond 1e150.
 	Std float64
 	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16, and for tensors of at most
-	// 1,024 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. If the mean is more than 4 Std
+	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. If the mean is more than 4 Std
 	// from zero, the distance from the mean counts instead. Among values that float32 cannot hold they are NaN, but for Min and Max.
 	Percentiles [len(Percents)]float64
 	// MaxSigma is the largest distance from the mean, in units of Std, and MaxSigmaAt the first element that has it, as a
@@ -63,8 +63,8 @@ type TensorStats struct {
 	// Kurtosis is the fourth central moment divided by Std to the fourth, less 3: 0 for Gaussian values. It is NaN if
 	// MaxSigma is, or for values of F64 beyond 1e77.
 	Kurtosis float64
-	// BySigma counts the finite values in SigmaBins bins whose edges SigmaEdge has, around the mean. A value of
-	// another dtype than BF16 may be counted in a neighbouring bin. BySigma is nil if it was not asked for, or
+	// BySigma counts the finite values in SigmaBins bins whose edges SigmaEdge has, around the mean. If
+	// Percentiles are not exact, a value near an edge may be counted in the neighbouring bin. BySigma is nil if it was not asked for, or
 	// if MaxSigma is NaN.
 	BySigma []uint64
 	// Histogram counts the finite values in bins of equal width from Min to Max. Each bin has its
