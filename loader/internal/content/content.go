@@ -93,8 +93,8 @@ func (s *Stored) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	return s.File.Probe(ctx, s.Off, s.Length)
 }
 
-// Cost returns that View has the bytes if their file is in place and they are not Large. Otherwise it asks for large
-// reads, which may wait for a network, if they are Large or remote, and for small reads of other files.
+// Cost tells that View has the bytes if their file is in place and they are not Large. Otherwise it asks for large reads,
+// which may wait for a network, of Large or remote bytes, and for small reads of others.
 func (s *Stored) Cost() Cost {
 	switch {
 	case s.InPlace() && !s.Large:
@@ -126,7 +126,7 @@ func (m Memory) ReadAt(_ context.Context, _ Env, p []byte, off uint64) error {
 // Probe reports true, since m has all its bytes.
 func (m Memory) Probe(context.Context) (sizeIsSure bool, err error) { return true, nil }
 
-// Cost returns that View has all bytes.
+// Cost tells that View has all bytes.
 func (m Memory) Cost() Cost { return Cost{} }
 
 // Limit bounds the memory of one tensor, in bytes.

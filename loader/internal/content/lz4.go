@@ -63,9 +63,9 @@ type storedBlocks struct {
 }
 
 // readBlocks returns the blocks lo to hi-1 of the tensor with their stored bytes. If the file is not mapped, it reads the first of
-// them into sc, as many as StoredRead bytes hold: the result's hi is then less. If only one is asked for and sc has it
-// expanded, the result has no stored bytes. They are valid until sc is used again or the mapping is closed. It fails if
-// reading does, or for wrong lengths of blocks.
+// them into sc, as many as StoredRead bytes hold: the result's hi may then be less than hi. The bytes are valid until sc is used
+// again or the mapping is closed. For a single block that sc has expanded already, the result has no stored bytes. It fails
+// if reading does, or for wrong lengths of blocks.
 func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (storedBlocks, error) {
 	p := storedBlocks{table: t.Table, lo: lo, hi: hi}
 	switch {

@@ -29,7 +29,7 @@ func (p *Packed) ReadAt(context.Context, Env, []byte, uint64) error {
 // Probe makes sure that the last stored byte exists, and reports what the Probe of Stored does.
 func (p *Packed) Probe(ctx context.Context) (sizeIsSure bool, err error) { return p.Stored.Probe(ctx) }
 
-// Cost returns that a part costs as much as the whole. ReadBytes is never 0, since View has nothing, even if the stored bytes are
+// Cost tells that a part costs as much as the whole. ReadBytes is never 0, since View has nothing, even if the stored bytes are
 // in memory.
 func (p *Packed) Cost() Cost {
 	c := p.Stored.Cost()

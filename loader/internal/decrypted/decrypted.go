@@ -83,9 +83,9 @@ func (f *File) blockError(tensorIndex int, number uint64) error {
 		number, (t.Stored+each-1)/each), string(t.Name)}
 }
 
-// tensorAt returns the index in f.tensors of the tensor with content at off. It also returns how many bytes of its content
-// lie before off, and how many from off on. It fails with layout.ErrInvalid if off lies in no tensor's content.
-func (f *File) tensorAt(off uint64) (tensorIndex int, before, left uint64, err error) {
+// tensorAt returns the index in f.tensors of the tensor with content at off. It also returns the offset of that byte in the
+// tensor's content, and how many bytes are left from there on. It fails with layout.ErrInvalid if off lies in no content.
+func (f *File) tensorAt(off uint64) (tensorIndex int, contentOff, left uint64, err error) {
 	i, found := slices.BinarySearchFunc(f.tensorOrder, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
 		i-- // the last tensor that begins before off
@@ -93,8 +93,8 @@ func (f *File) tensorAt(off uint64) (tensorIndex int, before, left uint64, err e
 	if i >= 0 {
 		t := &f.tensors[f.tensorOrder[i]]
 		content, _ := encrypted.ContentBytes(t.Stored, f.blockBytes)
-		if before = off - t.Offset; before < content {
-			return int(f.tensorOrder[i]), before, content - before, nil
+		if contentOff = off - t.Offset; contentOff < content {
+			return int(f.tensorOrder[i]), contentOff, content - contentOff, nil
 		}
 	}
 	return 0, 0, 0, fmt.Errorf("%w: offset %d is in no tensor", layout.ErrInvalid, off)
@@ -155,12 +155,12 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	tensorIndex, before, left, err := r.tensorAt(off)
+	tensorIndex, contentOff, left, err := r.tensorAt(off)
 	if err == nil && uint64(len(p)) > left {
 		err = fmt.Errorf("%w: %d bytes at %d, where a tensor has %d", layout.ErrInvalid, len(p), off, left)
 	}
 	if err == nil {
-		err = r.read(ctx, p, tensorIndex, before)
+		err = r.read(ctx, p, tensorIndex, contentOff)
 	}
 	if err != nil {
 		clear(p)
@@ -168,21 +168,21 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], which begins before bytes behind the content's first one. With
-// r.LargeReads it requests at most maxFetched bytes at once. If p lies in one block, it copies from scratch memory, where it
-// decrypts the block unless an earlier call has. It fails if reading does, or for bytes that are not authentic.
-func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, before uint64) error {
+// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. With r.LargeReads it requests at
+// most maxFetched bytes at once. If p lies in one block, it copies from scratch memory, where it decrypts the block unless an
+// earlier call has. It fails if reading does, or for bytes that are not authentic.
+func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
-			n := min(maxFetched-before%r.blockBytes, uint64(len(p)))
-			if err := r.read(ctx, p[:n], tensorIndex, before); err != nil {
+			n := min(maxFetched-contentOff%r.blockBytes, uint64(len(p)))
+			if err := r.read(ctx, p[:n], tensorIndex, contentOff); err != nil {
 				return err
 			}
-			p, before = p[n:], before+n
+			p, contentOff = p[n:], contentOff+n
 		}
 		return nil
 	}
-	lo, hi := before/r.blockBytes, (before+uint64(len(p))+r.blockBytes-1)/r.blockBytes
+	lo, hi := contentOff/r.blockBytes, (contentOff+uint64(len(p))+r.blockBytes-1)/r.blockBytes // the blocks lo to hi-1 have p
 	if hi-lo == 1 {
 		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
@@ -191,11 +191,11 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, before uint
 				return err
 			}
 		}
-		copy(p, sc.plain[before%r.blockBytes:])
+		copy(p, sc.plain[contentOff%r.blockBytes:])
 		return nil
 	}
 	if r.LargeReads {
-		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+before, uint64(len(p)))
+		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+contentOff, uint64(len(p)))
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, before uint
 		sc := r.takeScratch()
 		defer r.scratch.Put(sc)
 		for i := range items {
-			if err := r.decryptInto(ctx, sc, p, tensorIndex, before, lo+i); err != nil {
+			if err := r.decryptInto(ctx, sc, p, tensorIndex, contentOff, lo+i); err != nil {
 				return err
 			}
 		}
@@ -221,18 +221,18 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, before uint
 // r.scratch.Put.
 func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
 
-// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex], and writes to p what p needs of
-// it. p begins before bytes behind the first one of the tensor's content. A full block that lies in p whole is decrypted
-// there, any other in sc. It fails if reading does, or for bytes that are not authentic.
-func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, before, number uint64) error {
+// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex], and writes to p the bytes of it
+// that p has. p is the tensor's content from contentOff on. A full block that lies in p whole is decrypted there, any other
+// in sc. It fails if reading does, or for bytes that are not authentic.
+func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, contentOff, number uint64) error {
 	begin := number * r.blockBytes
-	isFullAndInP := begin >= before && begin+r.blockBytes <= before+uint64(len(p)) // false for a last block that is short
+	isFullAndInP := begin >= contentOff && begin+r.blockBytes <= contentOff+uint64(len(p)) // false for a last block that is short
 	if isFullAndInP {
 		b, err := r.readBlock(ctx, sc, tensorIndex, number)
 		if err != nil {
 			return err
 		}
-		dst := p[begin-before:][:r.blockBytes]
+		dst := p[begin-contentOff:][:r.blockBytes]
 		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.blockBytes], b, sc.entry, uint32(tensorIndex), number); !ok { // appends to dst[:0]
 			return r.blockError(tensorIndex, number)
 		}
@@ -241,10 +241,10 @@ func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIn
 	if err := r.decryptBlock(ctx, sc, tensorIndex, number); err != nil {
 		return err
 	}
-	if begin < before { // p begins inside the block
-		copy(p, sc.plain[before-begin:])
+	if begin < contentOff { // p begins inside the block
+		copy(p, sc.plain[contentOff-begin:])
 	} else {
-		copy(p[begin-before:], sc.plain)
+		copy(p[begin-contentOff:], sc.plain)
 	}
 	return nil
 }
@@ -304,12 +304,12 @@ func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 // blockRange returns the offsets in the file at which the encrypted block with the content at off begins and ends. It fails
 // with layout.ErrInvalid if off lies in no tensor's content.
 func (r Reader) blockRange(off uint64) (begin, end uint64, err error) {
-	tensorIndex, before, _, err := r.tensorAt(off)
+	tensorIndex, contentOff, _, err := r.tensorAt(off)
 	if err != nil {
 		return 0, 0, err
 	}
 	t, stored := &r.tensors[tensorIndex], r.blockBytes+encrypted.TagSize
-	number := before / r.blockBytes
+	number := contentOff / r.blockBytes
 	return t.Offset + number*stored, t.Offset + min(t.Stored, (number+1)*stored), nil
 }
 

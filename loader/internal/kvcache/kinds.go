@@ -221,6 +221,7 @@ var fullEveryNth = map[string]int{
 // setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless some layer has it already. It then
 // sets the number of tokens of all such layers. If that is not known it is 0, which counts as all tokens, and a note says so.
 func (p *planner) setWindows() {
+	// A layer that attends to chunks keeps one at most, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
 	if p.isFalse("use_sliding_window") {
 		window, ok = 0, false

@@ -5,8 +5,8 @@ import (
 )
 
 // setRows sets how many values of a token each layer with attention keeps. If the configuration lacks a number of heads, it takes the
-// shapes of the layer's tensors. Layers for which neither tells, or both disagree, are noted as unknown; the configuration
-// then counts.
+// shapes of the layer's tensors. It notes layers for which neither tells as unknown. It also notes layers for which both
+// disagree: the configuration then counts.
 func (p *planner) setRows(shapes func(layer int) Shapes) {
 	if rank, ok := p.int("kv_lora_rank", "*.attention.kv_lora_rank"); ok && rank > 0 {
 		p.setCompressed(rank)
@@ -80,7 +80,7 @@ func (p *planner) setCompressed(rank int) {
 
 // keyValueSizes returns how many numbers the keys and the values of a token have in layer i of kind k, by the configuration. anyWindow
 // says that a layer of the model has a window: the configuration may then give layers without one other heads. ok is false if
-// the number of heads or the size of a key is missing. Without the size of a value that is the same.
+// the number of heads or the size of a key is missing. A value is as large as a key unless the configuration has its size.
 func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int, ok bool) {
 	heads, ok := p.heads(i, k, anyWindow)
 	if !ok {

@@ -32,8 +32,8 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says, and adds their bytes to progress. It fails with
-// the error of the first piece that cannot be read, or if ctx ends. Then no other reader begins a piece.
+// Read brings all pieces into memory, by as many goroutines as readers says, and adds their bytes to progress. If a piece
+// cannot be read, it stops the other readers and returns that piece's error. It also fails if ctx ends.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress) error {
 	reading, stop := context.WithCancelCause(ctx) // a reader that fails stops the others
 	defer stop(nil)

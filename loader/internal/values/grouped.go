@@ -58,7 +58,7 @@ func (v *Grouped) Elements() uint64 { return v.Count }
 // Source returns the content of the codes.
 func (v *Grouped) Source() content.Content { return v.Codes }
 
-// Blocks returns no blocks: package dot does not multiply codes whose scales lie apart, so that callers use Read.
+// Blocks always reports false: package dot does not multiply codes whose scales lie apart, and callers use Read.
 func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }

@@ -15,7 +15,7 @@ type Scaled struct {
 	WrapError func(error) error
 }
 
-// Blocks returns no blocks: package dot does not multiply by a factor for each matrix, so that callers use Read.
+// Blocks always reports false: package dot does not multiply by a factor for each matrix, and callers use Read.
 func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }

@@ -124,8 +124,8 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 // multiple of step, where blocks do. It fails if reading does.
 func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
 	base, end := first/step*step, first+uint64(len(dst))
-	steps := (end - base + step - 1) / step
-	return parallel.Each(parallel.Workers(steps), parallel.Range(steps), func(steps iter.Seq[uint64]) error {
+	stepCount := (end - base + step - 1) / step
+	return parallel.Each(parallel.Workers(stepCount), parallel.Range(stepCount), func(steps iter.Seq[uint64]) error {
 		for i := range steps {
 			from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
 			if err := Expand(ctx, env, c, in, dst[from-first:upto-first], from); err != nil {
