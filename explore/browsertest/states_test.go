@@ -326,6 +326,10 @@ func TestReading(t *testing.T) {
 	close(next)
 	p.computed()
 	p.says("1 value in 100 was read", "≈ 1.00–2.00", "≥ 4.0–8.0", "all ≈ 0 %")
+	p.wait("document.querySelector('#main aside .kv')")
+	if std := p.pairs()["σ"]; std != "≈ 1.00" {
+		t.Errorf("the tensor beside the map has σ %q", std)
+	}
 	if text := p.text("document.querySelector('#main .note').textContent"); strings.Contains(text, "about") {
 		t.Errorf("the page says %q", text)
 	}

@@ -1089,20 +1089,20 @@ return el('dl', { class: 'kv' + (small ? ' sm' : '') }, list.flatMap(([k, v]) =>
 }
 function figures(stat, all) {
 if (stat.error) return [['figures', stat.kind === 'no values' ? none : 'cannot be read']]
-const p = stat.percentiles ?? {}, at = stat.max_sigma_at, s = bound(stat)
+const p = stat.percentiles ?? {}, at = stat.max_sigma_at, s = bound(stat), near = bound(stat, '≈')
 const high = stat.max - stat.mean >= stat.mean - stat.min
 const where = (here) => (here && at && at.length && stat.max_sigma ? ' at ' + place(at) : '')
 const out = [['largest', s + number(stat.max) + where(high)]]
 if (all) for (const k of ['99.9', '99', '50', '1', '0.1']) if (k in p) out.push([k === '50' ? 'median' : k + ' %', number(p[k])])
 out.push(['smallest', bound(stat, '≤') + number(stat.min) + where(!high)])
 if (all) out.push(['mean, σ', number(stat.mean) + ', ' + number(stat.std)])
-else out.push(['σ', number(stat.std)], ['mean', number(stat.mean)], ['0.1 – 99.9 %', number(p['0.1']) + ' … ' + number(p['99.9'])])
+else out.push(['σ', near + number(stat.std)], ['mean', near + number(stat.mean)], ['0.1 – 99.9 %', near + number(p['0.1']) + ' … ' + number(p['99.9'])])
 if (all) out.push(['kurtosis', number(stat.kurtosis)])
 if (stat.sigma_histogram?.length) {
 const [z6, n6] = beyond(stat.sigma_histogram, 6), [z20, n20] = beyond(stat.sigma_histogram, 20)
 out.push([`beyond ${z6.toFixed(1)} σ, ${z20.toFixed(0)} σ`, grouped(n6) + ', ' + grouped(n20) + (all ? '' : ' values')])
 }
-if (!all) out.push(['kurtosis', number(stat.kurtosis)])
+if (!all) out.push(['kurtosis', near + number(stat.kurtosis)])
 out.push(['zeros', s + grouped(stat.zeros) + (stat.zeros && stat.finite ? ' (' + bound(stat, '≈') + percent(stat.zeros / stat.finite) + ')' : '')])
 if (all || stat.nan || stat.pos_inf || stat.neg_inf) out.push(['NaN, infinite', s + grouped(stat.nan) + ', ' + s + grouped(stat.pos_inf + stat.neg_inf)])
 return out
@@ -1612,7 +1612,7 @@ if (!t) node.setAttribute('aria-expanded', String(r.open))
 const name = el('span', { class: 'lc l m nm', role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
 t ? null : el('span', { class: 'fold', 'aria-hidden': 'true', text: r.open ? '▾' : '▸' }), el('span', { class: 'nn' }, el('bdi', { dir: 'ltr' }, ...marked(r))), t ? null : faint(' ' + grouped(r.tensors)))
 const size = bytes(t ? t.stored_bytes : r.stored_bytes)
-const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r.std)
+const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r)
 const sigma = t ? sigmaChip(s) : worst(r)
 node.append(name, cell('strip0', r.by_layer ? stripOf(r) : ''), cell('l ty', t ? t.type : r.types),
 cell('shp', shape(t ? t.shape : r.shape)), cell('sz', size), cell('sd', std), cell('', sigma),
@@ -1635,18 +1635,20 @@ from = r.matched[i + 1]
 out.push(dec.decode(raw.slice(from)))
 return out
 }
-function range(std) {
-if (!std || std[0] === null) return ''
-return std[0] === std[1] ? number(std[0]) : number(std[0]) + ' – ' + number(std[1])
+function ofSample(r) {
+return { sampled: r.by_layer ? r.by_layer.flat().some((n) => store.stats[n]?.sampled) : store.progress?.share < 1 }
+}
+function range(r) {
+const [low, high] = r.std ?? [null]
+return low === null ? '' : bound(ofSample(r), '≈') + (low === high ? number(low) : number(low) + ' – ' + number(high))
 }
 function worst(r) {
-let most = r.max_sigma, sampled = !r.by_layer && store.progress?.share < 1 // by layer it is not known of which
+let most = r.max_sigma
 for (const n of r.by_layer?.flat() ?? []) {
-const s = store.stats[n], v = s?.max_sigma
-sampled ||= s?.sampled
+const v = store.stats[n]?.max_sigma
 if (v !== undefined && v !== null && (most === null || v > most)) most = v
 }
-return most === null || most === undefined ? el('span', { class: 'chip' }) : chip(measure('max_sigma'), { low: 4, high: 256 }, most, { sampled })
+return most === null || most === undefined ? el('span', { class: 'chip' }) : chip(measure('max_sigma'), { low: 4, high: 256 }, most, ofSample(r))
 }
 function stripOf(r) {
 const m = measure('max_sigma'), cells = merged(r.by_layer, 96), w = 192 / cells.length
@@ -1861,7 +1863,7 @@ group.append(el('a', { class: 'thumb off', href: '#/compare' }, el('span', { cla
 arrows(group, '[role=radio]', (b) => b.click())
 select = el('select', { id: 'measure', change: (e) => setMeasure(e.target.value) }, ...measures.map((x) => el('option', { value: x.key, text: x.title })))
 const vectors = model.grid.groups.filter((g) => g.rows.every((r) => r.vector)).reduce((s, g) => s + g.rows.length, 0)
-const unfold = el('button', { class: 'btn phone', 'aria-expanded': 'false', css: { 'margin-top': '16px' }, text: `Norms and biases, ${vectors} roles`, click: () => {
+const unfold = el('button', { class: 'btn phone', 'aria-expanded': 'false', css: { 'margin-top': '16px' }, text: 'Norms and biases, ' + things(vectors, 'role'), click: () => {
 const open = unfold.getAttribute('aria-expanded') === 'false'
 unfold.setAttribute('aria-expanded', String(open))
 grid.fold(!open)

@@ -29,20 +29,20 @@ export function pairs(list, small) {
 /** Returns the figures of a tensor as pairs. */
 export function figures(stat, all) {
   if (stat.error) return [['figures', stat.kind === 'no values' ? none : 'cannot be read']]
-  const p = stat.percentiles ?? {}, at = stat.max_sigma_at, s = bound(stat)
+  const p = stat.percentiles ?? {}, at = stat.max_sigma_at, s = bound(stat), near = bound(stat, '≈')
   const high = stat.max - stat.mean >= stat.mean - stat.min
   const where = (here) => (here && at && at.length && stat.max_sigma ? ' at ' + place(at) : '')
   const out = [['largest', s + number(stat.max) + where(high)]]
   if (all) for (const k of ['99.9', '99', '50', '1', '0.1']) if (k in p) out.push([k === '50' ? 'median' : k + ' %', number(p[k])])
   out.push(['smallest', bound(stat, '≤') + number(stat.min) + where(!high)])
   if (all) out.push(['mean, σ', number(stat.mean) + ', ' + number(stat.std)])
-  else out.push(['σ', number(stat.std)], ['mean', number(stat.mean)], ['0.1 – 99.9 %', number(p['0.1']) + ' … ' + number(p['99.9'])])
+  else out.push(['σ', near + number(stat.std)], ['mean', near + number(stat.mean)], ['0.1 – 99.9 %', near + number(p['0.1']) + ' … ' + number(p['99.9'])])
   if (all) out.push(['kurtosis', number(stat.kurtosis)])
   if (stat.sigma_histogram?.length) {
     const [z6, n6] = beyond(stat.sigma_histogram, 6), [z20, n20] = beyond(stat.sigma_histogram, 20)
     out.push([`beyond ${z6.toFixed(1)} σ, ${z20.toFixed(0)} σ`, grouped(n6) + ', ' + grouped(n20) + (all ? '' : ' values')])
   }
-  if (!all) out.push(['kurtosis', number(stat.kurtosis)])
+  if (!all) out.push(['kurtosis', near + number(stat.kurtosis)])
   out.push(['zeros', s + grouped(stat.zeros) + (stat.zeros && stat.finite ? ' (' + bound(stat, '≈') + percent(stat.zeros / stat.finite) + ')' : '')])
   if (all || stat.nan || stat.pos_inf || stat.neg_inf) out.push(['NaN, infinite', s + grouped(stat.nan) + ', ' + s + grouped(stat.pos_inf + stat.neg_inf)])
   return out

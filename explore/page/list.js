@@ -228,7 +228,7 @@ export function listView(main, inside) {
     const name = el('span', { class: 'lc l m nm', role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
       t ? null : el('span', { class: 'fold', 'aria-hidden': 'true', text: r.open ? '▾' : '▸' }), el('span', { class: 'nn' }, el('bdi', { dir: 'ltr' }, ...marked(r))), t ? null : faint(' ' + grouped(r.tensors)))
     const size = bytes(t ? t.stored_bytes : r.stored_bytes)
-    const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r.std)
+    const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r)
     const sigma = t ? sigmaChip(s) : worst(r)
     node.append(name, cell('strip0', r.by_layer ? stripOf(r) : ''), cell('l ty', t ? t.type : r.types),
       cell('shp', shape(t ? t.shape : r.shape)), cell('sz', size), cell('sd', std), cell('', sigma),
@@ -254,21 +254,25 @@ export function listView(main, inside) {
     return out
   }
 
+  /** Says whether figures of a group are of a sample, by its tensors where these are known. */
+  function ofSample(r) {
+    return { sampled: r.by_layer ? r.by_layer.flat().some((n) => store.stats[n]?.sampled) : store.progress?.share < 1 }
+  }
+
   /** Writes the smallest and the largest σ of a group. */
-  function range(std) {
-    if (!std || std[0] === null) return ''
-    return std[0] === std[1] ? number(std[0]) : number(std[0]) + ' – ' + number(std[1])
+  function range(r) {
+    const [low, high] = r.std ?? [null]
+    return low === null ? '' : bound(ofSample(r), '≈') + (low === high ? number(low) : number(low) + ' – ' + number(high))
   }
 
   /** Makes the chip of the worst tensor of a group. */
   function worst(r) {
-    let most = r.max_sigma, sampled = !r.by_layer && store.progress?.share < 1 // by layer it is not known of which
+    let most = r.max_sigma
     for (const n of r.by_layer?.flat() ?? []) {
-      const s = store.stats[n], v = s?.max_sigma
-      sampled ||= s?.sampled
+      const v = store.stats[n]?.max_sigma
       if (v !== undefined && v !== null && (most === null || v > most)) most = v
     }
-    return most === null || most === undefined ? el('span', { class: 'chip' }) : chip(measure('max_sigma'), { low: 4, high: 256 }, most, { sampled })
+    return most === null || most === undefined ? el('span', { class: 'chip' }) : chip(measure('max_sigma'), { low: 4, high: 256 }, most, ofSample(r))
   }
 
   /** Draws the strip of a group: a cell a layer, of the colour of its worst tensor. */

@@ -91,7 +91,7 @@ export function overview(main) {
     arrows(group, '[role=radio]', (b) => b.click())
     select = el('select', { id: 'measure', change: (e) => setMeasure(e.target.value) }, ...measures.map((x) => el('option', { value: x.key, text: x.title })))
     const vectors = model.grid.groups.filter((g) => g.rows.every((r) => r.vector)).reduce((s, g) => s + g.rows.length, 0)
-    const unfold = el('button', { class: 'btn phone', 'aria-expanded': 'false', css: { 'margin-top': '16px' }, text: `Norms and biases, ${vectors} roles`, click: () => {
+    const unfold = el('button', { class: 'btn phone', 'aria-expanded': 'false', css: { 'margin-top': '16px' }, text: 'Norms and biases, ' + things(vectors, 'role'), click: () => {
       const open = unfold.getAttribute('aria-expanded') === 'false'
       unfold.setAttribute('aria-expanded', String(open))
       grid.fold(!open)
