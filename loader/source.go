@@ -52,11 +52,12 @@ func (s *Stored) Close() error {
 	return nil
 }
 
-// Verify makes s.Cache take only bytes whose digests trust knows. name is the file's slash-separated name in trust's model. Verify is
-// for files that are downloaded and not opened, such as a tokenizer: models do the same with Options.Trust. It fails if trust has no
-// digests of the file, or if s cannot be read.
+// Verify makes s.Cache refuse, from now on, bytes that differ from the digests that trust has of the file. It verifies no bytes itself.
+// name is the file's slash-separated name in trust's model. Verify is for files that are downloaded and not opened, such as a
+// tokenizer: models do the same with Options.Trust. It fails if trust refuses the file, or if s cannot be read.
 func (s *Stored) Verify(ctx context.Context, name string, trust Trust) error {
-	f, err := s.file(false)
+	const noMap = false
+	f, err := s.file(noMap)
 	if err != nil {
 		return err
 	}
@@ -67,8 +68,8 @@ func (s *Stored) Verify(ctx context.Context, name string, trust Trust) error {
 	})
 }
 
-// file returns the bytes of s, by which a model reads them. It maps a local file unless noMap is set, or unless a mapping
-// would not show what the cache writes. It fails if s has no bytes, if sizes contradict each other, or if mapping fails.
+// file returns s as a file that a model reads. It maps a local file unless noMap is set, or a mapping would not show
+// what the cache writes. It fails if s has neither a local file nor a source, if their sizes differ, or if mapping fails.
 func (s *Stored) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
@@ -114,6 +115,7 @@ var _ interface {
 	Source
 } = readerAt{}
 
+// Open returns the one file, if name is its name. Otherwise it fails with ErrUnsupported.
 func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
 	if name != r.name {
 		return Stored{}, oneFileError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
@@ -127,8 +129,8 @@ func (r readerAt) Size() int64 { return r.size }
 // Close does nothing: the reader stays the caller's.
 func (r readerAt) Close() error { return nil }
 
-// ReadAt fills p with the bytes from off on, or fails. It ends with ctx if the reader has a method ReadAtContext.
-// Otherwise ctx counts only before the read.
+// ReadAt fills p with the bytes from off on. It fails if the reader does, or has fewer. If the reader has a method
+// ReadAtContext, it fails when ctx ends, otherwise only if ctx has ended before.
 func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if until, ok := r.r.(contextReader); ok {
 		return mmapio.ReadFull(boundReader{until, ctx}, p, uint64(off))
@@ -139,6 +141,7 @@ func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return mmapio.ReadFull(r.r, p, uint64(off))
 }
 
+// contextReader is a reader whose reads can be ended.
 type contextReader interface {
 	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
 }
@@ -149,9 +152,10 @@ type boundReader struct {
 	ctx context.Context
 }
 
+// ReadAt calls ReadAtContext with the reader's context.
 func (b boundReader) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
 
-// isLocalReader reports whether s reads an *os.File, so that this system vouches for its bytes.
+// isLocalReader reports whether s reads an *os.File of the caller's, so that no network brings its bytes.
 func isLocalReader(s Source) bool {
 	r, ok := s.(readerAt)
 	if ok {
@@ -160,7 +164,7 @@ func isLocalReader(s Source) bool {
 	return ok
 }
 
-// oneFileError means that a source is of one file, whatever lies beside it elsewhere.
+// oneFileError means that a source has one file only, so that no other one can be missing in it.
 type oneFileError struct{ error }
 
 func (e oneFileError) Unwrap() error { return e.error }
@@ -170,7 +174,7 @@ const followLinks = true
 
 // source is where the files of a model come from. Its methods may be called concurrently.
 type source interface {
-	// open finds the file of a plain name. A link is followed out of the source only if follow
+	// open opens the file of a plain name. It follows a link out of the source only if follow
 	// is true. ctx bounds what opening reads. The error names the file.
 	open(ctx context.Context, name string, follow bool) (*stored, error)
 	// baseContext is the context of calls that have none of their own. It ends by end, if reads may wait for ever.
@@ -196,23 +200,23 @@ type stored struct {
 	cipher    *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
-// useVerifiedHead makes s read its first bytes from head, which was verified. An empty head changes nothing.
+// useVerifiedHead makes the index of s read its first bytes from head, which was verified. An empty head changes nothing.
 func (s *stored) useVerifiedHead(head []byte) {
 	if len(head) > 0 {
 		s.verifiedHead, s.index = head, &inputWithBytes{s.index, 0, head}
 	}
 }
 
-// discard closes a file that no model uses, and ends the use of its index.
+// discard closes s, which no model uses, and its index. It fails if closing the data or their source does.
 func (s *stored) discard() error {
 	s.closeIndex()
 	return errors.Join(s.data.Close(), s.closeSource())
 }
 
-// nothingToClose returns nil.
+// nothingToClose returns nil. It is the closeSource of a file whose data read from nothing else.
 func nothingToClose() error { return nil }
 
-// storedFrom returns a file whose index is read from its data.
+// storedFrom returns the file at path, which mapping maps, with an index that is read from the mapping.
 func storedFrom(path string, mapping *mmapio.Mapping) *stored {
 	f := datafile.New(path, mapping)
 	return &stored{data: f, index: f.Input(context.Background()), closeIndex: func() {}, closeSource: nothingToClose, origin: originOf(path, mapping)}
@@ -221,16 +225,21 @@ func storedFrom(path string, mapping *mmapio.Mapping) *stored {
 // endsByItself is for a source whose reads end by themselves, so that nothing has to end them.
 type endsByItself struct{}
 
+// baseContext returns a context that never ends.
 func (endsByItself) baseContext() context.Context { return context.Background() }
-func (endsByItself) endReads()                    {}
+
+// endReads does nothing.
+func (endsByItself) endReads() {}
 
 // inMemory is the source of a model in memory, which is one file.
 type inMemory struct{ endsByItself }
 
+// open fails with ErrUnsupported: there is no other file.
 func (inMemory) open(_ context.Context, name string, _ bool) (*stored, error) {
 	return nil, oneFileError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
 }
 
+// close does nothing.
 func (inMemory) close() error { return nil }
 
 // callersFolder is a Folder of the caller's as the source of a model.
@@ -244,15 +253,15 @@ type callersFolder struct {
 	openFiles map[*Stored]bool
 }
 
-// newCallersFolder returns a source of the files of f. Its reads end when endReads is called.
+// newCallersFolder returns f as the source of a model. Reads of its files end when endReads is called.
 func newCallersFolder(f Folder, o Options) *callersFolder {
 	p := &callersFolder{folder: f, noMap: o.NoMap, openFiles: make(map[*Stored]bool)}
 	p.readsCtx, p.cancelReads = context.WithCancelCause(context.Background())
 	return p
 }
 
-// open opens the file called name, which stays open until p is closed. Only a local file that is mapped and has no Source is closed at
-// once: the mapping outlives it. It fails if the folder does, or if the file has no bytes, and then closes what it has opened.
+// open opens the file called name, which stays open until p is closed. It closes a local file at once that is mapped and has no Source:
+// the mapping outlives it. It fails if the folder or mapping does, or if the folder's entry has no bytes.
 func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	entry, err := p.folder.Open(ctx, name)
 	if err != nil {
@@ -292,7 +301,7 @@ func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored,
 // baseContext returns the context that endReads and close end.
 func (p *callersFolder) baseContext() context.Context { return p.readsCtx }
 
-// endReads ends all reads that are under way with ErrClosed.
+// endReads ends all reads that are under way, and later ones, with ErrClosed.
 func (p *callersFolder) endReads() { p.cancelReads(ErrClosed) }
 
 // close ends reads and closes all files, and returns all errors. The calls of Close are deferred: if one panics, the others still run.
@@ -307,8 +316,8 @@ func (p *callersFolder) close() (err error) {
 	return nil
 }
 
-// contextOfBoth returns a context that ends with ctx or with other, whichever is first, with its cause. The returned
-// function frees it and must be called.
+// contextOfBoth returns a context that has the values of ctx, and ends with ctx or with other, whichever is first, with its cause. The
+// caller must call the returned function, which ends it too.
 func contextOfBoth(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })

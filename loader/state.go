@@ -28,8 +28,8 @@ type state struct {
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
 type states []atomic.Pointer[state]
 
-// getOrBuild returns the i-th state. If there is none it stores the one that build returns. If several calls build it at once, one
-// result is stored, and all return that.
+// getOrBuild returns the i-th state. If there is none it stores the one that build returns. If several calls build it at once, all
+// return the one that is stored first.
 func (s states) getOrBuild(i int, build func(i int) *state) *state {
 	if known := s[i].Load(); known != nil {
 		return known
@@ -47,8 +47,8 @@ func (m *Model) storedState(i uint32) *state {
 	return all.getOrBuild(int(i), m.buildStored)
 }
 
-// buildStored makes the state of the i-th stored tensor and reads nothing. If elements or values cannot be read, the
-// state holds the error that methods return.
+// buildStored returns a new state of the i-th stored tensor, and reads nothing. If elements or values cannot be read, the
+// state holds the error that methods of the tensor return.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := &m.files[desc.File]
@@ -133,7 +133,8 @@ func (s *state) lz4Blocks() (blocks content.LZ4, ok bool) {
 	return blocks, ok
 }
 
-// checkReadable returns why elements of the file's tensor cannot be read, or nil.
+// checkReadable returns why the elements of the file's tensor desc cannot be read, or nil. The error is ErrKey for an encrypted one
+// without a key, else ErrUnsupported.
 func (f *file) checkReadable(desc *layout.Tensor) error {
 	switch desc.Encoding {
 	case layout.Raw, layout.LZ4:
@@ -148,7 +149,7 @@ func (f *file) checkReadable(desc *layout.Tensor) error {
 	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, desc.Encoding)
 }
 
-// checkExpandable returns why elements of a type have no values, or nil.
+// checkExpandable returns why elements of type d have no values in float32, or nil. The error is ErrUnsupported.
 func checkExpandable(d layout.DType) error {
 	if dequant.Supported(d) {
 		return nil
@@ -185,7 +186,7 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 // the tensor.
 func (m *Model) weightState(i int) *state { return m.weightStates().getOrBuild(i, m.buildWeight) }
 
-// buildWeight makes the state of the i-th logical tensor and reads nothing. If its scheme refuses it, the state has
+// buildWeight returns a new state of the i-th logical tensor, and reads nothing. If its scheme refuses it, the state has
 // the bytes of its codes, and reading values fails with the reason.
 func (m *Model) buildWeight(i int) *state {
 	w := &weight{model: m, Weight: m.weightTable.Weight(i)}
@@ -200,7 +201,8 @@ func (m *Model) buildWeight(i int) *state {
 	}}
 }
 
-// bytesErr returns why the tensor's bytes cannot be read, or nil. A logical tensor has none of its own: the error names its parts.
+// bytesErr returns why the tensor's bytes cannot be read, or nil. For a logical tensor, which has none of its own, it returns
+// ErrUnsupported with the names of the parts.
 func (s *state) bytesErr() error {
 	if s.weight == nil {
 		return s.elementsErr
@@ -213,9 +215,9 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache,
-// such as a weight's scales or all of a packed tensor. Then pins keeps that there for the next read, and the caller unpins
-// pins after the last one. Otherwise envForParts returns env unchanged.
+// envForParts returns the Env for several reads of parts of the tensor. If a read may put more than its part into the cache, the
+// result has pins in place of env.Pins. Such entries, as a weight's scales, then stay for the next read, until the caller unpins pins.
+// Otherwise envForParts returns env unchanged.
 func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	if s.partReadsCache() {
 		env.Pins = pins
@@ -223,11 +225,12 @@ func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	return env
 }
 
-// partReadsCache reports whether reading a part of the tensor puts more of it into the cache.
+// partReadsCache reports whether reading a part of the tensor puts more than the part into the cache: the scales of a logical tensor, or
+// all of a packed one.
 func (s *state) partReadsCache() bool { return s.weight != nil || s.elements.Cost().OnlyWhole }
 
-// pinParts returns the Env for several reads of parts of the tensor in one call, as envForParts does. The caller calls unpin after
-// the last read.
+// pinParts returns the Env for several reads of parts of the tensor in one call, as envForParts does, with pins of its own. The caller
+// calls unpin after the last read.
 func (s *state) pinParts(m *Model, env content.Env) (_ content.Env, unpin func()) {
 	if !s.partReadsCache() {
 		return env, func() {}

@@ -186,7 +186,7 @@ func (f *file) releasePages(off, n uint64) {
 }
 
 // readDirect fills b[lead:][:n] with the bytes of the file from off on, by one read of whole pages. b must have room for the pages,
-// except for the end of the last one. off-lead must begin a page. It fails if the read has fewer than n bytes of these.
+// except for the end of the last one. off-lead must begin a page. It fails if the read ends before them.
 func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	const page = mmapio.DirectAlignment
 	end := lead + n

@@ -31,7 +31,8 @@ func (t Tensor) file() *file {
 	return &t.model.files[t.desc().File]
 }
 
-// inPlace reports whether the stored bytes are in memory, mapped or the caller's, and are read there.
+// inPlace reports whether the stored bytes are read in memory, mapped or the caller's. It reports false for a compressed tensor of a file
+// whose bytes come over a network: they are read by large requests.
 func (t Tensor) inPlace() bool {
 	f := t.file()
 	return f.InPlace() && (t.desc().Encoding == layout.Raw || !f.data.Fetches())
@@ -53,8 +54,8 @@ func (t Tensor) Name() string {
 	return mmapio.String(t.desc().Name)
 }
 
-// DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid. Stored has the type of its
-// codes.
+// DType returns the type of the stored elements. It returns layout.Invalid for a logical tensor; [Tensor.Stored] returns its codes,
+// which have a type.
 func (t Tensor) DType() layout.DType {
 	if t.isLogical() {
 		return layout.Invalid
@@ -71,7 +72,7 @@ func (t Tensor) Shape() []int {
 	return t.desc().Shape
 }
 
-// Elements returns the product of the shape.
+// Elements returns the number of elements, which is the product of the shape.
 func (t Tensor) Elements() uint64 {
 	n, _ := layout.Elements(t.Shape()) // cannot overflow: opening has computed bytes from it
 	return n
@@ -100,7 +101,7 @@ func sumOverStored(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 	return n
 }
 
-// storedTensors returns the positions of the stored tensors that hold t: its parts if it is logical, else one.
+// storedTensors returns the positions in the model of the stored tensors that hold t: its parts if it is logical, else one.
 func (t Tensor) storedTensors() []uint32 {
 	if !t.isLogical() {
 		return []uint32{t.index}
@@ -134,7 +135,7 @@ func (t Tensor) Encoding() layout.Encoding {
 // Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteDecrypted
 // writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
 func (t Tensor) Decrypted() (e layout.Encoding, bytes uint64) {
-	for _, i := range t.storedTensors() {
+	for _, i := range t.storedTensors() { // whose descriptions are those after decryption, if the key is known
 		bytes += t.model.tensors[i].Stored
 	}
 	return t.desc().Encoding, bytes
@@ -197,7 +198,7 @@ func (t Tensor) Scheme() *scheme.Form {
 	return t.schemeWeight().Form
 }
 
-// Parts returns the stored tensors of a logical one, the codes first.
+// Parts returns the stored tensors of a logical one, the codes first. It returns nil for any other tensor.
 func (t Tensor) Parts() (parts []Part) {
 	if !t.isLogical() {
 		return nil

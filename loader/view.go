@@ -15,16 +15,16 @@ import (
 // Tensor.ZeroCopy is true; lifetime as for Tensor.Bytes. T is
 //
 //   - the Go type of the dtype: float32 for F32, int8 for I8, complex64 for C64, …
-//   - or an unsigned integer as wide as one element, for its bits: uint16 (or a named
+//   - or an unsigned integer as wide as one element, which gets the element's bits: uint16 (or a named
 //     type of it, such as float16.Float16) for F16 and BF16, uint8 for F8_E4M3 or BOOL
 //   - or byte, for the stored bytes of any dtype, blocks included.
 //
-// Anything else is an error. On a big-endian machine a slice of a T wider than a byte is a copy of
-// the caller's own. So is, anywhere, one of a T that wants more alignment than the dtype (uint64
-// for C64) and does not have it.
+// View fails with ErrUnsupported for any other T and for a logical tensor, and if reading does. On a big-endian machine a
+// slice of a T wider than a byte is a copy of the caller's own. So is, anywhere, one of a T that wants more
+// alignment than the dtype (uint64 for C64) and does not have it.
 func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		if d := t.DType(); !t.isLogical() && !viewable(reflect.TypeFor[T](), d) {
+		if d := t.DType(); !t.isLogical() && !viewable(reflect.TypeFor[T](), d) { // bytesOf refuses a logical one
 			return fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]())
 		}
 		b, err := bytesOf(ctx, env, t, s)
@@ -40,7 +40,8 @@ func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	return v, err
 }
 
-// viewable reports whether elements of dtype d may be viewed as Go values of type t.
+// viewable reports whether elements of dtype d may be viewed as Go values of type t: as bytes, or as values that are as wide as one
+// element, of the dtype's kind or unsigned.
 func viewable(t reflect.Type, d layout.DType) bool {
 	if t.Kind() == reflect.Uint8 {
 		return true

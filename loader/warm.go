@@ -79,14 +79,14 @@ func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, err
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
-// whatever Options.CacheBytes allows. Tensors that are read in place need no pin. One whose values Float32s
-// expands through the lease is pinned as its values from then on.
+// whatever Options.CacheBytes allows. Tensors that are read in place need no pin. Once Float32s of the lease has
+// expanded a tensor, its values are pinned instead of its elements.
 func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
 	return warm(ctx, l, names, opts, l)
 }
 
-// tensorsToWarm returns the stored tensors called names, each once. They belong to the lease l, which may be nil. A logical
-// tensor stands for its parts, unless the cache has its values: l then pins these. It fails with ErrNotFound for an unknown name.
+// tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It leaves out
+// the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 	tensors, err := m.tensorsNamed(names, l)()
 	return m.storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
@@ -98,7 +98,7 @@ func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 	})), err
 }
 
-// storedOf returns the stored tensors that tensors consist of, each once.
+// storedOf returns the stored tensors that the given tensors consist of, each once: the parts of logical ones, and others as they are.
 func (m *Model) storedOf(tensors []Tensor) (stored []Tensor) {
 	seen := make(map[uint32]bool)
 	for _, t := range tensors {
@@ -122,8 +122,9 @@ func (m *Model) allStored() []Tensor {
 	return tensors
 }
 
-// warm brings stored tensors into memory. The caller holds the model open. It fails with ErrTooLarge before anything
-// is read, if reading does, if a file has changed, or with ErrClosed.
+// warm brings stored tensors into memory: the pages of those that are read in place, and the others into the cache. The caller holds
+// the model open. It fails with ErrTooLarge, before it reads anything, if the cache cannot take them. It also fails if reading does, if a
+// file has changed, or with ErrClosed.
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
@@ -156,7 +157,8 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	return WarmResult{Bytes: p.Total, Resident: resident + alreadyCached.Load()}, err
 }
 
-// readersFor returns the number of goroutines that read the plan p: opts.Readers if it is set, else 1 for mapped files and 8 for others.
+// readersFor returns the number of goroutines that read the plan p: opts.Readers if that is set. Otherwise it returns 1 if the first piece
+// is of a mapped file of this system, else 8.
 func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
@@ -169,8 +171,8 @@ func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	return 8
 }
 
-// checkPlanUnchanged returns an error if a file that p reads is no longer the one that was opened. It asks the system
-// once for each file.
+// checkPlanUnchanged returns an error, with the file's name, if a file that p reads is no longer the one that was opened. It asks the
+// system once for each file.
 func checkPlanUnchanged(p *plan.Plan) error {
 	asked := make(map[plan.File]bool)
 	for i := range p.Pieces {
@@ -184,8 +186,8 @@ func checkPlanUnchanged(p *plan.Plan) error {
 	return nil
 }
 
-// checkWarmable returns an error if a tensor cannot be read, or ErrTooLarge if the cache cannot take it together with
-// those before it. Tensors read in place need no cache, and those of a lease may exceed it.
+// checkWarmable returns an error if a tensor cannot be read, and ErrTooLarge if the cache cannot take it together with
+// those before it. It leaves out tensors that are read in place. Those of a lease may exceed the cache, but not the limit for one tensor.
 func (m *Model) checkWarmable(tensors []Tensor) error {
 	cacheLeft := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
@@ -251,23 +253,31 @@ type warmingTensor struct {
 	memoryErr error                   // why there is no memory
 }
 
-// Memory returns memory for n stored bytes of the tensor, from byte at on. The first call looks whether the cache has the tensor already
-// and pins it; if so, all calls return nil. It fails if there is no memory.
+// isCached reports whether the cache has the values or the elements of the tensor, and pins them for its lease.
+func (l *warmingTensor) isCached() bool {
+	m, s := l.tensor.model, l.tensor.state()
+	if _, ok := m.cache.Peek(s.values.Key, l.tensor.lease.pinsOf()); ok {
+		return true
+	}
+	_, ok := m.cache.Peek(s.elements.Key, l.tensor.lease.warmPins())
+	return ok
+}
+
+// Memory returns memory for n stored bytes of the tensor, from byte at on. If the cache has the tensor at the first call, all calls
+// return nil, and count the bytes in l.cachedBytes. It fails if there is no memory, or if the file lacks the tensor's bytes.
 func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
 	l.once.Do(func() {
-		m, s := l.tensor.model, l.tensor.state()
-		if _, ok := m.cache.Peek(s.values.Key, l.tensor.lease.pinsOf()); ok {
+		if l.isCached() {
 			return
 		}
-		if _, ok := m.cache.Peek(s.elements.Key, l.tensor.lease.warmPins()); ok {
-			return
-		}
-		l.gathering, l.memoryErr = mmapio.NewGathering[byte](s.stored.Size(), func() (bool, error) {
-			if s.stored.Cost().MayWait {
-				return false, nil // to ask would take a request: the bytes that come will tell
+		stored := l.tensor.state().stored
+		allExist := func() (sure bool, err error) {
+			if stored.Cost().MayWait {
+				return false, nil // a probe would take a request: without it, memory is taken as bytes come
 			}
-			return s.stored.Probe(context.Background())
-		})
+			return stored.Probe(context.Background())
+		}
+		l.gathering, l.memoryErr = mmapio.NewGathering[byte](stored.Size(), allExist)
 	})
 	switch {
 	case l.memoryErr != nil:
@@ -279,8 +289,9 @@ func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
 	return l.gathering.Room(at, n), nil
 }
 
-// Filled notes that b, the tensor's stored bytes from at on, has been filled. After the last bytes it puts the
-// tensor's elements into the cache, and may wait there for another call until ctx ends. Its errors name the tensor.
+// Filled notes that b, memory from Memory for the tensor's stored bytes from at on, has been filled. After the last bytes it puts
+// the tensor's elements into the cache. It waits, until ctx ends, for another call that fills the same entry. It fails if
+// elements cannot be decompressed, or take too much memory. Its errors name the tensor.
 func (l *warmingTensor) Filled(ctx context.Context, at uint64, b []byte) error {
 	all, err := l.gathering.Arrived(at, b)
 	if err == nil && all {
@@ -301,8 +312,8 @@ func (l *Lease) pinsOf() *cache.Pins {
 	return &l.pins
 }
 
-// warmPins returns the pins of elements that the lease has only warmed, or nil if l is nil. It sets l.hasWarmed, since the caller may pin
-// some.
+// warmPins returns the pins of elements that only Warm has asked for through the lease, or nil if l is nil. It sets l.hasWarmed, since the
+// caller may pin some.
 func (l *Lease) warmPins() *cache.Pins {
 	if l == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 type weight struct {
 	model *Model
 	scheme.Weight
-	scalesReadAlone atomic.Uint64 // scales that ranges have read, from files that are not in place
+	scalesReadAlone atomic.Uint64 // scales that callers have read for ranges alone, from files that are not in place
 }
 
 var _ values.Scales = (*weight)(nil)
@@ -53,7 +53,7 @@ func (w *weight) elements() uint64 {
 	return n
 }
 
-// scaleCount returns the number of scales of the whole weight, whose elements g groups.
+// scaleCount returns the number of scales of the whole weight, which has one for each group of g.
 func (w *weight) scaleCount(g *dequant.Grouped) uint64 {
 	_, n := g.Scales(0, w.elements())
 	return n
@@ -77,20 +77,13 @@ func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Ki
 }
 
 // All returns all scales of the weight, from the cache or read into it, for a caller that expands n elements from first
-// on. ok is false if it is cheaper that the caller reads only the scales of its elements. It fails if reading does.
+// on. ok is false if the caller had better read only the scales of its elements. It fails if reading does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
 	if !ok {
-		if w.Ordered {
-			scale, _ := w.part(scheme.Scale)
-			if scale.state.elements.Cost().InPlace() {
-				return s, false, nil
-			}
-			_, count := g.Scales(first, n)
-			if asked := w.scalesReadAlone.Add(count); asked <= w.scaleCount(&g) && n < w.elements() {
-				return s, false, nil
-			}
+		if w.readsAlone(&g, first, n) {
+			return s, false, nil
 		}
 		if b, err = w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache); err != nil {
 			return s, false, err
@@ -104,23 +97,37 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// Read returns count scales from the one numbered from on, and their offsets. They lie in mem.Floats, and are valid
-// until mem is used again. It fails if reading does.
+// readsAlone reports whether a caller that expands n elements from first on had better read only their scales. It reports false if
+// scales must be read together, and true if they are in place. Otherwise it reports true for less than all elements, until callers have
+// read as many scales alone as the weight has: readsAlone counts them.
+func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
+	if !w.Ordered {
+		return false
+	}
+	if scale, _ := w.part(scheme.Scale); scale.state.elements.Cost().InPlace() {
+		return true
+	}
+	_, count := g.Scales(first, n)
+	return w.scalesReadAlone.Add(count) <= w.scaleCount(g) && n < w.elements()
+}
+
+// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, scales first, and valid
+// until memory is used again. It fails if reading does.
 func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scratch, from, count uint64) (s values.Scaling, err error) {
-	r, ok := memory.Reader.(*partReader)
+	r, ok := memory.Reader.(*partReader) // that an earlier call has made, so that this one allocates nothing
 	if !ok {
 		r = new(partReader)
 		memory.Reader = r
 	}
-	*r = partReader{w, ctx, env, scheme.Scales{Scales: memory.Floats[:count:count], Offsets: memory.Floats[count:]}}
+	*r = partReader{weight: w, ctx: ctx, env: env, scalesRead: scheme.Scales{Scales: memory.Floats[:count:count], Offsets: memory.Floats[count:]}}
 	err = w.ReadScales(r, &r.scalesRead, from)
 	s = values.Scaling{Scales: r.scalesRead.Scales, Offsets: r.scalesRead.Offsets, From: from}
 	*r = partReader{} // scratch memory refers to no model
 	return s, err
 }
 
-// readAllScales reads all scales and offsets of the weight into one buffer, scales first. It fails with ErrTooLarge,
-// if reading does, or if parts do not fit.
+// readAllScales reads all scales and offsets of the weight into one new buffer, scales first. It fails with ErrTooLarge beyond
+// Options.TensorBytes, if reading does, or if parts do not fit.
 func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
 	g := dequant.Grouped(w.Grouped)
 	scaleCount := w.scaleCount(&g)
@@ -128,12 +135,12 @@ func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.S
 		return s, err
 	}
 	offsets := scaleCount
-	if !w.HasOffsets { // one offset, if any, serves all groups
-		offsets = min(1, scaleCount)
+	if !w.HasOffsets {
+		offsets = min(1, scaleCount) // one for all groups, which the scheme may have
 	}
 	floats := mmapio.Aligned[float32](int(scaleCount + offsets))
-	r := &partReader{w, ctx, env, scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
-	err = w.ReadScales(r, &r.scalesRead, 0)
+	r := &partReader{weight: w, ctx: ctx, env: env, scalesRead: scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
+	err = w.ReadScales(r, &r.scalesRead, 0) // shortens Offsets to those that exist
 	return r.scalesRead, err
 }
 
@@ -144,7 +151,8 @@ func (w *weight) readScalesForCache(ctx context.Context, env content.Env) (cache
 	if err != nil {
 		return cache.Buffer{}, err
 	}
-	return cache.Buffer{Floats: s.Scales[:len(s.Scales)+len(s.Offsets)], Ints: s.GroupOf}, nil
+	both := s.Scales[:len(s.Scales)+len(s.Offsets)] // readAllScales puts the offsets behind the scales
+	return cache.Buffer{Floats: both, Ints: s.GroupOf}, nil
 }
 
 // check checks the parts that say how codes are read, such as a list of groups. It fails if they contradict each other, or if reading does.
@@ -152,12 +160,15 @@ func (w *weight) check(ctx context.Context, env content.Env) error {
 	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
-// verify checks all parts of the weight. zeroIndex says how a group index of nothing but zeros was understood, since programs differ in
-// that; it is "" for any other. verify fails if parts do not fit each other or cannot be read.
-func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndex string, err error) {
+// verify checks all parts of the weight. zeroIndexTaken is the text of scheme.Scales.ZeroIndex: how a group index of nothing but zeros
+// was understood, in which programs differ. It is "" for any other weight. verify fails if parts do not fit each other or cannot be read.
+func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken string, err error) {
 	r := &partReader{weight: w, ctx: ctx, env: env}
-	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil || w.Ordered {
+	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil {
 		return "", err
+	}
+	if w.Ordered { // it has no group index
+		return "", nil
 	}
 	s, err := w.readAllScales(ctx, env)
 	return s.ZeroIndex, err
@@ -184,19 +195,19 @@ func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, fir
 	return r.Wrap(role, err)
 }
 
-// Constants returns all values of the part with a role, from the cache. It fails if reading does, and names the part.
+// Constants returns all values of the part with a role, from the cache or read into it. It fails if reading does, and names the part.
 func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
 	b, err := r.fromCacheOr(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
 		b.Floats = mmapio.Aligned[float32](int(p.Elements()))
-		own := &partReader{weight: r.weight, ctx: ctx, env: env}
+		own := &partReader{weight: r.weight, ctx: ctx, env: env} // with the context and the pins of the cache's call
 		return b, own.Floats(role, layout.Invalid, b.Floats, 0)
 	})
 	return b.Floats, err
 }
 
-// Bytes returns the elements of the part with a role, in place or copied, or nil if there is no such part. It fails if
-// reading does.
+// Bytes returns the elements of the part with a role, in place or copied. It returns nil if there is no such part. It fails if
+// reading does, and names the part.
 func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	p, ok := r.part(role)
 	if !ok {
@@ -206,7 +217,7 @@ func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	return b, r.Wrap(role, err)
 }
 
-// Wrap adds the names of the file and of the part with a role to err. It returns nil for nil.
+// Wrap returns err with the names of the file and of the part with a role, or nil if err is nil.
 func (r *partReader) Wrap(role scheme.Role, err error) error {
 	p, _ := r.part(role)
 	return p.wrap(err)
