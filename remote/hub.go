@@ -25,8 +25,8 @@ type hub struct {
 	opts     *Options // whose HTTP has no token yet: see options
 }
 
-// newHub returns the Hub that the environment describes, as huggingface_hub reads it. It fails if a variable is
-// wrong, or if the file of the token cannot be read.
+// newHub returns the Hub that the environment describes, as huggingface_hub reads it. It fails if HF_ENDPOINT is no address, or if the
+// file of the token exists and cannot be read. It also fails if there is no home directory and none of HF_HOME and XDG_CACHE_HOME is set.
 func newHub(o *Options) (*hub, error) {
 	h := &hub{opts: o}
 	endpoint := envOr("HF_ENDPOINT", "https://huggingface.co")
@@ -54,7 +54,7 @@ func newHub(o *Options) (*hub, error) {
 	return h, nil
 }
 
-// options returns the options of requests to the Hub: the caller's, with the token unless they have an Authorization.
+// options returns the options of requests to the Hub: h.opts.HTTP, with the token unless they have a header Authorization.
 func (h *hub) options() *httprange.Options {
 	if h.token != "" && h.opts.HTTP.Header.Get("Authorization") == "" {
 		return withHeader(*h.opts.HTTP, "Authorization", "Bearer "+h.token)
@@ -62,8 +62,8 @@ func (h *hub) options() *httprange.Options {
 	return h.opts.HTTP
 }
 
-// getJSON decodes the JSON that the Hub's API has at address into a value. It returns the address of the next page, or "".
-// Offline it fails with errOffline.
+// getJSON decodes the JSON that the Hub's API has at address into a value. It returns the address of the next page, or "". It fails if
+// the request does, for malformed JSON, or if nextPage does. Offline it fails with errOffline.
 func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
 	if isOffline() {
 		return "", errOffline
@@ -97,8 +97,8 @@ func (h *hub) nextPage(head http.Header) (string, error) {
 	return "", nil
 }
 
-// explain adds to a *httprange.StatusError what it means at the Hub, if that is known. Other errors it returns as they
-// are.
+// explain adds to a *httprange.StatusError what it means at the Hub, if that is known. It returns other errors as they are, and nil for
+// nil.
 func (h *hub) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -130,8 +130,9 @@ func (h *hub) explain(err error) error {
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// resolveCommit returns the id of the commit that the revision of a stands for, and caches it. A revision that is an id it returns
-// without a request. Offline it returns the id that the cache has, or errOffline. It fails if the Hub does, or lacks the revision.
+// resolveCommit returns the id of the commit that the revision of a stands for, and caches it. It returns a revision that is such an id
+// without a request. Offline it returns the id that the cache has, or errOffline. It fails if the Hub does, or lacks the revision. It only
+// logs that the id cannot be cached.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if commitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -154,13 +155,14 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	if err := h.writeUnlessNoCache(ref, []byte(answer.SHA)); err != nil { // as of revision v1/x, where a file is called v1
+	// Revision v1/x cannot be cached beside a revision v1: its folder would have the name of that one's file.
+	if err := h.writeUnlessNoCache(ref, []byte(answer.SHA)); err != nil {
 		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
 }
 
-// writeUnlessNoCache writes a small file to the Hub's cache. It does nothing with Options.NoCache.
+// writeUnlessNoCache writes text to the file at path in a cache, by writeCacheFile. It does nothing with Options.NoCache.
 func (h *hub) writeUnlessNoCache(path rooted.Path, text []byte) error {
 	if h.opts.NoCache {
 		return nil
@@ -191,10 +193,11 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// listFiles returns the files of a commit by name, from the cache or the Hub's API. It caches the listing in the folder ownCache, not
-// in the Hub's trees: with a listing there, huggingface_hub would refuse offline a snapshot that lacks one of its files. It fails
-// if the API does, or for a listing with names or digests that cannot be.
+// listFiles returns the files of a commit by name: from a listing in ownCache, this module's cache, or in the Hub's cache, or else from
+// the Hub's API. It then caches the listing in ownCache. It fails if the API or writing the cache does, and for a listing of too many
+// pages or names. It also fails for names, digests or sizes that cannot be.
 func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
+	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
 	cached := tree{}
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
@@ -210,7 +213,7 @@ func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache roote
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages)
 		}
 		var err error
-		if address, err = h.getJSON(ctx, address, &treePage{listed.Files, &taken}); err != nil {
+		if address, err = h.getJSON(ctx, address, &treePage{files: listed.Files, listingBytes: &taken}); err != nil {
 			return nil, err
 		}
 	}
@@ -221,13 +224,14 @@ func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache roote
 	return listed.Files, h.writeUnlessNoCache(listing, text)
 }
 
-// treePage decodes one page of a listing, as the API sends it, and adds its files to files.
+// treePage decodes one page of a listing, as the API sends it. It adds its files to files, and their names' bytes to listingBytes.
 type treePage struct {
 	files        map[string]entry
 	listingBytes *listingSize
 }
 
-// UnmarshalJSON adds the files of a page, and skips folders. It fails if a name or a digest cannot be the name of a file.
+// UnmarshalJSON adds the files of a page to p.files, and skips folders. It fails for malformed JSON, for names of more than
+// maxListingBytes bytes in all pages, or if entry.check does.
 func (p *treePage) UnmarshalJSON(text []byte) error {
 	type element struct {
 		Type string `json:"type"`
@@ -256,7 +260,7 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error unless the name and the digest may become names of files, and the size is not negative.
+// check returns an error unless name is a relative path, the digests have their lengths in hex, and the size is not negative.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -267,7 +271,7 @@ func (e entry) check(name string) error {
 	return nil
 }
 
-// checkTree returns an error if a file of a cached listing has an impossible name, digest or size.
+// checkTree returns the first error of entry.check for the files of a cached listing, or nil.
 func checkTree(files map[string]entry) error {
 	for name, e := range files {
 		if err := e.check(name); err != nil {
@@ -277,12 +281,12 @@ func checkTree(files map[string]entry) error {
 	return nil
 }
 
-// repository returns the folder of a repository in the cache.
+// repository returns the folder of the repository repo, ORG/NAME, in the Hub's cache.
 func (h *hub) repository(repo string) rooted.Path {
 	return h.cache.Join("models--" + strings.ReplaceAll(repo, "/", "--"))
 }
 
-// repositories lists the folders of models in the Hub's cache: none if it cannot be read.
+// repositories returns the folders of models in the Hub's cache, or none if it cannot be read.
 func (h *hub) repositories() (dirs []rooted.Path) {
 	entries, _ := os.ReadDir(h.cache.String())
 	for _, e := range entries {

@@ -7,11 +7,11 @@ import (
 	"github.com/tensormap/tensormap/layout/formats"
 )
 
-// role says how a model uses a layer.
+// role is the use that a model has for a layer.
 type role int
 
 const (
-	otherFile role = iota // which may be the model if it has a name
+	otherFile role = iota // may be the model if it has a name
 	weights
 	settings // configuration, tokenizer, templates
 	ignored  // documents, code, data sets
@@ -20,7 +20,7 @@ const (
 // layerType is the meaning of a media type of ModelPack's model-spec 1, Docker's model-spec, or KitOps.
 type layerType struct {
 	role        role
-	suffix      string // of the name that a file without one gets
+	suffix      string // of the name that a layer of weights without one gets
 	isTar       bool
 	compression string
 }
@@ -37,19 +37,19 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns what a layer's media type says. An unknown type means otherFile. A type that ends in .tar is an archive; what
-// follows "+" is its compression.
+// typeOf returns the meaning of a layer's media type. An unknown type has the role otherFile, but ignored if it is ModelPack's or KitOps'.
+// A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is the text after "+".
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t
 	}
-	t := layerType{}
+	t := layerType{role: otherFile}
 	base, compression, _ := strings.Cut(mediaType, "+")
 	if strings.HasSuffix(base, ".tar") || strings.HasSuffix(base, ".tar.gzip") {
 		t.isTar, t.compression = true, compression
 	}
 	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
-	case kind == base:
+	case kind == base: // it is neither's
 	case strings.HasPrefix(kind, "weight.config."):
 		t.role = settings
 	case strings.HasPrefix(kind, "weight."), strings.HasPrefix(kind, "model."), strings.HasPrefix(kind, "modelpart."):

@@ -20,7 +20,7 @@ type ociAddress struct {
 	reference  string // a tag, or a digest
 }
 
-// String returns the address.
+// String returns the address as oci://HOST/REPOSITORY@DIGEST or oci://HOST/REPOSITORY:TAG.
 func (a ociAddress) String() string {
 	if strings.Contains(a.reference, ":") {
 		return "oci://" + a.host + "/" + a.repo + "@" + a.reference
@@ -34,8 +34,8 @@ var (
 	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// parseOCI parses rest, an address after oci://. It gives Docker Hub's names their registry, and a missing tag is latest.
-// A digest wins over a tag. It fails unless rest is HOST/REPOSITORY[:TAG][@DIGEST].
+// parseOCI parses rest, an address after oci://. It replaces Docker Hub's host names by that of its registry. It adds the tag latest if
+// there is neither tag nor digest, and drops a tag beside a digest. It fails unless rest is HOST/REPOSITORY[:TAG][@DIGEST].
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {
 		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", withoutUser(rest), why)
@@ -63,8 +63,8 @@ func parseOCI(rest string) (a ociAddress, err error) {
 }
 
 // openFolder returns the files of an artifact: its layers that are files, and the files in layers that are archives. It
-// requests the manifest, and downloads archives. It fails if requests do, for layers that cannot be added, and for an index that
-// leads to another index.
+// requests the manifest, for an index that of choosePlatform, and downloads archives. It fails if requests or choosePlatform do, for layers
+// that cannot be added, and for an index that leads to another index.
 func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)
@@ -98,8 +98,8 @@ func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error)
 	return d, nil
 }
 
-// choosePlatform returns the manifest in an index to read: the first for this system, or the only one. It ignores
-// attestations and other manifests about manifests. It fails if several are left, none of them for this system.
+// choosePlatform returns the manifest of an index to read: the first for this system, or else the only one. It ignores
+// attestations and other manifests about manifests. It fails if none or several are left, and none is for this system.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
 		return d.Platform != nil && d.Platform.OS == "unknown" || d.annotationsOrNone().Reference != ""
@@ -121,43 +121,52 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 		len(all), runtime.GOOS, runtime.GOARCH, strings.Join(digests[:min(4, len(digests))], ", "))
 }
 
-// fileName returns the name that a layer's annotations give it, or "".
+// fileName returns the name that the layer's annotations give it as a file, or "" if they give none.
 func (d descriptor) fileName() string {
 	return strings.TrimPrefix(cmp.Or(d.annotationsOrNone().Path, d.annotationsOrNone().Title), "./")
 }
 
-// addLayers adds to d the files that layers are, or that archives among them have. Weights without names are shards in
-// the order of their layers. Other files without names are left out. It fails for weights in a compressed archive.
-func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
-	nameless := make(map[string]int) // the number of weights without names, by suffix
-	for _, l := range layers {
-		if t := typeOf(l.MediaType); t.role == weights && !t.isTar && l.fileName() == "" {
-			nameless[t.suffix]++
+// fileNames returns the names of layers as files. A layer has the name that its annotations give it, or "". Weights without a name are
+// called model and the suffix of their type, or if there are several as shards are: model-00001-of-00002.gguf, in the order of layers.
+func fileNames(layers []descriptor) []string {
+	names := make([]string, len(layers))
+	nameless := make(map[string][]int) // the layers of weights without names, by suffix
+	for i, l := range layers {
+		names[i] = l.fileName()
+		if t := typeOf(l.MediaType); t.role == weights && !t.isTar && names[i] == "" {
+			nameless[t.suffix] = append(nameless[t.suffix], i)
 		}
 	}
-	numbers := make(map[string]int) // weights named so far, by suffix
-	for _, l := range layers {
-		t, name := typeOf(l.MediaType), l.fileName()
+	for suffix, shards := range nameless {
+		for n, i := range shards {
+			names[i] = "model" + suffix
+			if len(shards) > 1 {
+				names[i] = fmt.Sprintf("model-%05d-of-%05d%s", n+1, len(shards), suffix)
+			}
+		}
+	}
+	return names
+}
+
+// addLayers adds each layer of a model to d: an archive as the files in it, another layer as one file under the name of fileNames. It
+// leaves out layers without a name, ignored types, and folders that a client unpacks. It fails for weights in a compressed archive, or if
+// a layer cannot be read or added.
+func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
+	names := fileNames(layers)
+	for i, l := range layers {
 		var err error
-		switch {
+		switch t := typeOf(l.MediaType); {
 		case t.role == ignored:
-			continue
 		case t.isTar && t.compression != "" && t.role == weights:
 			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.isTar:
 			err = d.retryChanged(ctx, func() error { return r.addArchive(ctx, d, l, t) })
-		case name == "" && t.role == weights:
-			name = "model" + t.suffix
-			if n := nameless[t.suffix]; n > 1 {
-				numbers[t.suffix]++
-				name = fmt.Sprintf("model-%05d-of-%05d%s", numbers[t.suffix], n, t.suffix)
-			}
-			fallthrough
-		case name != "" && l.annotationsOrNone().Unpack == "": // a file, and not a folder that a client unpacks
+		case l.fileName() != "" && l.annotationsOrNone().Unpack != "": // a folder that a client unpacks
+		case names[i] != "":
 			if t.role == weights {
-				d.modelCandidates = append(d.modelCandidates, name)
+				d.modelCandidates = append(d.modelCandidates, names[i])
 			}
-			err = d.addFile(name, r.layerObject(l, "", cachePaths{}))
+			err = d.addFile(names[i], r.layerObject(l, "", cachePaths{}))
 		}
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)

@@ -73,8 +73,8 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 const ollamaType = "application/vnd.ollama.image."
 
 // openFolder returns the files of the model: its layers. It takes the manifest from Ollama's store on this machine, else
-// from the registry. Pull asks the registry even if the store has one, unless it is offline, and then writes it to the
-// store. It fails if neither has the model, or if a layer cannot be read.
+// from the registry. Pull asks the registry even if the store has one, unless it is offline, and finally writes the manifest to the
+// store. openFolder fails if neither has the model, for a manifest without layers, or as addOllama and addMergedIndex do.
 func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
@@ -92,7 +92,7 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 		m, err = r.manifest(ctx, a.tag)
 	}
 	if err == nil && len(m.Layers) == 0 {
-		err = fmt.Errorf("%w: an index, which Ollama's registry has none of", errors.ErrUnsupported)
+		err = fmt.Errorf("%w: a manifest without layers, such as an index of others", errors.ErrUnsupported)
 	}
 	if err != nil {
 		return fail(err)
@@ -112,9 +112,9 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 	return d, nil
 }
 
-// signAsOllama returns the Authorization of a request for a token, or "" if Ollama has made no key for this user. It
-// adds time and nonce to the query, and signs it by the key. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
-// It fails if the key cannot be read or used.
+// signAsOllama returns the header Authorization of a request for a token at realm, or "" if Ollama has made no key for this user. It adds
+// time and nonce to query, and signs the address with query by the key. It fails if the key cannot be read or used. Source: ollama
+// v0.17.4, server/auth.go and auth/auth.go.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -144,7 +144,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
 }
 
-// storedManifest reads the manifest at a path in Ollama's store. It fails with fs.ErrNotExist if there is none.
+// storedManifest reads the manifest at a path in Ollama's store. It fails with fs.ErrNotExist if there is none, or as parseManifest does.
 func storedManifest(path string) (*registryManifest, error) {
 	text, err := rooted.Read(path)
 	if err != nil {
@@ -166,55 +166,62 @@ func (m *registryManifest) ollamaJSON() []byte {
 		From      string `json:"from,omitempty"`
 		Name      string `json:"name,omitempty"`
 	}
-	as := func(d descriptor) layer { return layer{d.MediaType, d.Digest, d.Size, d.From, d.Name} }
+	toLayer := func(d descriptor) layer { return layer{d.MediaType, d.Digest, d.Size, d.From, d.Name} }
 	out := struct {
 		SchemaVersion int     `json:"schemaVersion"`
 		MediaType     string  `json:"mediaType"`
 		Config        layer   `json:"config"`
 		Layers        []layer `json:"layers"`
-	}{2, m.MediaType, as(m.Config), nil}
+	}{2, m.MediaType, toLayer(m.Config), nil}
 	for _, l := range m.Layers {
-		out.Layers = append(out.Layers, as(l))
+		out.Layers = append(out.Layers, toLayer(l))
 	}
-	text, _ := json.Marshal(out) // strings and numbers always can be
+	text, _ := json.Marshal(out) // never fails for strings and numbers
 	return text
 }
 
-// isOllama reports whether a layer has a media type of Ollama.
+// isOllama reports whether any layer of the manifest has a media type of Ollama.
 func (m *registryManifest) isOllama() bool {
 	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
 }
 
-// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's
-// cache if store is empty. The weights are GGUF files, or many SafeTensors files of a few tensors each. It fails for
-// layers that cannot be added, or if reading tensors' names does.
+// ollamaFileName returns the name of layer l as a file: by its media type, such as model.gguf or license, or by its digest if it holds
+// tensors or has a type of others. A layer of JSON has the name that the manifest gives it.
+func ollamaFileName(l descriptor) string {
+	byDigest := "sha256-" + l.hex()
+	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
+	case !isKnown:
+		return byDigest
+	case kind == "model", kind == "projector", kind == "adapter":
+		return kind + ".gguf"
+	case kind == "tensor":
+		return byDigest + ".safetensors"
+	case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."): // an index names files that are no layers
+		return cmp.Or(l.Name, byDigest+".json")
+	default:
+		return kind
+	}
+}
+
+// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache if store is the
+// zero Path. Layers get the names of ollamaFileName. GGUF files and SafeTensors files of a few tensors each are the candidates for the
+// model, which renameSplitParts and replaceUnnamedFiles then rename. It fails for layers that cannot be added, or as those two do.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
 	for _, l := range m.Layers {
-		kind, known := strings.CutPrefix(l.MediaType, ollamaType)
-		name := kind
-		switch {
-		case !known:
-			name = "sha256-" + l.hex()
-		case kind == "model", kind == "projector", kind == "adapter":
-			name += ".gguf"
-		case kind == "tensor":
-			name = "sha256-" + l.hex() + ".safetensors"
-			if old, ok := d.objects[name]; ok && old.id == l.hex() {
-				continue // the same layer again
-			}
-			tensors = append(tensors, l)
-		case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."):
-			name = cmp.Or(l.Name, "sha256-"+l.hex()+".json")
-		}
-		if old, ok := d.objects[name]; ok && old.id != l.hex() {
+		name := ollamaFileName(l)
+		old, isTaken := d.objects[name]
+		if isTaken && old.id != l.hex() {
 			name = "sha256-" + l.hex() + "." + name // licenses are often several
 		}
-		switch {
-		case kind == "tensor":
+		switch isTensor := l.MediaType == ollamaType+"tensor"; {
+		case isTensor && isTaken && old.id == l.hex(): // the same layer again
+			continue
+		case isTensor:
+			tensors = append(tensors, l)
 			d.modelCandidates = append(d.modelCandidates, name)
-		case kind == "model" && !slices.Contains(models, name):
+		case l.MediaType == ollamaType+"model" && !slices.Contains(models, name):
 			models = append(models, name)
 		}
 		if err := d.addFile(name, r.layerObject(l, "", ollamaPaths(store, l))); err != nil {
@@ -232,29 +239,28 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.renameSplitParts(ctx, models)
 }
 
-// renameSplitParts adds the GGUF files called names to d.modelCandidates, the files that may be the model. If they are the
-// files of one split, it renames them as splits are named, since Ollama does not store their names. It reads their
-// headers. It fails if reading a header does.
+// renameSplitParts adds the GGUF files called names to d.modelCandidates. If their headers say that they are the parts of one split, it
+// gives them the names of such parts, which Ollama does not store: model-00001-of-00002.gguf. It fails if reading a header does.
 func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	d.modelCandidates = append(d.modelCandidates, names...)
 	if len(names) < 2 {
 		return nil
 	}
-	parts := make(map[string]string)
+	oldNames := make(map[string]string) // by the names of parts
 	for _, name := range names {
 		part, err := d.splitPartName(ctx, name)
 		switch {
-		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", parts[part] != "":
+		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", oldNames[part] != "":
 			return nil // they are no split: all may be the model
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		parts[part] = name
+		oldNames[part] = name
 	}
 	d.modelCandidates = d.modelCandidates[:len(d.modelCandidates)-len(names)]
-	for part, name := range parts {
-		o := d.objects[name]
-		delete(d.objects, name)
+	for part, oldName := range oldNames {
+		o := d.objects[oldName]
+		delete(d.objects, oldName)
 		d.modelCandidates = append(d.modelCandidates, part)
 		if err := d.addFile(part, o); err != nil {
 			return err
@@ -263,8 +269,8 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	return nil
 }
 
-// splitPartName returns the name that a GGUF file has as part of a split, or "" if it is no part
-// of one. It reads the file's header. It fails if the file cannot be decoded.
+// splitPartName returns the name that the GGUF file called name has as a part of a split. It returns "" if the file's header tells of no
+// split. It fails if the file cannot be decoded.
 func (d *folder) splitPartName(ctx context.Context, name string) (part string, err error) {
 	err = d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
 		if s, ok := decoded.(layout.Splitter); ok {
@@ -277,7 +283,7 @@ func (d *folder) splitPartName(ctx context.Context, name string) (part string, e
 	return part, err
 }
 
-// ollamaPaths returns the path of layer l in Ollama's store, or no path if store is empty.
+// ollamaPaths returns the path of layer l in Ollama's store, or no path if store is the zero Path.
 func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
 	if store.Dir == "" {
 		return cachePaths{}
@@ -285,9 +291,9 @@ func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
 	return cachePaths{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
-// replaceUnnamedFiles replaces the files of older models, where each tensor is called data, by files with the name that the
-// manifest has for it. layers[i] is the file d.modelCandidates[i]. It stops at the first file that names its tensors
-// itself. It fails if reading a file does, or for names that cannot be.
+// replaceUnnamedFiles replaces the files of older models, whose tensors are all called data, by files whose tensors are called like their
+// layers in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file that
+// names its tensors itself. It fails if reading a file does, or as renameTensors and addFile do.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
@@ -314,8 +320,8 @@ func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) e
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renameTensors returns the content of the SafeTensors file called file, but with tensor in place of data in the names of its
-// tensors: a new header, then the bytes of the file. It fails if two tensors would have one name.
+// renameTensors returns the content of the SafeTensors file called file with another header, in which renameData has replaced the name
+// data by tensor. It fails if the file cannot be opened, or as readHead and renameData do.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)
@@ -323,24 +329,57 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 		return object{}, err
 	}
 	defer f.Close()
-	var length [8]byte // of the header, which follows it
-	if err := f.readThroughCache(ctx, length[:], 0); err != nil {
+	oldHead, err := readHead(ctx, f)
+	if err != nil {
 		return object{}, err
 	}
-	n := binary.LittleEndian.Uint64(length[:])
-	if n > maxHead || int64(n) > o.size-8 {
-		return object{}, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
-	}
-	head := make([]byte, n)
-	if err := f.readThroughCache(ctx, head, 8); err != nil {
+	newHead, err := renameData(oldHead, tensor)
+	if err != nil {
 		return object{}, err
 	}
+	rest := o.size - int64(len(oldHead)) // bytes of tensors, which both files have behind their headers
+	return object{
+		size: int64(len(newHead)) + rest, id: derivedID("sha256:"+o.id, string(newHead)), origin: o.origin,
+		checkOriginal: func(ctx context.Context, r io.Reader) error { // puts the old header back, and checks the old file's digest
+			if _, err := io.CopyN(io.Discard, r, int64(len(newHead))); err != nil {
+				return err
+			}
+			return o.checkDigest(ctx, io.MultiReader(bytes.NewReader(oldHead), r))
+		},
+		connect: func(ctx context.Context, _ string) (Source, error) {
+			f, err := d.openObject(ctx, o, file)
+			if err != nil {
+				return nil, err
+			}
+			return textThenRange{sourceRange{cachedSource{f}, int64(len(oldHead)), rest}, memorySource(newHead)}, nil
+		},
+	}, nil
+}
+
+// readHead reads the beginning of a SafeTensors file: eight bytes with the header's size, and the header. It fails if reading does, or
+// for a header of more than maxHead bytes or longer than the file.
+func readHead(ctx context.Context, f *file) ([]byte, error) {
+	head := make([]byte, 8)
+	if err := f.readThroughCache(ctx, head, 0); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(head)
+	if n > maxHead || int64(n) > f.Size()-8 {
+		return nil, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
+	}
+	head = append(head, make([]byte, n)...)
+	return head, f.readThroughCache(ctx, head[8:], 8)
+}
+
+// renameData returns head, the beginning of a SafeTensors file, with the tensors data and data.SUFFIX called tensor and tensor.SUFFIX. It
+// fails for malformed JSON, for names that take more than maxHead bytes together, or if two tensors would have one name.
+func renameData(head []byte, tensor string) ([]byte, error) {
 	var entries map[string]json.RawMessage
-	if err := json.Unmarshal(head, &entries); err != nil {
-		return object{}, err
+	if err := json.Unmarshal(head[8:], &entries); err != nil {
+		return nil, err
 	}
 	if uint64(len(tensor))*uint64(len(entries)) > maxHead {
-		return object{}, fmt.Errorf("%w: a name of %d bytes for %d tensors", layout.ErrLimit, len(tensor), len(entries))
+		return nil, fmt.Errorf("%w: a name of %d bytes for %d tensors", layout.ErrLimit, len(tensor), len(entries))
 	}
 	named := make(map[string]json.RawMessage, len(entries))
 	for key, entry := range entries {
@@ -348,31 +387,16 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 			key = tensor + strings.TrimPrefix(key, "data")
 		}
 		if named[key] != nil {
-			return object{}, fmt.Errorf("%w: tensor %s, which the manifest names, is in its file beside another", layout.ErrDuplicate, layout.Quote([]byte(key)))
+			return nil, fmt.Errorf("%w: tensor %s, which the manifest names, is in its file beside another", layout.ErrDuplicate, layout.Quote([]byte(key)))
 		}
 		named[key] = entry
 	}
-	fresh, err := json.Marshal(named)
+	header, err := json.Marshal(named)
 	if err != nil {
-		return object{}, err
+		return nil, err
 	}
-	for len(fresh)%8 > 0 {
-		fresh = append(fresh, ' ')
+	for len(header)%8 > 0 { // tensors begin at multiples of eight bytes
+		header = append(header, ' ')
 	}
-	// The new file is prefix, and the last rest bytes of the old one.
-	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(fresh))), fresh...)
-	rest := o.size - 8 - int64(n)
-	return object{
-		size: int64(len(prefix)) + rest, id: derivedID("sha256:"+o.id, string(prefix)), origin: o.origin,
-		checkOriginal: func(ctx context.Context, r io.Reader) error { // against the digest of what it was made of
-			if _, err := io.CopyN(io.Discard, r, int64(len(prefix))); err != nil {
-				return err
-			}
-			return o.checkDigest(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
-		},
-		connect: func(ctx context.Context, _ string) (Source, error) {
-			f, err := d.openObject(ctx, o, file)
-			return textThenRange{sourceRange{cachedSource{f}, 8 + int64(n), rest}, memorySource(prefix)}, err
-		},
-	}, nil
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), nil
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
@@ -27,7 +26,7 @@ type registry struct {
 }
 
 // newRegistry returns the repository called repo of the server host, which may have a port. Requests get credentials from
-// Docker's configuration, unless the options have an Authorization.
+// Docker's configuration, unless the options have an Authorizer or a header Authorization.
 func newRegistry(host, repo string, o *Options) *registry {
 	r := &registry{host: host, repo: repo, opts: o,
 		http: *o.HTTP, refusalHint: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
@@ -49,11 +48,11 @@ func (r *registry) address(kind, reference string) string {
 	return u.String()
 }
 
-// explain adds r.refused to an error that says that the registry refused a request for lack of rights. Other errors it
-// returns as they are.
+// explain adds r.refusalHint to err if the registry has refused a request for lack of rights. It returns other errors as they are, and
+// nil for nil. A refusal by the target of a redirect stays as it is too: that got no credentials.
 func (r *registry) explain(err error) error {
 	if status := new(httprange.StatusError); errors.As(err, &status) && status.Elsewhere != "" {
-		return err // the target of a redirect refused, which got no credentials
+		return err
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w (%s)", err, r.refusalHint)
@@ -85,7 +84,7 @@ type annotations struct {
 // descriptors is a list in a manifest.
 type descriptors []descriptor
 
-// UnmarshalJSON decodes the list, and checks each descriptor.
+// UnmarshalJSON decodes text and appends its descriptors to the list. It fails for malformed JSON, or if descriptor.check does.
 func (l *descriptors) UnmarshalJSON(text []byte) error {
 	return eachJSONElement(text, func(d descriptor) error {
 		err := d.check()
@@ -131,7 +130,7 @@ var manifestTypes = strings.Join([]string{
 }, ", ")
 
 // manifest returns the manifest that reference, a tag or a digest, stands for. It sends no request for a digest that the cache has.
-// It fails if the registry does, for a wrong digest, or for a malformed manifest.
+// It fails as manifestBytes does, or for a malformed manifest.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
 	body, err := r.manifestBytes(ctx, reference)
 	if err != nil {
@@ -144,9 +143,9 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 	return m, nil
 }
 
-// manifestBytes returns the text of a manifest, and caches it with the digest that its tag stands for. Offline it
-// returns the text that the cache has. It fails if a digest that the reference or the server tells is not that of the
-// text.
+// manifestBytes returns the text of the manifest that reference, a tag or a digest, stands for. It reads the cache for a digest, and
+// offline for a tag too. Else it requests the text, and caches it with the digest of a tag. It fails if the request does, or offline for
+// what the cache lacks. It also fails if reference or the server tells a digest that is not the text's.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	cache, err := r.opts.cache()
 	if err != nil {
@@ -154,18 +153,18 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	}
 	// No repository has an @ in its name: the file of one never has the path of another's folder.
 	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
-	digest := reference
-	if !sha256Digest.MatchString(digest) && isOffline() {
-		text, err := ref.Read()
-		if digest = string(text); err != nil || !sha256Digest.MatchString(digest) {
-			return nil, errOffline
-		}
+	known := "" // the digest of the manifest, unless only the registry knows it
+	if sha256Digest.MatchString(reference) {
+		known = reference
+	} else if isOffline() {
+		text, _ := ref.Read()
+		known = string(text)
 	}
 	cached := func(digest string) rooted.Path {
 		return cache.Join("manifests", digestHex(digest))
 	}
-	if sha256Digest.MatchString(digest) {
-		if body, err := cached(digest).Read(); err == nil && digestOf(body) == digest {
+	if sha256Digest.MatchString(known) {
+		if body, err := cached(known).Read(); err == nil && digestOf(body) == known {
 			return body, nil
 		}
 	}
@@ -178,7 +177,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 		return nil, r.explain(err)
 	}
 	got := digestOf(body)
-	for _, said := range []string{digest, head.Get("Docker-Content-Digest")} {
+	for _, said := range []string{known, head.Get("Docker-Content-Digest")} {
 		if sha256Digest.MatchString(said) && said != got {
 			return nil, fmt.Errorf("%s: %w: a manifest whose digest is %s, not %s", httprange.NameOf(address), httprange.ErrResponse, got, said)
 		}
@@ -186,14 +185,14 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if r.opts.NoCache {
 		return body, nil
 	}
-	if err := writeCacheFile(cached(got), body); err != nil || digest == got { // reference is the digest
+	if err := writeCacheFile(cached(got), body); err != nil || reference == got {
 		return body, err
 	}
-	return body, writeCacheFile(ref, []byte(got))
+	return body, writeCacheFile(ref, []byte(got)) // reference is a tag
 }
 
-// parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for a manifest that has neither
-// layers, nor a configuration, nor other manifests.
+// parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for malformed JSON or a wrong digest or size. It
+// also fails for a manifest that has neither layers, nor a configuration, nor other manifests.
 func parseManifest(body []byte) (*registryManifest, error) {
 	m := new(registryManifest)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -209,7 +208,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of the layer d, to be cached at paths. Messages call it name. It sends no request.
+// layerObject returns the content of layer d, which is cached at paths. Messages call it name. layerObject sends no request; the object's
+// connect fails offline.
 func (r *registry) layerObject(d descriptor, name string, paths cachePaths) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), origin: r.host, paths: paths,
@@ -232,16 +232,17 @@ type mirrored struct {
 	opts    *Options
 	http    httprange.Options
 	explain func(error) error // of the registry
-	whole   *download
+	whole   *download         // the whole blob, which Pull may download; nil for Open
 }
 
 // Version returns the version of the blob: see versionOf.
 func (m *mirrored) Version() string { return versionOf(m.Source) }
 
-// ReadAt implements Source. If the registry answers no ranges, Pull downloads the whole blob in one response to a file
-// beside incomplete ones, and reads from there. Open, which wants a part, fails and says what brings all of it.
+// ReadAt fills p with the blob's bytes from off on. If the registry answers no ranges, Pull downloads the whole blob in one response to
+// a file beside incomplete ones, and reads from there. Open fails then: its error says that pull fetches the whole blob. ReadAt also
+// fails if the registry or reading that file does.
 func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if m.whole == nil {
+	if m.whole == nil { // for Open
 		err := m.Source.ReadAt(ctx, p, off)
 		if errors.Is(err, httprange.ErrNoRanges) {
 			err = fmt.Errorf("%w, as a mirror does not before it has the blob: pull brings it whole", err)
@@ -262,7 +263,8 @@ func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// download returns the file with all bytes, and downloads it unless a call before has. One call runs at a time.
+// download returns the file with all bytes of the blob, and downloads it unless an earlier call has. One call runs at a time. It fails
+// if the download does, for another size than the manifest's, or if the cache cannot be written to.
 func (m *mirrored) download(ctx context.Context) (*os.File, error) {
 	if f := m.whole.get(); f != nil {
 		return f, nil
@@ -282,12 +284,7 @@ func (m *mirrored) download(ctx context.Context) (*os.File, error) {
 		if size != m.Size() {
 			return nil, fmt.Errorf("%w: %d bytes are announced, the manifest says %d", httprange.ErrResponse, size, m.Size())
 		}
-		have := int64(0)
-		return &parallel.Writer{Ctx: ctx, W: f, Wrote: func(n int) {
-			if have += int64(n); m.opts.Progress != nil {
-				m.opts.Progress(have, size)
-			}
-		}}, empty(f)
+		return m.opts.progressWriter(ctx, f, size), empty(f)
 	}, &m.http)
 	if err != nil {
 		return nil, errors.Join(m.explain(err), f.Close(), path.Remove())
@@ -296,7 +293,7 @@ func (m *mirrored) download(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// Close closes the source, and removes what was downloaded unless another source uses it or will.
+// Close closes the source, and removes the file that was downloaded, unless another source uses it or will. It fails if either does.
 func (m *mirrored) Close() error {
 	return errors.Join(m.Source.Close(), m.opts.downloads.leave(m.address))
 }

@@ -8,17 +8,19 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// snapshot returns the files of the model at address a, at the commit that its revision stands for. Offline, the list of
-// files may come from the snapshot's folder in the Hub's cache. It fails if the Hub's API does, or lacks the model.
+// snapshot returns the files of the model at address a, at the commit that its revision stands for. Offline without a cached listing,
+// they are those in the snapshot's folder of the Hub's cache. It fails as resolveCommit and listFiles do, or offline if there are none.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
 	commit, err := h.resolveCommit(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	ownCache, err := o.cache()
-	if err != nil { // without a home directory there is no cache to write the listing to
+	if err != nil { // there is no home directory: listFiles finds no listing in this folder, and writes none
 		ownCache, h.opts = h.cache.Join(partialDirName), o.withoutCache()
 	}
 	repository := h.repository(a.repo)
@@ -42,30 +44,36 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		},
 	}
 	for name, e := range files {
-		if e.etag() == "" { // from the snapshot's folder: its content has no known id, and only the file there is read
+		if e.etag() == "" { // snapshotFiles has found it: only the file in the snapshot can be read
 			d.objects[name] = object{name: d.messageName(name), size: e.Size, paths: cachePaths{path: d.snapshotPath(name)},
 				connect: func(context.Context, string) (Source, error) { return nil, errOffline }}
 			continue
 		}
-		blob := repository.Join("blobs", e.etag())
-		d.objects[name] = object{
-			name: d.messageName(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(),
-			connect: func(ctx context.Context, version string) (Source, error) {
-				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
-				return openSource(ctx, h.endpoint.String()+at, *h.options(), e.Size, version, h.explain)
-			},
-			paths: cachePaths{
-				path: blob, snapshotName: d.completePath(name),
-				lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"),
-				link: func() error { return linkUnlessExists(d.snapshotPath(name), blob) },
-			},
-		}
+		address := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
+		d.objects[name] = h.object(e, d.messageName(name), h.endpoint.String()+address, repository, d.snapshotPath(name))
 	}
 	return d, nil
 }
 
-// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. The name of a link's target is
-// the file's etag; a plain file, as on a system without links, has none. It leaves out what it cannot read.
+// object returns the content of the file that e describes, at an http address of the Hub. Messages call it name. Complete, it lies in the
+// folder of its repository in the Hub's cache, and link is its name in the snapshot. object sends no request.
+func (h *hub) object(e entry, name, address string, repository, link rooted.Path) object {
+	blob := repository.Join("blobs", e.etag())
+	return object{
+		name: name, size: e.Size, id: e.etag(), origin: h.endpoint.String(),
+		connect: func(ctx context.Context, version string) (Source, error) {
+			return openSource(ctx, address, *h.options(), e.Size, version, h.explain)
+		},
+		paths: cachePaths{
+			path: blob, snapshotName: link.String(),
+			lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"),
+			link: func() error { return linkUnlessExists(link, blob) },
+		},
+	}
+}
+
+// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. A link's target is named by the
+// digest of the file. A plain file, as on a system without links, gets no digest. snapshotFiles leaves out what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
@@ -74,15 +82,15 @@ func snapshotFiles(dir string) map[string]entry {
 		}
 		name, err := filepath.Rel(dir, path)
 		name = filepath.ToSlash(name)
-		info, err2 := os.Stat(path)
-		if errors.Join(err, err2) != nil || !info.Mode().IsRegular() || checkName(name) != nil {
+		info, statErr := os.Stat(path)
+		if err != nil || statErr != nil || !info.Mode().IsRegular() || checkName(name) != nil {
 			return nil
 		}
 		e := entry{Size: info.Size()}
-		to, _ := os.Readlink(path)
-		if etag := filepath.Base(to); commitID.MatchString(etag) {
+		target, _ := os.Readlink(path)
+		if etag := filepath.Base(target); commitID.MatchString(etag) { // git's id, of the same form as a commit's
 			e.BlobID = etag
-		} else if digestID.MatchString(etag) {
+		} else if digestID.MatchString(etag) { // SHA-256
 			e.BlobID, e.LFSSHA256, e.LFSSize = etag, etag, e.Size
 		}
 		files[name] = e

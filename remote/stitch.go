@@ -16,19 +16,19 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// mergedIndex returns the text of model.safetensors.index.json for the SafeTensors files called names. It reads their
-// headers, eight at a time. It fails if two files have a tensor of the same name.
+// mergedIndex returns the text of model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. It reads
+// their headers, eight at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
-	types := make([]layout.Metadata, len(names))
+	metadata := make([]layout.Metadata, len(names))
 	var mu sync.Mutex
 	var total uint64
 	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			var size uint64
 			var err error
-			if tensors[i], types[i], size, err = d.tensorsOf(ctx, names[i]); err != nil {
+			if tensors[i], metadata[i], size, err = d.tensorsOf(ctx, names[i]); err != nil {
 				return fmt.Errorf("%s: %w", names[i], err)
 			}
 			shards[i].Name = path.Base(names[i])
@@ -42,23 +42,24 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 		return nil, err
 	}
 	var places []manifest.Place
-	first := make(map[string]string)
+	fileOf := make(map[string]string) // the file of each tensor
 	for i, inFile := range tensors {
 		for _, tensor := range inFile {
-			if other, ok := first[tensor]; ok {
+			if other, ok := fileOf[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
 			}
-			first[tensor] = names[i]
+			fileOf[tensor] = names[i]
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
 		}
 	}
-	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, types), total)
+	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, metadata), total)
 }
 
-// quantMetadata returns the metadata of a merged index that say how quantized tensors are stored. File i has the tensors tensors[i] and
-// the metadata files[i]. A type that a file has for all its tensors becomes one entry for each tensor.
-func quantMetadata(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
-	for i, md := range files {
+// quantMetadata returns the metadata of a merged index: type and group size of each quantized tensor. File i has the tensors tensors[i]
+// and the metadata metadata[i], whose entries are for one tensor or for all: the index gets one for each tensor. It returns nil if no
+// file has such entries.
+func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.Metadata) {
+	for i, md := range metadata {
 		for _, tensor := range tensors[i] {
 			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
 				v, ok := md.Get(tensor + "." + key)
@@ -77,18 +78,18 @@ func quantMetadata(tensors [][]string, files []layout.Metadata) (all layout.Meta
 	return all
 }
 
-// tensorsOf returns the names of a file's tensors and their size in bytes. It also returns the file's metadata if some
-// tensors are U32, and may be quantized as Ollama does it. It fails if the file cannot be decoded.
+// tensorsOf returns the names of the tensors in the file called name, and their size in bytes together. It also returns the file's
+// metadata if it has tensors of U32, in which Ollama stores quantized ones, and else nil. It fails if the file cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
-		names, size = nil, 0 // of the first attempt, if this is the second
-		isQuantized := false // there are U32 tensors
+		names, size = nil, 0 // decode calls this again if the file has changed
+		hasU32 := false
 		for _, t := range decoded.Index().Tensors {
 			names = append(names, string(t.Name))
 			size += t.Stored
-			isQuantized = isQuantized || t.DType == layout.U32
+			hasU32 = hasU32 || t.DType == layout.U32
 		}
-		if isQuantized {
+		if hasU32 {
 			md, err = decoded.Metadata(in)
 		}
 		return err
@@ -96,9 +97,9 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// addMergedIndex adds an index of the weights, d.modelCandidates, and makes it the only file that may be the model. It does
-// nothing unless the weights are several SafeTensors files of one folder without an index: registries tell shards by
-// layers. It fails if a header cannot be read, or if two files have a tensor of the same name.
+// addMergedIndex adds an index of the files of weights, d.modelCandidates, and makes it the only candidate. A registry's model may have
+// shards as layers and no index of them. addMergedIndex does nothing unless the weights are several SafeTensors files of one folder
+// without an index. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) addMergedIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.modelCandidates {

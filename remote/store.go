@@ -38,46 +38,56 @@ type StoredObject struct {
 	Version string
 }
 
-// folderInStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If
-// the store may not be listed, the others are looked up when they are opened. It fails if there are no objects.
+// folderInStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If the store
+// may not be listed and has Stat, the others are looked up when they are opened. It fails if there are no objects, if the listing does
+// and Stat does not help, or as listedFolder does.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
-	found, folders, err := listPrefix(ctx, s, dir, o)
-	if one, ok := s.(storeWithStat); ok && file != "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errOffline)) {
-		d, unlisted := folderWithoutListing(ctx, one, key, o)
-		if unlisted == nil {
+	found, folders, listErr := listPrefix(ctx, s, dir, o)
+	mayHelp := errors.Is(listErr, fs.ErrPermission) || errors.Is(listErr, errOffline)
+	if withStat, ok := s.(storeWithStat); ok && file != "" && mayHelp {
+		if d, err := folderWithoutListing(ctx, withStat, key, o); err == nil {
 			return d, nil
 		}
-		return fail(err)
 	}
-	if err != nil {
-		return fail(err)
+	if listErr != nil {
+		return fail(listErr)
 	}
-	named := func(o StoredObject) bool { return o.Name == file }
-	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) { // key is a prefix
+	isNamed := func(o StoredObject) bool { return o.Name == file }
+	if !slices.ContainsFunc(found, isNamed) && slices.Contains(folders, file) { // key is a prefix
 		dir, file = key+"/", ""
-		if found, _, err = listPrefix(ctx, s, dir, o); err != nil {
-			return fail(err)
+		if found, _, listErr = listPrefix(ctx, s, dir, o); listErr != nil {
+			return fail(listErr)
 		}
 	}
-	if len(found) == 0 || file != "" && !slices.ContainsFunc(found, named) {
+	if len(found) == 0 || file != "" && !slices.ContainsFunc(found, isNamed) {
 		return nil, &fs.PathError{Op: "open", Path: s.Address(key), Err: fs.ErrNotExist}
 	}
-	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "")
+	d, err := listedFolder(s, dir, file, found, o)
 	if err != nil {
 		return fail(err)
+	}
+	return d, nil
+}
+
+// listedFolder returns a folder of the objects found directly under dir, a prefix. The address names the file called file, or all if that
+// is "". It leaves out objects whose names cannot be those of a model's files. It fails as newFolder and addFile do.
+func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
+	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "")
+	if err != nil {
+		return nil, err
 	}
 	d.addressedFile = file
 	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
 	revision := sha256.New()
 	for _, object := range found {
 		if object.Name != file && checkName(object.Name) != nil {
-			continue // no file of a model
+			continue
 		}
 		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
 		if err := d.addFile(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
-			return fail(err)
+			return nil, err
 		}
 	}
 	d.snapshotDir = d.snapshotDir.Join("v-" + hex.EncodeToString(revision.Sum(nil))) // a snapshot for each set of versions
@@ -90,55 +100,61 @@ type storeWithStat interface {
 	Stat(ctx context.Context, key string) (StoredObject, error)
 }
 
-// folderWithoutListing returns a folder of the object that key names, which looks up others beside it when they are opened. It
-// fails if that object cannot be looked up.
+// folderWithoutListing returns a folder of the object that key names. Objects beside it are looked up when they are opened. It fails if
+// statObject does for the object that key names, if its name cannot be a file's, or if there is no home directory.
 func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
-	var d *folder
-	stat := func(ctx context.Context, name string) (object, error) {
-		l, err := askOrReadCache(s.Identity(dir+name), "object", o, func(l *listing) error {
-			of, err := s.Stat(ctx, dir+name)
-			l.Objects = []StoredObject{of}
-			return err
-		})
-		if err == nil && len(l.Objects) != 1 {
-			err = errOffline
+	named, err := statObject(ctx, s, key, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), derivedID(s.Identity(key), named.Version)) // a snapshot for each version
+	if err != nil {
+		return nil, err
+	}
+	d.addressedFile, d.followsServer = file, true
+	if d.objects[file], err = d.withCachePaths(file, storedObject(s, key, named)); err != nil {
+		return nil, err
+	}
+	d.lookup = func(ctx context.Context, name string) (object, error) {
+		found, err := statObject(ctx, s, dir+name, o)
+		if errors.Is(err, fs.ErrPermission) { // S3 refuses requests for a missing object too, to those who may not list
+			err = &fs.PathError{Op: "open", Path: d.messageName(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
 		}
 		if err != nil {
 			return object{}, err
 		}
-		of := l.Objects[0]
-		if d == nil { // this is the object that key names: its version tells the snapshot
-			if d, err = newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), derivedID(s.Identity(key), of.Version)); err != nil {
-				return object{}, err
-			}
-			d.followsServer = true
-		}
-		return d.withCachePaths(name, storedObject(s, dir+name, of))
-	}
-	first, err := stat(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	d.addressedFile, d.objects[file] = file, first
-	d.lookup = func(ctx context.Context, name string) (object, error) {
-		found, err := stat(ctx, name)
-		if errors.Is(err, fs.ErrPermission) { // S3's answer without the right to list, for GetObject of no key too
-			err = &fs.PathError{Op: "open", Path: d.messageName(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
-		}
-		return found, err
+		return d.withCachePaths(name, storedObject(s, dir+name, found))
 	}
 	return d, nil
 }
 
-// listing is what a store has told of a prefix.
+// statObject returns what s.Stat tells of the object at a key, and caches it. Offline it returns what was cached. It fails if Stat or
+// writing the cache does, or offline with errOffline if nothing was cached.
+func statObject(ctx context.Context, s storeWithStat, key string, o *Options) (StoredObject, error) {
+	l, err := askOrReadCache(s.Identity(key), "object", o, func(l *listing) error {
+		object, err := s.Stat(ctx, key)
+		l.Objects = []StoredObject{object}
+		return err
+	})
+	if err != nil {
+		return StoredObject{}, err
+	}
+	if len(l.Objects) != 1 { // a damaged file of the cache
+		return StoredObject{}, errOffline
+	}
+	return l.Objects[0], nil
+}
+
+// listing is what a store has told of a prefix, or of one object.
 type listing struct {
 	Objects []StoredObject `json:"objects"`
 	Folders []string       `json:"folders"`
 }
 
-// listPrefix returns the objects directly under a prefix, and the names of folders there, without slashes. Offline it returns
-// what was cached of an earlier call. It fails if the names exceed maxListingBytes bytes.
+// listPrefix returns the objects directly under a prefix, and the names of folders there, without slashes. It caches both. Offline it
+// returns what was cached. It fails if the store or writing the cache does, offline if nothing was cached, or for names of more than
+// maxListingBytes bytes.
 func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
 	l, err := askOrReadCache(s.Identity(prefix), "", o, func(l *listing) error {
 		var taken listingSize
@@ -160,9 +176,9 @@ func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]Stor
 	return l.Objects, l.Folders, err
 }
 
-// askOrReadCache calls ask to fill l, the listing of a prefix or an object of a store, and caches it. The file's name is a digest
-// of identity and kind. Offline it returns the cached listing instead, or errOffline if there is none. It fails if ask does, or
-// if the system does in writing the cache.
+// askOrReadCache calls ask, which fills a listing, and returns and caches that. The cache's file is named by a digest of identity, that
+// of a prefix or an object, and kind. Offline it returns the cached listing instead, or errOffline if there is none. It fails if ask or
+// writing the cache does, or if there is no home directory.
 func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {
@@ -185,8 +201,8 @@ func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error)
 	return l, err
 }
 
-// storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. Without a
-// version it has no id, and so is not cached.
+// storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. Content without a
+// version has no id, and so is not cached. Offline its connect fails with errOffline.
 func storedObject(s Store, key string, listed StoredObject) object {
 	o := object{size: listed.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {

@@ -27,8 +27,8 @@ type web struct {
 	addressedURL *url.URL // of the file that the address names
 }
 
-// webFolder returns a folder of the file at an http address, which looks up others beside it when they are opened. It
-// asks the server for the file's size and version, and fails if it does not answer.
+// webFolder returns a folder of the file at an http address. Files beside it are looked up when they are opened. It asks the server for
+// the file's size and version. It fails for a malformed address, or as askServer does.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -36,7 +36,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		return nil, err
 	}
 	cache, err := o.cache()
-	if err != nil { // there is no home directory
+	if err != nil { // there is no home directory: cache is the zero Path, and nothing is read or written there
 		o = o.withoutCache()
 	}
 	name := path.Base(u.Path)
@@ -52,24 +52,25 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		lookup:      w.lookUpBeside, followsServer: true,
 		snapshotDir: cache.Join("snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), addressKey(&beside)[:16]),
 	}
-	first, err := w.askServer(ctx, name, u)
-	w.objects[name] = first
-	return w.folder, err
+	if w.objects[name], err = w.askServer(ctx, name, u); err != nil {
+		return nil, err
+	}
+	return w.folder, nil
 }
 
-// addressBeside returns the address of the file called name in the folder of the file w.addressedURL, with the query and user of that
-// address.
+// addressBeside returns the address of the file called name beside the one at w.addressedURL, with the query and the user of
+// w.addressedURL.
 func (w *web) addressBeside(name string) *url.URL {
 	if name == w.addressedFile {
 		return w.addressedURL
 	}
 	u := w.addressedURL.ResolveReference(&url.URL{Path: name})
-	u.RawQuery, u.User = w.addressedURL.RawQuery, w.addressedURL.User // a signature, perhaps
+	u.RawQuery, u.User = w.addressedURL.RawQuery, w.addressedURL.User // credentials, perhaps
 	return u
 }
 
-// lookUpBeside asks the server for size and version of the file called name beside the first, and returns its content. It
-// fails if the server does not have the file.
+// lookUpBeside returns the content of the file called name beside the one at w.addressedURL. It fails for a name that leaves the folder,
+// or as askServer does.
 func (w *web) lookUpBeside(ctx context.Context, name string) (object, error) {
 	if err := checkName(name); err != nil {
 		return object{}, err
@@ -77,39 +78,33 @@ func (w *web) lookUpBeside(ctx context.Context, name string) (object, error) {
 	return w.askServer(ctx, name, w.addressBeside(name))
 }
 
-// knownVersion is what a server last told of an address.
+// knownVersion is what a server has told of the file at an address. Version is "" if nothing is known, or if the server tells none.
 type knownVersion struct {
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
-	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: the file was downloaded
+	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: Pull has downloaded the file in one response
 }
 
-// askServer returns the content that the server has at u now, and stores its size and version for the next time. Offline,
-// the content is that of last time. It fails for a file that cannot be read by ranges, but Pull downloads such a file whole.
+// askServer asks the server for size and version of the file at u, stores them in the cache, and returns the content. name is the file's
+// name. Pull also downloads a file that has no version, or that cannot be read by ranges. Offline, the content is that of the last answer.
+// askServer fails if the server does, if Open cannot read the file by ranges, or offline if no answer was stored.
 func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache()
 	record := cache.Join("addresses", addressKey(u)+".json")
 	var before knownVersion
-	text, err := record.Read()
-	seen := !w.opts.NoCache && err == nil && json.Unmarshal(text, &before) == nil && before.Version != "" && before.Size >= 0
+	if !w.opts.NoCache {
+		before = readKnownVersion(record)
+	}
 	if isOffline() {
-		if !seen {
+		if before.Version == "" {
 			return object{}, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), errOffline)
 		}
 		return w.contentAt(name, u, before, nil), nil
 	}
-	// No bytes are requested of a version that was seen before: the cache may have them.
-	first := withBeginning
-	if seen {
-		first = versionOnly
-	}
-	r, err := w.connect(ctx, u, first)
-	if err == nil && seen && (r.Size() != before.Size || r.Version() != before.Version) {
-		r.Close()
-		r, err = w.connect(ctx, u, withBeginning)
-	}
+	mayDownload := w.opts.isPull && !w.opts.NoCache
+	r, err := w.connectSince(ctx, u, before)
 	if errors.Is(err, httprange.ErrNoRanges) {
-		if w.opts.isPull && !w.opts.NoCache {
+		if mayDownload {
 			return w.download(ctx, name, u, record)
 		}
 		err = fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
@@ -117,10 +112,9 @@ func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, e
 	if err != nil {
 		return object{}, err
 	}
-	now := knownVersion{r.Size(), r.Version(), before.Whole}
+	now := knownVersion{Size: r.Size(), Version: r.Version(), Whole: before.Whole}
 	o := w.contentAt(name, u, now, r)
-	// Pull downloads a file without a version in one response, which is of one version, unless the cache has it.
-	if w.opts.isPull && !w.opts.NoCache && (now.Whole || now.Version == "") {
+	if mayDownload && (now.Whole || now.Version == "") { // one response is of one version
 		f, err := o.openComplete()
 		if err != nil {
 			r.Close()
@@ -137,7 +131,18 @@ func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, e
 	return o, nil
 }
 
-// writeKnownVersion writes now to record, the file of an address in the cache. It does nothing if the version is unknown.
+// readKnownVersion returns what writeKnownVersion has written to record. It returns the zero value if the file cannot be read, or is
+// malformed.
+func readKnownVersion(record rooted.Path) (known knownVersion) {
+	text, err := record.Read()
+	if err != nil || json.Unmarshal(text, &known) != nil || known.Size < 0 {
+		return knownVersion{}
+	}
+	return known
+}
+
+// writeKnownVersion writes now to record, the file of an address in the cache. It does nothing if the version is unknown. It fails as
+// writeCacheFile does.
 func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	if now.Version == "" {
 		return nil
@@ -149,60 +154,67 @@ func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	return writeCacheFile(record, text)
 }
 
-// openDownload makes the file that a whole response goes to, and returns its path. It has no map: Sweep removes it if this
-// process is killed, but not while it is open here.
-func openDownload(of rooted.Path) (f *os.File, path rooted.Path, err error) {
-	path = sparse.DataPath(of)
+// openDownload makes the file that a whole response is written to, the data file of name, and returns it with its path. There is no
+// map: if this process is killed, Sweep removes the file later. Until the file is closed it is locked against that. openDownload fails
+// if the file cannot be made.
+func openDownload(name rooted.Path) (f *os.File, path rooted.Path, err error) {
+	path = sparse.DataPath(name)
 	if f, err = path.Open(os.O_RDWR | os.O_CREATE); err == nil {
 		sparse.LockUntilClosed(f, path.String())
 	}
 	return f, path, err
 }
 
-// empty removes all bytes of a file, so that a response after one that was cut off begins anew.
+// empty removes all bytes of a file, so that a response after one that was cut off begins anew. It fails if the system does.
 func empty(f *os.File) error {
 	_, err := f.Seek(0, io.SeekStart)
 	return errors.Join(err, f.Truncate(0))
 }
 
-// download downloads the whole file at u in one response, moves it to its path in the cache, and writes the record of
-// the address. The id of a file without a version is its SHA-256; Pull downloads such a file each time. It fails if
-// the download does, or if the cache cannot be written to.
+// progressWriter returns a writer to w for size bytes. It calls o.Progress, if set, with the number of bytes written so far, and fails
+// when ctx ends.
+func (o *Options) progressWriter(ctx context.Context, w io.Writer, size int64) io.Writer {
+	have := int64(0)
+	return &parallel.Writer{Ctx: ctx, W: w, Wrote: func(n int) {
+		if have += int64(n); o.Progress != nil {
+			o.Progress(have, size)
+		}
+	}}
+}
+
+// download downloads the whole file at u, called name, in one response, moves it to its path in the cache, and returns its content. It
+// writes the version, if known, to record, the file of the address. The id of a file without a version is its SHA-256; Pull downloads
+// such a file each time. It fails if the download does, or if the cache cannot be written to.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
-	id := derivedID(addressKey(u), "")
-	at, err := w.opts.ownCachePaths(id)
+	addressID := derivedID(addressKey(u), "") // the id of the content is not known yet
+	addressPaths, err := w.opts.ownCachePaths(addressID)
 	if err != nil {
 		return o, err
 	}
-	dir, err := w.opts.partialDir(at.path.Parent())
+	dir, err := w.opts.partialDir(addressPaths.path.Parent())
 	if err == nil {
-		err = at.lock.Parent().MkdirAll()
+		err = addressPaths.lock.Parent().MkdirAll()
 	}
 	if err != nil {
 		return o, err
 	}
-	unlock, err := lockFile(ctx, at.lock)
+	unlock, err := lockFile(ctx, addressPaths.lock)
 	if err != nil {
 		return o, err
 	}
 	defer unlock()
-	f, part, err := openDownload(dir.Join(id))
+	f, part, err := openDownload(dir.Join(addressID))
 	if err != nil {
 		return o, err
 	}
 	defer f.Close()
-	defer part.Remove() // nothing, once it is moved to its place
+	defer part.Remove() // does nothing once the file has moved to its place
 	digest := sha256.New()
 	now := knownVersion{Whole: true}
 	now.Version, err = httprange.Download(ctx, u.String(), func(size int64) (io.Writer, error) {
 		digest.Reset() // after a response that was cut off, everything begins anew
 		now.Size = size
-		have := int64(0)
-		return &parallel.Writer{Ctx: ctx, W: io.MultiWriter(f, digest), Wrote: func(n int) {
-			if have += int64(n); w.opts.Progress != nil {
-				w.opts.Progress(have, size)
-			}
-		}}, empty(f)
+		return w.opts.progressWriter(ctx, io.MultiWriter(f, digest), size), empty(f)
 	}, w.opts.HTTP)
 	if err == nil {
 		err = f.Sync()
@@ -210,7 +222,8 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), err)
 	}
-	if o = w.contentAt(name, u, now, nil); o.id == "" {
+	o = w.contentAt(name, u, now, nil)
+	if o.id == "" { // the server tells no version
 		o.id = hex.EncodeToString(digest.Sum(nil))
 		if o, err = w.withCachePaths(name, o); err != nil {
 			return o, err
@@ -231,7 +244,23 @@ const (
 	versionOnly                       // size and version
 )
 
-// connect opens a reader of the file at u by one request, for what first says. It fails if the server refuses or lacks the file.
+// connectSince opens a reader of the file at u. It requests the file's beginning only if size or version differ from before: otherwise
+// the cache may have the beginning. It fails as connect does.
+func (w *web) connectSince(ctx context.Context, u *url.URL, before knownVersion) (*httprange.Reader, error) {
+	if before.Version == "" {
+		return w.connect(ctx, u, withBeginning)
+	}
+	r, err := w.connect(ctx, u, versionOnly)
+	if err != nil || r.Size() == before.Size && r.Version() == before.Version {
+		return r, err
+	}
+	r.Close()
+	return w.connect(ctx, u, withBeginning)
+}
+
+// connect opens a reader of the file at u by one request: for size and version alone if first is versionOnly, or else also for the
+// file's beginning. With a cache the beginning is by default as long as the head of a cached file. It fails if the server refuses, lacks
+// the file or answers no ranges.
 func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*httprange.Reader, error) {
 	o := *w.opts.HTTP
 	o.Peek = first == versionOnly
@@ -242,14 +271,15 @@ func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*htt
 }
 
 // contentAt returns the content that the server has at u in version now, as the file called name. The first source of the content is
-// r; later ones are connected anew. If r is nil, connecting fails with errOffline. Content without a version is not cached.
+// r; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil, connecting fails with
+// errOffline. Content without a version has no id, and is not cached.
 func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.Reader) object {
-	var begun atomic.Bool // r is in use
+	var isTaken atomic.Bool // r is a source's already
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		switch {
 		case r == nil:
 			return nil, errOffline
-		case begun.CompareAndSwap(false, true):
+		case isTaken.CompareAndSwap(false, true):
 			return explainedSource{r, explainNothing}, nil
 		}
 		again, err := w.connect(ctx, u, versionOnly)
@@ -270,14 +300,14 @@ func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.
 	return o
 }
 
-// addressKey returns a digest, in hex, of what identifies the file at u: the address without user, signature and token.
+// addressKey returns the SHA-256, in hex, of what identifies the file at u: the address without user, signature and token.
 func addressKey(u *url.URL) string {
 	key := *u
 	key.User, key.Fragment, key.RawFragment = nil, "", ""
 	query := key.Query()
-	signed := query.Has("sig") // by Azure
+	isSignedByAzure := query.Has("sig")
 	for name := range query {
-		if isSecret(name) || signed && slices.Contains(azureSAS, name) {
+		if isSecret(name) || isSignedByAzure && slices.Contains(azureSAS, name) {
 			query.Del(name)
 		}
 	}
@@ -291,7 +321,8 @@ func addressKey(u *url.URL) string {
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
-// isSecret reports whether the parameter of a query called name is a token, or part of a signature.
+// isSecret reports whether a query's parameter called name is a token, or part of a signature: its value then may change, and is not
+// stored.
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
