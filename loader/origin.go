@@ -73,8 +73,8 @@ func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 	return id, false, err
 }
 
-// changed returns an error if the file that has the name now is not the one that was opened, or the system fails to
-// tell.
+// changed returns an error if the file that has the name now is not the one that was opened, or has been written since. A file
+// counts as unchanged if its name is gone, not known, or may not be looked up. changed also fails if the system does otherwise.
 func (o *origin) changed() error {
 	now, ok, err := o.identityNow()
 	if !ok {
