@@ -3,11 +3,13 @@ package survey_test
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
@@ -166,6 +168,21 @@ func TestSampleOfFew(t *testing.T) {
 	}
 	if s := stats[0]; s.Finite != 202 || s.Min != 100 || s.Max != 500 || s.Mean != 300 || math.Abs(s.Percentiles[1]-102) > 1 || math.Abs(s.Percentiles[3]-498) > 3 {
 		t.Error(describe(s))
+	}
+}
+
+// TestSampleOutOfRange: a sample that the tensor does not have is an error of the tensor.
+func TestSampleOutOfRange(t *testing.T) {
+	const n = 1 << 17
+	for _, d := range []layout.DType{layout.BF16, layout.F32, layout.F64} {
+		m := openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: d, Shape: []int{n}, Data: make([]byte, n*d.BlockBytes())}))
+		for _, runs := range [][]uint64{{1, n}, {10, n - 9}, {10, 1 << 61}, {10, 1 << 63}, {1<<16 + 1, 0}, {math.MaxUint64, 0}, {5, 9, 3}, {5, 9, 13}} {
+			opts := survey.StatsOptions{Sample: func(loader.Tensor) ([]uint64, uint64) { return runs[1:], runs[0] }}
+			stats, err := allStats(t.Context(), m, &opts)
+			if err != nil || !errors.Is(stats[0].Err, loader.ErrRange) || !strings.Contains(stats[0].Err.Error(), `: tensor "w": `) {
+				t.Errorf("%v, %d from %v: %v, %+v", d, runs[0], runs[1:], err, stats)
+			}
+		}
 	}
 }
 

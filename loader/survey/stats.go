@@ -95,7 +95,12 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), bySigma: opts.BySigma, sum: newSummary()}
 			t.stats = &TensorStats{Tensor: x, Err: checkValues(x)}
 			if opts.Sample != nil {
-				t.places, t.each = opts.Sample(x)
+				places, each := opts.Sample(x)
+				if err := checkSample(x, places, each); err == nil {
+					t.places, t.each = places, each
+				} else {
+					t.stats.Err = cmp.Or(t.stats.Err, inTensor(m, x, err))
+				}
 			}
 			if t.stats.Sampled = len(t.places) > 0; t.stats.Sampled {
 				t.zeroRows = newZeroRows(nil)
@@ -107,6 +112,23 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 			}
 		}
 	}, m)
+}
+
+// checkSample returns an error if runs of as many elements of x as each, from places on, are not what StatsOptions.Sample says.
+func checkSample(x loader.Tensor, places []uint64, each uint64) error {
+	end := uint64(0) // of the run before
+	for _, first := range places {
+		if first < end || each > chunk || !layout.Within(first, each, x.Elements()) {
+			return fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, each, first, end, x.Elements())
+		}
+		end = first + each
+	}
+	return nil
+}
+
+// inTensor says in which tensor of m there is err.
+func inTensor(m *loader.Model, x loader.Tensor, err error) error {
+	return fmt.Errorf("%s: tensor %q: %w", m.Files()[x.File()].Path, x.Name(), err)
 }
 
 // statsTask finds the figures of one tensor. Its first phase sums values up and counts them by code. Others follow
@@ -460,8 +482,7 @@ func (t *statsTask) checkUnchanged() error {
 	if (t.histogram == nil || binned == t.sum.n) && counted == t.sum.n && isPlaced {
 		return nil
 	}
-	x := t.stats.Tensor
-	return fmt.Errorf("%s: tensor %q: %w: its values were others a moment ago", t.model.Files()[x.File()].Path, x.Name(), mmapio.ErrChanged)
+	return inTensor(t.model, t.stats.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
 }
 
 // levels returns the tensor's finite values, as the last phase has counted them, in ascending order.
