@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
 )
 
 // scaleCols returns how many scales are stored for each row of groups, padding included.
@@ -152,4 +153,25 @@ func (g columnGroups) decode(b []byte, cols uint64) []int64 {
 		}
 	}
 	return index
+}
+
+// integers returns the elements of a small tensor of integers or booleans, little-endian. It fails if d is another
+// type, b does not fill elements, or one is negative.
+func integers(d layout.DType, b []byte) ([]uint64, error) {
+	size, kind := d.BlockBytes(), d.Kind()
+	isInteger := kind == layout.KindInt || kind == layout.KindUint || kind == layout.KindBool
+	if !isInteger || size == 0 || len(b)%size != 0 {
+		return nil, invalidf("%d bytes of %v are no integers", len(b), d)
+	}
+	list := make([]uint64, 0, len(b)/size)
+	for ; len(b) > 0; b = b[size:] {
+		var word [8]byte
+		copy(word[:], b[:size])
+		v := binary.LittleEndian.Uint64(word[:])
+		if signBit := v >> (8*size - 1); kind == layout.KindInt && signBit != 0 {
+			return nil, invalidf("a negative size")
+		}
+		list = append(list, v)
+	}
+	return list, nil
 }

@@ -8,30 +8,29 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// addUnclaimedIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the same:
-// it is no float, or has a name like a weight's or like codes'.
+// addUnclaimedIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the
+// same: it is no float, or has a name like a weight's or like codes'.
 func (f *finder) addUnclaimedIfLikeCodes(i uint32) {
 	t := &f.tensors[i]
-	if !isFloat(t.DType) || hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name) { // most tensors are floats
+	if !isFloat(t.DType) || isNamedLikeWeight(t.Name) { // most tensors are floats
 		f.unclaimed = append(f.unclaimed, i)
 	}
 }
 
-// checkUnclaimed refuses tensors in f.unclaimed that look like codes of no known scheme. Those with a companion that
-// only codes have come first. Without one, floats of 8 bits and less are refused, and integers if the configuration
-// says that the checkpoint is quantized. It fails if the source does.
+// isNamedLikeWeight reports whether a name ends with weight, which .qweight does too, or as only names of codes do.
+func isNamedLikeWeight(name []byte) bool { return hasSuffix(name, "weight") || endsLikeCodes(name) }
+
+// checkUnclaimed decides what the tensors in f.unclaimed are: see decideByCompanion for those beside a companion that only codes have.
+// Without one it refuses floats that ought to have a scale. Last it refuses all that looksLikeCodes. It fails if the source does.
 func (f *finder) checkUnclaimed() error {
 	rows, ofFloats := f.presentCompanionEnds(), f.floatPatterns()
-	var left []uint32      // tensors without a companion, which are refused after all others
-	var reasons [256]error // why left are refused, by type: a file may have a great many tensors
+	var withoutCompanion []uint32
+	var reasons [256]error // by type, why tensors withoutCompanion are refused: a file may have a great many
 	for _, i := range f.unclaimed {
 		if f.isPart(i) {
 			continue
 		}
-		t := &f.tensors[i]
-		k := codesTypeOf[t.DType]
-		isMatrix := len(t.Shape) >= 2 && (hasSuffix(t.Name, "weight") || endsLikeCodes(t.Name)) // .qweight too
-		beside, err := f.companionOf(rows, i)
+		companion, err := f.companionOf(rows, i)
 		if err != nil {
 			return err
 		}
@@ -39,60 +38,79 @@ func (f *finder) checkUnclaimed() error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case beside != nil:
-			if err := f.decideByCompanion(i, beside); err != nil {
+		switch t := &f.tensors[i]; {
+		case companion != nil:
+			if err := f.decideByCompanion(i, companion); err != nil {
 				return err
 			}
 		case unscaled != nil:
 			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
-		case k&needsScale != 0 && (len(t.Shape) >= 2 || hasSuffix(t.Name, "weight")):
-			left = append(left, i)
-			if reasons[t.DType] == nil {
-				reasons[t.DType] = unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)
-			}
-		case k != 0 && k&(needsScale|nvfp4Codes) == 0 && isMatrix:
-			config, err := f.loadConfig()
+		default:
+			isRefused, err := f.looksLikeCodes(t)
 			if err != nil {
 				return err
 			}
-			if !config.MentionsQuantization() {
-				continue
-			}
-			left = append(left, i)
-			if reasons[t.DType] = cmp.Or(reasons[t.DType], f.configRefusal); reasons[t.DType] == nil {
-				reasons[t.DType] = invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)
+			if isRefused {
+				withoutCompanion = append(withoutCompanion, i)
+				if reasons[t.DType] == nil {
+					reasons[t.DType] = f.whyRefusedWithoutScale(t.DType)
+				}
 			}
 		}
 	}
-	for _, i := range left {
+	for _, i := range withoutCompanion {
 		f.addRefused(i, reasons[f.tensors[i].DType])
 	}
 	return nil
 }
 
-// refuseWithoutScale refuses codes that have no scale. sure are the patterns whose codes' names end like theirs. The weight's error
-// names the schemes of sure, or only the configuration's if it is one of them. It fails if the source does.
-func (f *finder) refuseWithoutScale(sure []*pattern, codes uint32) error {
+// looksLikeCodes reports whether tensor t, which has no companion, looks like codes. Floats of 8 bits and less do if they are a matrix
+// or called weight. A matrix of integers does if it has a weight's name and the configuration mentions quantization. It fails if the
+// source does.
+func (f *finder) looksLikeCodes(t *layout.Tensor) (bool, error) {
+	switch codesType := codesTypeOf[t.DType]; {
+	case codesType&needsScale != 0:
+		return len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"), nil
+	case codesType == 0 || codesType == nvfp4Codes: // blocks of NVFP4 include scales
+		return false, nil
+	case len(t.Shape) < 2 || !isNamedLikeWeight(t.Name):
+		return false, nil
+	}
+	config, err := f.loadConfig()
+	return err == nil && config.MentionsQuantization(), err
+}
+
+// whyRefusedWithoutScale returns the error of a tensor of type d that looksLikeCodes.
+func (f *finder) whyRefusedWithoutScale(d layout.DType) error {
+	if codesTypeOf[d]&needsScale != 0 {
+		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", d)
+	}
+	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", d))
+}
+
+// refuseWithoutScale refuses codes that have no scale. fitting are the patterns that the name of the codes fits. The weight's error
+// names their schemes, or only the configuration's method if it is one of them. It fails if the source does.
+func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 	config, err := f.loadConfig()
 	if err != nil {
 		return err
 	}
 	var schemes []string
-	for _, p := range sure {
-		if schemes = append(schemes, p.schemeName); p.schemeName == config.quantMethod {
-			schemes = schemes[len(schemes)-1:]
+	for _, p := range fitting {
+		if p.schemeName == config.quantMethod {
+			schemes = []string{p.schemeName}
 			break
 		}
+		schemes = append(schemes, p.schemeName)
 	}
 	slices.Sort(schemes)
 	name := f.tensors[codes].Name
-	scale := string(name[:len(name)-len(sure[0].codesEnd)]) + sure[0].scaleEnds[0]
+	scale := string(name[:len(name)-len(fitting[0].codesEnd)]) + fitting[0].scaleEnds[0]
 	f.addRefused(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
 	return nil
 }
 
-// floatPatterns returns the patterns that take floats for codes. It leaves out those whose scales no tensor can be by its name.
+// floatPatterns returns the patterns whose codes are stored as floats. It skips those for which no tensor's name ends like their scale.
 func (f *finder) floatPatterns() (list []*pattern) {
 	for i := range patterns {
 		if p := &patterns[i]; p.floatCodes != nil && f.mayEndWith(p.scaleEnds[0]) {
@@ -102,7 +120,7 @@ func (f *finder) floatPatterns() (list []*pattern) {
 	return list
 }
 
-// patternOfMissingScale returns the one of patterns by which tensor i, a matrix of floats, ought to have a scale beside it. It
+// patternOfMissingScale returns the first of patterns by which tensor i, a matrix of floats, ought to have a scale beside it. It
 // returns nil if there is none, or if the source ignores the tensor. It fails if the source does.
 func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern, error) {
 	t := &f.tensors[i]
@@ -113,24 +131,29 @@ func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern,
 		if !hasSuffix(t.Name, p.codesEnd) {
 			continue
 		}
-		if config, err := f.loadConfig(); err != nil || p.floatCodes.needScale(config, t) {
-			return p, err
+		config, err := f.loadConfig()
+		if err != nil {
+			return nil, err
+		}
+		if p.floatCodes.needScale(config, t) {
+			return p, nil
 		}
 	}
 	return nil, nil
 }
 
-// decideByCompanion decides what tensor i is, which no pattern claims. beside is the name of a tensor that lies by it as a scale
-// lies by codes. Floats become a weight if the configuration says that floats are codes, and stay plain if they were only rounded
-// by that scale. All else is refused. It fails if the source does.
-func (f *finder) decideByCompanion(i uint32, beside []byte) error {
+// decideByCompanion decides what tensor i is, which no pattern claims. companion is the name of a tensor that lies by it as a scale
+// lies by codes. Floats that compressed-tensors only rounded stay plain: it leaves their scales in the file. Floats become a weight if
+// the configuration says that floats are codes. All else is refused. It fails if the source does.
+func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 	t := &f.tensors[i]
 	config, err := f.loadConfig()
 	if err != nil {
 		return err
 	}
+	areFloats := isFloat(t.DType)
 	switch {
-	case isFloat(t.DType) && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats: // the scale tells how they were
+	case areFloats && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats:
 		return nil
 	case f.configRefusal != nil:
 		f.addRefused(i, f.configRefusal)
@@ -138,16 +161,19 @@ func (f *finder) decideByCompanion(i uint32, beside []byte) error {
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if isFloat(t.DType) && p.floatCodes != nil && p.floatCodes.isUsed(config) && hasSuffix(t.Name, p.codesEnd) && hasSuffix(beside, p.scaleEnds[0]) {
+		if !areFloats || p.floatCodes == nil || !p.floatCodes.isUsed(config) {
+			continue
+		}
+		if hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
 			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
 			scale, _ := f.lookupEnd(stem, p.scaleEnds[0])
 			return f.addMatch(p, i, scale, stem)
 		}
 	}
-	if isFloat(t.DType) && !config.MentionsQuantization() {
-		f.addRefused(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(beside)))
+	if areFloats && !config.MentionsQuantization() {
+		f.addRefused(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(companion)))
 	} else {
-		f.addRefused(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(beside)))
+		f.addRefused(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(companion)))
 	}
 	return nil
 }
@@ -156,87 +182,4 @@ func (f *finder) decideByCompanion(i uint32, beside []byte) error {
 // called weight.
 func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
-}
-
-// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have. register adds rows
-// for names that only codes have.
-var companionEnds = []companionRow{
-	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
-	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
-	{".weight", []string{".scale"}, no},
-	{".weight", []string{".scales"}, unset},
-}
-
-// companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
-type companionRow struct {
-	codesEnd      string
-	companionEnds []string
-	floatCodes    answer // also of codes that are floats; unset: only if the configuration says that the checkpoint is quantized
-}
-
-// addCompanionEnds adds the name ends of p's scales, zero points and biases to companionEnds, in the row of its codes.
-// It adds nothing if codes are named as plain weights are, or if p is not decoded.
-func (p *pattern) addCompanionEnds() {
-	if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
-		return
-	}
-	ends := slices.Clone(p.scaleEnds)
-	for _, c := range p.companions {
-		if c.role == Scale || c.role == ZeroPoint || c.role == Bias || c.role == GlobalScale {
-			ends = append(ends, c.end)
-		}
-	}
-	row := slices.IndexFunc(companionEnds, func(b companionRow) bool { return b.codesEnd == p.codesEnd })
-	if row < 0 {
-		row, companionEnds = len(companionEnds), append(companionEnds, companionRow{codesEnd: p.codesEnd, floatCodes: yes})
-	}
-	for _, end := range ends {
-		if !slices.Contains(companionEnds[row].companionEnds, end) {
-			companionEnds[row].companionEnds = append(companionEnds[row].companionEnds, end)
-		}
-	}
-}
-
-// endsLikeCodes reports whether a tensor's name ends as only names of codes end.
-func endsLikeCodes(name []byte) bool {
-	return slices.ContainsFunc(companionEnds, func(b companionRow) bool {
-		return b.codesEnd != "" && b.codesEnd != weightEnd && hasSuffix(name, b.codesEnd)
-	})
-}
-
-// presentCompanionEnds returns the rows of companionEnds, with only the ends that the checkpoint's names have.
-func (f *finder) presentCompanionEnds() (rows []companionRow) {
-	for _, b := range companionEnds {
-		if b.companionEnds = f.presentEnds(b.companionEnds); len(b.companionEnds) > 0 {
-			rows = append(rows, b)
-		}
-	}
-	return rows
-}
-
-// companionOf returns the name of a tensor that lies beside the tensor codes as a scale does, or nil without one. rows have the
-// ends of names that it looks for. It fails if the source does.
-func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) {
-	t := &f.tensors[codes]
-	for i := range rows {
-		b := &rows[i]
-		if !hasSuffix(t.Name, b.codesEnd) || isFloat(t.DType) && b.floatCodes == no {
-			continue
-		}
-		stem := t.Name[:len(t.Name)-len(b.codesEnd)]
-		for _, end := range b.companionEnds {
-			i, ok := f.find(stem, end)
-			if ok && isFloat(t.DType) && b.floatCodes == unset {
-				config, err := f.loadConfig()
-				if err != nil {
-					return nil, err
-				}
-				ok = config.MentionsQuantization()
-			}
-			if ok {
-				return f.tensors[i].Name, nil
-			}
-		}
-	}
-	return nil, nil
 }

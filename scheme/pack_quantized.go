@@ -1,7 +1,6 @@
 package scheme
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -23,8 +22,8 @@ func (packQuantized) patterns() []pattern {
 // configure returns s as it is: pack-quantized has no keys of its own.
 func (s packQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets shape, packing and groups of integers in words of 32 bits. It fails if parts do not fit, or if neither a
-// stored shape nor the groups tell how many columns there are.
+// setForm sets shape, packing, groups, zero points and group index of integers in words of 32 bits. It fails if parts do not fit, or if
+// neither a stored shape nor the groups tell how many of the columns are padding.
 func (s packQuantized) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
@@ -44,7 +43,7 @@ func (s packQuantized) setForm(w *weight) (scheme, error) {
 	if err := w.setMatrix(shape); err != nil {
 		return nil, err
 	}
-	w.RowBytes, w.scaleType, w.Ordered = 4*words, scale.DType, true
+	w.RowBytes, w.scaleType = 4*words, scale.DType
 	if err := w.setGroups(nil); err != nil {
 		return nil, err
 	}
@@ -52,21 +51,24 @@ func (s packQuantized) setForm(w *weight) (scheme, error) {
 		return nil, invalidf("codes without their shape, and without groups that tell how many of the columns are none")
 	}
 	if n, _ := elements(w.shape); n == 0 {
+		w.Ordered = true
 		return s, nil
 	}
-	if s.zerosArePacked, err = w.setPackedZeroPoints(); err == nil && !s.zerosArePacked {
-		err = w.setIntegerZeroPoints()
-	}
-	if err != nil {
+	if s.zerosArePacked, err = w.setPackedZeroPoints(); err != nil {
 		return nil, err
+	}
+	if !s.zerosArePacked {
+		if err := w.setIntegerZeroPoints(); err != nil {
+			return nil, err
+		}
 	}
 	s.groupIndex, err = w.findGroupIndex()
 	w.Ordered = !s.zerosArePacked && s.groupIndex.entryBytes == 0
 	return s, err
 }
 
-// setPackedZeroPoints sets w.HasOffsets if the zero points of consecutive rows share words, and reports whether they
-// do. It fails if they do not fit the scales, or if the configuration speaks of zero points and there are none.
+// setPackedZeroPoints sets w.HasOffsets and returns true if the zero points of consecutive rows share words: they have type I32. It fails
+// if these do not fit the scales, if codes leave bits of words unused, or if checkZeroPoints does.
 func (w *weight) setPackedZeroPoints() (bool, error) {
 	if err := w.checkZeroPoints(); err != nil {
 		return false, err
@@ -87,8 +89,8 @@ func (w *weight) setPackedZeroPoints() (bool, error) {
 	return true, nil
 }
 
-// storedShape returns the shape in the part weight_shape, or nil without this part. codes is the shape of the tensor
-// of codes. It fails if a dimension before the last differs, or the last exceeds maxDim.
+// storedShape returns the shape in the part weight_shape, or nil without this part. codes is the shape of the tensor of codes. It fails
+// if the part has no integers, if a dimension before the last differs from that of codes, or if the last exceeds maxDim.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -105,8 +107,7 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 }
 
 // setPacking sets w.Code and w.Pack: the bits of a code, and how codes lie in words. words counts the words of a row.
-// shape is the weight's, nil if it is not stored. It fails if nothing fits or several sizes do. Only releases of
-// compressed-tensors before 0.18 leave bits unused.
+// shape is the weight's, nil if it is not stored. It fails if nothing fits, or if several sizes or packings do.
 func (w *weight) setPacking(shape []uint64, words uint64) error {
 	sizes, err := w.bitsOfCodes()
 	if err != nil {
@@ -115,51 +116,65 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 	if shape == nil && len(sizes) != 1 {
 		return invalidf("codes of unknown bits: there is neither a shape nor a configuration")
 	}
-	packings := []layout.Packing{layout.PackRows, layout.PackWords}
-	switch {
-	case w.config.isOldRelease:
-		packings = packings[1:]
-	case w.config.release != "":
-		packings = packings[:1]
+	for _, bits := range sizes {
+		if bits < 1 || bits > 8 {
+			return unsupportedf("codes of %d bits", bits)
+		}
 	}
-	found := 0
-	for _, pack := range packings {
+	var fitting []uint64 // bits
+	for _, mayLeaveBits := range w.mayLeaveBits() {
 		for _, bits := range sizes {
-			if bits < 1 || bits > 8 {
-				return unsupportedf("codes of %d bits", bits)
+			pack := layout.PackRows
+			if mayLeaveBits && 32%bits != 0 {
+				pack = layout.PackWords
 			}
-			pack := pack
-			if 32%bits == 0 { // which leave no bit unused
-				pack = layout.PackRows
-			}
-			fits := shape == nil && pack == layout.PackRows && words*32%bits == 0
-			if shape != nil {
-				cols := shape[len(shape)-1]
-				fits = pack == layout.PackRows && words == ceilDiv(cols*bits, 32) || pack == layout.PackWords && words == ceilDiv(cols, 32/bits)
-			}
-			if fits {
-				if found++; found == 1 { // several are an error below, unless there are no columns
+			if fitsWords(pack, bits, shape, words) {
+				if fitting = append(fitting, bits); len(fitting) == 1 {
 					w.Code, w.Pack = layout.Code(bits), pack
 				}
 			}
 		}
-		if found > 0 {
+		if fitting != nil {
 			break
 		}
 	}
 	switch {
-	case found == 1 && shape != nil && w.config.release == "" && eitherPacking(shape[len(shape)-1], uint64(w.Code.Bits())):
-		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Code.Bits())
-	case found == 0:
+	case len(fitting) == 0:
 		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
-	case found > 1 && shape[len(shape)-1] > 0:
+	case len(fitting) == 1 && shape != nil && w.config.release == "" && eitherPacking(shape[len(shape)-1], fitting[0]):
+		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, fitting[0])
+	case len(fitting) > 1 && shape[len(shape)-1] > 0:
 		return invalidf("%d words a row hold shape %v in codes of more than one size, %v", words, shape, sizes)
 	}
 	return nil
 }
 
+// mayLeaveBits lists whether words may have unused bits, in the order to try. Releases of compressed-tensors before 0.18 left bits that
+// a whole code does not fit, and later ones do not. Without a release both may be.
+func (w *weight) mayLeaveBits() []bool {
+	switch {
+	case w.config.isOldRelease:
+		return []bool{true}
+	case w.config.release != "":
+		return []bool{false}
+	}
+	return []bool{false, true}
+}
+
+// fitsWords reports whether a row of the weight takes so many words, in codes of the given bits. Without a shape it reports whether codes
+// fill the words.
+func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) bool {
+	switch {
+	case shape == nil:
+		return pack == layout.PackRows && words*32%bits == 0
+	case pack == layout.PackWords:
+		return words == ceilDiv(shape[len(shape)-1], 32/bits)
+	}
+	return words == ceilDiv(shape[len(shape)-1]*bits, 32)
+}
+
 // bitsOfCodes lists how many bits a code may have: what the configuration says of the layer, or 1 to 8 without that.
-// It fails if the configuration contradicts itself.
+// It fails if the parameters of the layer have an error.
 func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 	for _, p := range w.layerParams() {
 		if p.err != nil {
@@ -226,24 +241,4 @@ func readPackedZeros(p Parts, f *Form, dst []float32) error {
 		transpose(dst[at:][:perMatrix], stored[at:][:perMatrix], groups, f.Rows)
 	}
 	return nil
-}
-
-// integers returns the elements of a small tensor of integers or booleans, little-endian. It fails if d is another
-// type, b does not fill elements, or one is negative.
-func integers(d layout.DType, b []byte) ([]uint64, error) {
-	size := d.BlockBytes()
-	if k := d.Kind(); k != layout.KindInt && k != layout.KindUint && k != layout.KindBool || size == 0 || len(b)%size != 0 {
-		return nil, invalidf("%d bytes of %v are no integers", len(b), d)
-	}
-	list := make([]uint64, 0, len(b)/size)
-	for ; len(b) > 0; b = b[size:] {
-		var word [8]byte
-		copy(word[:], b[:size])
-		v := binary.LittleEndian.Uint64(word[:])
-		if d.Kind() == layout.KindInt && size < 8 && v>>(8*size-1) != 0 || d.Kind() == layout.KindInt && int64(v) < 0 {
-			return nil, invalidf("a negative size")
-		}
-		list = append(list, v)
-	}
-	return list, nil
 }
