@@ -17,7 +17,11 @@ func (bnbInt8) patterns() []pattern {
 // configure returns s as it is: int8 of bitsandbytes has no keys of its own.
 func (s bnbInt8) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets the form of a matrix of int8s with one scale for each row. It fails if there are more or fewer scales than rows.
+// maxFormatBytes bounds the tensor weight_format, which is one integer.
+const maxFormatBytes = 8
+
+// setForm sets the form of a matrix of int8s with one scale for each row, over all columns. It fails if codes are no matrix, if there are
+// more or fewer scales than rows, or if weight_format has more than maxFormatBytes.
 func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.setMatrix(w.dims(codes)); err != nil {
@@ -26,7 +30,7 @@ func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	if len(w.dims(codes)) != 2 || w.elementsOf(Scale) != w.Rows {
 		return nil, invalidf("SCB %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 	}
-	if f := w.part(Layout); f != nil && f.Raw > 8 {
+	if f := w.part(Layout); f != nil && f.Raw > maxFormatBytes {
 		return nil, invalidf("format %s of %d bytes", w.quotedName(Layout), f.Raw)
 	}
 	w.Ordered, w.Code, w.scaleType, w.GroupRows = true, layout.CodeInt8By127, scale.DType, 1
@@ -44,7 +48,7 @@ func (bnbInt8) check(p Parts, _ *Form) error {
 	if err != nil || b == nil {
 		return err
 	}
-	if format := slices.Max(append([]byte{0}, b...)); format != 0 {
+	if format := slices.Max(append([]byte{0}, b...)); format != 0 { // 0 is rows
 		return p.Wrap(Layout, unsupportedf("codes in the tiles of format %d", format))
 	}
 	return nil

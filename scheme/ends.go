@@ -15,8 +15,8 @@ type nameEnds struct {
 	mayEnd      map[string]bool // what mayEndWith has returned
 }
 
-// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out those whose scales
-// it cannot have, unless the name of codes decides.
+// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out those whose scale
+// it cannot have, unless the pattern has nameDecides. The order is that of patterns.
 func (f *finder) presentPatterns() (list []*pattern) {
 	for i := range patterns {
 		p := &patterns[i]

@@ -25,14 +25,17 @@ func (s hqq) configure(*Config) (scheme, error) { return s, nil }
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// setForm sets shape, code and groups of the weight. Small tensors beside the codes have bits and axis: groups are rows
-// of a matrix if the axis is 1, and columns if it is 0. It fails if parts do not fit.
+// setForm sets shape, code and groups of the weight. Small tensors beside the codes have shape, bits and axis. Groups are the rows of a
+// matrix if the axis is 1, and its columns if it is 0. It fails if the zero points or the shape are missing, or if parts do not fit.
 func (s hqq) setForm(w *weight) (scheme, error) {
-	zero, shapeOf := w.part(ZeroPoint), w.part(Shape)
-	if zero == nil || shapeOf == nil {
-		return nil, invalidf("codes of hqq without %s", map[bool]string{true: "zero", false: "shape"}[zero == nil])
+	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
+	switch {
+	case zero == nil:
+		return nil, invalidf("codes of hqq without zero")
+	case shapePart == nil:
+		return nil, invalidf("codes of hqq without shape")
 	}
-	shape, err := integers(shapeOf.DType, w.content(Shape))
+	shape, err := integers(shapePart.DType, w.content(Shape))
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +45,19 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	}
 	scale, groups := w.part(Scale), w.elementsOf(Scale)
 	n, ok := elements(shape)
-	if !ok || len(shape) == 0 || n == 0 && groups != 0 || groups > 0 && n%groups != 0 || n > 0 && groups == 0 {
+	if !ok || len(shape) == 0 || !dividesInto(n, groups) {
 		return nil, invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
 	}
-	if g, isSaid := w.setting(".group_size"); isSaid && g > 0 && groups > 0 && n/groups != g {
-		return nil, invalidf("%d groups of %d do not make shape %v", groups, g, shape)
+	perGroup := n / max(groups, 1)
+	if size, isStated := w.setting(".group_size"); isStated && size > 0 && groups > 0 && perGroup != size {
+		return nil, invalidf("%d groups of %d do not make shape %v", groups, size, shape)
 	}
+	const all = 0 // a group has all columns or rows of the matrix
 	grid := []uint64{groups, 1}
+	w.Rows, w.Cols, w.GroupRows, w.GroupCols = groups, perGroup, 1, all
 	if axis == 0 {
-		slices.Reverse(grid)
+		grid = []uint64{1, groups}
+		w.Rows, w.Cols, w.GroupRows, w.GroupCols = perGroup, groups, all, 1
 	}
 	if groups > 0 && !slices.Equal(w.dims(scale), grid) {
 		return nil, invalidf("scale %s of shape %v does not lie along axis %d", w.quotedName(Scale), w.dims(scale), axis)
@@ -61,18 +68,24 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	if !isFloat(zero.DType) {
 		return nil, unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
 	}
-	w.shape, w.Code, w.Pack, w.scaleType, w.HasOffsets, w.Ordered = shape, layout.Code(bits), layout.PackSlabs, scale.DType, true, true
-	if w.Rows, w.Cols, w.GroupRows, w.GroupCols = groups, n/max(groups, 1), 1, 0; axis == 0 {
-		w.Rows, w.Cols, w.GroupRows, w.GroupCols = n/max(groups, 1), groups, 0, 1
-	}
+	w.shape, w.Code, w.Pack = shape, layout.Code(bits), layout.PackSlabs
+	w.scaleType, w.HasOffsets, w.Ordered = scale.DType, true, true
 	if bits == 8 {
 		w.Pack = layout.PackRows
 	}
 	return s, w.checkSlabs(bits)
 }
 
+// dividesInto reports whether n elements make so many equal groups, of one element or more. No elements make no groups.
+func dividesInto(n, groups uint64) bool {
+	if n == 0 || groups == 0 {
+		return n == groups
+	}
+	return n%groups == 0
+}
+
 // hqqSettings returns the bits of a code and the axis of the groups, 0 or 1, from small tensors beside the codes. It
-// fails if they are missing, or if others tell of another packing or of quantized scales.
+// fails if they are missing or out of range, or if others tell of another packing or of quantized scales.
 func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	bits, hasBits := w.setting(".nbits")
 	axis, hasAxis := w.setting(".axis")
@@ -108,16 +121,17 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// checkSlabs returns an error unless the tensor of codes has the bytes that w.Rows rows of w.Cols codes take. HQQ divides
-// the rows into equal parts, one after the other. A byte has one code of each part, or a word if codes have 3 bits.
+// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides
+// the rows into equal slabs, one after the other. A byte has one code of each slab, or a word if codes have 3 bits.
 func (w *weight) checkSlabs(bits uint64) error {
 	codes := w.part(Codes)
-	slabs, unit := 8/bits, uint64(1)
+	slabs, unitBytes, typeFits, mayBeRagged := 8/bits, uint64(1), codes.DType != layout.I32, false
 	if bits == 3 {
-		slabs, unit = 10, 4 // ten codes in a word
+		slabs, unitBytes, typeFits, mayBeRagged = 10, 4, codes.DType == layout.I32, true // ten codes in a word
 	}
-	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
-	if !fits || slab > math.MaxInt64/4 || codes.Raw != slab*unit || bits != 3 && w.Rows%slabs != 0 || (codes.DType == layout.I32) != (bits == 3) {
+	units, ok := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
+	sizeFits := ok && units <= math.MaxInt64/4 && codes.Raw == units*unitBytes
+	if !typeFits || !sizeFits || !mayBeRagged && w.Rows%slabs != 0 {
 		return invalidf("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.shape, bits)
 	}
 	return nil

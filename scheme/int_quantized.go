@@ -19,7 +19,8 @@ func (intQuantized) patterns() []pattern {
 // configure returns s as it is: int-quantized has no keys of its own.
 func (s intQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets the groups of scales, the zero points and the group index of int8s. It fails if these do not fit the codes.
+// setForm sets shape, groups of scales, zero points and group index of int8s. It fails if parts do not fit each other or the
+// configuration.
 func (s intQuantized) setForm(w *weight) (scheme, error) {
 	if err := w.setByteCodes(layout.CodeInt8, layout.I8); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (mlxAffine) patterns() []pattern {
 // configure returns s as it is: MLX has no keys of its own.
 func (s mlxAffine) configure(*Config) (scheme, error) { return s, nil }
 
-// mlxModes are MLX's modes without biases, told by the words of a group.
+// mlxModes are MLX's modes without biases.
 var mlxModes = []struct {
 	name, scheme string
 	code         layout.Code
@@ -36,8 +36,9 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails
-// without a configuration, or if words and groups do not make the same columns.
+// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails without a
+// configuration, for codes with a global scale, and for an unknown mode. It fails if words and groups do not make the same columns, or if
+// setMLXIntegers or setMLXMode does.
 func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
@@ -47,30 +48,38 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	if w.part(GlobalScale) != nil {
 		return nil, unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
 	}
-	if w.notQuantized {
-		w.params = w.config.params // the companions are there all the same
+	if w.notQuantized { // an override says so, and the companions are there all the same
+		w.params = w.config.params
 	}
 	if w.config.quantMethod == "" {
 		return nil, invalidf("bits and group size stand in no configuration")
 	}
 	words, groups := codes[last], scale[last]
-	err := w.setMLXMode(words, groups)
+	setMode := w.setMLXMode
 	if w.format == "" || w.format == "affine" {
-		err = w.setMLXIntegers(words, groups)
+		setMode = w.setMLXIntegers
 	}
-	if err != nil {
+	if err := setMode(words, groups); err != nil {
 		return nil, err
 	}
 	cols := words * 32 / w.bits
-	if words*32%w.bits != 0 || groups > cols/w.groupSize || groups*w.groupSize != cols {
+	isWhole := words*32%w.bits == 0
+	fits := groups <= cols/w.groupSize && groups*w.groupSize == cols // the first comparison keeps the product from overflowing
+	if !isWhole || !fits {
 		return nil, invalidf("%d words of %d-bit codes are not %d groups of %d", words, w.bits, groups, w.groupSize)
 	}
 	w.Ordered, w.GroupRows, w.GroupCols, w.RowBytes = true, 1, w.groupSize, words*4
 	return s, w.setMatrix(withLastDim(codes, cols))
 }
 
-// setMLXIntegers sets code and biases of MLX's mode affine. Bits and group size default to 4 and 64. It fails if an
-// override that names no layer fits these codes too: it may mean them.
+// The bits and the group size of mode affine that MLX does not store.
+const (
+	mlxBits      = 4
+	mlxGroupSize = 64
+)
+
+// setMLXIntegers sets code and biases of MLX's mode affine. Bits and group size default to mlxBits and mlxGroupSize. It fails if the
+// configuration has neither, for other bits than MLX has, without biases that fit the scales, or if checkUnmatchedOverrides does.
 func (w *weight) setMLXIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
 	if w.bits == 0 && w.groupSize == 0 {
@@ -79,25 +88,37 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	if bias == nil {
 		return invalidf("codes of mode affine without biases")
 	}
-	w.groupSize, w.bits = cmp.Or(w.groupSize, 64), cmp.Or(w.bits, 4)
+	w.groupSize, w.bits = cmp.Or(w.groupSize, mlxGroupSize), cmp.Or(w.bits, mlxBits)
 	if !slices.Contains([]uint64{2, 3, 4, 5, 6, 8}, w.bits) {
 		return unsupportedf("codes of %d bits", w.bits)
 	}
 	if !isFloat(scale.DType) || bias.DType.Kind() != layout.KindFloat || !slices.Equal(w.dims(bias), w.dims(scale)) {
 		return invalidf("bias %s of %v %v does not fit the scale's, %v %v", w.quotedName(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
 	}
-	for _, u := range w.config.unmatchedOverrides { // may mean this layer, if its sizes fit too
-		bits, group := cmp.Or(u.bits, 4), cmp.Or(u.groupSize, 64)
-		if cmp.Or(u.format, "affine") == "affine" && words > 0 && (bits != w.bits || group != w.groupSize) && words*32%bits == 0 && words*32/bits == groups*group {
-			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, group, layout.Quote([]byte(u.path)))
-		}
+	if err := w.checkUnmatchedOverrides(words, groups); err != nil {
+		return err
 	}
 	w.Code, w.Bias, w.HasOffsets, w.scaleType = layout.Code(w.bits), true, true, scale.DType
 	return nil
 }
 
-// setMLXMode sets the code of one of MLX's modes without biases, such as mxfp4. It fails if there are biases, if sizes
-// do not fit, or if the mode is unknown.
+// checkUnmatchedOverrides returns an error if an override whose path is that of no layer may mean this one. Its bits or group size
+// differ from the weight's then, and fit the words and groups too.
+func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
+	for _, u := range w.config.unmatchedOverrides {
+		bits, groupSize := cmp.Or(u.bits, mlxBits), cmp.Or(u.groupSize, mlxGroupSize)
+		isAffine := cmp.Or(u.format, "affine") == "affine"
+		differs := bits != w.bits || groupSize != w.groupSize
+		fits := words > 0 && words*32%bits == 0 && words*32/bits == groups*groupSize
+		if isAffine && differs && fits {
+			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, groupSize, layout.Quote([]byte(u.path)))
+		}
+	}
+	return nil
+}
+
+// setMLXMode sets code, bits, group size and scheme of one of MLX's modes without biases, such as mxfp4. It fails if there are biases,
+// or if the mode is unknown. It also fails if bits, group size, shapes or the scales' type do not fit the mode.
 func (w *weight) setMLXMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
 	for _, m := range mlxModes {

@@ -30,28 +30,29 @@ func (mxfp4) patterns() []pattern {
 // configure returns s as it is: MXFP4 has no keys of its own.
 func (s mxfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit, and for bytes called
-// _packed that may be integers, unless the configuration tells.
+// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit. It returns ErrUnsupported for bytes
+// called _packed, which may be integers (MXINT4), unless the configuration names formats.
 func (s mxfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
-	switch w.pattern.variant {
+	switch codes := w.part(Codes); w.pattern.variant {
 	case mxfp4Blocks:
-		shape := w.dims(w.part(Codes))
-		if len(shape) < 2 || shape[len(shape)-1] != 16 {
+		shape := w.dims(codes) // [..., blocks, 16 bytes]
+		n := len(shape) - 1
+		if n < 1 || shape[n] != 16 {
 			return nil, invalidf("blocks %s of shape %v, not of 16 bytes", w.quotedName(Codes), shape)
 		}
-		shape = shape[:len(shape)-1]
-		return s, w.setNibbles(layout.CodeE2M1, withLastDim(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
+		return s, w.setNibbles(layout.CodeE2M1, withLastDim(shape[:n], 16*shape[n-1]), 32, layout.F8_E8M0)
 	case mxfp4Packed:
-		if w.part(Codes).DType != layout.F4 && secondKeys[w.config.quantMethod].schemes == nil {
+		namesFormats := secondKeys[w.config.quantMethod].schemes != nil
+		if codes.DType != layout.F4 && !namesFormats {
 			return nil, unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
 		}
 	}
 	return s, w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
-// setPairs sets the form of codes of 4 bits, two to a byte, with a scale for each group of columns. A tensor of F4 has
-// codes in its shape, others have bytes. It fails if rows of F4 do not fill bytes, or if scales do not fit.
+// setPairs sets the form of codes of 4 bits, two to a byte, with a scale for every group columns. The shape of a tensor of F4
+// counts codes, that of others bytes. It fails if rows of F4 do not fill bytes, or if scales do not fit.
 func (w *weight) setPairs(code layout.Code, group uint64, scaleType layout.DType) error {
 	codes := w.part(Codes)
 	shape := w.dims(codes)
@@ -64,7 +65,7 @@ func (w *weight) setPairs(code layout.Code, group uint64, scaleType layout.DType
 	return w.setNibbles(code, shape, group, scaleType)
 }
 
-// setNibbles sets the form of codes of 4 bits, two to a byte, with a scale for every group columns. shape counts
+// setNibbles sets the form of codes of 4 bits, two to a byte, with a scale for every group columns. The last dimension of shape counts
 // bytes. It fails unless every group has a scale of type scaleType or U8.
 func (w *weight) setNibbles(code layout.Code, shape []uint64, group uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)

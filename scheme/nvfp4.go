@@ -40,9 +40,10 @@ func (nvfp4) patterns() []pattern {
 func (s nvfp4) configure(*Config) (scheme, error) { return s, nil }
 
 // setForm sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if
-// a variant that needs a global scale lacks it.
+// parts do not fit, if a variant that needs a global scale lacks it, or if F4 without one has one.
 func (s nvfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
+	var code layout.Code
 	switch w.pattern.variant {
 	case nvfp4GGUF:
 		return s, w.setNVFP4Blocks()
@@ -51,20 +52,20 @@ func (s nvfp4) setForm(w *weight) (scheme, error) {
 			return nil, unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
 		}
 		return s, w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
-	}
-	code := layout.CodeE2M1
-	if s.globalScale = globalDivides; w.pattern.variant == nvfp4ModelOpt {
-		code, s.globalScale = layout.CodeE2M1Plus, globalMultiplies
+	case nvfp4Packed:
+		code, s.globalScale = layout.CodeE2M1, globalDivides
+	case nvfp4ModelOpt:
+		code, s.globalScale = layout.CodeE2M1Plus, globalMultiplies // code 8 is +0, not −0
 	}
 	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return nil, err
 	}
-	t := w.part(GlobalScale)
-	if t == nil {
+	global := w.part(GlobalScale)
+	if global == nil {
 		return nil, invalidf("codes without a global scale")
 	}
-	if !w.hasOnePerMatrix(GlobalScale) || t.DType.Kind() != layout.KindFloat {
-		return nil, invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), t.DType, w.dims(t), w.shape)
+	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {
+		return nil, invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), global.DType, w.dims(global), w.shape)
 	}
 	return s, nil
 }
@@ -97,14 +98,14 @@ func (s nvfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	}
 	scalesPerMatrix := f.scalesPerMatrix()
 	for i := range dst.Scales {
-		by := global[0]
+		ofMatrix := global[0]
 		if len(global) > 1 {
-			by = global[(from+uint64(i))/scalesPerMatrix]
+			ofMatrix = global[(from+uint64(i))/scalesPerMatrix]
 		}
 		if s.globalScale == globalDivides {
-			dst.Scales[i] /= by
+			dst.Scales[i] /= ofMatrix
 		} else {
-			dst.Scales[i] *= by
+			dst.Scales[i] *= ofMatrix
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(anchored)
 }
 
-// countWrittenOut returns about how many instructions an expression has once its repetitions are written out.
+// countWrittenOut returns an estimate of the instructions that an expression has once its repetitions are written out: a{3} as aaa.
 func countWrittenOut(tree *syntax.Regexp) int {
 	n := 1 + len(tree.Rune)/2
 	for _, sub := range tree.Sub {
@@ -62,8 +62,9 @@ func countWrittenOut(tree *syntax.Regexp) int {
 	return n
 }
 
-// maxPlacesOf returns at how many positions of a program a matcher may be at once, after any one character: those that take the
-// character, and all branches. Characters beyond ASCII count as one. A program without branches has one position.
+// maxPlacesOf returns an upper bound on the instructions of a program at which a matcher is at once. These are the instructions that can
+// take the same character, for the character with the most of them, plus all branches. Characters beyond ASCII count as one. For a
+// program without branches it returns 1.
 func maxPlacesOf(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
 	branches := 1

@@ -17,8 +17,8 @@ const (
 	BitNet        = "bitnet" // ternary codes of transformers' BitLinear and AutoBitLinear
 )
 
-// init lists the schemes, a new one too: docs/architecture.md says how to add it. Among patterns whose codes' names end alike
-// this is the order in which they are asked.
+// init registers all schemes. Patterns whose ends of codes' names are equally long are tried in this order. docs/architecture.md says
+// how to add a scheme.
 func init() {
 	register(fp8{}, intQuantized{}, packQuantized{}, nvfp4{}, mxfp4{}, mlxAffine{}, gptq{}, awq{}, bnb4{}, bnbInt8{}, hqq{}, bitnet{})
 	register(notDecoded...)

@@ -34,7 +34,7 @@ var notDecoded = []scheme{
 	undecoded{"sparse-bitmask", []pattern{{codesEnd: ".bitmask", codesTypes: u8Codes, scaleEnds: []string{".compressed"}, swapsCodesAndScale: true}}},
 }
 
-// err returns why the scheme has no values.
+// err returns an ErrUnsupported that names the scheme.
 func (s undecoded) err() error { return unsupportedf("%s is not decoded", s.name) }
 
 // patterns returns the scheme's patterns, with its name and why it is not decoded.
