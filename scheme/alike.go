@@ -2,9 +2,9 @@ package scheme
 
 import "encoding/binary"
 
-// findForm sets shape and form of the i-th weight, or its error if the parts do not fit. It copies both from an
-// earlier weight with the same description of parts, if there is one. memory is reused between calls. contents has, by
-// tensor, the bytes of parts whose contents tell a shape.
+// findForm sets shape and form of the i-th weight, or its error if its parameters have one or findShape fails. It skips a weight that
+// has an error. It copies shape and form from an earlier weight with the same description, if there is one. memory is reused between
+// calls. contents has, by tensor, the bytes of parts whose contents tell a shape.
 func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
@@ -14,8 +14,9 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	isShared := len(f.config.configGroups) <= 1 && len(f.config.comfyLayers) == 0 && len(f.config.originallyE8M0) == 0 // else one of them may name this layer alone
-	if isShared {
+	// A configuration of these kinds may name this layer alone, so that no other weight has its form.
+	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
+	if !mayNameLayer {
 		f.describe(w.Parts, m.layerPath, contents)
 		if known, ok := f.forms[string(f.description)]; ok && known.pattern == m.pattern && known.params == p {
 			w.Shape, w.Form = known.shape, known.form
@@ -27,7 +28,7 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 		return
 	}
 	w.Form = memory.Form
-	if isShared {
+	if !mayNameLayer {
 		if len(f.forms) == maxForms {
 			clear(f.forms)
 		}
@@ -47,8 +48,8 @@ type knownForm struct {
 // maxForms is the number of forms that are remembered.
 const maxForms = 64
 
-// describe writes into f.description all that may decide about a weight's form: roles, ends of names, types, shapes
-// and contents of its parts. Weights with equal descriptions have equal forms.
+// describe sets f.description to all that may decide about a weight's form: roles, ends of names behind the layer's path, types, shapes
+// and contents of its parts. Weights with equal descriptions, patterns and parameters have equal forms.
 func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte) {
 	b := f.description[:0]
 	for _, p := range parts {

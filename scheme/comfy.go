@@ -109,8 +109,9 @@ func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// applyComfyDescription sets w.blockSides to the group size in ComfyUI's description of the layer, if there is one. It
-// fails if descriptions contradict each other or the codes, or name a format whose scales are in another order.
+// applyComfyDescription sets w.blockSides to the group size in ComfyUI's description of the layer, if there is one: in the tensor
+// comfy_quant or in the header. It fails if descriptions contradict each other or the codes, or if the header describes other layers
+// only. It returns ErrUnsupported for rotated weights, and for formats whose scales are in another order.
 func (w *weight) applyComfyDescription() error {
 	d, ok := w.config.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
@@ -120,12 +121,14 @@ func (w *weight) applyComfyDescription() error {
 		if err != nil {
 			return err
 		}
-		own := readComfyLayer(md)
-		if ok && own != d {
+		besideCodes := readComfyLayer(md)
+		if ok && besideCodes != d {
 			return invalidf("comfy_quant %s and _quantization_metadata describe the layer differently", w.quotedName(QuantState))
 		}
-		d, ok = own, true
+		d, ok = besideCodes, true
 	}
+	codesType := w.part(Codes).DType
+	schemeFits := w.pattern.schemeName == FP8 || w.pattern.schemeName == IntQuantized
 	switch {
 	case !ok && len(w.config.comfyLayers) > 0:
 		return invalidf("_quantization_metadata describes other layers, and not this one")
@@ -135,8 +138,8 @@ func (w *weight) applyComfyDescription() error {
 		return unsupportedf("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
 	case comfyFormats[d.format] == layout.Invalid:
 		return unsupportedf("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
-	case comfyFormats[d.format] != w.part(Codes).DType || w.pattern.schemeName != FP8 && w.pattern.schemeName != IntQuantized:
-		return invalidf("codes of %v, which ComfyUI's description calls %s", w.part(Codes).DType, d.format)
+	case comfyFormats[d.format] != codesType || !schemeFits:
+		return invalidf("codes of %v, which ComfyUI's description calls %s", codesType, d.format)
 	case d.group > 0:
 		w.blockSides = [2]uint64{d.group, d.group}
 	}

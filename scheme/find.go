@@ -22,8 +22,8 @@ type Source interface {
 	Ignored(name []byte) bool
 }
 
-// Find finds the quantized weights among the tensors of a checkpoint, which names finds. The error is
-// that of the source.
+// Find returns a table of the quantized weights among the tensors of a checkpoint. names finds tensors by their names. A weight that
+// cannot be decoded has an error in the table. Find itself fails only if the source does.
 func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
 	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source}
 	f.patterns = f.presentPatterns()

@@ -76,7 +76,7 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	return s, w.checkSlabs(bits)
 }
 
-// dividesInto reports whether n elements make so many equal groups, of one element or more. No elements make no groups.
+// dividesInto reports whether n elements make the given number of equal groups, of one element or more. No elements make no groups.
 func dividesInto(n, groups uint64) bool {
 	if n == 0 || groups == 0 {
 		return n == groups

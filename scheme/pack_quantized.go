@@ -161,8 +161,8 @@ func (w *weight) mayLeaveBits() []bool {
 	return []bool{false, true}
 }
 
-// fitsWords reports whether a row of the weight takes so many words, in codes of the given bits. Without a shape it reports whether codes
-// fill the words.
+// fitsWords reports whether a row of the weight takes the given number of words, in codes of the given bits. shape is the weight's;
+// without one it reports whether codes fill the words.
 func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) bool {
 	switch {
 	case shape == nil:

@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// match is a pattern that the names and types of a weight's parts have, and the path of the layer.
+// match is the pattern that the names and types of a weight's parts fit, and the path of the weight's layer.
 type match struct {
 	pattern   *pattern
 	layerPath []byte
