@@ -225,7 +225,7 @@ export function listView(main, inside) {
     }
     const t = r.tensor, s = t && store.stats[t.number]
     if (!t) node.setAttribute('aria-expanded', String(r.open))
-    const name = el('span', { class: 'lc l m nm', role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
+    const name = el('span', { class: 'lc l m nm' + (r.by_layer ? '' : ' long'), role: 'gridcell', title: r.name, css: { 'padding-left': 20 * r.depth + (t ? 16 : 0) + 'px' } },
       t ? null : el('span', { class: 'fold', 'aria-hidden': 'true', text: r.open ? '▾' : '▸' }), el('span', { class: 'nn' }, el('bdi', { dir: 'ltr' }, ...marked(r))), t ? null : faint(' ' + grouped(r.tensors)))
     const size = bytes(t ? t.stored_bytes : r.stored_bytes)
     const std = t ? (s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '') : range(r)
