@@ -203,8 +203,8 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 	return p.whySpared(t, d, isFallback)
 }
 
-// whySpared returns the reason why t should not become type d although it could, or "": a model depends on norms and
-// biases, and llama.cpp leaves some matrices alone. Options.All spares no tensor, and types that keep most bits need not.
+// whySpared returns the reason why t should not become type d although it could, or "". A model depends on norms and
+// biases, and llama.cpp leaves some matrices alone. It returns "" with Options.All, and for types that keep most bits.
 func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
 	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2

@@ -15,8 +15,8 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// describeChanges brings Metadata up to date: what the options set, how the planned tensors are quantized, and which original types and
-// shapes are lost. It fails if quantized weights stay and the source's configuration of them cannot be read.
+// describeChanges brings Metadata up to date: what the options set, how the planned tensors are quantized, and which
+// original types and shapes are lost. It fails if addMethod does: quantized weights stay, and their description is faulty.
 func (p *Plan) describeChanges() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
 	if p.Format != layout.GGUF { // whose keys have types: ggufMetadata sets them
@@ -86,8 +86,8 @@ func (p *Plan) method() string {
 	return ""
 }
 
-// isObsoleteMethod reports whether method, the name of a type that the source's metadata have, is true of the source but not of the new
-// model: a tensor that changes had this type, and no new tensor has it.
+// isObsoleteMethod reports whether method, a type's name in the source's metadata, no longer holds for the new model: a tensor
+// that changes had this type, and no new tensor has it.
 func (p *Plan) isObsoleteMethod(method any) bool {
 	isChanged := false
 	for i := range p.Tensors {
@@ -133,8 +133,9 @@ func configIn(md layout.Metadata) *scheme.Config {
 	return scheme.ReadConfig(object(md, "architecture"), md)
 }
 
-// withoutMethod returns md without the keys by which transformers, MLX, ModelOpt, AutoGPTQ and Ollama say how
-// weights were quantized: at the top, in the architecture, in text_config and among those of a SafeTensors file.
+// withoutMethod returns a copy of md without the keys by which transformers, MLX, ModelOpt, AutoGPTQ and Ollama say how
+// weights were quantized. It looks at the top, in the architecture, in text_config and among the keys of a SafeTensors
+// file. It does not change md.
 func withoutMethod(md layout.Metadata) layout.Metadata {
 	out := make(layout.Metadata, 0, len(md))
 	for _, e := range md {

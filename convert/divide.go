@@ -151,7 +151,7 @@ func (p *Plan) manifestPlaces() iter.Seq[manifest.Place] {
 	}
 }
 
-// withoutExt returns path without the suffix ext, in whatever case.
+// withoutExt returns path without the suffix ext, in whatever case. It returns path itself if that has another suffix.
 func withoutExt(path, ext string) string {
 	if got := filepath.Ext(path); strings.EqualFold(got, ext) {
 		return path[:len(path)-len(got)]

@@ -81,8 +81,8 @@ func typedValue(v any, name string) (typed any, ok bool) {
 		names = []string{strings.TrimSuffix(elem, "]")}
 	}
 	for _, name := range names {
-		if to, known := conversions[name]; known {
-			if typed, ok = to(v); ok {
+		if asType, known := conversions[name]; known {
+			if typed, ok = asType(v); ok {
 				return typed, true
 			}
 		}
@@ -97,13 +97,14 @@ var untyped = []string{"u32", "i32", "u64", "i64", "f32", "bool"}
 // conversions has a function for each of GGUF's types, by name. It returns a value as that type, or a list as a slice of it,
 // and reports false for what the type cannot hold.
 var conversions = map[string]func(v any) (any, bool){
-	"u8": to[uint8], "u16": to[uint16], "u32": to[uint32], "u64": to[uint64],
-	"i8": to[int8], "i16": to[int16], "i32": to[int32], "i64": to[int64],
-	"f32": to[float32], "f64": to[float64], "bool": to[bool], "string": to[string],
+	"u8": asTyped[uint8], "u16": asTyped[uint16], "u32": asTyped[uint32], "u64": asTyped[uint64],
+	"i8": asTyped[int8], "i16": asTyped[int16], "i32": asTyped[int32], "i64": asTyped[int64],
+	"f32": asTyped[float32], "f64": asTyped[float64], "bool": asTyped[bool], "string": asTyped[string],
 }
 
-// to returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see layout.As.
-func to[T any](v any) (any, bool) {
+// asTyped returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see
+// layout.As.
+func asTyped[T any](v any) (any, bool) {
 	if _, isList := v.([]any); isList {
 		return layout.As[[]T](v)
 	}
@@ -124,7 +125,8 @@ func hasType(v any, name string) bool {
 }
 
 // setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value
-// as parseSetting says. It fails with layout.ErrUnsupported for keys of shards, and for texts that do not fit their type.
+// as parseSetting says. It fails with layout.ErrUnsupported for keys of shards, and with layout.ErrInvalid for texts that do
+// not fit their type.
 func setTyped(md *layout.Metadata, set layout.Metadata) error {
 	for _, e := range set {
 		if isSplit(e) {
@@ -144,8 +146,8 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 }
 
 // parseSetting reads text as a value of GGUF that replaces old. If old is a string, the value is the whole text. Otherwise
-// text is TYPE:VALUE or VALUE. Without TYPE the value has the type of old, or if old is nil, is what VALUE is as JSON or
-// else a string. A VALUE that is not of its type is layout.ErrInvalid.
+// text is TYPE:VALUE or VALUE. Without TYPE the value has the type of old. If old is nil too, VALUE is read as JSON, or as a
+// string if it is none. A VALUE that is not of its type is layout.ErrInvalid.
 func parseSetting(text string, old any) (any, error) {
 	name, _ := numberType(old).(string) // the type of the value, or "" if any will do
 	switch old.(type) {

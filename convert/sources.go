@@ -139,7 +139,7 @@ func carriedEntry(key string, value any) (layout.Entry, error) {
 	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: string(text)}, err
 }
 
-// hasEqual reports whether md has under key a value with the same JSON as value.
+// hasEqual reports whether md has under key a value with the same JSON as value. It reports false if either has no JSON.
 func hasEqual(md layout.Metadata, key string, value any) bool {
 	v, ok := md.Get(key)
 	if !ok {

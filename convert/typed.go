@@ -9,9 +9,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf returns an object with the keys of md and, as values, the names of types that JSON would lose. "bytes" marks a Blob, which
-// becomes base64. If withNumbers is set, numbers have types such as "u32", and arrays such as "[i8]". Strings, bools and arrays of
-// strings need no type and have no key.
+// typesOf returns an object with the keys of md and, as values, the names of types that JSON would lose. "bytes" marks a
+// Blob, which becomes base64. If withNumbers is set, numbers have types such as "u32", and arrays such as "[i8]". Strings,
+// bools and arrays of strings need no type and have no key.
 func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 	return inShapeOf(md, func(v any) any { return typeOf(v, withNumbers) })
 }
@@ -63,7 +63,8 @@ func numberType(v any) any {
 // has the keys of md that have such strings. Each value is a Blob or, for an array, an object of Blobs by position.
 func invalidTexts(md layout.Metadata) layout.Metadata { return inShapeOf(md, invalidTextsIn) }
 
-// inShapeOf returns an object with the keys of md and the results of f for their values. A key whose result is nil is left out.
+// inShapeOf returns an object with the keys of md and the results of f for their values. It leaves out keys whose result is
+// nil.
 func inShapeOf(md layout.Metadata, f func(v any) any) (all layout.Metadata) {
 	for _, e := range md {
 		if x := f(e.Value); x != nil {

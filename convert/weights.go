@@ -20,7 +20,7 @@ type PartError struct {
 
 func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 
-// Unwrap makes it a kind of layout.ErrUnsupported.
+// Unwrap returns layout.ErrUnsupported and the cause, so that errors.Is finds both.
 func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
 // refuseCodes returns a *PartError if t has quantized codes that cannot be decoded. With Options.PlainF8 floats of 8
@@ -69,8 +69,8 @@ func (p *Plan) findWeights() {
 }
 
 // decodesWeight reports whether the values of the quantized weight w are written in place of its parts. They are if
-// the format takes all tensors for weights, if Options.DType applies to w, or if a part's type is one that expands. A
-// weight of GGUF's own NVFP4 blocks stays in such a format: its readers know the scale beside them.
+// readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. A
+// weight of GGUF's own NVFP4 blocks stays in spite of such readers: they know the scale beside the blocks.
 func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
 	return p.target.readsAllAsWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||

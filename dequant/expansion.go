@@ -56,7 +56,7 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches boo
 		x.expandCodes(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
 		return nil
 	}
-	x.hasOwnScales = g.Permuted || g.GroupCols == 1 && g.Cols > 1 // no kernel takes such groups
+	x.hasOwnScales = g.Permuted || g.GroupCols == 1 && g.Cols > 1 // expandRow expands such codes unscaled first
 	if g.Pack != layout.PackRows {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
@@ -107,7 +107,7 @@ type expansion struct {
 	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	groupSize             int         // columns that share a scale, unless hasOwnScales
-	hasOwnScales          bool        // every element has a scale of its own
+	hasOwnScales          bool        // each column has a scale of its own, or that of a group in a list
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
