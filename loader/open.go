@@ -106,8 +106,8 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open makes a model of its first file and of the files that it names, which the source from has. It takes over both,
-// and closes them if it fails: for a file that is damaged, missing or not trusted.
+// open returns a model of its first file and of the files that this one names, which the source from has. It takes over first and
+// from, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil || o.Key != nil {
@@ -123,7 +123,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	complete := false
 	defer func() {
 		if !complete { // for an error, or a panic of the caller's reader
-			closeAll(files, from) // the first error is the one worth reporting
+			closeAll(files, from) // an error of closing matters less than the first one
 		}
 	}()
 	var table *shard.Table
@@ -149,13 +149,13 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	return m, nil
 }
 
-// newModel makes a model of opened files, the table of their tensors, and the source of the files. It takes over all
-// three, reads nothing and cannot fail.
+// newModel returns a model of opened files, the table of their tensors, and the source of the files. It takes over all
+// three, reads nothing and cannot fail. A manifest must be the last of files.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, metadata: newParsedOnce(), tensors: decryptedTensors(files, table), names: table.Names}
 	m.cacheStore = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), DropSources: m.dropSources}
 	m.storedStates = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
-	m.manifest, _ = files[len(files)-1].layout.(*manifest.File)
+	m.manifest, _ = files[len(files)-1].layout.(*manifest.File) // openShards puts it behind the shards
 	for i := range m.files {
 		m.files[i].model = m
 	}
@@ -167,7 +167,7 @@ func newModel(path string, files []file, table *shard.Table, from source, o Opti
 	return m
 }
 
-// tensorOfKey returns the tensor that an entry of the cache belongs to: the logical one for its values, scales and
+// tensorOfKey returns the tensor whose entry the cache has under key k: the logical one for its values, scales and
 // constants, else the stored one.
 func (m *Model) tensorOfKey(k cache.Key) Tensor {
 	t := Tensor{model: m, index: k.Tensor}
@@ -177,7 +177,7 @@ func (m *Model) tensorOfKey(k cache.Key) Tensor {
 	return t
 }
 
-// expandedHook returns a function that calls Hooks.Expanded with the name of a tensor, or nil if the hook is not set.
+// expandedHook returns a function that calls Hooks.Expanded with the name of the tensor of a key. It returns nil if the hook is not set.
 func (m *Model) expandedHook() func(k cache.Key, bytes uint64, took time.Duration, err error) {
 	expanded := m.opts.Hooks.Expanded
 	if expanded == nil {

@@ -18,8 +18,8 @@ type origin struct {
 	reopen func() (*os.File, error)
 }
 
-// originOf returns the origin of the file at path, which mapping has mapped. It is the zero value if the mapping does
-// not know its file.
+// originOf returns the origin of the file at path, which mapping has mapped. It returns the zero value if the mapping does
+// not know its file, as of memory.
 func originOf(path string, mapping *mmapio.Mapping) origin {
 	o := origin{opened: mapping.Identity()}
 	if !o.opened.Known() {
@@ -47,8 +47,8 @@ func originOf(path string, mapping *mmapio.Mapping) origin {
 	return o
 }
 
-// originOfOpen returns the origin of the open file f, which mapping maps. If the name of f leads to another file by
-// now, the origin cannot tell what the name leads to.
+// originOfOpen returns the origin of the open file f, which mapping maps. If the name of f does not lead to that file now, the
+// result has its identity only: it neither looks the name up nor opens the file again.
 func originOfOpen(f *os.File, mapping *mmapio.Mapping) origin {
 	o := originOf(f.Name(), mapping)
 	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(o.opened) {
@@ -77,7 +77,7 @@ func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 // counts as unchanged if its name is gone, not known, or may not be looked up. changed also fails if the system does otherwise.
 func (o *origin) changed() error {
 	now, ok, err := o.identityNow()
-	if !ok {
+	if !ok { // nil if there is nothing to compare
 		return err
 	}
 	return o.opened.Check(now)

@@ -84,7 +84,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 }
 
 // verify runs all checks in order and returns the report. The caller holds the model open. It fails if reading does,
-// or when ctx ends, without a report.
+// if a file has changed since it was opened, or when ctx ends.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
@@ -100,7 +100,7 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	v.planReading()
 	for _, step := range []func() error{v.computeSums, v.expandBlocks, v.decryptTensors, v.checkWeights, m.checkUnchanged} {
-		// All readers may have been under way when ctx was cancelled.
+		// A step may end without an error though ctx has ended: its last reads were under way then.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
 		}
@@ -127,13 +127,13 @@ type verifier struct {
 	encrypted  []Tensor  // others that are decrypted
 }
 
-// sum is a checksum over bytes of a file, stated there or in another file.
+// sum is a checksum over bytes of the file fileIndex, which the file statedIn states.
 type sum struct {
 	layout.Checksum
-	fileIndex, statedIn int
+	fileIndex, statedIn int // positions in verifier.files
 }
 
-// digest is the SHA-256 of a whole file as another file states it, and as computed.
+// digest is the SHA-256 of a whole file: as the file statedIn, a manifest, states it, and as computed.
 type digest struct {
 	manifest.ShardDigest
 	statedIn int
@@ -156,14 +156,14 @@ func (v *verifier) addFinding(file int, f layout.Finding) {
 	v.findings[file] = append(v.findings[file], Finding{v.files[file].path, f})
 }
 
-// addTensorFinding adds found to the findings about the file of t. The reason names t.
+// addTensorFinding adds found, with the name of t before its reason, to the findings about the file of t.
 func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 	found.Reason = "tensor " + layout.Quote(t.desc().Name) + ", " + found.Reason
 	v.addFinding(t.File(), layout.Finding{FormatError: &found})
 }
 
-// audit audits each file, and collects what the later steps work on: checksums, digests, compressed and encrypted
-// tensors. It lists the names of all checks in the report. It fails if reading does.
+// audit adds the findings of each file that need no checksum, and collects what the later steps work on: checksums, digests,
+// compressed and encrypted tensors. It lists the names of all checks in the report. It fails as auditFile does.
 func (v *verifier) audit() error {
 	for i, f := range v.files {
 		if err := v.auditFile(i, f); err != nil {
@@ -213,11 +213,9 @@ func (v *verifier) auditFile(i int, f *file) error {
 	}
 	v.addChecked("bounds", "overlaps", "alignment")
 	for _, finding := range f.audit(v.ctx) {
-		unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
-		if unchecked && (f.data.Digests() != nil && finding.Field == "flags" || f.decrypted != nil && finding.Field == "encryption") {
-			continue // for they are checked here
+		if !f.checksItself(finding) {
+			v.addFinding(i, finding)
 		}
-		v.addFinding(i, finding)
 	}
 	err := v.collectChecksums(i, f)
 	if fe := formatErrorIn(err); fe != nil {
@@ -227,7 +225,16 @@ func (v *verifier) auditFile(i int, f *file) error {
 	return err
 }
 
-// audit returns the findings of the audit by the file's format. It passes metadata on if they are parsed already.
+// checksItself reports whether finding warns that the format's audit has not checked something which the loader checks: a
+// signature in the file, by Options.Trust, or the encryption, by Options.Key.
+func (f *file) checksItself(finding layout.Finding) bool {
+	isUnchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
+	isTrusted := finding.Field == "flags" && f.data.Digests() != nil
+	isDecrypted := finding.Field == "encryption" && f.decrypted != nil
+	return isUnchecked && (isTrusted || isDecrypted)
+}
+
+// audit returns the findings of the audit by the file's format. If metadata are parsed already, it passes them to the audit.
 func (f *file) audit(ctx context.Context) []layout.Finding {
 	a, ok := f.layout.(layout.ParsedAuditor)
 	if md := f.metadata.result.Load(); ok && md != nil && md.err == nil {
@@ -238,18 +245,18 @@ func (f *file) audit(ctx context.Context) []layout.Finding {
 
 // tensorsWith returns the model's stored tensors with encoding e, by file and offset. An encrypted tensor whose key is
 // known counts by the encoding of its decrypted bytes.
-func (v *verifier) tensorsWith(e layout.Encoding) (tensorsWith []Tensor) {
+func (v *verifier) tensorsWith(e layout.Encoding) (found []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensorsWith = append(tensorsWith, Tensor{model: v.model, index: uint32(i)})
+			found = append(found, Tensor{model: v.model, index: uint32(i)})
 		}
 	}
-	sortStored(tensorsWith)
-	return tensorsWith
+	sortStored(found)
+	return found
 }
 
-// expandBlocks expands the blocks of all compressed tensors. A block that cannot be expanded is a finding. It fails if
-// reading does.
+// expandBlocks expands the blocks of all compressed tensors. It adds a finding for the first malformed block of each tensor. It fails
+// if reading does, or when the context ends.
 func (v *verifier) expandBlocks() error {
 	bad, err := checkBlocks(v.ctx, v.compressed, v.workers, func(n uint64) error {
 		v.progress.Add(n)
@@ -266,8 +273,8 @@ func (v *verifier) expandBlocks() error {
 	return nil
 }
 
-// decryptTensors decrypts v.encrypted, a few megabytes at a time. Content that is not authentic is a finding, and ends
-// the work on its tensor. It fails if reading does, or when the context ends.
+// decryptTensors decrypts the tensors in v.encrypted, a few megabytes at a time. It adds a finding for content that is not
+// authentic, and leaves out the rest of its tensor. It fails if reading does, or when the context ends.
 func (v *verifier) decryptTensors() error {
 	var buf []byte
 	for _, t := range v.encrypted {
@@ -299,31 +306,17 @@ func (v *verifier) mayBeCodes(i int) bool {
 	return m.Format() == layout.SafeTensors && !m.opts.Stored && !isPart && scheme.MayBeCodes(&m.tensors[i])
 }
 
-// checkWeights checks the parts of all logical tensors. Invalid parts are findings. It warns of weights that are not
-// decoded or may be misunderstood. It fails if reading does, or when the context ends.
+// checkWeights checks the parts of all logical tensors, and adds findings: for invalid parts, and as warnings for weights that
+// are not decoded or may be misunderstood. It also warns of layers that only the configuration has, and of stored tensors that may be
+// codes. It fails if reading does, or when the context ends.
 func (v *verifier) checkWeights() error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
 		lists[i] = findings.New(v.files[i].index.Format)
 	}
 	for i := range v.model.weightTable.Len() {
-		w := v.model.weightTable.Weight(i)
-		codes := &v.model.tensors[w.Parts[0].Tensor]
-		err, zeroIndex := w.Err, ""
-		if err == nil {
-			zeroIndex, err = v.checkParts(i)
-		}
-		list := &lists[codes.File]
-		switch cause := context.Cause(v.ctx); {
-		case err == nil && zeroIndex != "":
-			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), zeroIndex)
-		case err == nil:
-		case cause != nil || isUnreadable(err):
-			return cmp.Or(cause, err)
-		case errors.Is(err, ErrUnsupported): // it breaks no rule
-			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %s", layout.Quote(codes.Name), v.findingReason(codes.File, err))
-		default:
-			list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %s", layout.Quote(codes.Name), v.findingReason(codes.File, err)), findings.Failure)
+		if err := v.checkWeight(i, lists); err != nil {
+			return err
 		}
 	}
 	if v.model.weightTable.Len() > 0 && v.model.weightTable.Unmatched > 0 {
@@ -344,21 +337,48 @@ func (v *verifier) checkWeights() error {
 	return nil
 }
 
+// checkWeight checks the parts of the i-th logical tensor. It adds a finding for invalid parts to the list of the file that has the
+// codes. It adds a warning if the scheme is not decoded, or if programs understand the group index differently. It fails if
+// reading does, or when the context ends.
+func (v *verifier) checkWeight(i int, lists []findings.List) error {
+	w := v.model.weightTable.Weight(i)
+	codes := &v.model.tensors[w.Parts[0].Tensor]
+	list, name := &lists[codes.File], layout.Quote(codes.Name)
+	err, zeroIndexTaken := w.Err, ""
+	if err == nil {
+		zeroIndexTaken, err = v.checkParts(i)
+	}
+	switch cause := context.Cause(v.ctx); {
+	case err == nil:
+		if zeroIndexTaken != "" {
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", name, zeroIndexTaken)
+		}
+	case cause != nil || isUnreadable(err):
+		return cmp.Or(cause, err)
+	case errors.Is(err, ErrUnsupported): // it breaks no rule
+		list.Warn(codes.Offset, "quantized", nil, "tensor %s: %s", name, v.findingReason(codes.File, err))
+	default:
+		list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %s", name, v.findingReason(codes.File, err)), findings.Failure)
+	}
+	return nil
+}
+
 // findingReason returns the text of err for a finding about file i. It leaves out the file's name and the word
 // invalid, which the finding has too.
 func (v *verifier) findingReason(i uint32, err error) string {
-	if of, ok := errors.AsType[*fileError](err); ok && of.path == v.files[i].path {
-		err = of.err
+	if fileErr, ok := errors.AsType[*fileError](err); ok && fileErr.path == v.files[i].path {
+		err = fileErr.err
 	}
-	if beside, ok := errors.AsType[*layout.FormatError](err); ok { // of config.json
-		return fmt.Sprintf("%s: offset %d: %s", beside.Field, beside.Offset, beside.Reason)
+	if formatErr, ok := errors.AsType[*layout.FormatError](err); ok { // in config.json: the offset is one there
+		return fmt.Sprintf("%s: offset %d: %s", formatErr.Field, formatErr.Offset, formatErr.Reason)
 	}
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks what the parts of a logical tensor say of its codes; weight is its position. It returns how a group
-// index of zeros alone was read, or "". It fails if parts do not fit or cannot be read. The cache keeps nothing of it.
-func (v *verifier) checkParts(weight int) (zeroIndex string, err error) {
+// checkParts checks the parts of a logical tensor; weight is its position in the table of weights. zeroIndexTaken is how a group index of
+// zeros alone was understood, such as "as it is", or "". It fails if parts do not fit or cannot be read. Nothing of it stays
+// pinned in the cache.
+func (v *verifier) checkParts(weight int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
 	t := Tensor{model: v.model, index: v.model.weightTable.Codes(weight), weight: uint32(weight + 1)}
@@ -392,13 +412,14 @@ func (v *verifier) collectChecksums(i int, f *file) error {
 	return nil
 }
 
-// planReading lists the bytes of all files that checksums and digests cover, and counts them for report and progress.
+// planReading gives v.sumReader the bytes of each file that checksums cover, or the whole file if it has a digest. It sets how many bytes
+// the report and the progress count.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {
 		covered[s.fileIndex] = append(covered[s.fileIndex], byteRange{s.Offset, s.Offset + s.Size})
 	}
-	digests := make([]*[sha256.Size]byte, len(v.files))
+	digests := make([]*[sha256.Size]byte, len(v.files)) // nil for a file that has none
 	for _, d := range v.digests {
 		digests[d.Shard] = &d.computed
 	}
@@ -410,7 +431,7 @@ func (v *verifier) planReading() {
 	}
 	v.progress.Total = v.report.BytesRead
 	for _, t := range v.compressed {
-		v.progress.Total += t.desc().Stored // of files that exist
+		v.progress.Total += t.desc().Stored // cannot overflow: the bytes lie in files that exist
 	}
 	for _, t := range v.encrypted {
 		v.progress.Total += t.desc().Stored
@@ -431,7 +452,7 @@ func (v *verifier) computeSums() error {
 	})
 }
 
-// compareSums adds a finding for each checksum or digest that differs from what a file states.
+// compareSums adds a finding for each checksum or digest whose computed value is not the one that a file states.
 func (v *verifier) compareSums() {
 	for _, s := range v.sums {
 		got := v.sumReader.crc(s.fileIndex, s.Offset, s.Size)
@@ -464,8 +485,8 @@ type blockCheck struct {
 	malformed map[uint32]*layout.FormatError
 }
 
-// checkBlocks expands the blocks of compressed tensors and keeps nothing. It returns, by tensor, the first error in malformed
-// blocks. read is told how many stored bytes have been read, and may end the check. It fails if reading or read does.
+// checkBlocks expands the blocks of compressed tensors and drops the values. It returns, by position of the tensor, the error of the
+// first malformed block. It calls read with the number of stored bytes that were read. It fails if reading or read does.
 func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n uint64) error) (map[uint32]*layout.FormatError, error) {
 	c := blockCheck{remaining: tensors, malformed: make(map[uint32]*layout.FormatError)}
 	return c.malformed, parallel.Each(workers, c.nextRange, func(items iter.Seq[blockRange]) error {
@@ -489,7 +510,7 @@ func blocksOf(t Tensor) content.LZ4 {
 // read tensor by tensor, so that the lengths of blocks come along with them.
 const checkedBlocks = 64
 
-// blockRange names the blocks lo to hi-1 of t.
+// blockRange is the blocks lo to hi-1 of a tensor.
 type blockRange struct {
 	tensor Tensor
 	lo, hi uint64
@@ -516,8 +537,8 @@ func (c *blockCheck) nextRange() (r blockRange, ok bool) {
 	return r, false
 }
 
-// recordMalformed reports whether err says that a block of t is malformed. It then notes err in c.malformed, unless an
-// error of an earlier block is there.
+// recordMalformed reports whether err says that a block of t is malformed. If so, it notes err in c.malformed, unless that has
+// the error of an earlier block of t.
 func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
 	fe := formatErrorIn(err)
 	if fe == nil {

@@ -59,8 +59,9 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	return conf, nil
 }
 
-// config returns the quantization that the model's metadata and the files beside it describe. Err of the result tells if
-// they contradict each other. It keeps the files' description in m.quantization.described. It fails if reading or parsing does.
+// config returns the quantization that the model's files describe: in config.json, or else in the first of scheme.Files that lies beside
+// the model, and in objects that package convert has put into the metadata. Err of the result says whether the two contradict each
+// other. It stores what lies beside the model in m.quantization.described. It fails if reading or parsing does.
 func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF {
@@ -115,7 +116,8 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// checkSameQuantization returns an error if the files beside a model and its own metadata both describe its quantization, but differently.
+// checkSameQuantization returns layout.ErrInvalid if the files beside a model and its own metadata both describe its quantization, but
+// differently. Either may be nil.
 func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {
 		return nil
@@ -140,8 +142,8 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.described, m.quantization.err
 }
 
-// Contents returns the elements of small stored tensors, in their order. It reads neighbours by one request if they
-// come over a network. It fails if reading does.
+// Contents returns the elements of small stored tensors, in the order of their positions in tensors. It reads neighbours by one
+// request if they come over a network. It fails if reading does.
 func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	type small struct {
 		storedTensor
@@ -168,7 +170,7 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{})
 }
 
-// Decodable returns an error if package dequant cannot expand weights of the form f, else nil.
+// Decodable returns why package dequant cannot expand weights of the form f, or nil if it can.
 func (s *checkpoint) Decodable(f *scheme.Form) error {
 	if f.Code == layout.CodeBlocks {
 		return nil
@@ -187,10 +189,10 @@ func (p storedTensor) readAll(ctx context.Context, b []byte) error {
 	return p.wrap(cmp.Or(p.state.elementsErr, p.state.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
 
-// smallTensor is memory for the elements of a small tensor.
+// smallTensor is memory for all elements of a small tensor, as a plan.Target.
 type smallTensor []byte
 
-// Memory returns memory for n bytes of the tensor from byte at on.
+// Memory returns the memory for n bytes of the tensor from byte at on.
 func (m smallTensor) Memory(at, n uint64) ([]byte, error) { return m[at:][:n], nil }
 
 // Filled does nothing: the bytes are where they belong.

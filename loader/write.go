@@ -14,7 +14,7 @@ import (
 // WriteTo writes the elements, as Bytes has them, to w: straight from the mapping, or
 // through a buffer of fixed size if the file is not mapped or the tensor is compressed.
 // Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
-// Errors of w come back as they are.
+// It fails for a logical tensor (ErrUnsupported), and if reading or w does. Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	return write(context.Background(), t, w, t.desc().Raw, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
 		if err := s.bytesErr(); err != nil {
@@ -24,8 +24,8 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	})
 }
 
-// WriteDecrypted writes the bytes as the file has them to w, compressed ones compressed, but decrypted. Decrypted tells what
-// they are. The lengths of compressed blocks are checked, but not their content. Otherwise it is like WriteTo.
+// WriteDecrypted writes the bytes as the file has them to w, compressed ones compressed, but decrypted: see [Tensor.Decrypted]. It
+// checks the lengths of compressed blocks, but not their content. It caches and fails as WriteTo does.
 func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	return write(context.Background(), t, w, t.desc().Stored, func(ctx context.Context, env content.Env, s *state, dst io.Writer) error {
 		if err := s.bytesErr(); err != nil {
@@ -38,9 +38,9 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	})
 }
 
-// write calls f, which writes bytes of t to dst, and so to w. written is what w took. write fails if f does. It returns errors of w
-// unchanged, but a *mmapio.FaultError if the system call of w has met a hole in the mapped file. As call does, write checks the tensor's
-// files if f reads many bytes.
+// write calls f, which writes bytes of t to dst, which passes them to w. written is the number of bytes that w took. write fails as
+// Tensor.call does, or with the error of w, unchanged. If the system call of w has met a hole in the mapped file, it fails with a
+// *mmapio.FaultError instead. bytes is about how many bytes f reads.
 func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.dst = w
@@ -52,8 +52,7 @@ func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx 
 		env, unpin := s.pinParts(t.model, env)
 		defer unpin()
 		err := f(ctx, env, s, dst)
-		if errors.Is(dst.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace() {
-			// The kernel, not this process, has met the hole in the file.
+		if dst.metHole(s) {
 			dst.writeErr = nil
 			err = &mmapio.FaultError{Offset: t.desc().Offset + uint64(dst.written), Path: t.file().path, Err: mmapio.ErrFault}
 		}
@@ -72,6 +71,11 @@ type destination struct {
 	dst      io.Writer
 	written  int64 // bytes written
 	writeErr error
+}
+
+// metHole reports whether writing failed since the kernel, not this process, has met a hole in the mapped file of the tensor with state s.
+func (d *destination) metHole(s *state) bool {
+	return errors.Is(d.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace()
 }
 
 // Write writes b to d.dst, and remembers the error and how much was written. A short write without an error is io.ErrShortWrite.

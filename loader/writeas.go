@@ -19,18 +19,19 @@ import (
 // Elements that are of type d already are written as they are stored. WriteAs ends with ctx. Errors of w come back
 // as they are.
 func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (written int64, err error) {
-	return write(ctx, t, w, 4*t.Elements(), func(own context.Context, env content.Env, s *state, dst io.Writer) error {
-		own, stop := contextOfBoth(own, ctx)
+	return write(ctx, t, w, 4*t.Elements(), func(leaseCtx context.Context, env content.Env, s *state, dst io.Writer) error {
+		both, stop := contextOfBoth(leaseCtx, ctx) // call joins them only if reading may wait
 		defer stop()
-		return values.Write(own, env, s.values, d, &parallel.Writer{Ctx: ctx, W: dst})
+		return values.Write(both, env, s.values, d, &parallel.Writer{Ctx: ctx, W: dst})
 	})
 }
 
 // ReadAs fills dst with values as little-endian elements of type d, from element first on: the bytes that WriteAs writes for
-// them. The length of dst must be a multiple of the size of an element, and the range lie within the tensor:
-// otherwise the error is ErrRange. Large ranges are read on all cores. ReadAs ends with ctx.
+// them. It fails with ErrRange if the length of dst is no multiple of an element's size, or if the range leaves the tensor. It
+// fails with ErrUnsupported as WriteAs does, if reading does, or when ctx ends. Large ranges are read on all cores.
 func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first uint64) error {
-	return t.call(ctx, 2*uint64(len(dst)), func(own context.Context, env content.Env, s *state) error {
+	about := 2 * uint64(len(dst)) // bytes: a value of 4 for an element of 2
+	return t.call(ctx, about, func(leaseCtx context.Context, env content.Env, s *state) error {
 		if err := values.Encodable(d); err != nil {
 			return err
 		}
@@ -42,10 +43,10 @@ func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first ui
 		if n := t.Elements(); !layout.Within(first, count, n) {
 			return fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, count, first, n)
 		}
-		own, stop := contextOfBoth(own, ctx)
+		both, stop := contextOfBoth(leaseCtx, ctx) // call joins them only if reading may wait
 		defer stop()
 		env, unpin := s.pinParts(t.model, env)
 		defer unpin()
-		return values.ReadEncoded(own, env, s.values, d, dst, first)
+		return values.ReadEncoded(both, env, s.values, d, dst, first)
 	})
 }
