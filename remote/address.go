@@ -26,8 +26,8 @@ func (a hubAddress) String() string {
 
 const mainRevision = "main"
 
-// parseHub parses rest, an address after hf://, as huggingface_hub's HfFileSystem does. Without a revision it is main's.
-// It fails for data sets and the like, and unless rest is ORG/NAME[@REVISION][/FILE].
+// parseHub parses rest, an address after hf://, as huggingface_hub's HfFileSystem does. It drops models/ before the name, and adds the
+// revision main if there is none. It fails for data sets and the like, and unless rest is ORG/NAME[@REVISION][/FILE].
 func parseHub(rest string) (a hubAddress, err error) {
 	fail := func(format string, args ...any) (hubAddress, error) {
 		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
@@ -63,8 +63,8 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repoPart matches an organization and a model's name.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// cutRevision splits text, REVISION[/FILE], into the revision without percent-encoding and the rest from its slash on. A revision
-// has no slash, but refs/pr/N and refs/convert/N have two. It fails if the revision cannot be the name of a file.
+// cutRevision splits text, REVISION[/FILE], into the revision without percent-encoding and the rest from its slash on. A revision has no
+// slash, but refs/pr/N and refs/convert/NAME have two. It fails for malformed percent-encoding, or as checkRevision does.
 func cutRevision(text string) (revision, rest string, err error) {
 	n := 1 // parts of the revision
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
@@ -91,8 +91,8 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// parseBrowserAddress parses the address that a browser shows of a model, or of a file of it, at the Hub's endpoint. ok is
-// false for other addresses.
+// parseBrowserAddress parses the address u that a browser shows of a model, or of a file or folder of it, at the Hub's endpoint. ok is
+// false for other addresses and malformed ones.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false

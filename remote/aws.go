@@ -26,7 +26,8 @@ type awsEnvironment struct {
 	endpoint *url.URL // nil for Amazon's own
 }
 
-// newAWSEnvironment reads the environment and the profile. It fails if a setting is malformed.
+// newAWSEnvironment returns region and endpoint as the environment sets them, or else the profile. The default region is us-east-1. It
+// fails if a setting or the file of profiles is malformed.
 func newAWSEnvironment() (*awsEnvironment, error) {
 	profile, err := awsProfile()
 	if err != nil {
@@ -48,8 +49,8 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	return e, nil
 }
 
-// awsProfile returns the settings of the profile AWS_PROFILE in ~/.aws/config, or nil if there is no such file or section.
-// It fails if the file is malformed.
+// awsProfile returns the settings of the profile AWS_PROFILE in the file AWS_CONFIG_FILE, or else ~/.aws/config. It returns nil if there
+// is no such file or section, or no home directory. It fails if the file cannot be read or is malformed.
 func awsProfile() (map[string]string, error) {
 	path := os.Getenv("AWS_CONFIG_FILE")
 	if path == "" {
@@ -80,7 +81,8 @@ type awsSigner struct {
 	hasCredentials atomic.Bool // there are credentials: requests are signed
 }
 
-// newSigner returns a signer by credentials of the environment, the profile or the machine's role.
+// newSigner returns a signer with the first credentials that there are: of the environment, the profile, or the role of this machine or
+// container. It reads none yet.
 func newSigner(env *awsEnvironment) *awsSigner {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
 	if mayHaveRole(env) {
@@ -115,22 +117,23 @@ func newRole() *machineRole {
 // unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
 var unansweredSince sync.Map
 
-// RetrieveWithCredContext returns the credentials of the role of this machine or container. It waits metadataTimeout
-// for the machine's metadata, and fails at once if a request for them has gone unanswered in the last minutes
-// (retryMetadataAfter). A container's role has no such limit.
+// RetrieveWithCredContext returns the credentials of the role of this machine or container. It fails if the server of credentials does.
+// For a machine it also fails if the metadata do not come in metadataTimeout. It then stores the time in unansweredSince, and fails
+// at once, with errNoMetadata, for the next retryMetadataAfter.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if r.metadataURL == "" {
+	if r.metadataURL == "" { // a container's role
 		return r.IAM.RetrieveWithCredContext(cc)
 	}
 	if since, ok := unansweredSince.Load(r.metadataURL); ok && time.Since(since.(time.Time)) < retryMetadataAfter {
 		return credentials.Value{}, errNoMetadata
 	}
-	asked := *cc
+	limited := *cc
 	ctx, cancel := context.WithTimeout(cc.Context, metadataTimeout)
 	defer cancel()
-	asked.Context = ctx
-	v, err := r.IAM.RetrieveWithCredContext(&asked)
-	if unanswered := errors.As(err, new(*url.Error)) || ctx.Err() != nil; unanswered && err != nil && cc.Context.Err() == nil {
+	limited.Context = ctx
+	v, err := r.IAM.RetrieveWithCredContext(&limited)
+	isUnanswered := err != nil && (errors.As(err, new(*url.Error)) || ctx.Err() != nil)
+	if isUnanswered && cc.Context.Err() == nil { // and not because the caller has ended the request
 		unansweredSince.Store(r.metadataURL, time.Now())
 	}
 	return v, err
@@ -145,8 +148,8 @@ const (
 
 var errNoMetadata = errors.New("the machine has no metadata")
 
-// mayHaveRole reports whether to look for credentials of a role: always in a container that has one, else if the endpoint is
-// Amazon's and the environment does not disable the machine's metadata.
+// mayHaveRole reports whether to look for credentials of a role. It reports true in a container that has one. On a machine it does so if
+// the endpoint is Amazon's and the environment does not disable the machine's metadata.
 func mayHaveRole(e *awsEnvironment) bool {
 	return inContainer() || e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 }
@@ -157,8 +160,8 @@ const credentialsTimeout = 10 * time.Second
 // emptyDigest is the SHA-256 of a request without a body.
 const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if the
-// credentials cannot be read in credentialsTimeout.
+// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if credentials cannot be
+// read, or not in credentialsTimeout, and when the request's context ends.
 func (s *awsSigner) Authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), credentialsTimeout)
 	defer cancel()
@@ -177,7 +180,7 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 	return nil
 }
 
-// Refused implements httprange.Authorizer. It reports false: a second signature by the same credentials would be refused too.
+// Refused returns false and nil: a second signature by the same credentials would be refused too. It implements httprange.Authorizer.
 func (s *awsSigner) Refused(*http.Response) (again bool, err error) { return false, nil }
 
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)

@@ -15,8 +15,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// bearer adds to requests what a registry's challenge asks for (distribution-spec, "Token
-// Authentication"): a token for one repository, or user and password. It is safe for concurrent use.
+// bearer adds to requests the header that a registry's challenge asks for (distribution-spec, "Token
+// Authentication"): with a token for one repository, or user and password. It is safe for concurrent use.
 type bearer struct {
 	host, repo string
 	http       httprange.Options // its Client sends requests to the server of tokens
@@ -26,12 +26,13 @@ type bearer struct {
 	sign func(realm *url.URL, query url.Values) (string, error)
 
 	mu            sync.Mutex
-	authorization string // "" until a challenge has come
+	authorization string // "" until a challenge was answered
 
 	renewMu sync.Mutex
 }
 
-// dockerCredential returns what ~/.docker/config.json and its helpers have for a registry. It fails if they cannot be read.
+// dockerCredential returns the credential that ~/.docker/config.json or its helpers have for the registry host, or an empty one. It fails
+// if they cannot be read.
 func dockerCredential(ctx context.Context, host string) (auth.Credential, error) {
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
@@ -55,13 +56,14 @@ func (b *bearer) Authorize(req *http.Request) error {
 	return nil
 }
 
-// Refused gets the token or password that the response resp, of status 401, asks for. One request renews it for all reads that
-// were refused. again is false if there are no credentials, or if they were refused again. It fails if the token cannot be had.
+// Refused renews the header Authorization by the challenge in resp, a response of status 401. One call renews it for all requests that
+// were refused with the same header. again reports whether to repeat the request: it is false if there are no credentials, or no other
+// header than the refused one. Refused fails as answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
 	if resp.Request.Header.Get("Authorization") != b.currentAuthorization() {
-		return true, nil // another read has renewed it meanwhile
+		return true, nil // another call has renewed it meanwhile
 	}
 	header, err := b.answerChallenge(resp.Request.Context(), resp)
 	if err != nil || header == "" || header == b.currentAuthorization() {
@@ -73,9 +75,9 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	return true, nil
 }
 
-// answerChallenge returns the Authorization that the challenge in resp asks for, or "" if there are no credentials for
-// it. oras-go's client requests the token: it repeats the request by the transport t, which gives it the challenge. It
-// fails if the server of tokens refuses or does not answer.
+// answerChallenge returns the header Authorization that the challenge in resp asks for, or "" if there are no credentials for it. It has
+// oras-go's client repeat the request by a tokenTransport, which answers it with the challenge: the client then requests a token.
+// answerChallenge fails if credentials cannot be read, or if the server of tokens refuses, does not answer or sends no token.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -100,36 +102,45 @@ func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (stri
 	if err != nil {
 		return "", err
 	}
-	_, err = client.Do(req) // t answers, without bodies, and stores what the client sends in t.authorization
-	switch refusal := new(errcode.ErrorResponse); {
-	case errors.Is(err, auth.ErrBasicCredentialNotFound):
+	_, err = client.Do(req) // t answers without bodies, so that there is nothing to close
+	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return "", nil
-	case errors.As(err, &refusal):
-		err = &httprange.StatusError{Code: refusal.StatusCode}
-	case t.networkErr != nil:
-		err = t.networkErr
-	case err != nil:
-		err = fmt.Errorf("%w: %w", httprange.ErrResponse, err)
-	case strings.ContainsFunc(t.authorization, func(c rune) bool { return c < ' ' || c > '~' }):
-		err = fmt.Errorf("%w: no token", httprange.ErrResponse)
-	default:
-		return t.authorization, nil
 	}
-	return "", fmt.Errorf("token for %s: %w", b.host, err)
+	if err = t.tokenErr(err); err != nil {
+		return "", fmt.Errorf("token for %s: %w", b.host, err)
+	}
+	return t.authorization, nil
+}
+
+// tokenErr returns the error of a request for a token: a refusal, the network's, or httprange.ErrResponse. clientErr is the error of
+// oras-go's client by transport t. It returns nil if there was none and t.authorization may be a header.
+func (t *tokenTransport) tokenErr(clientErr error) error {
+	switch refusal := new(errcode.ErrorResponse); {
+	case errors.As(clientErr, &refusal):
+		return &httprange.StatusError{Code: refusal.StatusCode}
+	case t.networkErr != nil:
+		return t.networkErr
+	case clientErr != nil:
+		return fmt.Errorf("%w: %w", httprange.ErrResponse, clientErr)
+	case strings.ContainsFunc(t.authorization, func(c rune) bool { return c < ' ' || c > '~' }):
+		return fmt.Errorf("%w: no token", httprange.ErrResponse)
+	}
+	return nil
 }
 
 // tokenTransport is the transport of oras-go's client when it answers a challenge. It answers requests to the registry itself, with
-// the challenge, and stores the Authorization that the client then sends. Other requests it sends to the server of tokens.
+// the challenge, and stores the Authorization that the client then sends. It sends other requests to the server of tokens.
 type tokenTransport struct {
 	*bearer
 	registry, challenge string
 
-	authorization string // the client's Authorization
-	networkErr    error  // of the network, or of sign
+	authorization string // the header Authorization of the client's last request to the registry
+	networkErr    error  // of the last request for a token: the network's or sign's
 }
 
-// RoundTrip answers requests to the registry's address itself. It sends requests for a token, signed if t.sign is set.
-// It fails if a secret would go to another machine without TLS, or if sending does.
+// RoundTrip lets oras-go's client answer t.challenge without a request to the registry. It answers a request to t.registry itself: with
+// the challenge, or with success once the client sends an Authorization, which it stores in t.authorization. It sends other requests,
+// those for a token, signed if t.sign is set. It fails if one would go to another machine without TLS, or if signing or sending does.
 func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.authorization = req.Header.Get("Authorization")

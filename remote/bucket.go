@@ -18,8 +18,8 @@ import (
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 
-// bucketFolder returns the files at rest, an address after s3://. It fails for a malformed address, if a setting of AWS is
-// malformed, or if the server does.
+// bucketFolder returns the files at rest, an address after s3://. It fails for a malformed address or a malformed setting of AWS, or as
+// folderInStore does.
 func bucketFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	name, key, err := parseS3(rest)
 	if err != nil {
@@ -50,7 +50,7 @@ type bucket struct {
 }
 
 // newBucket returns the bucket called name, which signs requests with credentials of the environment unless the options
-// have an Authorization. It sends no request. It fails if a setting of AWS is malformed.
+// have an Authorizer or a header Authorization. It sends no request. It fails if a setting of AWS is malformed.
 func newBucket(name string, o *Options) (*bucket, error) {
 	env, err := newAWSEnvironment()
 	if err != nil {
@@ -64,7 +64,7 @@ func newBucket(name string, o *Options) (*bucket, error) {
 	return b, nil
 }
 
-// Address returns what messages call a key.
+// Address returns the address of a key, for messages.
 func (b *bucket) Address(key string) string { return "s3://" + b.name + "/" + key }
 
 // Identity returns the key's address on the server.
@@ -110,15 +110,16 @@ func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) er
 	return use(e)
 }
 
-// errStopList ends the decoding of a page when the caller of List stops.
+// errStopList ends the decoding of a page when the caller of List breaks off its loop.
 var errStopList = errors.New("enough")
 
-// List yields the objects and folders directly under a prefix. An object without a strong ETag has no version. It ends
-// with its first error: of a request, or for a listing of too many pages.
+// List yields the objects and folders directly under a prefix. It yields an object without a strong ETag without a version, and leaves
+// out objects that only mark a folder. It ends with its first error: of a request, for a key or a size that cannot be, or for a listing
+// of more than maxPages pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
-		found := func(o StoredObject) error {
+		yieldOrStop := func(o StoredObject) error {
 			if !yield(o, nil) {
 				return errStopList
 			}
@@ -132,12 +133,12 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 					return fmt.Errorf("the key %.80q of %d bytes", c.Key, c.Size)
 				case name == "" || strings.HasSuffix(name, "/"): // it marks a folder
 					return nil
-				case !strings.HasPrefix(c.ETag, `"`):
+				case !strings.HasPrefix(c.ETag, `"`): // no strong ETag
 					c.ETag = ""
 				}
-				return found(StoredObject{name, c.Size, c.ETag})
+				return yieldOrStop(StoredObject{name, c.Size, c.ETag})
 			}, CommonPrefixes: func(p listedElement) error {
-				return found(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
+				return yieldOrStop(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
 			}}
 			err := b.page(ctx, query, page)
 			if errors.Is(err, errStopList) {
@@ -156,7 +157,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page requests one page of a listing, and decodes it into page, whose functions it calls. It fails if the request
+// page requests one page of a listing, and decodes it into page, whose functions it calls. It fails if the request or such a function
 // does, or for malformed XML.
 func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) error {
 	var body []byte
@@ -174,7 +175,7 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) err
 }
 
 // retryInRegion calls request. If Amazon refuses that and names another region, it stores the region in b.env, and calls request
-// once more. It returns the error of the last call, as explain does.
+// once more. It returns what explain makes of the last call's error, or nil.
 func (b *bucket) retryInRegion(request func() error) error {
 	err := request()
 	if status, ok := errors.AsType[*httprange.StatusError](err); ok && b.env.endpoint == nil {
@@ -191,8 +192,8 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain shortens the XML text of a refusal, a *httprange.StatusError, to its code and message. To a refusal for lack of
-// rights it adds what is wrong with the credentials. Other errors it returns as they are.
+// explain shortens the XML text of a refusal, a *httprange.StatusError, to its code and message. If the refusal is for lack of rights, it
+// also adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -215,8 +216,8 @@ func (b *bucket) explain(err error) error {
 	return err
 }
 
-// Stat returns size and version of the object at one key, for which credentials need no right to list the bucket. An
-// object without a strong ETag has no version. It fails if the request does.
+// Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
+// object has no strong ETag. It fails if the request does.
 func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	o := b.http
 	o.Peek = true
@@ -236,7 +237,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	return found, nil
 }
 
-// Connect returns the source of one version of an object. It sends no request. Offline it fails.
+// Connect returns the source of the object at key, in the version that object has. It sends no request. Offline it fails with errOffline.
 func (b *bucket) Connect(ctx context.Context, key string, object StoredObject) (Source, error) {
 	return openSource(ctx, b.url(key), b.http, object.Size, object.Version, b.explain)
 }

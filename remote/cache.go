@@ -30,14 +30,15 @@ type CacheEntry struct {
 
 	isPartial bool
 	at        rooted.Path // Path below its cache
-	lock      rooted.Path // whose time is Used, or none
+	lock      rooted.Path // the file whose time is Used, or the zero Path
 }
 
-// Complete reports whether the file is complete and in its final place.
+// Complete reports whether the file is complete and at its final path.
 func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
-// Cache lists the files of this module's cache, complete or not, and of huggingface_hub's, most recently used first.
-// It uses only CacheDir of opts, which may be nil. It fails if a folder cannot be read.
+// Cache lists the files of this module's cache, complete or not, and the complete ones of huggingface_hub's, most recently used first.
+// Incomplete files also lie beside the caches of huggingface_hub and Ollama. Cache uses only CacheDir of opts, which may be nil. It fails
+// if a folder cannot be read, or if there is no home directory.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
 	dir, err := o.cache()
@@ -47,19 +48,19 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	list, err := listBlobs(dir.Join("blobs"), linkNames(dir.Join("snapshots").String()), func(e *CacheEntry) {
 		e.lock = dir.Join("locks", filepath.Base(e.Path)+".lock")
 		if info, err := os.Stat(e.lock.String()); err == nil {
-			e.Used = info.ModTime()
+			e.Used = info.ModTime() // openComplete sets this time
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	parts := []rooted.Path{dir, dir.Join("blobs", partialDirName)} // the folders of incomplete files
+	partialDirs := []rooted.Path{dir, dir.Join("blobs", partialDirName)}
 	if store, err := ollamaStore(); err == nil {
-		parts = append(parts, store.Join("blobs", partialDirName))
+		partialDirs = append(partialDirs, store.Join("blobs", partialDirName))
 	}
 	if h, err := newHub(o); err == nil {
 		for _, repository := range h.repositories() {
-			parts = append(parts, repository.Join("blobs", partialDirName))
+			partialDirs = append(partialDirs, repository.Join("blobs", partialDirName))
 		}
 		shared, err := h.cacheEntries()
 		if err != nil {
@@ -67,31 +68,41 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 		}
 		list = append(list, shared...)
 	}
-	for _, dir := range parts {
+	for _, dir := range partialDirs {
 		infos, err := sparse.List(dir)
 		if err != nil {
 			return nil, err
 		}
 		for _, i := range infos {
-			list = append(list, CacheEntry{Names: slices.DeleteFunc([]string{i.Name}, func(s string) bool { return s == "" }),
-				at: sparse.DataPath(i.Path), Path: sparse.DataPath(i.Path).String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, isPartial: true})
+			list = append(list, partialEntry(i))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
 	return list, nil
 }
 
-// cacheEntries lists the complete files in the Hub's cache. It fails if a folder cannot be read.
+// partialEntry returns the entry of the incomplete file that i describes.
+func partialEntry(i sparse.Info) CacheEntry {
+	data := sparse.DataPath(i.Path)
+	e := CacheEntry{at: data, Path: data.String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, isPartial: true}
+	if i.Name != "" {
+		e.Names = []string{i.Name}
+	}
+	return e
+}
+
+// cacheEntries lists the complete files in the Hub's cache, with their addresses without revisions as Names. It fails if a folder cannot
+// be read.
 func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	for _, dir := range h.repositories() {
 		names := linkNames(dir.Join("snapshots").String())
 		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(dir.Name, "models--"), "--", "/")
-		for blob, of := range names {
-			for i, name := range of {
-				_, file, _ := strings.Cut(name, "/") // after the commit
-				of[i] = repo + "/" + file
+		for blob, links := range names {
+			for i, link := range links {
+				_, file, _ := strings.Cut(link, "/") // after the commit
+				links[i] = repo + "/" + file
 			}
-			names[blob] = slices.Compact(slices.Sorted(slices.Values(of)))
+			names[blob] = slices.Compact(slices.Sorted(slices.Values(links)))
 		}
 		blobs, err := listBlobs(dir.Join("blobs"), names, func(e *CacheEntry) { e.Shared = true })
 		if err != nil {
@@ -102,16 +113,16 @@ func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// linkNames returns the slash-separated paths from dir of the symbolic links below it, by the base name of their targets.
-// It leaves out folders and links that cannot be read.
+// linkNames returns the symbolic links below dir, as slash-separated paths from dir, by the base names of their targets. It leaves out
+// folders and links that cannot be read.
 func linkNames(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type() != fs.ModeSymlink {
 			return nil
 		}
-		if to, err := os.Readlink(path); err == nil {
-			blob := filepath.Base(to)
+		if target, err := os.Readlink(path); err == nil {
+			blob := filepath.Base(target)
 			name, _ := filepath.Rel(dir, path)
 			names[blob] = append(names[blob], filepath.ToSlash(name))
 		}
@@ -120,8 +131,8 @@ func linkNames(dir string) map[string][]string {
 	return names
 }
 
-// listBlobs lists the regular files in dir whose names are ids of content: others are left out. names has the names of an entry, by
-// its id. listBlobs calls finish with each entry, to change it. If dir does not exist it returns nothing. It fails if dir cannot be read.
+// listBlobs returns an entry for each regular file in dir whose name is an id of content. names has the Names of entries by such ids.
+// listBlobs calls finish with each entry, to change it. If dir does not exist it returns none. It fails if dir cannot be read.
 func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheEntry)) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,8 +151,8 @@ func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheE
 	return list, nil
 }
 
-// Check reads the file, and returns an error unless its name is its digest. The error wraps layout.ErrChecksum, or
-// errors.ErrUnsupported if the file is incomplete or its name is no digest.
+// Check reads the file, and returns an error that wraps layout.ErrChecksum unless its name is its digest. It returns one that wraps
+// errors.ErrUnsupported for an incomplete file or a name that is no digest. It also fails if reading does, or when ctx ends.
 func (e *CacheEntry) Check(ctx context.Context) error {
 	id := filepath.Base(e.Path)
 	if e.isPartial || !digestID.MatchString(id) {
@@ -161,10 +172,10 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 	return nil
 }
 
-// Pruned says what PruneCache did.
+// Pruned is the result of PruneCache.
 type Pruned struct {
 	Removed []CacheEntry
-	Held    []CacheEntry // that would have been removed, and that a process has open
+	Held    []CacheEntry // files that stay only because a process has them open
 	Left    int64        // bytes that remain, without those of other programs' caches
 }
 
@@ -206,8 +217,8 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	return p, err
 }
 
-// removeUnfinished removes temporary files of rooted.Path.Write and Symlink below dir that are older than an hour: their
-// processes have ended. It ignores errors.
+// removeUnfinished removes the temporary files that rooted.Path.Write and Symlink have left below dir, if they are older than an hour:
+// their processes have ended. It ignores errors.
 func removeUnfinished(dir rooted.Path) {
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !rooted.IsTemporary(e.Name()) {
@@ -221,7 +232,7 @@ func removeUnfinished(dir rooted.Path) {
 	})
 }
 
-// removeDangling removes links below dir whose targets are missing, and folders that are then empty. It ignores errors.
+// removeDangling removes links below dir whose targets are missing, and then all empty folders, dir too. It ignores errors.
 func removeDangling(dir rooted.Path) {
 	var folders []rooted.Path
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
@@ -238,6 +249,6 @@ func removeDangling(dir rooted.Path) {
 		return nil
 	})
 	for _, folder := range slices.Backward(folders) { // inner ones first
-		folder.Remove() // which fails if it has files
+		folder.Remove() // fails for a folder that is not empty
 	}
 }

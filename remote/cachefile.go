@@ -15,8 +15,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// linkUnlessExists makes link, a path in a snapshot, a relative symbolic link to blob. It does nothing if link leads to a file
-// already. It also makes a CACHEDIR.TAG in the cache's folder. It fails if the cache cannot be written to.
+// linkUnlessExists makes link, a path in a snapshot, a relative symbolic link to blob. It also makes a CACHEDIR.TAG in the cache's folder
+// if there is none. It does neither if link leads to a file already. It fails if the cache cannot be written to.
 func linkUnlessExists(link, blob rooted.Path) error {
 	if _, err := os.Stat(link.String()); err == nil {
 		return nil
@@ -30,7 +30,7 @@ func linkUnlessExists(link, blob rooted.Path) error {
 	return replaceLink(link, blob)
 }
 
-// replaceLink makes link a relative symbolic link to target, whatever it led to before. It fails if the cache cannot be written
+// replaceLink makes link a relative symbolic link to target, in place of another link or file. It fails if the cache cannot be written
 // to.
 func replaceLink(link, target rooted.Path) error {
 	relative, err := filepath.Rel(link.Parent().String(), target.String())
@@ -43,8 +43,8 @@ func replaceLink(link, target rooted.Path) error {
 	return link.Symlink(relative)
 }
 
-// writeCacheFile writes text to the file at path, which appears complete or not at all, and makes its folders. It does nothing if
-// the file has that text already, or if the cache cannot be written to: see ignoreUnwritable. It fails with other errors.
+// writeCacheFile writes text to the file at path, which appears complete or not at all, and makes its folders. It does nothing if the
+// file has that text already. It ignores the error of a cache that cannot be written to: see ignoreUnwritable. It fails with others.
 func writeCacheFile(path rooted.Path, text []byte) error {
 	if old, err := path.Read(); err == nil && string(old) == string(text) {
 		return nil
@@ -52,8 +52,8 @@ func writeCacheFile(path rooted.Path, text []byte) error {
 	return ignoreUnwritable(path.Write(text))
 }
 
-// checkContent reads content of size bytes, and returns layout.ErrChecksum unless id is its digest: SHA-256, or git's of
-// a blob. It ends with ctx.
+// checkContent reads content of size bytes from r, and returns layout.ErrChecksum unless id is its digest: SHA-256, or git's of a blob.
+// It fails if id is neither, if reading does, or when ctx ends.
 func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
 	form, err := contentid.Parse(id)
 	if err != nil {

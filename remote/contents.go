@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// newFolder returns a folder to which files will be added. Those that are complete get links in the folder snapshots/REVISION of
-// this module's cache. It fails if there is no home directory.
+// newFolder returns an empty folder for the files at address. Complete files get links in the folder snapshots/REVISION of this module's
+// cache. It fails if there is no home directory.
 func newFolder(o *Options, address, revision string) (*folder, error) {
 	cache, err := o.cache()
 	return &folder{
@@ -22,8 +22,8 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// addFile adds content o as the file called name, with a path in this module's cache unless o has one. It fails if other content
-// has the name, for a name that leaves the folder, and once the listing takes more than maxListingBytes.
+// addFile adds content o to d.objects as the file called name, with a path in this module's cache unless o has one. It fails if other
+// content has the name, or as withCachePaths does. It also fails once the names of d take more than maxListingBytes.
 func (d *folder) addFile(name string, o object) error {
 	o, err := d.withCachePaths(name, o)
 	if err == nil {
@@ -39,8 +39,9 @@ func (d *folder) addFile(name string, o object) error {
 	return nil
 }
 
-// withCachePaths returns content o as the file called name: with its name for messages, its path in the cache, and the function
-// that makes the link in the snapshot. It fails for a name that leaves the folder, or if there is no home directory.
+// withCachePaths returns o with the name that messages give the file called name. If o has an id, it also sets o.paths: those of this
+// module's cache, or the path that o has already, and a link in the snapshot. It fails for a name that checkName refuses, or if there is
+// no home directory.
 func (d *folder) withCachePaths(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err
@@ -49,16 +50,16 @@ func (d *folder) withCachePaths(name string, o object) (object, error) {
 	if o.id == "" { // it is not cached
 		return o, nil
 	}
-	at, err := d.opts.ownCachePaths(o.id)
+	paths, err := d.opts.ownCachePaths(o.id)
 	if err != nil {
 		return o, err
 	}
-	at.path = cmp.Or(o.paths.path, at.path)
+	paths.path = cmp.Or(o.paths.path, paths.path)
 	link := linkUnlessExists
 	if d.followsServer {
 		link = replaceLink
 	}
-	at.link = func() error { return link(d.snapshotPath(name), at.path) }
-	o.paths = at
+	paths.link = func() error { return link(d.snapshotPath(name), paths.path) }
+	o.paths = paths
 	return o, nil
 }

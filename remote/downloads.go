@@ -9,11 +9,11 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// downloads are the blobs that a Pull has whole, since their registry answers no ranges. A nil one has none.
+// downloads are the blobs that a Pull downloads whole, since their registry answers no ranges. The methods of a nil one do nothing.
 type downloads struct {
 	mu        sync.Mutex
 	byAddress map[string]*download
-	kept      bool // when their last source closes: they will be read again
+	kept      bool // they stay when their last source closes: they will be read again
 }
 
 // download is a blob in a file, which the sources of its address share.
@@ -26,21 +26,22 @@ type download struct {
 	path rooted.Path
 }
 
-// get returns the file with all bytes, or nil while there is none.
+// get returns the file with all bytes of the blob, or nil if nothing was downloaded yet.
 func (b *download) get() *os.File {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.file
 }
 
-// set makes f, at path, the file with all bytes.
+// set makes f, which has the given path, the file that get returns and remove removes.
 func (b *download) set(f *os.File, path rooted.Path) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.file, b.path = f, path
 }
 
-// join returns the download of an address for one source more, which leaves it in the end. It returns nil if d is nil.
+// join returns the download of an address, and counts one more source of it. It makes the download if there is none. The source calls
+// leave in the end. join returns nil if d is nil.
 func (d *downloads) join(address string) *download {
 	if d == nil {
 		return nil
@@ -56,7 +57,8 @@ func (d *downloads) join(address string) *download {
 	return blob
 }
 
-// leave ends the use of an address's download by one source. The last one removes it, unless it is kept. leave fails if that does.
+// leave ends one source's use of an address's download. The call of the last source removes the download, unless d.kept is set. It fails
+// if removing does.
 func (d *downloads) leave(address string) error {
 	if d == nil {
 		return nil
@@ -71,7 +73,7 @@ func (d *downloads) leave(address string) error {
 	return blob.remove()
 }
 
-// keep makes downloads stay when their last source closes, until it is called with false.
+// keep sets whether downloads stay when their last source leaves.
 func (d *downloads) keep(kept bool) {
 	if d == nil {
 		return
@@ -81,7 +83,7 @@ func (d *downloads) keep(kept bool) {
 	d.kept = kept
 }
 
-// dropUnused removes the downloads that no source uses. It fails if that does.
+// dropUnused removes the downloads that no source uses. It fails if removing one does.
 func (d *downloads) dropUnused() (err error) {
 	if d == nil {
 		return nil
@@ -97,7 +99,7 @@ func (d *downloads) dropUnused() (err error) {
 	return err
 }
 
-// remove closes and removes the file of the download, if there is one. It fails if that does.
+// remove closes and removes the file of the download, if there is one. It fails if closing or removing does.
 func (b *download) remove() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

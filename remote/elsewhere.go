@@ -22,8 +22,8 @@ func ollamaStore() (rooted.Path, error) {
 	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
 }
 
-// otherCaches returns the paths that the content with a SHA-256 has in the caches of Ollama and the Hub. There need not be files.
-// It leaves out a cache whose folder is unknown.
+// otherCaches returns the paths at which the caches of Ollama and the Hub would have the content with a SHA-256, in hex. It leaves out a
+// cache whose folder is unknown.
 func (o *Options) otherCaches(sha256 string) (paths []rooted.Path) {
 	if store, err := ollamaStore(); err == nil {
 		paths = append(paths, store.Join("blobs", "sha256-"+sha256))
@@ -36,9 +36,9 @@ func (o *Options) otherCaches(sha256 string) (paths []rooted.Path) {
 	return paths
 }
 
-// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It
-// compares the digest of another program's file, once, and links that file to the object's path in the cache. The error
-// is fs.ErrNotExist if no cache has the content, or if its id is no SHA-256.
+// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the digest
+// of another program's file, and then makes a hard link to it at the object's path, unless opts.NoCache. It only logs that a file is
+// wrong. It fails with fs.ErrNotExist if no cache has the content, if its id is no SHA-256, or when ctx ends.
 func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
@@ -54,7 +54,7 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 			continue
 		}
 		if err = o.checkForeignDigest(ctx, f); err == nil {
-			if !opts.NoCache { // so that no other process compares it again
+			if !opts.NoCache { // so that no other process checks the digest again
 				o.createUnderLock(ctx, tryLock, discardNothing, func() error { return o.hardLink(f) })
 			}
 			return f, nil
@@ -70,15 +70,17 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 // checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
 var checkedForeign sync.Map
 
-// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has checked that file
-// before, and the file's time is still the same. It fails with layout.ErrChecksum, or if f cannot be read.
+// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has found the digest of that file
+// right before, and the file's time is still the same. It fails with layout.ErrChecksum, if f cannot be read, or when ctx ends.
 func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if seen, ok := checkedForeign.Load(o.id); ok && os.SameFile(seen.(fs.FileInfo), info) && seen.(fs.FileInfo).ModTime().Equal(info.ModTime()) {
-		return nil
+	if seen, ok := checkedForeign.Load(o.id); ok {
+		if checked := seen.(fs.FileInfo); os.SameFile(checked, info) && checked.ModTime().Equal(info.ModTime()) {
+			return nil
+		}
 	}
 	err = o.checkDigest(ctx, io.NewSectionReader(f, 0, o.size))
 	if err == nil {

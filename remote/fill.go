@@ -20,7 +20,7 @@ type backgroundFill struct {
 	waitOnce sync.Once
 }
 
-// addFile adds f, a file of the model, to the files that start fetches.
+// addFile adds f, a file of the model, to the files that start will fetch.
 func (l *backgroundFill) addFile(f *file) {
 	if l == nil {
 		return
@@ -30,7 +30,8 @@ func (l *backgroundFill) addFile(f *file) {
 	l.files = append(l.files, f)
 }
 
-// start begins to fetch the files that were added so far, in the background. It logs the first failure and stops there.
+// start begins to fetch the files that were added so far, one after the other, in the background. It skips complete ones. It logs the
+// first failure and stops there.
 func (l *backgroundFill) start(o *Options) {
 	if l == nil {
 		return
@@ -42,7 +43,7 @@ func (l *backgroundFill) start(o *Options) {
 	files := l.files
 	l.running.Go(func() error {
 		for _, f := range files {
-			if f.complete != nil || f.partial != nil && f.cancelFinalizing != nil { // complete, or about to be
+			if f.complete != nil || f.cancelFinalizing != nil { // complete, or moving to its final path already
 				continue
 			}
 			if err := f.fetchRest(ctx, func(int64, int64) { l.report(files) }); err != nil {
@@ -57,7 +58,7 @@ func (l *backgroundFill) start(o *Options) {
 	})
 }
 
-// report calls Options.Progress, if set, with the number of bytes of files that are present, and of all.
+// report calls Options.Progress, if set, with the number of bytes of files that are present, and the total of their sizes.
 func (l *backgroundFill) report(files []*file) {
 	var have, total int64
 	for _, f := range files {
@@ -73,8 +74,8 @@ func (l *backgroundFill) report(files []*file) {
 	}
 }
 
-// end stops filling, and waits until it has stopped. If the caller's Progress or transport has panicked meanwhile, the
-// first call of end panics too.
+// end stops fetching, and waits until that has stopped. It does nothing before start. If the caller's Progress or transport has panicked
+// in the background, the first call of end panics too.
 func (l *backgroundFill) end() {
 	if l == nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
-// checkName returns an error unless name is a relative path within its folder, with slashes, that is safe to print.
+// checkName returns an error unless name is a relative path with slashes that stays within its folder, and without control characters.
 func checkName(name string) error {
 	if strings.ContainsFunc(name, isControl) {
 		return fmt.Errorf("%.80q, the name of a file, has control characters", name)
@@ -27,8 +27,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// isControl reports whether a terminal may not show c as a character: controls of the terminal, of the direction of
-// text, or of lines.
+// isControl reports whether c is a control character of the terminal, of the direction of text, or of lines: it is not safe to print.
 func isControl(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
@@ -39,16 +38,16 @@ const maxResponseBytes = 16 << 20
 // maxPages is the maximum number of pages of a listing.
 const maxPages = 1000
 
-// maxListingBytes is the maximum of bytes that the names in all pages of a listing take.
+// maxListingBytes is the maximum number of bytes that the names in all pages of a listing take, with fileOverhead for each file.
 var maxListingBytes = 64 << 20
 
-// fileOverhead is the number of bytes that a file of a listing counts for, beside its texts.
+// fileOverhead is the number of bytes that listingSize adds for a file, beside those of its texts.
 const fileOverhead = 256
 
 // listingSize counts the bytes of maxListingBytes that the files of a listing have taken.
 type listingSize int
 
-// addFile counts one more file, which takes fileOverhead and the bytes of texts. It fails once the count exceeds maxListingBytes.
+// addFile adds one file to the count: fileOverhead and the bytes of texts. It fails once the count exceeds maxListingBytes.
 func (n *listingSize) addFile(texts ...string) error {
 	*n += fileOverhead
 	for _, text := range texts {
@@ -60,11 +59,11 @@ func (n *listingSize) addFile(texts ...string) error {
 	return nil
 }
 
-// eachJSONElement calls use with the elements of a JSON array, one by one. An array of empty elements takes no more memory
-// than its text. null has no elements. It fails for malformed JSON, or if use does.
+// eachJSONElement calls use with each element of the JSON array in text. It keeps one element at a time in memory. It calls nothing for
+// null. It fails for malformed JSON, for JSON that is no array, or if use does.
 func eachJSONElement[T any](text []byte, use func(T) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open == nil { // null
+	if open, err := d.Token(); err != nil || open == nil { // nil is null
 		return err
 	} else if open != json.Delim('[') {
 		return fmt.Errorf("%v, not a list", open)

@@ -33,7 +33,8 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 }
 
 // pathOfFileURL returns the path in rest, a file address after file:// (RFC 8089), without the host localhost and without
-// percent-encoding. Malformed percent-encoding stays as it is.
+// percent-encoding. Malformed percent-encoding stays as it is. On Windows the path has backslashes, and none before a drive: /C:/x
+// becomes C:\x.
 func pathOfFileURL(rest string) string {
 	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
 		rest = "/" + path
@@ -41,14 +42,15 @@ func pathOfFileURL(rest string) string {
 	if path, err := url.PathUnescape(rest); err == nil {
 		rest = path
 	}
-	if drive := strings.TrimPrefix(filepath.FromSlash(rest), `\`); filepath.VolumeName(drive) != "" { // file:///C:/…
-		return drive
+	rest = filepath.FromSlash(rest)
+	if fromDrive := strings.TrimPrefix(rest, `\`); filepath.VolumeName(fromDrive) != "" {
+		return fromDrive
 	}
-	return filepath.FromSlash(rest)
+	return rest
 }
 
-// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. isLocal is true,
-// and there is no folder, for a path and for file://. It fails for a malformed address, or if the server does.
+// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. For a path and for file://
+// it returns no folder, and isLocal is true. It fails for a malformed address, or if the server does.
 func resolveFolder(ctx context.Context, address string, o *Options) (d *folder, isLocal bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -74,8 +76,7 @@ func resolveFolder(ctx context.Context, address string, o *Options) (d *folder, 
 	return d, isLocal, err
 }
 
-// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, if a variable of the Hub is
-// wrong, or if the Hub does.
+// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, or as newHub and snapshot do.
 func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseHub(rest)
 	if err != nil {
@@ -88,8 +89,8 @@ func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	return h.snapshot(ctx, a, o)
 }
 
-// webOrHubFolder returns the files at an http or https address: a model's, if it is the address that a browser shows of one at
-// the Hub, else those beside a file of a web server. It fails if the server does.
+// webOrHubFolder returns the files at an http or https address: those of a model at the Hub, if a browser shows that address of it. Else
+// they are a file of a web server and those beside it. It fails for a malformed address, or if the server does.
 func webOrHubFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	if u, err := url.Parse(address); err == nil { // or else webFolder says why
 		if h, err := newHub(o); err == nil { // wrong variables of the Hub do not matter to another server
@@ -127,7 +128,8 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	return d.pull(ctx)
 }
 
-// forPull returns a copy of o, which may be nil, as withDefaults does, for Pull and PullStore.
+// forPull returns the options of Pull and PullStore for the caller's o, which may be nil. They are those of withDefaults, but isPull and
+// downloads are set, NoCache is not, and Progress is called by one goroutine at a time.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()
 	out.NoCache, out.isPull, out.downloads = false, true, &downloads{byAddress: make(map[string]*download)}
@@ -148,17 +150,17 @@ func oneAtATime(progress func(have, total int64)) func(have, total int64) {
 	}
 }
 
-// pull downloads the files of the folder's model that the cache lacks, and returns their paths there. It fails if
-// there is no model, or if a file cannot be fetched, verified or moved.
+// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. It fails
+// if there is no model, if a file cannot be fetched, verified or moved, or if d.afterPull does.
 func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 	downloads := d.opts.downloads
 	defer func() { err = errors.Join(err, downloads.dropUnused()) }()
-	downloads.keep(true)
+	downloads.keep(true) // fetchFiles reads again what modelFiles has read
 	name, err := d.chooseModel(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, single, err := d.modelFiles(ctx, name)
+	names, oneFile, err := d.modelFiles(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +178,14 @@ func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 		pulled.Files = append(pulled.Files, d.completePath(member))
 		pulled.Names = append(pulled.Names, pathFromModel(name, member))
 	}
-	if pulled.Path = d.completePath(name); !d.opensAsFile(name, names, single) {
+	if pulled.Path = d.completePath(name); !d.opensAsFile(name, names, oneFile) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil
 }
 
-// OpenStore opens the model at a key of a store: an object, or several under a prefix. See Open.
+// OpenStore opens the model at a key of a store: an object, or several under a prefix. It does what Open does for an address, and fails
+// if there is no model or if the store does.
 func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
 	d, err := folderInStore(ctx, s, key, opts.withDefaults())
 	if err != nil {
@@ -191,7 +194,8 @@ func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader
 	return d.openModel(ctx)
 }
 
-// PullStore downloads the model at a key of a store to the cache. See Pull.
+// PullStore downloads the model at a key of a store to the cache, as Pull does for an address. It fails if there is no model, if the
+// store does, or if the cache cannot be written to.
 func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
 	d, err := folderInStore(ctx, s, key, opts.forPull())
 	if err != nil {

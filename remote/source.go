@@ -29,8 +29,8 @@ type explainedSource struct {
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version.
-// It sends no request. Offline it fails. explain adds to errors what they mean at this server.
+// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version. It sends no
+// request. explain adds to errors what they mean at this server. It fails offline with errOffline, and for a malformed address.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
@@ -43,12 +43,13 @@ func openSource(ctx context.Context, address string, o httprange.Options, size i
 	return explainedSource{r, explain}, nil
 }
 
-// ReadAt fills p with the file's bytes from off on. It fails if they are not all in the file, or if the server does.
+// ReadAt fills p with the file's bytes from off on. It fails if they are not all in the file, or if the server does, with e.explain's
+// error.
 func (e explainedSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return e.explain(e.Reader.ReadFull(ctx, p, off))
 }
 
-// explainNothing returns err: there is nothing to explain.
+// explainNothing returns err as it is.
 func explainNothing(err error) error { return err }
 
 // withHeader returns a copy of o with the header called name set to value.
@@ -72,7 +73,8 @@ func (p sourceRange) Size() int64 { return p.size }
 // Version returns the version of the whole source: see versionOf.
 func (p sourceRange) Version() string { return versionOf(p.Source) }
 
-// ReadAt fills b with the source's bytes from offset off of the range on. It fails if they leave the range, or if reading does.
+// ReadAt fills b with the bytes from offset off of the range on. It fails with io.ErrUnexpectedEOF if they leave the range, or if reading
+// the source does.
 func (p sourceRange) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if off < 0 || off > p.size || int64(len(b)) > p.size-off {
 		return io.ErrUnexpectedEOF
@@ -103,8 +105,8 @@ type textThenRange struct {
 // Size returns the length of text and range together.
 func (j textThenRange) Size() int64 { return j.head.Size() + j.sourceRange.size }
 
-// ReadAt fills p with bytes from off on: first those of the text, then those of the range. It fails if they leave the range, or
-// if reading the range does.
+// ReadAt fills p with bytes from off on: first those of the text, then those of the range. It fails if they leave the range, or if
+// reading it does. off must not be negative.
 func (j textThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
 	n := copy(p, j.head[min(off, j.head.Size()):])
 	if n == len(p) {

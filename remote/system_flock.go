@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// sameFileSystem reports whether folders a and b are on one device, so that a file can be renamed from a to b. It is
-// false if one of them cannot be examined.
+// sameFileSystem reports whether folders a and b are on one device, so that a file can be renamed from a to b. It reports false if one of
+// them cannot be examined.
 func sameFileSystem(a, b string) bool {
 	var ids [2]uint64
 	for i, dir := range []string{a, b} {
@@ -30,9 +30,9 @@ func sameFileSystem(a, b string) bool {
 	return ids[0] == ids[1]
 }
 
-// lockFile makes and locks the file at path, as huggingface_hub does while it downloads. It waits for another process
-// until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it locks
-// nothing. It fails if the file cannot be made, or with the cause of ctx.
+// lockFile locks the file at path, which it makes if it is missing, as huggingface_hub does while it downloads. It waits for another
+// process that has the lock until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it
+// locks nothing. It fails if the file cannot be opened, or with the cause of ctx.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {

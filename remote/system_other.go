@@ -12,5 +12,5 @@ import (
 // sameFileSystem reports whether both folders are on the same volume.
 func sameFileSystem(a, b string) bool { return filepath.VolumeName(a) == filepath.VolumeName(b) }
 
-// lockFile locks nothing.
+// lockFile locks nothing and never fails.
 func lockFile(context.Context, rooted.Path) (unlock func(), err error) { return func() {}, nil }
