@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// call runs f, which reads the given number of bytes of the tensor. It does what all kinds of reading need:
+// call runs f, which reads about the given number of bytes of the tensor. It fails if f does. It does what all kinds of reading need:
 //
 //   - it keeps the lease, or else the model, open until f returns, and fails with ErrClosed if that is closed
 //   - it passes f the context of the lease or the model, which ends with ctx too if reading may wait for a network
@@ -65,21 +65,21 @@ func checkNotShortened(t Tensor) error {
 	return nil
 }
 
-// isPresent reports whether all stored bytes of the tensor are on this disk: in the file that caches a remote one. It
-// is false for a logical tensor.
+// isPresent reports whether all stored bytes of the tensor are on this disk, in the file that caches a remote one. It
+// reports false for a logical tensor.
 func isPresent(t Tensor) bool {
 	return !t.isLogical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap adds the names of tensor and file to err. It returns nil, and an error that names its file already, unchanged. An
-// IntegrityError without the name of a tensor is copied and gets it.
+// wrap returns err with the names of tensor and file. It returns nil, and an error that names its file already, unchanged. An
+// IntegrityError without the name of a tensor is copied, and the copy gets the name.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:
 		return err
 	}
 	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
-		err = encrypted // without the name of the file
+		err = encrypted // without what wraps it: the name of the file
 	}
 	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
 		named := *wrong
@@ -89,7 +89,7 @@ func (t Tensor) wrap(err error) error {
 	return inFile(t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err))
 }
 
-// member is a stored tensor that a logical one is made of, such as its codes or scales.
+// storedTensor is a stored tensor with its state, such as the codes or scales of a logical one.
 type storedTensor struct {
 	Tensor
 	state *state

@@ -19,9 +19,11 @@ func (l *Lease) Changed() error {
 	return whileOpen(context.Background(), l, unchangedFiles)
 }
 
+// unchangedFiles returns what checkUnchanged does, for whileOpen.
 func unchangedFiles(_ context.Context, m *Model) error { return m.checkUnchanged() }
 
-// checkUnchanged returns an error if a file of the model is no longer the one that was opened. The caller holds the model open.
+// checkUnchanged returns an error with the file's name if a file of the model has been replaced or written since it was opened. The
+// caller holds the model open.
 func (m *Model) checkUnchanged() error {
 	for i := range m.files {
 		f := &m.files[i]

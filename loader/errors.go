@@ -40,7 +40,7 @@ type fileError struct {
 	err  error
 }
 
-// inFile says that err, if it is not nil, is about the file at path.
+// inFile returns err as an error about the file at path, or nil if err is nil.
 func inFile(path string, err error) error {
 	if err == nil {
 		return nil
@@ -48,7 +48,8 @@ func inFile(path string, err error) error {
 	return &fileError{path, err}
 }
 
-// guardFile runs f, which reads the file at path. Its error names the file, also if it is a fault in the file's mapping.
+// guardFile runs f, which reads the file at path. It fails if f does, or if a mapped file has lost bytes that f reads. The error
+// names the file.
 func guardFile(path string, f func() error) error { return inFile(path, mmapio.Guard(f)) }
 
 func (e *fileError) Unwrap() error { return e.err }

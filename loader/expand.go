@@ -86,8 +86,8 @@ type Run struct {
 }
 
 // Values iterates over all values in row-major order, as many at a time as buf holds; the last run
-// may be shorter. With memory for n rows, each run is n rows and begins with row First/columns. An
-// error ends the iteration.
+// may be shorter. With memory for n rows, each run is n rows and begins with row First/columns. If reading fails or buf is
+// empty, it yields the error and ends.
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()

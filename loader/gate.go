@@ -14,10 +14,10 @@ const gateClosed = 1 << 62
 // enter adds a user. It returns false if the gate is closed.
 func (g *gate) enter() bool { return g.addIf(func(s int64) bool { return s < gateClosed }) }
 
-// enterIfUsed adds a user. A closed gate takes one too while it has others; otherwise it returns false.
+// enterIfUsed adds a user, unless the gate is closed and has no users: then it returns false.
 func (g *gate) enterIfUsed() bool { return g.addIf(func(s int64) bool { return s != gateClosed }) }
 
-// addIf adds a user if allowed reports true for the state of the gate. Otherwise it returns false.
+// addIf adds a user and returns true if allowed reports true for the gate's usersAndClosed. Otherwise it returns false.
 func (g *gate) addIf(allowed func(state int64) bool) bool {
 	for {
 		s := g.usersAndClosed.Load()

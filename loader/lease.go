@@ -88,8 +88,8 @@ func (l *Lease) Release() {
 	}
 }
 
-// finish unpins what the released lease has pinned, and leaves the model. The last lease of a closed model also ends
-// reads that are under way. Release calls it, or the last running call of the lease.
+// finish unpins what the released lease has pinned, and leaves the model. For the last lease of a closed model it also ends
+// reads that are under way. It runs once: called by Release, or by the last call through the lease that was still running.
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
 	l.model.cache.Unpin(&l.warmedPins)
@@ -112,5 +112,5 @@ func (l *Lease) leave() {
 	}
 }
 
-// wrap adds the name of the model to an error of the lease itself.
+// wrap returns err, an error of the lease itself, with the name of the model.
 func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }

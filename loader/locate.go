@@ -16,11 +16,11 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate returns path, or the path of the one model in the directory path: among its files, or else in a snapshot of
-// the Hugging Face cache. It fails if the directory has no model or several.
+// locate returns path, unless that is a directory. Then it returns the path of the one model in it: among its files, or else in a
+// snapshot of the Hugging Face cache. It fails if the directory has no model or several, or cannot be read.
 func locate(path string, o Options) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return path, nil // mapping says what is wrong with it
+		return path, nil // also if there is no such file: mapping it will fail
 	}
 	file, err := chooseModelIn(path, o)
 	if errors.Is(err, shard.ErrNoModel) {
@@ -31,7 +31,7 @@ func locate(path string, o Options) (string, error) {
 	return file, err
 }
 
-// mapPath maps the file at path, or reads it on demand.
+// mapPath maps the file at path, or with NoMap opens it to be read on demand. It fails if the system does.
 func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	if o.NoMap {
 		return mmapio.OpenReader(path)
@@ -39,8 +39,8 @@ func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	return mmapio.Map(path)
 }
 
-// chooseModelIn returns the path of the one model among the files in dir. It fails with shard.ErrNoModel if there is none,
-// or says why it cannot choose one of several.
+// chooseModelIn returns the path of the one model among the files in dir. It fails with shard.ErrNoModel if there is none, if
+// there are several, or if dir cannot be read.
 func chooseModelIn(dir string, o Options) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -59,13 +59,15 @@ func chooseModelIn(dir string, o Options) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// directoryError returns why the directory dir does not lead to a model.
+// directoryError returns the error of opening the directory dir as a model. It wraps mmapio.ErrDirectory. format and args say what
+// is in dir instead of one model.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
-// snapshotOf returns the path of a model's snapshot in the Hugging Face cache at dir: the one that refs/main names, or else
-// the only one. Without snapshots it returns dir. It fails if several snapshots or a wrong refs/main leave it unclear.
+// snapshotOf returns the path of a model's snapshot in the Hugging Face cache at dir: the one that refs/main names, or without that
+// file the only one. Without snapshots it returns dir. It fails if refs/main names no snapshot or cannot be read, or if there are several
+// snapshots and no refs/main.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
 	if err != nil {
@@ -100,15 +102,15 @@ func snapshotOf(dir string) (string, error) {
 	return filepath.Join(dir, "snapshots", names[0]), nil
 }
 
-// readRefsMain returns the text of refs/main below root, which names a snapshot. It fails with fs.ErrNotExist without that
-// file, or if it is no small regular file.
+// readRefsMain returns the text of refs/main below root, which names a snapshot. It fails with fs.ErrNotExist if there is no such
+// file. It also fails if that is no regular file of at most 256 bytes, or cannot be read.
 func readRefsMain(root *os.Root) (string, error) {
-	const ref, most = "refs/main", 256
+	const ref, maxBytes = "refs/main", 256
 	info, err := root.Stat(ref)
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Size() > most {
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
 		return "", directoryError(root.Name(), "%s in it that is no file of one name", ref)
 	}
 	text, err := root.ReadFile(ref)

@@ -126,7 +126,7 @@ func (m *Model) leave() {
 }
 
 // release drops the cache, unmaps and closes the files, closes m.done and calls Hooks.Gone. It runs once: when the
-// model is closed and its last call has ended. It fails if closing does.
+// model is closed, its last lease released and its last call ended. It fails if closing a file or the source does.
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
@@ -144,7 +144,7 @@ func (m *Model) release() error {
 	return err
 }
 
-// closeAll closes all files, and then their source. It returns all errors.
+// closeAll closes all files, and then their source. It returns the errors of all, joined.
 func closeAll(files []file, from source) (err error) {
 	for i := range files {
 		err = errors.Join(err, files[i].data.Close())

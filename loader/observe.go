@@ -41,7 +41,7 @@ func (m *Model) HeldLeases() (list []HeldLease) {
 // last call returned, its memory unmapped. Readers handed to OpenReaderAt may be closed then.
 func (m *Model) Done() <-chan struct{} { return m.done }
 
-// gone reports whether the memory of the closed model is released.
+// gone reports whether the model is closed and its memory released.
 func (m *Model) gone() bool {
 	select {
 	case <-m.done:

@@ -25,11 +25,12 @@ type parsedOnce struct {
 	mu     parallel.Mutex           // held while it is parsed
 }
 
+// newParsedOnce returns a parsedOnce that nothing has parsed yet.
 func newParsedOnce() *parsedOnce { return &parsedOnce{mu: parallel.NewMutex()} }
 
-// parse returns the metadata that fill sets, and runs fill only once. It keeps fill's error in them, unless bytes
-// could not be read or ctx has ended: then the next call tries again. A second caller waits until ctx ends. Errors
-// name path. The caller holds the model open.
+// parse returns the metadata that fill sets. The first call runs fill, and later ones return the same result. An error is
+// in the result, and names path. If bytes could not be read, or ctx has ended, the next call runs fill again. While one call runs
+// fill, others wait, until their ctx ends. The caller holds the model open.
 func (p *parsedOnce) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
 	if md := p.result.Load(); md != nil {
 		return md
@@ -51,7 +52,8 @@ func (p *parsedOnce) parse(ctx context.Context, path string, fill func(md *metad
 	return md
 }
 
-// isUnreadable reports whether err says that bytes could not be read, and not that their content is wrong.
+// isUnreadable reports whether err says that bytes could not be read: a fault or an error of the system. It reports false if err says
+// that their content is wrong, as of encrypted bytes that are not authentic.
 func isUnreadable(err error) bool {
 	return !errors.As(err, new(*decrypted.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
 }
@@ -65,7 +67,7 @@ func formatErrorIn(err error) *layout.FormatError {
 	return nil
 }
 
-// setScales sets md.scales from md.keys, if the format of l has scales in its metadata. Otherwise it does nothing. It
+// setScales sets md.scales from md.keys, if the format of l has scales in its metadata. It does nothing for other formats. It
 // fails for malformed scales.
 func (md *metadata) setScales(l layout.File) (err error) {
 	if s, ok := l.(layout.Scaler); ok {

@@ -52,8 +52,8 @@ func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	return r, nil
 }
 
-// region returns the pages of the file's tensors, verified. It fails for a file that is not mapped, encrypted or
-// empty, or if verifying does.
+// region returns the pages of the file's tensors, fetched and verified. It fails with ErrUnsupported for a file that is encrypted, not
+// mapped or without bytes of tensors, and if fetching or verifying does. The result has no lease yet.
 func (f *file) region(ctx context.Context) (*Region, error) {
 	begin, end := f.data.Size(), uint64(0)
 	encrypted := false

@@ -94,8 +94,8 @@ func (m *Model) ResidentBytes() (uint64, error) {
 	return m.residentBytes()
 }
 
-// drainingBytes counts the bytes in memory of all mapped files, also of a closed model that has leases. Without any
-// lease it returns 0. It fails if the platform cannot tell.
+// drainingBytes counts the bytes in memory of all mapped files, also of a closed model that leases or calls still hold. It returns 0
+// for a closed model that none holds. It fails if the platform cannot tell.
 func (m *Model) drainingBytes() (uint64, error) {
 	if !m.gate.enterIfUsed() {
 		return 0, nil

@@ -43,8 +43,8 @@ type sumReader struct {
 	tasks  []sumTask
 }
 
-// add adds a file of size bytes to what readAll reads: the covered ranges, or the whole file if digest is not nil. It
-// cuts pieces where a range begins or ends. If digest is not nil, readAll stores the SHA-256 of the file there.
+// add adds a file of size bytes to what readAll reads: the covered ranges, or the whole file if digest is not nil. It cuts pieces
+// where a range begins or ends, and leaves out bytes that no range covers. If digest is not nil, readAll stores the file's SHA-256 there.
 func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})
@@ -111,7 +111,7 @@ func (r *sumReader) runTask(part *sumTask, view func(p *summedPiece) ([]byte, er
 	return nil
 }
 
-// fullPiece returns the factor by which a checksum passes over a piece of full length.
+// fullPiece returns the factor that appends pieceBytes bytes to a CRC-32: see crcmath.Combine.
 var fullPiece = sync.OnceValue(func() uint32 { return crcmath.XPow8(pieceBytes) })
 
 // crc returns the CRC-32 of size bytes at off of a file, combined from the checksums of its pieces. The bytes must be

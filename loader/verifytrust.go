@@ -77,8 +77,8 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// nameTensor returns err, or if it is an IntegrityError a copy that names the first tensor with bytes in the wrong
-// chunk. file is the position of the chunk's file.
+// nameTensor returns err, or a copy of it if it is an IntegrityError. The copy has the name of the first tensor with bytes in the wrong
+// chunk, if any. file is the position of the chunk's file.
 func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
 	if !ok {

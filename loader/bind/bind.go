@@ -136,12 +136,12 @@ type pointerAt struct {
 // maxHints is the number of missing tensors for which near names are searched.
 const maxHints = 8
 
-// failRead notes that a tensor cannot be read. err names the tensor and its file.
+// failRead notes in b.errs that a tensor for a field cannot be read. err names the tensor and its file, so the note does not.
 func (b *binder) failRead(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{"", field, tensor, err})
 }
 
-// fail notes that a tensor does not fit a field, or that the field cannot be filled.
+// fail notes in b.errs that a tensor does not fit a field, or that the field cannot be filled.
 func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
@@ -193,8 +193,8 @@ var (
 // isOneTensor reports whether one tensor fills a value of type t.
 func isOneTensor(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
 
-// fillable reports whether tensors can fill a value of type t: a value of one tensor, a struct, a pointer to a struct,
-// or a list of such values. It reports false for lists of lists, since a name has one %d.
+// fillable reports whether tensors can fill a value of type t: a type that one tensor fills, a struct, a pointer to a struct,
+// or a slice or array of such values. It reports false for lists of lists, since a name has one %d.
 func fillable(t reflect.Type) bool {
 	if !isOneTensor(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		t = t.Elem()
@@ -283,9 +283,9 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// countNumbers counts the numbers that names of tensors have in place of %d in pattern, and fails unless they are 0, 1 and
-// so on. isName means that the pattern is a whole name, not the beginning of one.
-func (b *binder) countNumbers(pattern string, isName bool) (int, error) {
+// countNumbers returns how many numbers the names of tensors have in place of %d in pattern. It fails with ErrMismatch unless these are
+// 0, 1 and so on. isWholeName means that the pattern is a whole name, not the beginning of one.
+func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
 	highest := -1
@@ -298,7 +298,7 @@ func (b *binder) countNumbers(pattern string, isName bool) (int, error) {
 		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 		rest = rest[len(digits):]
 		n, err := strconv.Atoi(digits)
-		if err != nil || strconv.Itoa(n) != digits || !strings.HasPrefix(rest, after) || isName && rest != after {
+		if err != nil || strconv.Itoa(n) != digits || !strings.HasPrefix(rest, after) || isWholeName && rest != after {
 			continue
 		}
 		numbers[n] = true
@@ -356,8 +356,7 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	})
 }
 
-// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds names that are
-// near.
+// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds similar names.
 func (b *binder) failMissing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {

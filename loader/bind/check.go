@@ -11,7 +11,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// checkDType returns an error if there is a tag dtype and it does not list the type of t, or lists what is none.
+// checkDType returns ErrMismatch if tag has a dtype and that does not list the type of t. It returns another error if the list has
+// something that is no type, before the type of t. Without a dtype it returns nil.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
 	if !ok {
@@ -32,8 +33,8 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
-// checkShape returns an error if there is a tag shape and it does not fit the shape of t. Names in it that have no
-// number yet get it from t: see checkDim.
+// checkShape returns ErrMismatch if tag has a shape and that does not fit the shape of t. Names in it that have no
+// number yet get it from t: see checkDim. Without a shape it returns nil.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")
 	if !ok {
@@ -55,8 +56,8 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	return nil
 }
 
-// checkDim returns the reason why n is not the dimension that want describes, or "". want is "_" for any, a number, a
-// name, or a multiple such as 3*name. A name without a number yet gets it from n; b.setBy notes the tensor for
+// checkDim returns why n is not the dimension that want describes, or "" if it is. want is "_" for any, a number, a
+// name, or a multiple such as 3*name. If b.dims has no number for the name, checkDim sets it so that n fits. b.setBy notes the tensor, for
 // messages.
 func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
