@@ -17,12 +17,12 @@
 //   - A strong ETag is sent as If-Match and must come back. The bytes are of one version.
 //   - Else Last-Modified is sent as If-Unmodified-Since. It must come back, with the weak
 //     ETag if there was one. The bytes are of one version unless the file was changed twice
-//     within the second of that date; [Reader.Validator] says whether it was over by then.
+//     within the second of that date. [Reader.Version] is empty if it was not over by then.
 //   - A weak ETag alone must come back. The server decides which changes it takes for none.
 //   - With neither, only a change of length is noticed.
 //
-// [Reader.Validator] tells these apart, and Options.RequireValidator refuses a file that has
-// too little. The promise is for each file: siblings are versions of their own. Servers behind
+// Options.RequireVersion refuses a file without a strong ETag or a date whose second is over.
+// The promise is for each file: siblings are versions of their own. Servers behind
 // one address that do not agree on the ETag are ErrChanged. A range with a Content-Encoding
 // is [ErrResponse], since its offsets would not be those of the file.
 //

@@ -18,7 +18,7 @@ import (
 var (
 	ErrNoRanges    = errors.New("the server does not answer range requests")
 	ErrChanged     = mmapio.ErrChanged
-	ErrUnversioned = errors.New("the server does not tell versions of the file apart") // see Options.RequireValidator
+	ErrUnversioned = errors.New("the server does not tell versions of the file apart") // see Options.RequireVersion
 	ErrStatus      = errors.New("the server refuses")                                  // of every StatusError
 	ErrResponse    = errors.New("the server's answer makes no sense")
 	ErrStalled     = errors.New("the server makes no progress")

@@ -59,15 +59,15 @@ type Options struct {
 	// again: from its beginning, which includes to connect, and in the middle of an answer.
 	// 0 means half of Timeout.
 	Stall time.Duration
-	// RequireValidator is the weakest Validator with which Open is content; the zero value
-	// takes any file.
-	RequireValidator Validator
+	// RequireVersion makes Open fail with ErrUnversioned unless the server notices every change of the file: Version tells how. A file
+	// that comes whole with Open needs no version.
+	RequireVersion bool
 	// Silent, if set, is called by a read that has made no progress for 3 s, or half of Timeout if
 	// that is less: once until it makes progress again. host is the address's. Several reads may
 	// call it at once. A read waits for its call before it returns; if that panics, so does the read.
 	Silent func(host string)
 	// Unversioned, if set, is called once for each file whose changes would go unnoticed, with its
-	// Name: see NoValidator.
+	// Name: the server tells neither ETag nor Last-Modified, so that only a change of length is noticed.
 	Unversioned func(name string)
 }
 
@@ -137,14 +137,12 @@ type Reader struct {
 	known  atomic.Pointer[version]        // nil until a response has told it
 	target atomic.Pointer[redirectTarget] // where redirects have led, nil if nowhere
 	prefix []byte
-
-	requests, received atomic.Int64
 }
 
 // Open returns a Reader of the file at address (http or https). It asks the server for the file's first bytes: the answer
 // tells its size, its version, and whether the server knows ranges. With Options.Size Open sends no request.
-// ctx bounds Open's requests; its values go with later ones too. Open fails if address is no such address, if the
-// server refuses or sends no range, or if the version is weaker than Options.RequireValidator.
+// ctx bounds Open's requests; its values go with later ones too. Open fails if address is no such address, or if the
+// server refuses or sends no range. So it does if Options.RequireVersion is set, and the version is not strong.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -155,7 +153,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	}
 	r := newReader(u, opts)
 	if r.size = max(r.opts.Size, 0); r.size > 0 { // the first read asks for the version, unless Options.Version tells it
-		if known := parseVersion(r.opts.Version); known.strength == StrongValidator {
+		if known := parseVersion(r.opts.Version); known.strong {
 			r.known.Store(&known)
 		}
 		r.startLife(context.WithoutCancel(ctx))
@@ -274,23 +272,9 @@ func (r *Reader) Name() string { return r.name }
 // Size returns the length of the file in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Traffic returns how many requests were sent so far, redirected ones included, and how many
-// bytes of the file came.
-func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
-
 // Version returns a text that no other version of the file has: its strong ETag, or else its Last-Modified, followed by
-// the weak ETag in a second line. It returns "" if the server's validator is not a StrongValidator.
+// the weak ETag in a second line. It returns "" without a strong ETag and a date whose second was over.
 func (r *Reader) Version() string { return r.version().encode() }
-
-// Validator returns how well the server tells this version of the file from others. It returns StrongValidator for a file
-// that came whole with Open, which is of one version whatever the server says. With Options.Size it returns
-// NoValidator until the first answer, unless Options.Version is set.
-func (r *Reader) Validator() Validator {
-	if r.size <= int64(len(r.prefix)) {
-		return StrongValidator
-	}
-	return r.version().strength
-}
 
 // version returns the version that the first response told, or Options.Version. It returns the zero value if neither is known.
 func (r *Reader) version() version {

@@ -63,7 +63,6 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 		if err := r.checkRedirect(req, resp, via); err != nil {
 			return nil, err
 		}
-		r.requests.Add(1)
 		if resp, err = r.client.Do(req); err != nil {
 			return nil, err
 		}

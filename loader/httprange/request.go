@@ -33,8 +33,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 			r.prefix = make([]byte, min(rng.n, limit))
 			rest := r.prefix
 			err = readInto(body, &rest, rng.n)
-			// Validator calls a file strong that comes whole with Open. So it must come by one response, unless its version is strong.
-			comesWhole := isWhole || rng.n == rng.total && r.version().strength < StrongValidator
+			// A file that comes whole with Open is of one version. So it must come by one response, unless its version is strong.
+			comesWhole := isWhole || rng.n == rng.total && !r.version().strong
 			if hasBeginning := int64(len(rest)) < rng.n; hasBeginning && !comesWhole {
 				missing = rest
 			}
@@ -63,14 +63,14 @@ func (r *Reader) peek(ctx context.Context) error {
 }
 
 // checkOrStoreVersion stores v, the version in a response, in r.known if that is nil. Otherwise it fails with ErrChanged if v differs
-// from r.known. It fails with ErrUnversioned if v is weaker than Options.RequireValidator, unless rng, the response's range, is the
-// whole file. The first time, it calls Options.Unversioned if v is NoValidator.
+// from r.known. If v is not strong, it fails with ErrUnversioned under Options.RequireVersion, unless rng, the response's range, is the
+// whole file. The first time, it calls Options.Unversioned if v has neither ETag nor Last-Modified.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
-	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
-		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
+	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
+		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
 	}
 	if r.known.CompareAndSwap(nil, &v) {
-		if say := r.opts.Unversioned; say != nil && v.strength == NoValidator && rng.n < rng.total {
+		if say := r.opts.Unversioned; say != nil && v == (version{}) && rng.n < rng.total {
 			say(r.name)
 		}
 		return nil
@@ -151,7 +151,7 @@ func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, comple
 	})
 	if err == nil {
 		defer resp.Body.Close()
-		err = use(resp, &countedBody{resp.Body, off, r, p, watch})
+		err = use(resp, &countedBody{resp.Body, off, p, watch})
 		if status := new(StatusError); errors.As(err, &status) {
 			r.addText(status, resp, watch)
 			return err
@@ -171,16 +171,14 @@ func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, comple
 type countedBody struct {
 	body  io.Reader
 	at    int64 // offset of the next byte
-	r     *Reader
 	p     *progress
 	watch *time.Timer
 }
 
-// Read reads from the body into b, and counts the bytes for the reader and its progress. If they are enough progress, it restarts the
+// Read reads from the body into b, and counts the bytes for the progress. If they are enough progress, it restarts the
 // timer that ends the request.
 func (c *countedBody) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
-	c.r.received.Add(int64(n))
 	c.at += int64(n)
 	if madeProgress := c.p.received(c.at, n); madeProgress {
 		c.watch.Reset(c.p.requestLimit())

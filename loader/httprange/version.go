@@ -7,52 +7,20 @@ import (
 	"time"
 )
 
-// Validator says how well a server tells one version of a file from another.
-type Validator int
-
-const (
-	// NoValidator is neither ETag nor Last-Modified. A change is noticed only if it changes
-	// the file's length.
-	NoValidator Validator = iota
-	// WeakValidator is a weak ETag, or a Last-Modified of the very second of the answer. A
-	// change goes unnoticed if the server takes it for none, or if it follows another within
-	// a second.
-	WeakValidator
-	// StrongValidator is a strong ETag, or a Last-Modified at least a second before the
-	// answer's Date (RFC 9110, section 8.8.2.2). Every change is noticed.
-	StrongValidator
-)
-
-// String returns what messages call a validator of this strength.
-func (v Validator) String() string {
-	switch v {
-	case StrongValidator:
-		return "a strong validator"
-	case WeakValidator:
-		return "a weak validator"
-	}
-	return "no validator"
-}
-
 // version is what a server says that tells one version of a file from another.
 type version struct {
 	etag     string
 	modified string
-	strength Validator
+	strong   bool // every change of the file is noticed
 }
 
 // versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if
-// Last-Modified is a second or more before the response's Date. It is weak if it has any other of the two headers, else the zero value.
+// Last-Modified is a second or more before the response's Date (RFC 9110, section 8.8.2.2). It is the zero value without the two headers.
 func versionOf(resp *http.Response) version {
 	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.modified)
 	date, err2 := http.ParseTime(resp.Header.Get("Date"))
-	switch {
-	case v.strongETag(), err1 == nil && err2 == nil && date.Sub(modified) >= time.Second:
-		v.strength = StrongValidator
-	case v.etag != "" || v.modified != "":
-		v.strength = WeakValidator
-	}
+	v.strong = v.strongETag() || err1 == nil && err2 == nil && date.Sub(modified) >= time.Second
 	return v
 }
 
@@ -66,21 +34,20 @@ func (v version) encode() string {
 	switch {
 	case v.strongETag():
 		return v.etag
-	case v.strength == StrongValidator:
+	case v.strong:
 		return strings.TrimSuffix(v.modified+"\n"+v.etag, "\n")
 	}
 	return ""
 }
 
 // parseVersion returns the version that encode has made text of. text is a strong ETag, or a date in HTTP's format, which a second
-// line with a weak ETag may follow. The result's strength is NoValidator for any other text, such as "".
+// line with a weak ETag may follow. The result is not strong for any other text, such as "".
 func parseVersion(text string) version {
-	v := version{etag: text, strength: StrongValidator}
+	v := version{etag: text, strong: true}
 	if !v.strongETag() {
 		v.modified, v.etag, _ = strings.Cut(text, "\n")
-		if _, err := http.ParseTime(v.modified); err != nil {
-			v.strength = NoValidator
-		}
+		_, err := http.ParseTime(v.modified)
+		v.strong = err == nil
 	}
 	return v
 }

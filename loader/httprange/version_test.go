@@ -28,34 +28,34 @@ func TestOneVersion(t *testing.T) {
 		name      string
 		at, then  said // by Open, and later
 		condition string
-		strength  httprange.Validator
+		strong    bool
 		want      error
 	}{
-		{"strong ETag", said{"ETag": `"1"`}, said{"ETag": `"1"`}, `"1"`, httprange.StrongValidator, nil},
-		{"another", said{"ETag": `"1"`}, said{"ETag": `"2"`}, `"1"`, httprange.StrongValidator, httprange.ErrChanged},
-		{"lost", said{"ETag": `"1"`}, said{}, `"1"`, httprange.StrongValidator, httprange.ErrChanged},
-		{"lost, date kept", said{"ETag": `"1"`, "Last-Modified": oldDate}, said{"Last-Modified": oldDate}, `"1"`, httprange.StrongValidator, httprange.ErrChanged},
-		{"now weak", said{"ETag": `"1"`}, said{"ETag": `W/"1"`}, `"1"`, httprange.StrongValidator, httprange.ErrChanged},
-		{"another date", said{"ETag": `"1"`, "Last-Modified": oldDate}, said{"ETag": `"1"`, "Last-Modified": newDate}, `"1"`, httprange.StrongValidator, nil},
-		{"weak ETag", said{"ETag": `W/"1"`}, said{"ETag": `W/"1"`}, "", httprange.WeakValidator, nil},
-		{"another weak", said{"ETag": `W/"1"`}, said{"ETag": `W/"2"`}, "", httprange.WeakValidator, httprange.ErrChanged},
-		{"weak lost", said{"ETag": `W/"1"`}, said{}, "", httprange.WeakValidator, httprange.ErrChanged},
-		{"now strong", said{"ETag": `W/"1"`}, said{"ETag": `"1"`}, "", httprange.WeakValidator, httprange.ErrChanged},
-		{"without quotes", said{"ETag": `1`}, said{"ETag": `2`}, "", httprange.WeakValidator, httprange.ErrChanged},
-		{"weak and date", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`, "Last-Modified": oldDate}, oldDate, httprange.StrongValidator, nil},
-		{"weak and another date", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`, "Last-Modified": newDate}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"weak, date lost", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"weak lost, date kept", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"Last-Modified": oldDate}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"date", said{"Last-Modified": oldDate}, said{"Last-Modified": oldDate}, oldDate, httprange.StrongValidator, nil},
-		{"date a second ago", said{"Last-Modified": oldDate, "Date": nextSec}, said{"Last-Modified": oldDate}, oldDate, httprange.StrongValidator, nil},
-		{"date of now", said{"Last-Modified": oldDate, "Date": oldDate}, said{"Last-Modified": oldDate}, oldDate, httprange.WeakValidator, nil},
-		{"date to come", said{"Last-Modified": nextSec, "Date": oldDate}, said{"Last-Modified": nextSec}, nextSec, httprange.WeakValidator, nil},
-		{"no date", said{"Last-Modified": "yesterday"}, said{"Last-Modified": "yesterday"}, "yesterday", httprange.WeakValidator, nil},
-		{"only another date", said{"Last-Modified": oldDate}, said{"Last-Modified": newDate}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"date lost", said{"Last-Modified": oldDate}, said{}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"ETag has come", said{"Last-Modified": oldDate}, said{"Last-Modified": oldDate, "ETag": `"1"`}, oldDate, httprange.StrongValidator, httprange.ErrChanged},
-		{"nothing", said{}, said{}, "", httprange.NoValidator, nil},
-		{"something has come", said{}, said{"ETag": `"1"`}, "", httprange.NoValidator, httprange.ErrChanged},
+		{"strong ETag", said{"ETag": `"1"`}, said{"ETag": `"1"`}, `"1"`, true, nil},
+		{"another", said{"ETag": `"1"`}, said{"ETag": `"2"`}, `"1"`, true, httprange.ErrChanged},
+		{"lost", said{"ETag": `"1"`}, said{}, `"1"`, true, httprange.ErrChanged},
+		{"lost, date kept", said{"ETag": `"1"`, "Last-Modified": oldDate}, said{"Last-Modified": oldDate}, `"1"`, true, httprange.ErrChanged},
+		{"now weak", said{"ETag": `"1"`}, said{"ETag": `W/"1"`}, `"1"`, true, httprange.ErrChanged},
+		{"another date", said{"ETag": `"1"`, "Last-Modified": oldDate}, said{"ETag": `"1"`, "Last-Modified": newDate}, `"1"`, true, nil},
+		{"weak ETag", said{"ETag": `W/"1"`}, said{"ETag": `W/"1"`}, "", false, nil},
+		{"another weak", said{"ETag": `W/"1"`}, said{"ETag": `W/"2"`}, "", false, httprange.ErrChanged},
+		{"weak lost", said{"ETag": `W/"1"`}, said{}, "", false, httprange.ErrChanged},
+		{"now strong", said{"ETag": `W/"1"`}, said{"ETag": `"1"`}, "", false, httprange.ErrChanged},
+		{"without quotes", said{"ETag": `1`}, said{"ETag": `2`}, "", false, httprange.ErrChanged},
+		{"weak and date", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`, "Last-Modified": oldDate}, oldDate, true, nil},
+		{"weak and another date", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`, "Last-Modified": newDate}, oldDate, true, httprange.ErrChanged},
+		{"weak, date lost", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"ETag": `W/"1"`}, oldDate, true, httprange.ErrChanged},
+		{"weak lost, date kept", said{"ETag": `W/"1"`, "Last-Modified": oldDate}, said{"Last-Modified": oldDate}, oldDate, true, httprange.ErrChanged},
+		{"date", said{"Last-Modified": oldDate}, said{"Last-Modified": oldDate}, oldDate, true, nil},
+		{"date a second ago", said{"Last-Modified": oldDate, "Date": nextSec}, said{"Last-Modified": oldDate}, oldDate, true, nil},
+		{"date of now", said{"Last-Modified": oldDate, "Date": oldDate}, said{"Last-Modified": oldDate}, oldDate, false, nil},
+		{"date to come", said{"Last-Modified": nextSec, "Date": oldDate}, said{"Last-Modified": nextSec}, nextSec, false, nil},
+		{"no date", said{"Last-Modified": "yesterday"}, said{"Last-Modified": "yesterday"}, "yesterday", false, nil},
+		{"only another date", said{"Last-Modified": oldDate}, said{"Last-Modified": newDate}, oldDate, true, httprange.ErrChanged},
+		{"date lost", said{"Last-Modified": oldDate}, said{}, oldDate, true, httprange.ErrChanged},
+		{"ETag has come", said{"Last-Modified": oldDate}, said{"Last-Modified": oldDate, "ETag": `"1"`}, oldDate, true, httprange.ErrChanged},
+		{"nothing", said{}, said{}, "", false, nil},
+		{"something has come", said{}, said{"ETag": `"1"`}, "", false, httprange.ErrChanged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,24 +84,22 @@ func TestOneVersion(t *testing.T) {
 				return true
 			}
 			r := open(t, s, quick())
-			if r.Validator() != test.strength {
-				t.Errorf("%v, want %v", r.Validator(), test.strength)
+			if known := r.Version() != ""; known != test.strong {
+				t.Errorf("version %q", r.Version())
 			}
 			b, err := readAll(r)
 			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || err == nil && !bytes.Equal(b, v1) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
-			for _, need := range []httprange.Validator{httprange.NoValidator, httprange.WeakValidator, httprange.StrongValidator} {
-				opts := quick()
-				opts.RequireValidator = need
-				before := opened.Load()
-				r, err := httprange.Open(t.Context(), s.URL, opts)
-				if n := opened.Load() - before; (err == nil) != (test.strength >= need) || err != nil && !errors.Is(err, httprange.ErrUnversioned) || n != 1 {
-					t.Errorf("with %v required: %v after %d requests", need, err, n)
-				}
-				if err == nil {
-					r.Close()
-				}
+			opts := quick()
+			opts.RequireVersion = true
+			before := opened.Load()
+			r, err = httprange.Open(t.Context(), s.URL, opts)
+			if n := opened.Load() - before; (err == nil) != test.strong || err != nil && !errors.Is(err, httprange.ErrUnversioned) || n != 1 {
+				t.Errorf("with a version required: %v after %d requests", err, n)
+			}
+			if err == nil {
+				r.Close()
 			}
 		})
 	}
@@ -123,15 +121,14 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestWholeIsOneVersion: a file that came by one answer needs no validator.
+// TestWholeIsOneVersion: a file that came by one answer needs no version of the server.
 func TestWholeIsOneVersion(t *testing.T) {
 	s := serve(t, noise(100))
 	s.etag.Store("")
 	opts := quick()
-	opts.RequireValidator = httprange.StrongValidator
-	r := open(t, s, opts)
-	if b, err := readAll(r); err != nil || !bytes.Equal(b, s.content) || r.Validator() != httprange.StrongValidator {
-		t.Errorf("%v, %v", err, r.Validator())
+	opts.RequireVersion = true
+	if b, err := readAll(open(t, s, opts)); err != nil || !bytes.Equal(b, s.content) {
+		t.Error(err)
 	}
 }
 
