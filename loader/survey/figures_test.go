@@ -2,6 +2,7 @@ package survey_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"os"
@@ -153,5 +154,22 @@ func TestErrorsOf(t *testing.T) {
 	got := survey.ErrorsOf([]float32{1, nan, inf, 2, 3}, []float32{1.5, 1, inf, 2, nan})
 	if want := (survey.Errors{Values: 2, AA: 5, BB: 6.25, AB: 5.5, DD: 0.25}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestFarthestOfParts: the first of the BF16s that are farthest from the mean is found, in whatever part it is.
+func TestFarthestOfParts(t *testing.T) {
+	const n = 1<<20 + 10
+	for _, at := range [][]int{{n - 1}, {5, n - 1}, {n - 2, n - 1}, {1 << 19}} {
+		for _, sign := range []float32{1, -1} {
+			data := make([]byte, 2*n)
+			for i, place := range at { // +3 and -3 by turns
+				binary.LittleEndian.PutUint16(data[2*place:], uint16(math.Float32bits(3*sign*float32(1-2*(i%2)))>>16))
+			}
+			stats, err := allStats(t.Context(), openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.BF16, Shape: []int{n}, Data: data})), nil)
+			if err != nil || stats[0].Err != nil || stats[0].MaxSigmaAt != uint64(at[0]) {
+				t.Errorf("%v, sign %v: %v, %s", at, sign, err, describe(stats[0]))
+			}
+		}
 	}
 }

@@ -339,6 +339,20 @@ func summarizeBF16s(list []codeCount) summary {
 	return m
 }
 
+// rangeOfBF16s returns the least and the greatest finite value of the BF16s that are counted: infinities if there are none.
+func (c *counter) rangeOfBF16s() [2]float64 {
+	r := [2]float64{math.Inf(1), math.Inf(-1)}
+	for code := range c.counts.all() {
+		if x := valueOfBF16(uint16(code)); isFinite(x) {
+			r = [2]float64{min(r[0], x), max(r[1], x)}
+		}
+	}
+	return r
+}
+
+// bitsOfBF16 returns the bits of x, which is a BF16: of +0 if it is -0.
+func bitsOfBF16(x float64) uint16 { return uint16(math.Float32bits(float32(x+0)) >> 16) }
+
 // valueOfBF16 returns the value of a BF16 with these bits.
 func valueOfBF16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
 

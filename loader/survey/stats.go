@@ -154,6 +154,7 @@ type statsTask struct {
 	counted []codeCount    // of all values, as finely as is known
 	center  float64        // counted has distances from it
 	crowded []uint16       // codes that are refined
+	ranges  [][2]float64   // of each part of BF16s: the least and the greatest finite value
 
 	ascending []level // of counted, once they are asked for
 
@@ -234,6 +235,7 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 		if t.stats.Err != nil || t.leased.Elements() == 0 {
 			return false
 		}
+		t.ranges = make([][2]float64, t.parts())
 	case t.phase == centering:
 		isFarFromZero := std > 0 && math.Abs(t.sum.mean) > 4*std
 		if !isFarFromZero || math.IsInf(std, 0) || t.isExact() || t.hasFew() {
@@ -369,14 +371,25 @@ func (t *statsTask) countBF16s(w *worker, part uint64) error {
 		}
 		return err
 	})
+	t.ranges[part] = c.rangeOfBF16s()
 	t.addCounts(c)
 	return err
 }
 
-// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean, the least or the greatest. It lowers t.sum.minAt
-// or maxAt to the first element that has it. It skips what comes after an element where the value was found.
+// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean, the least or the greatest, if it has that. It lowers
+// t.sum.minAt or maxAt to the first element that has it. It skips what comes after an element where the value was found.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
+	if r := t.ranges[part]; !(above >= below && r[1] == t.sum.max) && !(below >= above && r[0] == t.sum.min) {
+		return nil
+	}
+	most, least := bitsOfBF16(t.sum.max), bitsOfBF16(t.sum.min)
+	switch { // the other one does not matter
+	case above > below:
+		least = most
+	case below > above:
+		most = least
+	}
 	return t.eachRun(w, part, func(first, n uint64) error {
 		t.mu.Lock()
 		isFound := min(t.sum.minAt, t.sum.maxAt) < first
@@ -388,14 +401,17 @@ func (t *statsTask) findFarthest(w *worker, part uint64) error {
 		if err != nil {
 			return err
 		}
-		for i := uint64(0); i < n; i++ {
-			x := valueOfBF16(binary.LittleEndian.Uint16(b[2*i:]))
-			if isMax := x == t.sum.max && above >= below; isMax || x == t.sum.min && below >= above {
+		for at := first; len(b) >= 2; at, b = at+1, b[2:] {
+			bits := binary.LittleEndian.Uint16(b)
+			if bits == 1<<15 { // -0
+				bits = 0
+			}
+			if bits == most || bits == least {
 				t.mu.Lock()
-				if isMax {
-					t.sum.maxAt = min(t.sum.maxAt, first+i)
+				if valueOfBF16(bits) == t.sum.max {
+					t.sum.maxAt = min(t.sum.maxAt, at)
 				} else {
-					t.sum.minAt = min(t.sum.minAt, first+i)
+					t.sum.minAt = min(t.sum.minAt, at)
 				}
 				t.mu.Unlock()
 				return nil
