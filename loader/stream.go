@@ -3,7 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -12,57 +11,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
-
-// StreamOptions tune Stream. All fields but Buffers may be zero. A nil *StreamOptions has no buffers, so that Stream fails unless there is
-// nothing to stream.
-type StreamOptions struct {
-	// Buffers are two or more slices of the caller's that do not overlap, such as pinned memory of a device. They are lent until
-	// Stream returns. Of each, as many bytes are used as the shortest has. Readers fill them in parts of at most 1 MiB, 2 with
-	// As, or 8 if a file is read over a network. At most two parts for each reader are in use at a time, over a network all.
-	// Other parts of large buffers stand in for those that are retained. With As, half of each part takes what is read before it
-	// is converted. Direct reads need buffers of at least 68 KiB. They are fastest into large pages: a disk may be slower the
-	// more places of memory a read goes to.
-	Buffers [][]byte
-	// As is the type of the elements that are handed out: F32, F16 or BF16, as [Tensor.ReadAs] makes them. Integers and booleans
-	// without a scale keep their type, which [Piece.DType] says: they are positions or token numbers, not weights. The zero
-	// value hands out what [Tensor.Bytes] returns. For a logical tensor that is ErrUnsupported.
-	As layout.DType
-	// Ordered hands out the tensors in the order of names. Otherwise they come as they are stored, which takes the fewest
-	// reads.
-	Ordered bool
-	// Readers is the number of goroutines that fill buffers. 0 means one for each buffer, and more than that
-	// are not started.
-	Readers int
-	// Backing says how bytes of local files should reach the buffers. A file that cannot be read so is read otherwise,
-	// without an error. [StreamResult.Files] says how, and why.
-	Backing Backing
-	// Progress, if set, is called with the number of bytes that were handed out and that of all bytes: in the caller's
-	// goroutine, with done never falling.
-	Progress func(done, total uint64)
-}
-
-// Backing is a way by which Stream brings bytes of a file into a buffer.
-type Backing uint8
-
-const (
-	// BackingAuto is BackingDirect for bytes that are not in the page cache, if the file system can, and BackingRead for
-	// others.
-	BackingAuto Backing = iota
-	// BackingMap copies from the mapping, whose pages are first brought into memory by large requests and then released again.
-	BackingMap
-	// BackingRead reads by system calls, through the page cache, or by requests to a server.
-	BackingRead
-	// BackingDirect reads past the page cache (O_DIRECT on Linux).
-	BackingDirect
-)
-
-// String returns the name of b: auto, map, read or direct.
-func (b Backing) String() string {
-	if names := [...]string{"auto", "map", "read", "direct"}; int(b) < len(names) {
-		return names[b]
-	}
-	return fmt.Sprintf("Backing(%d)", uint8(b))
-}
 
 // Piece is consecutive elements of one tensor in a lent buffer. They are whole blocks of DType: at most 1 MiB, or 8 MiB if a file
 // is read over a network. A tensor without elements is one piece without bytes. Elements that are decompressed or converted begin
@@ -99,16 +47,6 @@ func (p Piece) Release() {
 type StreamResult struct {
 	Bytes uint64         // that f has taken
 	Files []StreamedFile // those that have tensors of the call, in the order of Model.Files
-}
-
-// StreamedFile says by which way the bytes that were handed out of one file came. Bytes of a logical tensor count for the file of
-// its codes. After an error, bytes that were read and not handed out count too.
-type StreamedFile struct {
-	File   int    // its position in Model.Files
-	Mapped uint64 // bytes that were copied from the mapping, or made of it
-	Read   uint64 // bytes that were read through the page cache, or by requests
-	Direct uint64 // bytes that were read past the page cache
-	Why    string // what decided that; "" if nothing of the file was read
 }
 
 // Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does nothing,

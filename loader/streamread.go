@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
@@ -17,25 +15,6 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
 )
-
-// streamFile is a file that Stream reads.
-type streamFile struct {
-	*file
-	position  int          // of the file in Model.Files
-	backing   Backing      // that the caller has asked for
-	readsLeft atomic.Int64 // loads and parts that are not yet read, and tensors that are not yet planned
-
-	mappedBytes, readBytes, directBytes atomic.Uint64 // bytes that came so
-
-	mu           sync.Mutex
-	isDecided    bool
-	indirectWay  Backing  // for bytes that are not read direct
-	directFailed bool     // a direct read has failed
-	cachedHandle *os.File // reads it through the page cache; nil if the model's own file does
-	directHandle *os.File // reads it past the page cache; or nil
-	wasCached    []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
-	reason       string
-}
 
 // fillBuffer fills b with the load l: with a range of l.file, or with each part by itself. It notes that the load and its parts are
 // read and made, also if that fails. It fails if reading does, with the names of the file and the tensors, or if ctx has ended.
