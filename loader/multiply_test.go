@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,11 +27,8 @@ func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
 	rows := int(c.Elements()) / cols
 	want := make([]float32, n*rows)
 	for i := range n {
-		a, err := dot.Prepare(c.DType, xs[i*cols:][:cols])
-		if err == nil {
-			err = dot.Rows(want[i*rows:][:rows], c.DType, c.Data, a)
-		}
-		if err != nil {
+		var a dot.Activation
+		if err := cmp.Or(a.Set(c.DType, xs[i*cols:][:cols]), dot.Mat([][]float32{want[i*rows:][:rows]}, c.DType, c.Data, []*dot.Activation{&a})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,8 +127,8 @@ func TestMultiplyLogical(t *testing.T) {
 				t.Fatal(err)
 			}
 			xs, got, want := normal(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
-			a, err := dot.Prepare(layout.F32, xs)
-			if err = errors.Join(err, dot.Floats(want, values, a), x.MatVec(t.Context(), got, xs)); err != nil {
+			var a dot.Activation
+			if err := errors.Join(a.Set(layout.F32, xs), dot.Floats(want, values, &a), x.MatVec(t.Context(), got, xs)); err != nil {
 				t.Fatal(err)
 			}
 			wantFloats(t, dir+" "+x.Name(), got, want)

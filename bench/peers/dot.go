@@ -103,10 +103,8 @@ func normal(rng *rand.Rand, n int) []float32 {
 func (p *dotPeer) prepared(x []float32) vector {
 	initialize()
 	n := len(x)
-	v := vector{x: x, theirs: make([]byte, 5*n)} // ggml's activations take little more than 4 bytes an element
-	var err error
-	v.ours, err = dot.Prepare(p.d, v.x)
-	check(err)
+	v := vector{x: x, ours: new(dot.Activation), theirs: make([]byte, 5*n)} // ggml's activations take little more than 4 bytes an element
+	check(v.ours.Set(p.d, v.x))
 	if p.activate == nil {
 		copy(v.theirs, mmapio.Bytes(v.x))
 	} else {
@@ -131,10 +129,11 @@ func (r *race) printDots(w io.Writer, peers []dotPeer, beyond bool) {
 		const rows = 4
 		v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), dotCols)
 		src, dst := p.rows(rows, dotCols), make([]float32, rows)
+		dsts, activations := [][]float32{dst}, []*dot.Activation{v.ours}
 		s := r.speeds(contest{
 			func(passes int) {
 				for range passes {
-					check(dot.Rows(dst, p.d, src, v.ours))
+					check(dot.Mat(dsts, p.d, src, activations))
 				}
 			},
 			func(passes int) { p.theirs(dst, src, v, passes) },

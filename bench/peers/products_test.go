@@ -61,7 +61,7 @@ func (j *judge) products(p dotPeer) func(*verdict) {
 			default:
 				fillPlain(rng, p.d, src)
 			}
-			check(dot.Rows(got, p.d, src, x.ours))
+			check(dot.Mat([][]float32{got}, p.d, src, []*dot.Activation{x.ours}))
 			p.theirs(theirs, src, x, 1)
 			for r := range got {
 				check(dequant.Expand(p.d, w, src[r*size:][:size]))

@@ -57,15 +57,6 @@ var activations = [...]layout.DType{
 	layout.Q6_K: layout.Q8_K, layout.IQ4_XS: layout.Q8_K, layout.TQ1_0: layout.Q8_K, layout.TQ2_0: layout.Q8_K,
 }
 
-// Prepare returns the activation of x for rows of type d. It fails as Set does.
-func Prepare(d layout.DType, x []float32) (*Activation, error) {
-	a := new(Activation)
-	return a, a.Set(d, x)
-}
-
-// Len returns the number of elements.
-func (a *Activation) Len() int { return a.elems }
-
 // Type returns the activation's type: Q8_0, Q8_1, Q8_K or F32. It returns 0 before Set, and after Set has failed.
 func (a *Activation) Type() layout.DType { return a.dtype }
 

@@ -17,20 +17,9 @@ const (
 	partElems = 8192
 )
 
-// Rows writes to dst the products of consecutive rows of type d with a. Every row has a.Len()
-// elements, and rows has exactly one for each element of dst; otherwise the error wraps
-// dequant.ErrLength. It wraps errors.ErrUnsupported if Type(d) is 0. An activation of another type
-// than Type(d) is an error too.
-func Rows(dst []float32, d layout.DType, rows []byte, a *Activation) error {
-	if err := check(len(dst), d, len(rows), a); err != nil {
-		return err
-	}
-	multiply(dst, d, rows, a)
-	return nil
-}
-
-// Mat sets dst[i] to the products of rows, of type d, with as[i]. It reads the rows from memory once. All activations must
-// have the same length and type, and all elements of dst the same length. It fails as Rows does if sizes or types do not fit.
+// Mat sets dst[i] to the products of rows, of type d, with as[i]. It reads the rows from memory once. The error wraps
+// dequant.ErrLength unless all activations have the same length, and all elements of dst the number of rows. It wraps
+// errors.ErrUnsupported if Type(d) is 0. An activation of another type than Type(d) is an error too.
 func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	if len(dst) != len(as) {
 		return fmt.Errorf("dot: %d vectors of products for %d activations: %w", len(dst), len(as), dequant.ErrLength)
@@ -69,8 +58,8 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	return nil
 }
 
-// Floats sets dst to the products of rows, float32s in memory, with a. It fails if a is not of type F32, and with
-// dequant.ErrLength if rows has not a.Len() elements for each element of dst.
+// Floats sets dst to the products of rows, float32s in memory, with a. It fails if a is not of type F32. It fails
+// with dequant.ErrLength if rows has not as many elements as a for each element of dst.
 func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
@@ -102,7 +91,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 // further ones. They stay in the first cache, next to one activation.
 const tileBytes = 16 << 10
 
-// check returns an error, with the kinds that Rows names, unless size bytes are n rows of type d that can be multiplied with a.
+// check returns an error, with the kinds that Mat names, unless size bytes are n rows of type d that can be multiplied with a.
 func check(n int, d layout.DType, size int, a *Activation) error {
 	switch kind := Type(d); {
 	case kind == 0:

@@ -101,7 +101,7 @@ func TestEveryF8(t *testing.T) {
 	}
 }
 
-// TestMat has the products of Rows, and the bytes of as many rows as tiles hold.
+// TestMat has the products of each vector alone, and the bytes of as many rows as tiles hold.
 func TestMat(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.Q6_K, layout.F32, layout.F16, layout.IQ2_XS} {
 		const rows, cols, vectors = 37, 768, 5
@@ -196,7 +196,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNothingAllocated: neither Rows nor Mat, nor a second Set of the same length.
+// TestNothingAllocated: neither Mat nor a second Set of the same length.
 func TestNothingAllocated(t *testing.T) {
 	if testmode.ChecksPointers() || testmode.Races() {
 		t.Skip("the portable loops allocate then, and pools forget")
@@ -207,7 +207,7 @@ func TestNothingAllocated(t *testing.T) {
 		a := prepare(t, d, x)
 		as := []*dot.Activation{a, a}
 		if n := testing.AllocsPerRun(100, func() {
-			if err := errors.Join(a.Set(d, x), dot.Rows(dst[0], d, src, a), dot.Mat(dst, d, src, as)); err != nil {
+			if err := errors.Join(a.Set(d, x), dot.Mat(dst[:1], d, src, as[:1]), dot.Mat(dst, d, src, as)); err != nil {
 				t.Fatal(err)
 			}
 		}); n > 0 {
