@@ -54,12 +54,6 @@ type Configurer interface {
 	Config(md Metadata) Metadata
 }
 
-// ParsedAuditor is a File whose Audit looks into the metadata.
-type ParsedAuditor interface {
-	// AuditParsed does what Audit does, with md, which Metadata has returned: they take memory once.
-	AuditParsed(in Input, md Metadata) []Finding
-}
-
 // Grapher is a File that holds a computation graph beside its tensors.
 type Grapher interface {
 	Graph(in Input) (*Graph, error)

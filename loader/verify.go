@@ -212,7 +212,7 @@ func (v *verifier) auditFile(i int, f *file) error {
 		v.addChecked(s.Name)
 	}
 	v.addChecked("bounds", "overlaps", "alignment")
-	for _, finding := range f.audit(v.ctx) {
+	for _, finding := range f.layout.Audit(f.data.Input(v.ctx)) {
 		if !f.checksItself(finding) {
 			v.addFinding(i, finding)
 		}
@@ -232,15 +232,6 @@ func (f *file) checksItself(finding layout.Finding) bool {
 	isTrusted := finding.Field == "flags" && f.data.Digests() != nil
 	isDecrypted := finding.Field == "encryption" && f.decrypted != nil
 	return isUnchecked && (isTrusted || isDecrypted)
-}
-
-// audit returns the findings of the audit by the file's format. If metadata are parsed already, it passes them to the audit.
-func (f *file) audit(ctx context.Context) []layout.Finding {
-	a, ok := f.layout.(layout.ParsedAuditor)
-	if md := f.metadata.result.Load(); ok && md != nil && md.err == nil {
-		return a.AuditParsed(f.data.Input(ctx), md.keys)
-	}
-	return f.layout.Audit(f.data.Input(ctx))
 }
 
 // tensorsWith returns the model's stored tensors with encoding e, by file and offset. An encrypted tensor whose key is

@@ -2,15 +2,12 @@ package loader_test
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -49,21 +46,4 @@ func TestVerifyManySections(t *testing.T) {
 		}
 	}
 	t.Errorf("%d sections took %v, %d times as many %v", n, few, times, many)
-}
-
-// TestVerifyMetadataOnce: metadata that have been parsed are not parsed again.
-func TestVerifyMetadataOnce(t *testing.T) {
-	testmode.Sequential(t)
-	many := make(layout.Metadata, 50_000)
-	for i := range many {
-		many[i] = layout.Entry{Key: fmt.Sprintf("%014x", i), Value: json.Number("17")}
-	}
-	file := modeltest.APR2Model(t, layout.Metadata{{Key: "own", Value: many}}, nil...)
-	m := openBytes(t, file, nil)
-	if _, err := m.Metadata(); err != nil {
-		t.Fatal(err)
-	}
-	if took := modeltest.Allocated(func() { must(m.Verify(t.Context(), nil))(t) }); took > uint64(len(file)) {
-		t.Errorf("%d bytes allocated for a file of %d", took, len(file))
-	}
 }

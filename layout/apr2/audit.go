@@ -26,17 +26,6 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
 // gaps are padding. It does not compute the CRC32, and does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	md, err := f.Metadata(in)
-	return f.audit(in, md, err)
-}
-
-// AuditParsed implements layout.ParsedAuditor.
-func (f *File) AuditParsed(in layout.Input, md layout.Metadata) []layout.Finding {
-	return f.audit(in, md, nil)
-}
-
-// audit does what Audit does, given md and err, which Metadata has returned.
-func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Finding {
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
 	f.auditFlags(&found)
@@ -46,6 +35,7 @@ func (f *File) audit(in layout.Input, md layout.Metadata, err error) []layout.Fi
 	}
 	found.Misaligned(f.index, weight)
 	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
+	md, err := f.Metadata(in)
 	f.auditMetadata(&found, md, err)
 	return found.All()
 }

@@ -18,10 +18,9 @@ type File struct {
 }
 
 var (
-	_ layout.File          = (*File)(nil)
-	_ layout.Scaler        = (*File)(nil)
-	_ layout.Configurer    = (*File)(nil)
-	_ layout.ParsedAuditor = (*File)(nil)
+	_ layout.File       = (*File)(nil)
+	_ layout.Scaler     = (*File)(nil)
+	_ layout.Configurer = (*File)(nil)
 )
 
 // Decode reads header and index of a file of the draft. It reads the metadata too from minor version 1 on, which
