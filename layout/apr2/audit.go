@@ -26,6 +26,7 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
 // gaps are padding. It does not compute the CRC32, and does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
+	md, err := f.Metadata(in)
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
 	f.auditFlags(&found)
@@ -35,7 +36,6 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	}
 	found.Misaligned(f.index, weight)
 	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
-	md, err := f.Metadata(in)
 	f.auditMetadata(&found, md, err)
 	return found.All()
 }
