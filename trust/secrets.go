@@ -2,7 +2,6 @@ package trust
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -25,7 +24,7 @@ type Passphrase struct {
 
 // derivation is a key that is being derived, or that has been.
 type derivation struct {
-	done chan struct{} // closed when key is set, or when the passphrase was wiped meanwhile
+	done chan struct{} // closed when key is set
 	key  []byte
 }
 
@@ -54,32 +53,25 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	for {
-		d, err := p.derivation(ctx, *a)
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case <-d.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		p.mu.Lock()
-		key, isCached := bytes.Clone(d.key), p.derived[*a] == d
-		p.mu.Unlock()
-		if isCached { // else Wipe or the limit of keys has removed it
-			return key, nil
-		}
+	d, err := p.derivation(ctx, *a)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-d.done:
+		return bytes.Clone(d.key), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
 // derivation returns the derivation for the parameters a. If there is none, it starts one, for which it may have to wait: at most four
-// run in the process. It fails if the passphrase was wiped, or with the cause of ctx.
+// run in the process. It fails with the cause of ctx.
 func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
 	p.mu.Lock()
-	d, err := p.startedDerivation(a)
+	d := p.derived[a]
 	p.mu.Unlock()
-	if err = cmp.Or(err, context.Cause(ctx)); d != nil || err != nil {
+	if err := context.Cause(ctx); d != nil || err != nil {
 		return d, err
 	}
 	select {
@@ -89,58 +81,29 @@ func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*deriv
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d, err := p.startedDerivation(a); d != nil || err != nil {
+	if d := p.derived[a]; d != nil {
 		<-deriving
-		return d, err
+		return d, nil
 	}
 	for other, d := range p.derived {
 		if len(p.derived) >= maxDerived && d.key != nil {
-			clear(d.key)
 			delete(p.derived, other)
 		}
 	}
 	d = &derivation{done: make(chan struct{})}
 	p.derived[a] = d
-	go p.derive(d, a, bytes.Clone(p.text))
+	go p.derive(d, a)
 	return d, nil
 }
 
-// startedDerivation returns the derivation for the parameters a, or nil if none was started. It fails if the passphrase was wiped. The
-// caller has locked p.mu.
-func (p *Passphrase) startedDerivation(a encrypted.Argon2) (*derivation, error) {
-	if p.text == nil {
-		return nil, fmt.Errorf("%w: the passphrase was wiped", ErrKey)
-	}
-	return p.derived[a], nil
-}
-
-// derive computes the key of d from text, and closes d.done. If the passphrase was wiped meanwhile, it clears the key instead. It ends
-// the turn in deriving.
-func (p *Passphrase) derive(d *derivation, a encrypted.Argon2, text []byte) {
-	key := p.argon2(text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
-	clear(text)
+// derive computes the key of d by the parameters a, and closes d.done. It ends the turn in deriving.
+func (p *Passphrase) derive(d *derivation, a encrypted.Argon2) {
+	key := p.argon2(p.text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
 	p.mu.Lock()
-	if p.derived[a] == d {
-		d.key = key
-	} else {
-		clear(key)
-	}
+	d.key = key
 	p.mu.Unlock()
 	<-deriving
 	close(d.done)
-}
-
-// Wipe clears the passphrase and the keys derived from it. Models that are open are not affected. Go may have
-// left copies elsewhere, on stacks and in the state of ciphers. A derivation that runs clears its copy at its end.
-func (p *Passphrase) Wipe() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	clear(p.text)
-	p.text = nil
-	for a, d := range p.derived {
-		clear(d.key)
-		delete(p.derived, a)
-	}
 }
 
 // ParseKey reads a key: 32 bytes, or 64 hexadecimal digits and at most one line end. Errors repeat nothing
