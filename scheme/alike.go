@@ -55,12 +55,12 @@ func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte
 	for _, p := range parts {
 		t, content := &f.tensors[p.Tensor], contents[p.Tensor]
 		end := t.Name[len(layer):]
-		b = append(b, byte(p.Role), byte(t.DType), byte(len(t.Shape)), byte(len(end)))
-		b = append(b, end...)
+		b = binary.AppendUvarint(append(b, byte(p.Role), byte(t.DType)), uint64(len(end)))
+		b = binary.AppendUvarint(append(b, end...), uint64(len(content)))
+		b = binary.AppendUvarint(append(b, content...), uint64(len(t.Shape)))
 		for _, n := range t.Shape {
-			b = binary.LittleEndian.AppendUint64(b, uint64(n))
+			b = binary.AppendUvarint(b, uint64(n))
 		}
-		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(content))), content...)
 	}
 	f.description = b
 }

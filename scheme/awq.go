@@ -138,5 +138,5 @@ func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 		}
 		packed.Pack = layout.PackAWQ
 	}
-	return readPackedIntegers(p, ZeroPoint, packed, 1, dst.Offsets)
+	return readPackedZeroPoints(p, packed, 1, dst.Offsets)
 }

@@ -2,6 +2,8 @@ package scheme
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -80,21 +82,19 @@ func (f *finder) checkComfyDescriptions() error {
 	if err != nil {
 		return err
 	}
-	missing := ""
-	for path := range config.comfyLayers {
-		if f.source.Ignored([]byte(path)) {
-			continue
-		}
+	var missing error
+	for _, path := range slices.Sorted(maps.Keys(config.comfyLayers)) { // so that a table always has the same order
 		tensor, exists := f.lookupComfyWeight(path)
 		switch {
-		case !exists && (missing == "" || path < missing):
-			missing = path
+		case f.source.Ignored([]byte(path)):
+		case !exists && missing == nil:
+			missing = invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(path)))
 		case exists && !f.isPart(tensor):
 			f.addRefused(tensor, invalidf("%v, and _quantization_metadata describes it as quantized", f.tensors[tensor].DType))
 		}
 	}
-	for i := 0; missing != "" && i < len(f.weights); i++ {
-		f.refuseWeight(i, invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(missing))))
+	for i := range f.weights {
+		f.refuseWeight(i, missing)
 	}
 	return nil
 }

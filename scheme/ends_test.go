@@ -34,3 +34,19 @@ func TestMayEnd(t *testing.T) {
 		t.Errorf("%d ends were told to be missing", no)
 	}
 }
+
+// TestDescriptionOfManyDimensions: 256 dimensions are described otherwise than a content whose bytes look like them.
+func TestDescriptionOfManyDimensions(t *testing.T) {
+	const rank = 256
+	shape := make([]int, rank)
+	shape[0] = 8 * rank
+	f := &finder{Table: Table{tensors: []layout.Tensor{{Name: []byte("a"), Shape: shape}, {Name: []byte("a")}}}}
+	var descriptions [2]string
+	for i := range descriptions {
+		f.describe([]Part{{Codes, uint32(i)}}, []byte("a"), map[uint32][]byte{1: make([]byte, 8*rank)})
+		descriptions[i] = string(f.description)
+	}
+	if descriptions[0] == descriptions[1] {
+		t.Error("two shapes have one description")
+	}
+}

@@ -144,18 +144,15 @@ func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, 
 // scale of U8 passes as F8_E8M0 if it had this type before a conversion. It fails if the configuration is needed and cannot be read.
 func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error) {
 	typeFits := p.scaleTypes == 0 || p.scaleTypes&scaleTypeOf[scale.DType] != 0
-	if !typeFits {
-		if p.scaleTypes&e8m0Scales == 0 || scale.DType != layout.U8 {
-			return false, nil
-		}
-		config, err := f.loadConfig()
-		return err == nil && config.originallyE8M0[string(scale.Name)], err
-	}
-	if p.acceptsShapes == nil {
-		return true, nil
+	mayBeE8M0 := p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
+	if typeFits && p.acceptsShapes == nil || !typeFits && !mayBeE8M0 {
+		return typeFits, nil
 	}
 	config, err := f.loadConfig()
-	return err == nil && p.acceptsShapes(config, codes, scale), err
+	if err != nil || !typeFits && !config.originallyE8M0[string(scale.Name)] {
+		return false, err
+	}
+	return p.acceptsShapes == nil || p.acceptsShapes(config, codes, scale), nil
 }
 
 // addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. stem is the name of codes

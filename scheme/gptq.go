@@ -187,7 +187,7 @@ func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if g.inBitPlanes { // the zero points of each group are planes of their own
 		packed, blocks = dequant.Grouped{Code: f.Code, Pack: layout.PackPlanes, Rows: 1, Cols: f.Rows}, groups
 	}
-	if err := readPackedIntegers(p, ZeroPoint, packed, blocks, zeros); err != nil {
+	if err := readPackedZeroPoints(p, packed, blocks, zeros); err != nil {
 		return err
 	}
 	if err := g.correctZeroPoints(zeros, f.Code.Bits()); err != nil {

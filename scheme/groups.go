@@ -68,22 +68,22 @@ func readTransposedScales(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// readPackedIntegers fills dst with the integers of the part that has role r. The part consists of equally long blocks, as many as
-// blocks says, and g describes each as a matrix of codes. It fails if reading does, or if the part has too few bytes.
-func readPackedIntegers(p Parts, r Role, g dequant.Grouped, blocks uint64, dst []float32) error {
-	words, err := p.Bytes(r)
+// readPackedZeroPoints fills dst with zero points that are packed as codes are. The part is divided into equally long blocks, one or more,
+// and g describes each as a matrix of codes. Bytes behind these are ignored. It fails if reading does, or if a block has too few bytes.
+func readPackedZeroPoints(p Parts, g dequant.Grouped, blocks uint64, dst []float32) error {
+	words, err := p.Bytes(ZeroPoint)
 	if err != nil || len(dst) == 0 {
 		return err
 	}
 	perBlock, blockBytes, scaleOfOne := uint64(len(dst))/blocks, uint64(len(words))/blocks, []float32{1}
 	_, bytesNeeded := g.Codes(0, perBlock)
 	if bytesNeeded > blockBytes {
-		return p.Wrap(r, invalidf("%d bytes of zero points, not %d", blockBytes, bytesNeeded))
+		return p.Wrap(ZeroPoint, invalidf("%d bytes of zero points, not %d", blockBytes, bytesNeeded))
 	}
 	for i := range blocks {
 		codes := words[i*blockBytes:][:bytesNeeded]
 		if err := g.Expand(dst[i*perBlock:][:perBlock], dequant.Parts{Codes: codes, Scales: scaleOfOne}, 0, dequant.AllCores); err != nil {
-			return p.Wrap(r, err)
+			return p.Wrap(ZeroPoint, err)
 		}
 	}
 	return nil

@@ -208,7 +208,7 @@ func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) er
 	switch {
 	case s.zerosArePacked:
 		dst.extendOffsets()
-		if err := readPackedZeros(p, f, dst.Offsets); err != nil {
+		if err := readZerosOfMatrices(p, f, dst.Offsets); err != nil {
 			return err
 		}
 	case f.HasOffsets:
@@ -225,16 +225,16 @@ func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) er
 	return s.groupIndex.read(p, f, dst)
 }
 
-// readPackedZeros fills dst with the zero points of all matrices, in the order of the scales. A stored word holds those of
+// readZerosOfMatrices fills dst with the zero points of all matrices, in the order of the scales. A stored word holds those of
 // consecutive rows. It fails if bytes are missing.
-func readPackedZeros(p Parts, f *Form, dst []float32) error {
+func readZerosOfMatrices(p Parts, f *Form, dst []float32) error {
 	groups, stored := f.scaleCols(), make([]float32, len(dst))
 	perMatrix := f.Rows * groups
 	if perMatrix == 0 {
 		return nil
 	}
 	packed := dequant.Grouped{Code: f.Code, Pack: layout.PackGPTQ, Rows: groups, Cols: f.Rows}
-	if err := readPackedIntegers(p, ZeroPoint, packed, uint64(len(dst))/perMatrix, stored); err != nil {
+	if err := readPackedZeroPoints(p, packed, uint64(len(dst))/perMatrix, stored); err != nil {
 		return err
 	}
 	for at := uint64(0); at < uint64(len(dst)); at += perMatrix {

@@ -130,7 +130,7 @@ func (p *params) readSym(q layout.Metadata) error {
 }
 
 // readBlockSides sets p.blockSides if q has one of blockKeys: the last one counts. It skips a group_size of one number, and a
-// block_structure without the strategy block. It fails if no key so far has two positive integers.
+// block_structure without the strategy block. It fails if any other value of such a key is not two positive integers.
 func (p *params) readBlockSides(q layout.Metadata) error {
 	for _, key := range blockKeys {
 		sides, _ := q.Get(key)
@@ -138,13 +138,12 @@ func (p *params) readBlockSides(q layout.Metadata) error {
 		if sides == nil || key == "block_structure" && p.strategy != "block" || key == "group_size" && isNumber {
 			continue
 		}
-		if list, _ := layout.As[[]uint64](sides); len(list) == 2 {
-			p.blockSides = [2]uint64(list)
-		}
-		if p.blockSides[0] == 0 || p.blockSides[1] == 0 {
+		list, _ := layout.As[[]uint64](sides)
+		if len(list) != 2 || list[0] == 0 || list[1] == 0 {
 			text, _ := layout.EncodeJSON(sides)
 			return invalidf("the configuration's %s is %s, not two sizes", key, text)
 		}
+		p.blockSides = [2]uint64(list)
 	}
 	return nil
 }

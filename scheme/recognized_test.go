@@ -163,6 +163,7 @@ func TestContradictions(t *testing.T) {
 	}{
 		"blocks of no rows":            {config(`"quant_method":"fp8","weight_block_size":[0,128]`), fp8("weight_scale_inv", layout.F32, 2, 2), "weight_block_size is [0,128]"},
 		"blocks of negative rows":      {config(`"quant_method":"fp8","weight_block_size":[-128,128]`), fp8("weight_scale_inv", layout.F32, 2, 2), "weight_block_size is [-128,128]"},
+		"blocks of two keys":           {config(`"quant_method":"fp8","weight_block_size":[128,128],"group_size":[128]`), fp8("weight_scale_inv", layout.F32, 2, 2), "group_size is [128], not two sizes"},
 		"blocks of one side":           {config(`"quant_method":"fp8","weight_block_size":[128]`), fp8("weight_scale_inv", layout.F32, 2, 2), "weight_block_size is [128]"},
 		"blocks that are a number":     {config(`"quant_method":"fp8","weight_block_size":128`), fp8("weight_scale_inv", layout.F32, 2, 2), "weight_block_size is 128"},
 		"no blocks":                    {config(`"quant_method":"fp8","weight_block_size":null`), fp8("weight_scale", layout.F32), "fp8"},
@@ -271,9 +272,14 @@ func TestComfyDescriptions(t *testing.T) {
 		}
 		held(t, name, outcome(findWithout(t, ignored, tt.config, tt.tensors...)), tt.want)
 	}
-	plain := find(t, header(fine+`,"b":{"format":"float8_e4m3fn"}`), append(at("a"), stored{"b.weight", layout.BF16, []int{8, 8}, nil})...)
-	if plain.Len() != 2 || plain.Err(0) != nil || plain.Err(1) == nil || !strings.Contains(plain.Err(1).Error(), "describes it as quantized") {
-		t.Errorf("%+v", weights(plain))
+	layers, tensors := fine, at("a")
+	for _, name := range strings.Split("bcdefghi", "") {
+		layers, tensors = layers+`,"`+name+`":{"format":"float8_e4m3fn"}`, append(tensors, stored{name + ".weight", layout.BF16, []int{8, 8}, nil})
+	}
+	for i, w := range weights(find(t, header(layers), tensors...)) { // plain ones in the order of their paths
+		if fine := i == 0; string(w.Name) != "abcdefghi"[i:i+1]+".weight" || (w.Err == nil) != fine || !fine && !strings.Contains(w.Err.Error(), "describes it as quantized") {
+			t.Errorf("weight %d is %s: %v", i, w.Name, w.Err)
+		}
 	}
 }
 
