@@ -62,8 +62,8 @@ func alignmentOf(m *mmapio.Mapping) int {
 // once: when the first read finds that the system refuses to map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. Compressed bytes that
-// come over a network are Large, so that one request fetches many blocks.
+// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. If the bytes are not raw,
+// and fetched into a cache, the content is Large, so that one request fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
 		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, Length: desc.Stored}
@@ -130,8 +130,8 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// Fill fills the buffers, which follow each other in the file, with its bytes from off on. Small ones of a remote file are filled by one
-// request. It fails if reading does.
+// Fill fills the buffers, which follow each other in the file, with its bytes from off on. It fills those of a remote file by one request,
+// through memory of its own. It fails if reading does.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
 	if f.decrypted != nil {
 		return f.fillEncrypted(ctx, buffers, off)

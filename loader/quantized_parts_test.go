@@ -499,3 +499,15 @@ func TestQuantizedFloatsWithProblem(t *testing.T) {
 		t.Errorf("%v, %v, %v", v, err, x.Problem())
 	}
 }
+
+// TestSchemeOfRefused: a weight whose name another one has is listed as it is stored, without a scheme.
+func TestSchemeOfRefused(t *testing.T) {
+	m := openBytes(t, modeltest.SafeTensors(
+		modeltest.Random("a.qweight", layout.I32, 64, 16), modeltest.Random("a.qzeros", layout.I32, 2, 16), modeltest.Random("a.scales", layout.F16, 2, 128),
+		modeltest.Random("a.weight_packed", layout.I32, 128, 8), modeltest.Random("a.weight_scale", layout.BF16, 128, 2),
+		modeltest.Tensor{Name: "a.weight_shape", DType: layout.I64, Shape: []int{2}, Data: []byte{0: 128, 8: 64, 15: 0}}), nil)
+	x := tensor(t, m, "a.weight_packed")
+	if err := x.Problem(); err == nil || !strings.Contains(err.Error(), "codes of the same weight") || x.Scheme() != nil {
+		t.Errorf("%v, %v", err, x.Scheme())
+	}
+}

@@ -170,7 +170,7 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 		largest *= 2 // half of it takes what is read to be converted
 	}
 	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
-		largest = maxRequest
+		largest = maxRequest // also with opts.As: half of it is a large request still
 		if slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().decrypted != nil }) {
 			largest /= 2 // encrypted bytes take as much memory of the process
 		}
@@ -256,8 +256,8 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return false, nil
 }
 
-// planTensor returns how t is handed out. It fails if the elements of t cannot be read as p.as. It fails with ErrRange if a
-// buffer is too small for one block of them.
+// planTensor returns how t is handed out: as p.as, or as it is stored if p.as is layout.Invalid or t has integers without a scale. It
+// fails if the elements cannot be read so, and with ErrRange if a buffer is too small for one block of them.
 func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, error) {
 	out := &streamTensor{Tensor: t, as: p.as}
 	if p.as != layout.Invalid {
@@ -268,7 +268,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, e
 		}
 	}
 	var err error
-	if hasScratch := p.pieceCapacity < p.capacity; out.as == layout.Invalid {
+	if hasScratch := p.pieceCapacity < p.capacity; out.as == layout.Invalid { // useBuffers has left half of each buffer for it
 		err = out.planStored()
 	} else {
 		err = out.planConverted(hasScratch)

@@ -16,8 +16,9 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// fillBuffer fills b with the load l: with a range of l.file, or with each part by itself. It notes that the load and its parts are
-// read and made, also if that fails. It fails if reading does, with the names of the file and the tensors, or if ctx has ended.
+// fillBuffer fills b with the load l: with a range of l.file, or with one part after the other. It fails if reading does, with the names
+// of the file and the tensors, or if ctx has ended. It notes that the load and its parts are read and made. After a failure it does not
+// note what it has not begun: streamPlan.close frees what that holds.
 func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -31,14 +31,14 @@ func (t Tensor) file() *file {
 	return &t.model.files[t.desc().File]
 }
 
-// inPlace reports whether the stored bytes are read in memory, mapped or the caller's. It reports false for a compressed tensor of a file
-// whose bytes come over a network: they are read by large requests.
+// inPlace reports whether the stored bytes are read in memory, mapped or the caller's. It reports false for a tensor that is not stored
+// raw, such as a compressed one, if its bytes may come over a network: they are read by large requests.
 func (t Tensor) inPlace() bool {
 	f := t.file()
 	return f.InPlace() && (t.desc().Encoding == layout.Raw || !f.data.Fetches())
 }
 
-// state returns the state of the logical tensor, or else of the stored one.
+// state returns the state of the weight that t is, also of one that cannot be decoded, or else of the stored tensor.
 func (t Tensor) state() *state {
 	if t.weight != 0 {
 		return t.model.weightState(int(t.weight - 1))
@@ -184,15 +184,15 @@ type Part struct {
 	Tensor Tensor // as it is stored
 }
 
-// Scheme returns how a logical tensor is stored and what its codes mean, or nil for a tensor as it is
-// stored. Tensors that are stored alike share it, and it must not be modified.
+// Scheme returns how a logical tensor is stored and what its codes mean. It returns nil for a tensor as it is
+// stored, also for one with a Problem. Tensors that are stored alike share the result, which must not be modified.
 //
 // A quantized checkpoint stores a weight as several tensors: codes, scales and more. The weight is one
 // tensor of the model, with its true shape and values. Its parts are not listed, and can be looked up
 // by their names unless the weight has that name. Its bytes are those of its parts: Bytes, View, ReadAt,
 // WriteTo and WriteDecrypted return ErrUnsupported.
 func (t Tensor) Scheme() *scheme.Form {
-	if t.weight == 0 {
+	if !t.isLogical() {
 		return nil
 	}
 	return t.schemeWeight().Form

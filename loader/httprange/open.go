@@ -234,12 +234,12 @@ func (r *Reader) open(ctx, life context.Context) error {
 	return err
 }
 
-// firstRequest asks for the file's size, version and beginning. With Options.Peek it asks for size and version alone, and
-// for the rest only if the server refuses that. It fails if the last request does, or if its answer has no size.
+// firstRequest asks for the file's size, version and beginning. With Options.Peek it first asks for size and version alone,
+// and ends there unless the server refuses or tells no size. It fails if the last request does, or if its answer has no size.
 func (r *Reader) firstRequest(ctx context.Context) error {
 	if r.opts.Peek {
 		err := r.peek(ctx)
-		if status := new(StatusError); !errors.As(err, &status) && !errors.Is(err, ErrResponse) {
+		if !errors.As(err, new(*StatusError)) && !errors.Is(err, ErrResponse) {
 			return err // nil, or an error for which a second request would be of no use
 		}
 	}

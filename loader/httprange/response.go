@@ -57,8 +57,8 @@ func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
-// statusError returns the error of a response whose status is not the one that was expected: a *StatusError, whose Text is empty until
-// addText fills it in. A status that refuses nothing is ErrResponse: its body has content and no reason.
+// statusError returns the error of a response whose status is not the one that was expected. It is a *StatusError for a status from 300
+// on, whose Text is empty until addText sets it. It is ErrResponse for a lower status: that refuses nothing, and its body is no reason.
 func statusError(resp *http.Response) error {
 	if resp.StatusCode < http.StatusMultipleChoices {
 		return fmt.Errorf("%w: unexpected status %d %s", ErrResponse, resp.StatusCode, http.StatusText(resp.StatusCode))
@@ -84,7 +84,7 @@ func parseContentRange(text string) (_ byteRange, ok bool) {
 	return byteRange{int64(first), int64(last - first + 1), int64(total)}, true
 }
 
-// checkWithin returns an error unless the range begins at off and has at most n bytes.
+// checkWithin returns an error unless the range begins at off and has at most n bytes: a server may send fewer.
 func (b byteRange) checkWithin(off, n int64) error {
 	if b.first != off || b.n > n {
 		return fmt.Errorf("%w: bytes %d to %d where %d to %d were asked for", ErrResponse, b.first, b.first+b.n, off, off+n)
@@ -92,8 +92,8 @@ func (b byteRange) checkWithin(off, n int64) error {
 	return nil
 }
 
-// wholeFileRange returns the range of a response that has a whole file of at most limit bytes. ok is false for other responses. Servers
-// without ranges send whole files, and others do for an empty file, which has no range.
+// wholeFileRange returns the range of a response that has a whole file of at most limit bytes, as servers without ranges send it. It
+// returns the zero range for status 416 of an empty file, which has no range. ok is false for other responses.
 func wholeFileRange(resp *http.Response, limit int64) (_ byteRange, ok bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:

@@ -69,15 +69,16 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText sets status.Text to the beginning of the body of resp, and status.Elsewhere to the server if a redirect led there. It leaves
-// Text empty for HTML, and for text that only repeats the status. It sets watch, the timer that ends the request, to maxTextWait.
+// addText sets status.Text to the beginning of the body of resp, as far as it can be read. It leaves Text empty for HTML, for an encoded
+// body, and for text that only repeats the status. It sets status.Elsewhere to the server of resp if that is not the address's own, or
+// did not get all credentials. It sets watch, the timer that ends the request, to maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
 	if contentEncoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
 		watch.Reset(maxTextWait)
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxTextBytes))
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxTextBytes)) // after an error, what came before it
 		status.Text = excerpt(r.redact(string(text), resp.Request))
 		if strings.Contains(strings.ToLower(status.status()), strings.ToLower(status.Text)) {
 			status.Text = ""
