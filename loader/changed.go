@@ -11,16 +11,13 @@ import "context"
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	return whileOpen(context.Background(), m, unchangedFiles)
+	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error { return m.checkUnchanged() })
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	return whileOpen(context.Background(), l, unchangedFiles)
+	return whileOpen(context.Background(), l, func(_ context.Context, m *Model) error { return m.checkUnchanged() })
 }
-
-// unchangedFiles returns what checkUnchanged does, for whileOpen.
-func unchangedFiles(_ context.Context, m *Model) error { return m.checkUnchanged() }
 
 // checkUnchanged returns an error with the file's name if a file of the model has been replaced or written since it was opened. The
 // caller holds the model open.

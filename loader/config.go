@@ -78,7 +78,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
 	}
-	md, err := m.parsedMetadata(ctx)
+	md, err := metadataOf(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,3 @@ func (c *Config) Floats(name string) ([]float64, error) { return firstAs[[]float
 // String returns the first text under name, or another name of it. It fails with ErrNotFound if there is no value, and with
 // layout.ErrInvalid if none is a text.
 func (c *Config) String(name string) (string, error) { return firstAs[string](c, name) }
-
-// Strings returns the first list of texts under name, or another name of it. It fails with ErrNotFound if there is no value, and
-// with layout.ErrInvalid if none is such a list.
-func (c *Config) Strings(name string) ([]string, error) { return firstAs[[]string](c, name) }

@@ -151,8 +151,8 @@ func (c *Current[W]) ResidentBytes() (sum uint64, err error) {
 	}
 	c.mu.Unlock()
 	for _, m := range models {
-		n, err := m.drainingBytes()
-		if err != nil {
+		n, err := m.ResidentBytes()
+		if err != nil && !errors.Is(err, ErrClosed) { // the memory of a model that has just drained is gone
 			return 0, err
 		}
 		sum += n

@@ -155,7 +155,7 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 		f.Context = f.MaxContext
 	}
 	layers, _ := config.Int("num_hidden_layers")
-	w := sumByLayer(m.eachListed(neverClosed, nil), layers)
+	w := sumByLayer(m.eachListed(nil, nil), layers)
 	f.addWeights(w)
 	plan := kvcache.New(config.values, w.shapesOfLayer)
 	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {

@@ -52,9 +52,6 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// Path returns what the model's Path does.
-func (l *Lease) Path() string { return l.model.path }
-
 // Model returns the model that l keeps open. Methods of the model do not know of the lease: they fail once it is closed.
 func (l *Lease) Model() *Model { return l.model }
 

@@ -110,7 +110,7 @@ func (m *Model) Len() int {
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.eachListed(m.gate.closed, nil) }
 
 // eachListed iterates over the tensors of the model as lists show them: logical ones in place of their parts. They belong to the lease
-// l, which may be nil. It stops once closed returns true.
+// l, which may be nil. It stops once closed, which may be nil too, returns true.
 func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
@@ -118,15 +118,12 @@ func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 			if !ok {
 				continue
 			}
-			if closed() || !yield(t) {
+			if closed != nil && closed() || !yield(t) {
 				return
 			}
 		}
 	}
 }
-
-// neverClosed returns false. It is for callers of eachListed that keep the model open themselves.
-func neverClosed() bool { return false }
 
 // Tensor does what Model.Tensor does, through the lease.
 func (l *Lease) Tensor(name string) (Tensor, error) {

@@ -23,12 +23,9 @@ func (l *Lease) Metadata() (layout.Metadata, error) {
 	return readWhileOpen(context.Background(), l, metadataOf)
 }
 
-// metadataOf returns the metadata of m, for readWhileOpen.
-func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
-
-// parsedMetadata returns the metadata of the model, which the first call parses. It fails if they cannot be read or parsed. The caller
-// holds the model open.
-func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
+// metadataOf returns the metadata of m, which the first call parses. It fails if they cannot be read or parsed. The caller holds the
+// model open.
+func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) {
 	md := m.parseMetadata(ctx)
 	return md.keys, md.err
 }

@@ -83,30 +83,14 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 	return count, f.Wrap(err)
 }
 
-// ResidentBytes counts the bytes in memory of all files that are mapped now. It asks the kernel about
-// every page: about a millisecond for ten gigabytes. The error is ErrUnsupported if the platform
-// cannot tell.
-func (m *Model) ResidentBytes() (uint64, error) {
-	if err := m.enter(); err != nil {
-		return 0, err
-	}
-	defer m.leave()
-	return m.residentBytes()
-}
-
-// drainingBytes counts the bytes in memory of all mapped files, also of a closed model that leases or calls still hold. It returns 0
-// for a closed model that none holds. It fails if the platform cannot tell.
-func (m *Model) drainingBytes() (uint64, error) {
+// ResidentBytes counts the bytes in memory of all files that are mapped now, also of a closed model that leases or
+// calls still hold. It asks the kernel about every page: about a millisecond for ten gigabytes. The error is
+// ErrUnsupported if the platform cannot tell.
+func (m *Model) ResidentBytes() (sum uint64, err error) {
 	if !m.gate.enterIfUsed() {
-		return 0, nil
+		return 0, m.closedError()
 	}
 	defer m.leave()
-	return m.residentBytes()
-}
-
-// residentBytes counts the bytes in memory of all mapped files. The caller holds the model open. It fails if the
-// platform cannot tell.
-func (m *Model) residentBytes() (sum uint64, err error) {
 	for i := range m.files {
 		f := &m.files[i]
 		if !f.data.Mapped() {

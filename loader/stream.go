@@ -72,7 +72,7 @@ func (m *Model) Stream(ctx context.Context, names []string, opts *StreamOptions,
 
 // StreamAll streams all tensors, as Stream does.
 func (m *Model) StreamAll(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
-	every := func() ([]Tensor, error) { return slices.Collect(m.eachListed(neverClosed, nil)), nil }
+	every := func() ([]Tensor, error) { return slices.Collect(m.eachListed(nil, nil)), nil }
 	return stream(ctx, m, every, opts, f)
 }
 

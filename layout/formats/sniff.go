@@ -66,17 +66,8 @@ var foreign = []struct {
 // of the file.
 var pages = []string{"<!doctype", "<html", "<head", "<?xml", "<error"}
 
-// Sniff returns the format of a file by its first bytes, at most layout.HeadBytes. The error names the
-// kinds of files that are often taken for models, and lists the formats.
-func Sniff(in layout.Input) (layout.Format, error) {
-	f, err := findFormat(in)
-	if err != nil {
-		return layout.Unknown, err
-	}
-	return f.Name, nil
-}
-
-// findFormat returns the first format that a file matches. It fails if there is none, or the file cannot be read.
+// findFormat returns the first format that a file matches by its first bytes, at most layout.HeadBytes. It fails if there is none, or
+// the file cannot be read. The error names the kinds of files that are often taken for models, and lists the formats.
 func findFormat(in layout.Input) (*layout.FileFormat, error) {
 	head, err := in.Slice(0, min(layout.HeadBytes, in.Size()))
 	if err != nil {
