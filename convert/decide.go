@@ -14,7 +14,7 @@ import (
 
 // decide sets Tensors and LeftOut: how every tensor is written. It expects Metadata to describe the source. It reads
 // the tensors that become int8, since the metadata has their scales. It fails for options that the format cannot
-// follow, for importance that does not fit the model, and as decider.decide does.
+// follow, as Importance.checkNames does, and as decider.decide does.
 func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
 		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
@@ -23,7 +23,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 		}
 		p.opts.DType = p.resolver.dtype
 	}
-	if err := p.opts.Importance.check(p.model); err != nil {
+	if err := p.opts.Importance.checkNames(p.model); err != nil {
 		return err
 	}
 	if d := p.opts.DType; d != layout.Invalid && !p.target.canEncode(d) {
@@ -116,9 +116,10 @@ func (p *decider) decideWeight(t *Tensor) error {
 }
 
 // reencode plans to re-encode t as the options say, or sets NotReencoded to the reason against it. It changes nothing if
-// the source has the type already. For I8 it reads the whole tensor, for its scale. It fails with layout.ErrUnsupported
-// for a type that the format lacks. It also fails if values cannot be read, or once the context is done.
-func (p *decider) reencode(t *Tensor) error {
+// the source's stored type is that type. For I8 it reads the whole tensor, for its scale. It fails with layout.ErrUnsupported
+// for a type that the format lacks. It also fails if values cannot be read, if importance does not fit t.Shape, or once the
+// context is done.
+func (p *decider) reencode(t *Tensor) (err error) {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
 		return nil
@@ -138,15 +139,16 @@ func (p *decider) reencode(t *Tensor) error {
 			}
 			found.Add(run.Values)
 		}
-		var err error
 		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite is its only error
 			t.NotReencoded = "no scale for NaN and infinity"
 			return nil
 		}
 	}
 	t.To, t.Reencoded, t.scale, t.hasScale, t.Fallback = d, true, scale, d == layout.I8, fallback
-	t.Weighted = d.Quantized() && p.opts.Importance[t.Name] != nil
-	return nil
+	if d.Quantized() {
+		t.Weighted, err = p.opts.Importance.check(t.Name, t.Shape) // the shape may be a restored one
+	}
+	return err
 }
 
 // blocksOf32 are the types that llama.cpp takes in place of others if rows are no multiple of 256.

@@ -63,7 +63,7 @@ func beginGGUF(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
 // metadata of other sources, and the rest of APR2 metadata goes under apr2.KEY. It fails for a key of Options.Set that
 // setTyped refuses, and for values that have no JSON.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
-	md := p.Metadata
+	md := slices.Clone(p.Metadata)
 	if p.opts.DType != layout.Invalid {
 		setObject(&md, "quantization", without(object(md, "quantization"), "method", "bits_per_weight")) // general.file_type says it
 	}

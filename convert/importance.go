@@ -108,31 +108,34 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 // isNoMagnitude reports whether x is negative, infinite or NaN.
 func isNoMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
-// check fails with layout.ErrInvalid if no name is that of a tensor of m, or if a tensor has another number of columns. It
-// does so for an importance that is negative or not finite, too. An empty imp is no error.
-func (imp Importance) check(m *loader.Model) error {
+// checkNames fails with layout.ErrInvalid if imp has names, and none of them is that of a tensor of m.
+func (imp Importance) checkNames(m *loader.Model) error {
+	for t := range m.Tensors() {
+		if _, isNamed := imp[t.Name()]; isNamed {
+			return nil
+		}
+	}
 	if len(imp) == 0 {
 		return nil
 	}
-	found := false
-	for t := range m.Tensors() {
-		weights, ok := imp[t.Name()]
-		if !ok {
-			continue
-		}
-		found = true
-		rows, columns := matrices(t.Shape())
-		if len(weights) != columns && len(weights) != rows*columns {
-			return fmt.Errorf("importance of %q: %w: %d columns, but the tensor has %v", t.Name(), layout.ErrInvalid, len(weights), t.Shape())
-		}
-		if i := slices.IndexFunc(weights, isNoMagnitude); i >= 0 {
-			return fmt.Errorf("importance of %q: %w: column %d has %v", t.Name(), layout.ErrInvalid, i%columns, weights[i])
-		}
-	}
+	return fmt.Errorf("importance matrix: %w: none of its %d names is a tensor of the model", layout.ErrInvalid, len(imp))
+}
+
+// check fails with layout.ErrInvalid if imp has the tensor called name, of the given shape, with another number of columns. It
+// also does so if the importance of a column is negative or not finite. found reports whether imp has the tensor.
+func (imp Importance) check(name string, shape []int) (found bool, err error) {
+	weights, found := imp[name]
 	if !found {
-		return fmt.Errorf("importance matrix: %w: none of its %d names is a tensor of the model", layout.ErrInvalid, len(imp))
+		return false, nil
 	}
-	return nil
+	n, columns := matrices(shape)
+	if len(weights) != columns && len(weights) != n*columns {
+		return true, fmt.Errorf("importance of %q: %w: %d columns, but the tensor has %v", name, layout.ErrInvalid, len(weights), shape)
+	}
+	if i := slices.IndexFunc(weights, isNoMagnitude); i >= 0 {
+		return true, fmt.Errorf("importance of %q: %w: column %d has %v", name, layout.ErrInvalid, i%columns, weights[i])
+	}
+	return true, nil
 }
 
 // matrices returns how many matrices a tensor of the given shape has, and how many columns each has. A tensor with one

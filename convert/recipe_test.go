@@ -522,3 +522,15 @@ func TestImportanceRefused(t *testing.T) {
 		t.Errorf("%v, %v, want %v", imp["w"], err, want)
 	}
 }
+
+// TestImportanceOfOriginals: a shape restored from metadata has to fit the importance too.
+func TestImportanceOfOriginals(t *testing.T) {
+	w, _ := weights("w", 4, 256)
+	for columns, want := range map[int]error{256: layout.ErrInvalid, 512: nil} {
+		m := openBytes(t, apr2File(t, parse(t, `{"original_tensors":{"w":{"shape":[2,512]}}}`), w))
+		opts := &convert.Options{DType: layout.Q4_0, Importance: convert.Importance{"w": slices.Repeat([]float32{1}, columns)}}
+		if _, err := convert.Write(t.Context(), m, filepath.Join(t.TempDir(), "x.gguf"), opts); !errors.Is(err, want) {
+			t.Errorf("%d columns: %v, want %v", columns, err, want)
+		}
+	}
+}
