@@ -31,31 +31,43 @@ func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.go
 
 // Swap makes m the current model, and makes Acquire return the value bound with each lease of m. It closes the previous model, which drains.
 // Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of the previous model. If m is the
-// current model already, only bound changes. With nil there is no current model until the next Swap. After [Current.Close], Swap closes
-// m and returns ErrClosed, unless m is nil.
+// current model already, only bound changes. With nil there is no current model until the next Swap. If m is closed, Swap returns ErrClosed
+// and changes nothing. After [Current.Close], it closes m and returns ErrClosed, unless m is nil.
 func (c *Current[W]) Swap(m *Model, bound W) error {
+	last, err := c.swap(m, bound)
+	if last != nil {
+		last.Close()
+	}
+	return err
+}
+
+// swap does what Swap does, but returns the model to close, or nil: closing calls Hooks.Gone, which may call c.
+func (c *Current[W]) swap(m *Model, bound W) (last *Model, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case m == nil:
-		c.replace(nil)
+		return c.replace(nil), nil
 	case c.closed:
-		m.Close()
-		return fmt.Errorf("%s: no model is served any more: %w", m.path, ErrClosed)
-	default:
-		c.swaps++
-		c.replace(&serving[W]{m, bound})
+		return m, fmt.Errorf("%s: no model is served any more: %w", m.path, ErrClosed)
+	case m.gate.closed() || slices.Contains(c.draining, m):
+		return nil, m.closedError()
 	}
-	return nil
+	c.swaps++
+	return c.replace(&serving[W]{m, bound}), nil
 }
 
 // Close closes the current model, which drains, and ends serving: Acquire and Swap return ErrClosed from then on. A server that
 // stops calls Close and Wait after its last request. It fails if the model cannot be unmapped.
 func (c *Current[W]) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
-	if err := c.replace(nil); !errors.Is(err, ErrClosed) {
+	last := c.replace(nil)
+	c.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	if err := last.Close(); !errors.Is(err, ErrClosed) {
 		return err
 	}
 	return nil // closed by somebody else
@@ -80,16 +92,16 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// replace makes next the current model, or none if next is nil. It closes the one before, unless that is the same model, and adds it
-// to c.draining. It fails if closing does. The caller holds c.mu.
-func (c *Current[W]) replace(next *serving[W]) error {
-	last := c.serving.Swap(next)
-	if last == nil || next != nil && next.model == last.model {
+// replace makes next the current model, or none if next is nil. It adds the one before to c.draining and returns it, for the caller to
+// close, unless that is the same model or there is none. The caller holds c.mu.
+func (c *Current[W]) replace(next *serving[W]) (last *Model) {
+	was := c.serving.Swap(next)
+	if was == nil || next != nil && next.model == was.model {
 		return nil
 	}
-	c.draining = append(c.draining, last.model)
+	c.draining = append(c.draining, was.model)
 	c.dropReleased()
-	return last.model.Close()
+	return was.model
 }
 
 // Acquire takes a lease of the current model, and returns what Swap got with that model. Tensors in bound work

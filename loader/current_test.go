@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
@@ -189,4 +190,66 @@ func TestCurrentWaits(t *testing.T) {
 	if s := current.Stats(); s.Draining != 0 {
 		t.Errorf("closed twice: %+v", s)
 	}
+}
+
+// TestCurrentInHooks: Hooks.Gone may call all methods of Current: they waited for the Swap that had called it. If it panics, the next
+// model is served.
+func TestCurrentInHooks(t *testing.T) {
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4, 4))
+	var current loader.Current[int]
+	gone, panics := 0, false
+	open := func() *loader.Model {
+		return openBytes(t, file, &loader.Options{Hooks: loader.Hooks{Gone: func(time.Duration) {
+			gone++
+			if panics {
+				panic(gone)
+			}
+			current.Stats()
+			current.ResidentBytes()
+			if err := current.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			current.Swap(nil, 0)
+			current.Close()
+		}}})
+	}
+	current.Swap(open(), 1)
+	panics = true
+	func() {
+		defer func() { recover() }()
+		current.Swap(open(), 2)
+	}()
+	panics = false
+	bound, lease, err := current.Acquire(t.Context())
+	if err != nil || bound != 2 || gone != 1 {
+		t.Fatalf("%d, %v after %d models", bound, err, gone)
+	}
+	lease.Release()
+	current.Swap(nil, 0)
+	if err := current.Swap(open(), 3); !errors.Is(err, loader.ErrClosed) || gone != 3 {
+		t.Errorf("closed by a hook: %v, %d models are gone", err, gone)
+	}
+}
+
+// TestCurrentStays: a closed model, or one that was swapped out, does not take the place of the one that is served.
+func TestCurrentStays(t *testing.T) {
+	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 4, 4))
+	var current loader.Current[int]
+	first, second := openBytes(t, file, nil), openBytes(t, file, nil)
+	current.Swap(first, 1)
+	_, held, err := current.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	current.Swap(second, 2)
+	for range 2 {
+		if err := current.Swap(first, 3); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("a closed model is served: %v", err)
+		}
+		if s := current.Stats(); s.Closed || s.Swaps != 2 {
+			t.Errorf("%+v", s)
+		}
+		held.Release()
+	}
+	current.Close()
 }

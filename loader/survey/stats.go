@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -465,7 +464,7 @@ func (t *statsTask) eachRun(w *worker, p uint64, f func(first, n uint64) error) 
 		}
 		return nil
 	})
-	if lost, ok := errors.AsType[*mmapio.FaultError](err); ok { // the loader's error names the tensor
+	if lost, ok := err.(*mmapio.FaultError); ok { // of t.leased.inPlace; the loader's error names the tensor
 		_, named := t.leased.ReadAt(make([]byte, 1), int64(lost.Offset-t.leased.Offset()))
 		err = cmp.Or(named, err)
 	}
