@@ -202,6 +202,7 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 	if !p.Compared {
 		return j
 	}
+	j.Lost = p.Unmatched
 	p = p.Shown()
 	s.squares[len(s.squares)-1] = p.DD
 	j.DB, j.TypeDB, j.RelativeRMS, j.Cosine, j.MaxAbs = answer.Real(p.DB()), answer.Real(p.TypeDB()), answer.Real(p.RelativeRMS()), answer.Real(p.Cosine()), answer.Real(p.MaxAbs)

@@ -717,9 +717,13 @@ func TestExactValues(t *testing.T) {
 		modeltest.Tensor{Name: "u8", DType: layout.U8, Shape: []int{3}, Data: []byte{0, 7, 255}},
 		modeltest.Tensor{Name: "f32", DType: layout.F32, Shape: []int{4}, Data: modeltest.Float32s(0.1, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)))},
 		modeltest.Tensor{Name: "f64", DType: layout.F64, Shape: []int{3, 2}, Data: bytesOf([]float64{3e300, 4e300, 3e-300, -4e-300, 0, math.Inf(1)})},
+		modeltest.Tensor{Name: "c64", DType: layout.C64, Shape: []int{1}, Data: make([]byte, 8)},
 	), nil)
 	m = modeltest.Opened(t, m, err)
 	h := Handler(m.Acquire, nil)
+	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=c64"); !strings.Contains(got.Go, "t.Bytes()") || !strings.HasSuffix(got.Command, " c64 --as raw") {
+		t.Errorf("%q, %q", got.Go, got.Command)
+	}
 	for path, want := range map[string]string{
 		"data/values?name=i64&row=0&column=0": `{"row":0,"column":0,"values":[[16777217,"-9007199254740993"],[3,4]]}`,
 		"data/values?name=u8&row=0&column=0":  `{"row":0,"column":0,"values":[[0,7,255]]}`,

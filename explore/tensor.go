@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -150,7 +151,7 @@ func (h *handler) errorsOf(t *single) (db, typeDB *answer.Real) {
 		return nil, nil
 	}
 	for _, p := range j.published() {
-		if p.Number == t.number && !math.IsNaN(float64(p.DB)) && !math.IsInf(float64(p.DB), 0) {
+		if p.Number == t.number && !math.IsNaN(float64(p.DB)) {
 			db = &p.DB
 			if !math.IsNaN(float64(p.TypeDB)) {
 				typeDB = &p.TypeDB
@@ -251,19 +252,23 @@ func blockOf(t loader.Tensor) string {
 	return fmt.Sprintf("%d values of a row in %d bytes", d.BlockElems(), d.BlockBytes())
 }
 
-// howToRead returns lines of Go that read a tensor, and a command that prints its value farthest from the mean.
+// howToRead returns lines of Go that read a tensor, and a command that prints its value farthest from the mean. They read the stored
+// bytes of a tensor without values.
 func (s *shown) howToRead(t loader.Tensor, figures *survey.TensorStats) (code, command string) {
 	open := fmt.Sprintf("loader.Open(%q, nil)", s.answer.From)
 	if strings.Contains(s.answer.From, "://") {
 		open = fmt.Sprintf("remote.Open(ctx, %q, nil)", s.answer.From)
 	}
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape()), " ", " × "), "[]")
-	code = fmt.Sprintf("m, err := %s\nt, err := m.Tensor(%q)\nx, err := t.Float32s() // %s, row-major", open, t.Name(), cmp.Or(shape, "scalar"))
-	slice := ""
+	values, slice, as := "Float32s", "", ""
+	if errors.Is(figures.Err, loader.ErrUnsupported) { // no values
+		values, as = "Bytes", " --as raw"
+	}
+	code = fmt.Sprintf("m, err := %s\nt, err := m.Tensor(%q)\nx, err := t.%s() // %s, row-major", open, t.Name(), values, cmp.Or(shape, "scalar"))
 	if figures.Err == nil && !math.IsNaN(figures.MaxSigma) && len(t.Shape()) > 0 {
 		slice = report.IndexText(survey.Coordinates(figures.MaxSigmaAt, t.Shape()))
 	}
-	return code, fmt.Sprintf("tensormap dump %s %s", quoted(s.answer.From), quoted(t.Name()+slice))
+	return code, fmt.Sprintf("tensormap dump %s %s%s", quoted(s.answer.From), quoted(t.Name()+slice), as)
 }
 
 // quoted quotes an argument for a shell, unless it needs no quotes. It escapes all that shows as no character: a terminal into

@@ -337,6 +337,7 @@ type Pair struct {
 	RelativeRMS Real   `json:"relative_rms"`
 	Cosine      Real   `json:"cosine"`
 	MaxAbs      Real   `json:"max_abs"`
+	Lost        uint64 `json:"lost"`        // values that are NaN or infinite in one model alone
 	ErrorShare  Real   `json:"error_share"` // of the sum of squared errors of the model; null until all is read, and of what is not compared
 	Odd         int    `json:"odd"`
 	Error       string `json:"error,omitempty"`

@@ -118,8 +118,16 @@ func (p *pairs) broken() {
 	}
 }
 
-// missing finds tensors that one model has alone, and those of other shapes.
+// isZeroInA reports whether all values of A are 0 and some of B are not.
+func isZeroInA(one *answer.Pair) bool { return math.IsInf(float64(one.DB), -1) }
+
+// missing finds tensors that one model has alone, and those that cannot be measured against each other.
 func (p *pairs) missing() {
+	inBoth := func(one answer.Pair) bool { return one.OnlyIn == "" }
+	if p.Done && len(p.Pairs) > 0 && !slices.ContainsFunc(p.Pairs, inBoth) {
+		p.add("no name in both", isStrong, 1, 0, nil, "**No tensor has the same name in both**", "llama.cpp renames tensors: compare with what convert wrote")
+		return
+	}
 	for _, kind := range []struct {
 		words string
 		keep  func(*answer.Pair) bool
@@ -127,6 +135,8 @@ func (p *pairs) missing() {
 		{"only in A", func(one *answer.Pair) bool { return one.OnlyIn == "a" }},
 		{"only in B", func(one *answer.Pair) bool { return one.OnlyIn == "b" }},
 		{"another shape in B", func(one *answer.Pair) bool { return one.OtherShape }},
+		{"NaN or infinite in one alone", func(one *answer.Pair) bool { return one.Lost > 0 }},
+		{"all zero in A", isZeroInA},
 	} {
 		var list []*answer.Pair
 		for i := range p.Pairs {
@@ -168,7 +178,7 @@ func below(one *answer.Pair) float64 { return float64(one.DB) - float64(one.Type
 func (p *pairs) losses(severity int) {
 	for _, list := range p.roles(typeB, func(one *answer.Pair) bool {
 		b := below(one)
-		return isCompared(one) && !one.Same && (severity == isStrong && b <= strongLoss || severity == isMild && b <= mildLoss && b > strongLoss)
+		return isCompared(one) && !one.Same && !isZeroInA(one) && (severity == isStrong && b <= strongLoss || severity == isMild && b <= mildLoss && b > strongLoss)
 	}) {
 		worst := 0.0
 		for _, one := range list {
@@ -321,6 +331,7 @@ func (p *pairs) fine() (answer.Finding, bool) {
 		return answer.Finding{}, false
 	}
 	same, compared := 0, 0
+	quantized := "" // "quantized ", if tensors of types that cost nothing differ too
 	var furthest *answer.Pair
 	for i := range p.Pairs {
 		one := &p.Pairs[i]
@@ -330,6 +341,12 @@ func (p *pairs) fine() (answer.Finding, bool) {
 		compared++
 		if one.Same {
 			same++
+		}
+		if one.Lost > 0 || isZeroInA(one) {
+			return answer.Finding{}, false
+		}
+		if math.IsNaN(float64(one.TypeDB)) && !one.Same && !math.IsInf(float64(one.DB), 1) {
+			quantized = "quantized "
 		}
 		if b := below(one); !math.IsNaN(b) && !math.IsInf(b, 0) && (furthest == nil || b < below(furthest)) {
 			furthest = one
@@ -343,7 +360,7 @@ func (p *pairs) fine() (answer.Finding, bool) {
 	case furthest == nil || below(furthest) <= mildLoss:
 		return f, false
 	}
-	f.Text = "**No tensor lost more than its type costs**"
+	f.Text = "**No " + quantized + "tensor lost more than its type costs**"
 	if b := below(furthest); b < -0.05 {
 		f.Text += fmt.Sprintf(": the furthest is %s, %s dB below what %s keeps", p.where([]*answer.Pair{furthest}), tenths(-b), furthest.TypeB)
 	}

@@ -70,6 +70,19 @@ func TestPairRules(t *testing.T) {
 		}, "2 **Only in A:** `model.layers.0.self_attn.q_proj.weight`, `model.layers.0.self_attn.q_proj.bias`, `model.layers.0.input_layernorm.weight` and 1 more | 4 tensors | 4\n" +
 			"2 **Only in B:** `new.'weight` | 1 tensor | 1\n" +
 			"2 **Another shape in B:** `model.layers.0.mlp.experts.0.down_proj.weight` | 1 tensor | 1\n"},
+		{"other names", func(i int, one *answer.Pair) { one.OnlyIn = "ab"[i%2 : i%2+1] },
+			"2 **No tensor has the same name in both** | llama.cpp renames tensors: compare with what convert wrote | 0\n"},
+		{"no measure", func(i int, one *answer.Pair) {
+			switch {
+			case i == 0:
+				one.Same, one.Lost = false, 3
+			case i == 4:
+				one.Same, one.DB = false, answer.Real(math.Inf(-1))
+			default:
+				one.TypeB, one.DB, one.TypeDB = "Q8_0", 45.2, 45.5
+			}
+		}, "2 **NaN or infinite in one alone:** `model.layers.0.self_attn.q_proj.weight` | 1 tensor | 1\n" +
+			"2 **All zero in A:** `model.layers.0.mlp.experts.0.down_proj.weight` | 1 tensor | 1\n"},
 		{"losses", func(i int, one *answer.Pair) {
 			one.Same, one.TypeB, one.DB, one.TypeDB = false, "Q8_0", 45.2, 45.5
 			switch one.Name {
@@ -86,6 +99,12 @@ func TestPairRules(t *testing.T) {
 				one.DB, one.RelativeRMS = 20, 0.1
 			}
 		}, "1 `self_attn.q_proj`, layer 4: changed most, by up to 10.0 % | median of what differs: 1.00 % | 1\n"},
+		{"quantized in part", func(i int, one *answer.Pair) {
+			if one.Same, one.DB, one.RelativeRMS = false, 40, 0.01; i > 0 {
+				one.TypeB, one.DB, one.TypeDB = "Q8_0", 45.4, 45.4
+			}
+		}, "1 `self_attn.q_proj`, layer 0: changed most, by up to 1.00 % | median of what differs: 1.00 % | 1\n" +
+			"0 **No quantized tensor lost more than its type costs** | rule: 3 dB | 0\n"},
 	} {
 		t.Run(tt.title, func(t *testing.T) {
 			x, _ := moe()
