@@ -15,7 +15,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
 // maxSettings is the maximum size of the content of all archives that are unpacked in memory, in bytes. maxMembers is the maximum number
@@ -91,11 +90,10 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 }
 
 // addArchiveFiles adds the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks
-// its digest. Each file is then read from there, and cached by itself. If there is no cache, each is read from the server as a range of
-// the archive, and none is cached. For the role weights it adds files with a model's suffix to d.modelCandidates. It fails if the
-// download does, or for files that leave the archive or cannot be added.
+// its digest. Each file is then read from there, and cached by itself. For the role weights it adds files with a model's suffix to
+// d.modelCandidates. It fails if the download does, or for files that leave the archive or cannot be added.
 func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) error {
-	f, verified, err := d.openDownloaded(ctx, layer)
+	f, err := d.openDownloaded(ctx, layer)
 	if err != nil {
 		return err
 	}
@@ -112,41 +110,33 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) e
 		if role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
 			d.modelCandidates = append(d.modelCandidates, name)
 		}
-		o := object{size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
-			f, stillVerified, err := d.openDownloaded(ctx, layer)
+		id := derivedID("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
+		return d.addFile(name, object{id: id, size: h.Size, connect: func(ctx context.Context, _ string) (Source, error) {
+			f, err := d.openDownloaded(ctx, layer)
 			if err != nil {
 				return nil, err
 			}
-			if verified && !stillVerified { // o.id promises verified bytes
-				return nil, errors.Join(fmt.Errorf("%s: the archive has left the cache, which takes no more", layer.name), f.Close())
-			}
 			return sourceRange{cachedSource{f}, off, h.Size}, nil
-		}}
-		if verified {
-			o.id = derivedID("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
-		}
-		return d.addFile(name, o)
+		}})
 	})
 }
 
-// openDownloaded opens the content o, downloads what the cache lacks of it, and checks the digest. verified is false if the cache is not
-// used, or cannot be written to: the file is then read from the server, and nothing was checked. It fails if opening or the download
-// does, or for a wrong digest.
-func (d *folder) openDownloaded(ctx context.Context, o object) (f *file, verified bool, err error) {
-	f, err = d.openObject(ctx, o, "")
+// openDownloaded opens the content o, downloads what the cache lacks of it, and checks the digest. It fails if opening or the download
+// does, if the cache is not used or cannot be written to, or for a wrong digest.
+func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
+	f, err := d.openObject(ctx, o, "")
 	switch {
-	case err != nil:
-		return nil, false, err
-	case f.complete != nil:
-		return f, true, nil
-	case f.partial == nil: // there is no cache
-		return f, false, nil
+	case err != nil || f.complete != nil:
+		return f, err
+	case f.partial == nil:
+		err = fmt.Errorf("%w: weights in an archive need a cache that can be written to: they are downloaded before they are read", loader.ErrUnsupported)
+	default:
+		err = f.fetchRest(ctx, d.opts.Progress)
 	}
-	err = f.fetchRest(ctx, d.opts.Progress)
-	if err != nil && !sparse.Unwritable(err) {
-		return nil, false, errors.Join(err, f.Close())
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return f, err == nil, nil
+	return f, nil
 }
 
 // eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders. It fails for links,

@@ -343,7 +343,7 @@ func TestForeignBytes(t *testing.T) {
 	}
 }
 
-// TestArchive: an archive is downloaded once, and its files are read from there. Without a cache they are ranges of it.
+// TestArchive: an archive is downloaded once, and its files are read from there. Without a cache it is refused.
 func TestArchive(t *testing.T) {
 	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{4}, Data: []byte("text")})
 	r := newRegistry(t, layer{weightTar, "", tarOf(t, tar.Header{Name: "model.safetensors"}, file)})
@@ -362,9 +362,12 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	read(&remote.Options{NoCache: true})
+	if _, err := remote.Open(t.Context(), r.address("oci"), &remote.Options{NoCache: true}); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "need a cache") {
+		t.Error(err)
+	}
 	read(nil)
 	clear(r.blobs)
+	read(&remote.Options{NoCache: true})
 	read(nil)
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	read(nil)
