@@ -85,13 +85,17 @@ func (f *file) ask() error {
 	if err != nil {
 		return err
 	}
+	described := []string{"data/metadata"}
 	if model.Compared != nil {
 		if err := f.comparison(); err != nil {
 			return err
 		}
+		described = append(described, "data/metadata?compared")
 	}
-	if err := f.json("data/metadata", nil); err != nil && f.ctx.Err() != nil { // else the page goes without
-		return err
+	for _, path := range described {
+		if err := f.json(path, nil); err != nil && f.ctx.Err() != nil { // else the page goes without
+			return err
+		}
 	}
 	if err := f.maps(); err != nil {
 		return err

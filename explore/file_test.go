@@ -48,7 +48,7 @@ func TestFile(t *testing.T) {
 	page := pageOf(t, m, opts)
 	answers := answersIn(t, page)
 	h := Handler(m.Acquire, opts)
-	for _, path := range []string{"data/model", "data/metadata", "data/map?by=sigma&narrow", "data/tensor?name=odd", "data/norms?name=odd"} {
+	for _, path := range []string{"data/model", "data/metadata", "data/metadata?compared", "data/map?by=sigma&narrow", "data/tensor?name=odd", "data/norms?name=odd"} {
 		var want bytes.Buffer
 		json.Compact(&want, ask(t, h, path).Body.Bytes())
 		if path == "data/model" { // in a file it has no ID, which says that a server has swapped it

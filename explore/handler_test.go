@@ -632,6 +632,33 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
+// TestMapLabels: the end of a role that stands in a narrow cell of the map is no end of another role.
+func TestMapLabels(t *testing.T) {
+	var tensors []modeltest.Tensor
+	want := map[string]string{"attention.query": "query", "attention.output.dense": "attention.output.dense", "output.dense": "output.dense", "intermediate.dense": "intermediate.dense"}
+	for role := range want {
+		for layer := range 2 {
+			tensors = append(tensors, modeltest.Finite(fmt.Sprintf("layer.%d.%s.weight", layer, role), layout.F32, 4, 4))
+		}
+	}
+	tensors = append(tensors, modeltest.Finite("pooler.dense.weight", layout.F32, 4, 4))
+	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
+	l, leaseErr := modeltest.Opened(t, m, err).Acquire()
+	if leaseErr != nil {
+		t.Fatal(leaseErr)
+	}
+	defer l.Release()
+	c := newShown(l, "", "").byParts()
+	for role, end := range want {
+		if whole, got := c.Label("layer.1." + role + ".weight"); whole != role || got != end {
+			t.Errorf("%s: %s, %s, want %s", role, whole, got, end)
+		}
+	}
+	if whole, end := c.Label("pooler.dense.weight"); whole != "pooler.dense.weight" || end != "pooler.dense" {
+		t.Errorf("pooler: %s, %s", whole, end)
+	}
+}
+
 // TestMatrix compares picture, values and norms with those of a plain reading.
 func TestMatrix(t *testing.T) {
 	const rows, columns = 500, 1700

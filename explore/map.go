@@ -119,6 +119,14 @@ func (s *shown) hasOneType() bool {
 
 // coloring returns how a map shows the tensors of s: kinds by kindOf, brackets for layers, and roles in the cells of layers.
 func (s *shown) coloring(heading string, kinds []drawing.Kind, kindOf func(number int) int) *drawing.Coloring {
+	roles := s.rolesByEnd()
+	endOf := func(whole string, others int) string { // the shortest one that stands for no other role
+		least := whole
+		for end, ok := whole, true; ok && roles[end] <= others; _, end, ok = strings.Cut(end, ".") {
+			least = end
+		}
+		return least
+	}
 	return &drawing.Coloring{Heading: heading, Kinds: kinds,
 		Of: func(name string) int { return kindOf(s.numbers[name]) },
 		Group: func(name string) string {
@@ -127,13 +135,30 @@ func (s *shown) coloring(heading string, kinds []drawing.Kind, kindOf func(numbe
 			}
 			return ""
 		},
-		Label: func(name string) string {
-			if row := &s.rows[s.numbers[name]]; row.Role != "" && row.Expert < 0 {
-				return row.Role
+		Label: func(name string) (whole, end string) {
+			row := &s.rows[s.numbers[name]]
+			switch {
+			case row.Expert >= 0:
+				return name, ""
+			case row.Role == "":
+				return name, endOf(strings.TrimSuffix(name, ".weight"), 0)
 			}
-			return name
+			return row.Role, endOf(row.Role, 1)
 		},
 	}
+}
+
+// rolesByEnd counts the roles of s by each of their ends behind a dot, and by their whole.
+func (s *shown) rolesByEnd() map[string]int {
+	counts, seen := make(map[string]int), make(map[string]bool)
+	for i := range s.rows {
+		role := s.rows[i].Role
+		for end, ok := role, role != "" && !seen[role]; ok; _, end, ok = strings.Cut(end, ".") {
+			counts[end]++
+		}
+		seen[role] = true
+	}
+	return counts
 }
 
 // Stops of the page's scale of amounts, from low to high, in light and on dark screens: see scale.js.

@@ -28,9 +28,13 @@ const (
 	maxKeyBytes  = 512 // of the keys that lead to such an object
 )
 
-// metadata answers data/metadata, and data/metadata?key=KEY.
+// metadata answers data/metadata, and data/metadata?key=KEY: of the model, or with ?compared of the one it is compared with.
 func (h *handler) metadata(w http.ResponseWriter, r *http.Request) error {
-	_, l, err := h.leaseFor(w, theModel)
+	query, side := r.URL.Query(), theModel
+	if query.Has("compared") {
+		side = theCompared
+	}
+	_, l, err := h.leaseFor(w, side)
 	if err != nil {
 		return err
 	}
@@ -45,7 +49,6 @@ func (h *handler) metadata(w http.ResponseWriter, r *http.Request) error {
 			yieldLeaves("config.json.", l.Model().ConfigFile(), yield)
 		}
 	}
-	query := r.URL.Query()
 	from, err := numberOf(query, "from", 0, math.MaxInt)
 	if err != nil {
 		return err

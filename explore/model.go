@@ -98,10 +98,10 @@ func (h *handler) served(side int, l *loader.Lease, err error) (func() *shown, e
 	return h.models[side].shown, nil
 }
 
-// leaseFor does what lease does, and names the model in the header of the answer.
+// leaseFor does what lease does, and names the model in the header of the answer, unless it is the compared one.
 func (h *handler) leaseFor(w http.ResponseWriter, side int) (*shown, *loader.Lease, error) {
 	s, l, err := h.lease(side)
-	if err == nil {
+	if err == nil && side == theModel {
 		w.Header().Set("Model", s.answer.ID)
 	}
 	return s, l, err

@@ -152,6 +152,17 @@ func overviewShows(t *testing.T, p *tab) {
 			t.Errorf("the overview does not say %q", part)
 		}
 	}
+	if p.host == "server" { // their ranges are of the grid: of vectors, too
+		least, most := math.Inf(1), 0.0
+		for name, s := range want {
+			if inLayer.MatchString(name) {
+				least, most = min(least, *s.Stats.MaxSigma), max(most, *s.Stats.MaxSigma)
+			}
+		}
+		if low, high, _ := strings.Cut(p.text("document.querySelector('.thumb[data-key=max_sigma] small').textContent"), "–"); !shows(low, least) || !shows(high, most) {
+			t.Errorf("the small map's range is %s to %s, and not %v to %v", low, high, least, most)
+		}
+	}
 	p.accessible("overview")
 	const cell = "getComputedStyle(document.querySelector('#main .c.x')).backgroundColor"
 	light := p.text(cell)
@@ -164,6 +175,7 @@ func overviewShows(t *testing.T, p *tab) {
 	p.accessible("overview, dark")
 	p.resize(size{390, 844, false})
 	p.fits("overview")
+	p.says("1.50 KiB · 100 % zeros")
 	p.accessible("overview, 390 px")
 }
 

@@ -14,7 +14,7 @@ func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots DIR")
 	}
-	one, two, experts := serve(t, minilm(t)), serve(t, minilm(t), minilmQ4(t)), serve(t, moe(t))
+	one, two, experts, gguf := serve(t, minilm(t)), serve(t, minilm(t), minilmQ4(t)), serve(t, moe(t)), serve(t, minilmQ4(t))
 	views := []struct{ name, address, hash string }{
 		{"overview", one, "#/"},
 		{"tensor", one, "#/t/encoder.layer.0.output.dense.weight"},
@@ -24,7 +24,7 @@ func TestScreenshots(t *testing.T) {
 		{"overview-moe", experts, "#/"},
 		{"map", one, "#/map"},
 		{"metadata", one, "#/metadata"},
-		{"metadata-gguf", two, "#/metadata"},
+		{"metadata-gguf", gguf, "#/metadata"},
 	}
 	for _, s := range []size{{1280, 900, false}, {1280, 900, true}, {390, 844, false}, {390, 844, true}} {
 		p := newTab(t, s)

@@ -42,11 +42,29 @@ func damagedShows(t *testing.T, p *tab) {
 		t.Errorf("the last line says %q", text)
 	}
 	cells := strings.Join(p.labels(), "\n")
-	for _, cell := range []string{"layer 9, mlp.experts.{0..19}.up_proj, damaged: ", "layer 23, self_attn.q_proj, 12 values that are NaN or infinite", "layer 5, mlp.experts.{0..19}.gate_proj, "} {
+	for _, cell := range []string{"layer 9, mlp.experts.{0..19}.up_proj, damaged, one of 20 tensors", "layer 23, self_attn.q_proj, 12 values that are NaN or infinite", "layer 5, mlp.experts.{0..19}.gate_proj, "} {
 		if !strings.Contains(cells, cell) {
 			t.Errorf("no cell says %q", cell)
 		}
 	}
+	if p.is("document.querySelector('#main .cols').innerText.includes('bold:')") {
+		t.Error("a map without numbers says which are bold")
+	}
+	p.resize(size{390, 844, false})
+	p.still()
+	p.says("bold: ")
+	cell := func(layer int) string {
+		return fmt.Sprintf("document.querySelector('#main [aria-label^=\"layer %d, mlp.experts.{0..19}.gate_proj, \"]')", layer)
+	}
+	if zero, other := p.text(cell(5)+".textContent"), p.text(cell(4)+".textContent"); zero != "" || other == "" {
+		t.Errorf("a cell with a tensor that is all zero says %q, another %q", zero, other)
+	}
+	if name := p.text(cell(5) + ".ariaLabel"); !strings.HasSuffix(name, "; 1 of them all zero") {
+		t.Errorf("a cell with a tensor that is all zero is called %q", name)
+	}
+	p.eval(cell(5)+".focus()", new(any))
+	p.wait("/^Layer 5, expert 11/.test(document.querySelector('#main aside').innerText)")
+	p.resize(desktop)
 	p.goTo("#/tensors")
 	p.rows(8)
 	p.says(append(findings, "1 damaged, 1 with NaN", "3 all zero")...)
@@ -220,7 +238,7 @@ func smallMapsShow(t *testing.T, p *tab) {
 		colors string
 		least  float64
 		said   string
-	}{{"1", 6.25, "6.25–8.00 KiB"}, {"1", 16, "all 16.0"}, {"6", slices.Min(stds), ""}, {"3", slices.Min(sigmas), ""}, {"1", 0, "none"}} {
+	}{{"1", 8, "all 8.00 KiB"}, {"1", 16, "all 16.0"}, {"6", slices.Min(stds), ""}, {"3", slices.Min(sigmas), ""}, {"1", 0, "none"}} {
 		m := maps[i]
 		if m.Wrong != "" || m.Cells != 6 || m.Colors != want.colors {
 			t.Errorf("small map %d of %d cells has %s colours: %s", i, m.Cells, m.Colors, m.Wrong)

@@ -46,6 +46,9 @@ func searchFinds(t *testing.T, p *tab) {
 	p.press("/")
 	p.write("layer 3 down")
 	names := p.rows(20)
+	if notes := p.text("[...document.querySelectorAll('[role=treegrid] .nt')].map((e) => e.textContent).filter(Boolean)"); notes != "▲ outlier,▲ outlier" {
+		t.Errorf("the notes of layer 3 down are %q", notes)
+	}
 	for _, name := range names {
 		if !strings.HasPrefix(name, "model.layers.3.mlp.experts.") || !strings.HasSuffix(name, ".down_proj.weight") {
 			t.Errorf("layer 3 down finds %s", name)
@@ -251,6 +254,10 @@ func TestCompare(t *testing.T) {
 		p.resize(size{390, 844, true})
 		p.still()
 		p.accessible("compare, 390 px, dark")
+		if p.is("/\\bink\\b|\\bpale\\b/i.test(document.getElementById('main').innerText)") {
+			t.Error("words of one theme are said in both")
+		}
+		p.says("the furthest is −0.9 dB")
 		p.fits("compare, 390 px")
 	}
 	t.Run("server", func(t *testing.T) {
@@ -263,6 +270,13 @@ func TestCompare(t *testing.T) {
 		p.press("x")
 		p.wait("/minilm-q4_k_m.gguf/.test(document.querySelector('#main .sidebox').textContent)")
 		p.wait("[...document.querySelectorAll('#main button')].some((e) => e.textContent === 'Copy command')")
+		p.goTo("#/metadata")
+		p.wait("document.querySelectorAll('#main .meta dt').length")
+		p.press("/")
+		p.write("general.")
+		p.wait("document.querySelector('#main [role=status]').textContent.startsWith('0 of ')")
+		p.eval("document.querySelector('#main [role=radio][data-key=b]').click()", new(any))
+		p.wait("!document.querySelector('#main [role=status]').textContent.startsWith('0 of ')")
 		p.goTo("#/map")
 		p.press("Escape")
 		p.goTo("#/compare?swap=1") // all of it is known now

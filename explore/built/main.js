@@ -550,7 +550,7 @@ value: (row, stat) => stat && (stat.error ? null : stat.std), text: number, long
 domain: (v) => { const w = v.filter((x) => x > 0); return w.length ? [at(w, 0.02), at(w, 0.98)] : [0.01, 1] }, log: true,
 },
 {
-key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
+key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor', bold: '; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
 value: (row, stat) => stat && (stat.error ? null : stat.max_sigma), text: cell, long: (v) => cell(v) + thin + 'σ', short: cell, unit: 'σ', bound: '≥',
 domain: () => [4, 256], log: true, ticks: [4, 8, 16, 32, 64, 128, 256], tick: String,
 },
@@ -567,15 +567,14 @@ return p === 0 ? '0' : p < 0.01 ? '<0.01' : p < 1 ? String(Number(p.toPrecision(
 function measure(key) {
 return measures.find((m) => m.key === key) ?? measures[3]
 }
-function domain(m, numbers, rows, stats) {
-const all = []
-for (const n of m.add ? rows.keys() : numbers) {
-const v = m.value(rows[n], stats[n])
-if (Number.isFinite(v)) all.push(v)
-}
-all.sort((a, b) => a - b)
-const [low, high] = all.length ? m.domain(all) : m.domain([1, 2])
-const least = all[0], most = all[all.length - 1]
+function domain(m, grid, rows, stats) {
+const lines = grid.groups.flatMap((g) => g.rows), matrices = lines.filter((r) => !r.vector)
+const numbersOf = (list) => list.flatMap((r) => r.cells.flat())
+const values = (numbers) => Array.from(numbers, (n) => m.value(rows[n], stats[n])).filter(Number.isFinite)
+const numbers = numbersOf(lines), all = values(numbers)
+const scale = m.domain.length ? values(m.add ? rows.keys() : matrices.length ? numbersOf(matrices) : numbers).sort((a, b) => a - b) : []
+const [low, high] = m.domain(scale.length ? scale : [1, 2])
+const least = all.reduce((a, b) => Math.min(a, b), Infinity), most = all.reduce((a, b) => Math.max(a, b), -Infinity)
 return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0, sampled: numbers.some((n) => stats[n]?.sampled) }
 }
 function position(m, d, v) {
@@ -600,11 +599,11 @@ else if (m.key === 'size') low = number((d.least / d.most) * parseFloat(high.rep
 return sign + low + '–' + high
 }
 function summary(m, numbers, rows, stats) {
-let worst, value, known = 0, bad = -1, zero = -1, sum = 0
+let worst, value, known = 0, bad = -1, zeros = 0, sum = 0
 for (const n of numbers) {
 const row = rows[n], stat = stats[n]
 if (broken(stat)) bad = n
-if (allZero(stat)) zero = n
+if (allZero(stat)) zeros++
 const v = m.value(row, stat)
 if (v === undefined) continue
 known++
@@ -617,13 +616,13 @@ worst = n
 }
 if (m.add && value !== undefined) value = sum
 const stat = worst === undefined ? null : stats[worst]
-return { worst, value, known, bad, zero, stat, blank: known === 0 && bad < 0, partly: known < numbers.length }
+return { worst, value, known, bad, zeros, stat, blank: known === 0 && bad < 0, partly: known < numbers.length }
 }
 return { broken, allZero, spreads, bound, measures, measure, domain, position, ticks, range, summary }
 })()
 const module_grid = (() => {
 const { el } = module_dom
-const { bound, position, summary } = module_measures
+const { allZero, bound, position, summary } = module_measures
 const { shape, thin, things } = module_format
 const { colour, css, paint } = module_scale
 const canvasFrom = 2000
@@ -689,7 +688,7 @@ if (!big) dress(cells[r][c], looks[r][c], r, c)
 })
 if (big) draw(r)
 })
-key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ a tensor is all zero', experts && `the worst of ${experts} experts colours a cell`,
 o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
 focusable()
 write()
@@ -880,6 +879,7 @@ else cells.forEach((line, r) => line.forEach((x, c) => looks[r][c] && mark(x, r,
 focusable()
 write()
 },
+numbered: () => !big && fits('0.0'),
 focus: () => focusable()?.focus(),
 has: (number) => find(number) !== null,
 fold: (folded) => node.classList.toggle('folded', folded),
@@ -901,16 +901,17 @@ const s = summary(m, numbers, rows, stats)
 const many = numbers.length > 1 ? ', worst of ' + things(numbers.length, 'tensor') : ''
 if (s.bad >= 0 && m.needs !== 'row') {
 const stat = stats[s.bad]
-return { mark: 'bad', text: '✕', name: (stat.error ? 'damaged: ' + stat.error : bound(stat) + things(stat.nan + stat.pos_inf + stat.neg_inf, 'value that is', 'values that are') + ' NaN or infinite') + many }
+return { mark: 'bad', text: '✕', name: (stat.error ? 'damaged' : bound(stat) + things(stat.nan + stat.pos_inf + stat.neg_inf, 'value that is', 'values that are') + ' NaN or infinite') + many.replace('worst', 'one') }
 }
 if (s.blank) return { text: '', name: 'not computed yet' }
-if (s.value === undefined) return { text: '–', name: m.name + ' is not defined' }
+const isZero = s.zeros > 0 && m.needs !== 'row', mark = isZero ? 'zero' : '', zero = !isZero ? '' : many ? `; ${s.zeros} of them all zero` : ', all zero'
+if (s.value === undefined) return { text: '–', name: m.name + ' is not defined' + zero, mark }
 const odd = s.stat && m.key === 'max_sigma' ? (s.stat.excess >= 10 ? 2 : s.stat.excess >= 4 ? 1 : 0) : 0
-const sign = bound(s.stat, m.bound), text = sign + m.text(s.value)
-const unit = odd && m.unit ? thin + m.unit : ''
+const sign = bound(s.stat, m.bound), text = isZero && !allZero(s.stat) ? '' : sign + m.text(s.value)
+const unit = text && odd && m.unit ? thin + m.unit : ''
 return {
-text: text + unit, short: text, t: position(m, d, m.add ? rows[s.worst]?.stored_bytes ?? s.value : s.value), ramp: m.ramp, bold: odd === 2, mark: s.zero >= 0 ? 'zero' : '',
-name: sign + m.long(s.value) + many + (odd === 2 ? ', strong outlier' : odd ? ', mild outlier' : s.stat?.odd ? ', odd' : '') + (s.zero >= 0 ? ', all zero' : ''),
+text: text + unit, short: text, t: position(m, d, m.add ? rows[s.worst]?.stored_bytes ?? s.value : s.value), ramp: m.ramp, bold: odd === 2, mark,
+name: sign + m.long(s.value) + many + (odd === 2 ? ', strong outlier' : odd ? ', mild outlier' : s.stat?.odd ? ', odd' : '') + zero,
 }
 }
 }
@@ -961,7 +962,7 @@ g.append(bar)
 })
 if (large && stat.gaussian) {
 const points = stat.gaussian.map((n, i) => (n >= 0.7 ? x((edge(i) + edge(i + 1)) / 2).toFixed(1) + ',' + y(n).toFixed(1) : '')).filter(Boolean)
-g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
+g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(2.2), y: top + 16, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
 }
 const marks = large && wide > 600 ? [-128, -64, -32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32, 64, 128] : [-64, -16, -4, 0, 4, 16, 64]
 for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
@@ -1008,8 +1009,7 @@ return el('div', { class: 'legend' }, g, el('p', { class: 'sub', css: { 'padding
 function drawThumb(canvas, m, grid, rows, stats) {
 const lines = grid.groups.flatMap((g) => g.rows).filter((r) => !r.vector)
 const show = lines.length ? lines : grid.groups.flatMap((g) => g.rows)
-const numbers = show.flatMap((r) => r.cells.flat())
-const d = domain(m, numbers, rows, stats)
+const d = domain(m, grid, rows, stats)
 const k = devicePixelRatio || 1, w = canvas.clientWidth || 120, h = 48
 canvas.width = w * k
 canvas.height = h * k
@@ -1023,7 +1023,7 @@ const s = summary(m, cellNumbers, rows, stats)
 g.fillStyle = s.bad >= 0 && m.needs !== 'row' ? css('--bad') : s.value === undefined ? css('--void') : colour(m.ramp, position(m, d, m.add ? rows[s.worst].stored_bytes : s.value))
 const high = Math.max(1, ch - (ch > 4 ? 1 : 0))
 g.fillRect(c * cw, r * ch, cw - gap, high)
-if (s.bad >= 0 && m.needs !== 'row') {
+if (s.bad >= 0 && m.needs !== 'row' && cw > 8) {
 g.strokeStyle = css('--bg')
 g.beginPath()
 g.moveTo(c * cw, r * ch)
@@ -1157,7 +1157,7 @@ if (s.error) {
 body.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad'), text: s.error }))
 return
 }
-if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
+if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, innerWidth > 1000 ? 280 : Math.min(480, innerWidth - 32), 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
 body.append(pairs(figures(s, false)))
 if (t.matrix_rows > 1 && t.matrix_columns > 1 && spreads(s)) {
 const p = await picture(`data/picture?name=${name}&as=max`, signal)
@@ -1673,7 +1673,7 @@ if (r.tensor) {
 if (s?.error && s.kind !== 'no values') return [el('span', { class: 'bad', text: 'damaged', title: s.error })]
 if (s && s.nan + s.pos_inf + s.neg_inf > 0) return [el('span', { class: 'bad', text: bound(s) + things(s.nan, 'NaN', 'NaN') + (s.pos_inf + s.neg_inf ? ', ' + bound(s) + grouped(s.pos_inf + s.neg_inf) + ' infinite' : '') })]
 if (allZero(s)) return [el('span', { class: 'warn', text: 'all zero' })]
-return [r.note ?? '']
+return [r.note || (s?.excess >= 10 ? '▲ outlier' : s?.excess >= 4 ? '△ outlier' : s?.odd ? '△ odd' : '')]
 }
 if (r.note) return r.note.split(/(, )/).map((x) => (/damaged|NaN/.test(x) ? el('span', { class: 'bad', text: x }) : /all zero/.test(x) ? el('span', { class: 'warn', text: x }) : x))
 const all = (r.by_layer ?? []).flat().map((n) => store.stats[n]).filter(Boolean)
@@ -1788,7 +1788,7 @@ const { findingsList } = module_findings
 const { chip, drawThumb, legend, meter, sigmaChip } = module_figure
 const { bytes, count, grouped, named, none, number, percent, quote, shape, things } = module_format
 const { binned, layerGrid, lookAt } = module_grid
-const { bound, domain, measure, measures, range } = module_measures
+const { allZero, bound, broken, domain, measure, measures, range } = module_measures
 const { colour, css, ink } = module_scale
 const { compute, listen, rowsOf, store } = module_store
 const { go, put, read, tensorLink } = module_route
@@ -1835,7 +1835,7 @@ const wide = innerWidth > 600, key = wide + css('--bg')
 if (key === factsOf) return
 factsOf = key
 const stored = storedBytes(model)
-const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
+const types = model.types.slice(0, 4).flatMap((t, i) => [i ? el('small', { text: ', ' }) : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
 const layers = things(model.grid.layers.length, 'layer'), of = things(rows.length, 'role'), more = model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''
 facts.replaceChildren(
 strip([
@@ -1868,7 +1868,7 @@ const open = unfold.getAttribute('aria-expanded') === 'false'
 unfold.setAttribute('aria-expanded', String(open))
 grid.fold(!open)
 } })
-const left = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Layers × roles' }), el('span', { class: 'sub wide' }, 'one scale for every model, so pages compare; ', kbd('m'), ' next measure, arrows move')),
+const left = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Layers × roles' }), el('span', { class: 'sub wide' }, 'small maps are of matrices, ranges of all in the grid; one scale for every model; ', kbd('m'), ' next measure, arrows move')),
 group, el('label', { class: 'measure' }, faint('Measure'), select), el('div', { class: 'row', css: { 'margin-top': '24px' } }, title, sub), gridBox, legendBox, vectors ? unfold : null)
 main.append(el('section', { class: 'cols' }, left, side.node))
 makeGrid()
@@ -1893,7 +1893,7 @@ body.replaceChildren(...model.outside.slice(0, most).map((n) => {
 const row = store.rows[n], s = store.stats[n]
 if (!row) return el('tr', null, el('td', { class: 'l', colspan: 7, text: '…' }))
 return el('tr', { class: chosen === n ? 'now' : null },
-el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
+el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) + (s?.zeros / s?.finite >= 0.01 ? ' · ' + bound(s, '≈') + measures[4].long(s.zeros / s.finite) : '') })),
 el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
 el('td', { class: 'wide', text: s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
 }))
@@ -1918,7 +1918,6 @@ gridBox.replaceChildren(grid.node)
 }
 let lookNow = () => null
 const numbers = model.grid.groups.flatMap((g) => g.rows.flatMap((r) => r.cells.flat()))
-const matrices = model.grid.groups.flatMap((g) => g.rows.filter((r) => !r.vector).flatMap((r) => r.cells.flat()))
 function setMeasure(key) {
 m = measure(key)
 put({ m: key === 'max_sigma' ? '' : key })
@@ -1936,6 +1935,8 @@ clearTimeout(timer)
 timer = setTimeout(() => read().view === 'overview' && put({ at: store.rows[n]?.name }), 250)
 }
 function worst(list) {
+const marks = list.find((n) => broken(store.stats[n])) ?? list.find((n) => allZero(store.stats[n]))
+if (marks !== undefined) return marks
 let best = list[0]
 for (const n of list) if ((store.stats[n]?.max_sigma ?? -1) > (store.stats[best]?.max_sigma ?? -1)) best = n
 return best
@@ -1960,7 +1961,7 @@ const share = Math.min(1, p.all_values ? p.values / (p.all_values * Math.min(1, 
 progress.show(share, p.seconds, `Reading values: **${grouped(p.tensors)} of ${grouped(p.all_tensors)}** tensors, ${count(p.values)} of ${count(p.all_values)} values`)
 } else progress.show(null)
 const sampled = p && p.share < 1, bad = damaged().length
-oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
+oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [el('span', { class: 'keys' }, ' · ', kbd('o'), ' next')] : [])] : ['reading']))
 return busy
 }
 function damaged() {
@@ -1977,7 +1978,7 @@ if (p?.done && p.share < 1) {
 out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
 el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } })))
 }
-for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
+for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can. ', el('span', { class: 'm wide', text: s.error })))
 if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))
 if (bad.length) out.push(el('p', { class: 'sub t8' }, `${grouped(store.stats.filter(Boolean).length - bad.length)} of ${things(model.tensors, 'tensor')} counted, without ${bad.length} damaged. `, el('button', { class: 'link', text: 'Copy the tensormap verify line', click: () => copy('tensormap verify ' + quote(model.from)) })))
 for (const line of model.unreadable ?? []) out.push(el('p', { class: 'note bad' }, el('span', { class: 'm', text: line })))
@@ -1996,11 +1997,11 @@ side.update()
 inner?.update()
 if (!grid) return
 if (binned(model.grid, room()).binned !== shownGrid.binned) makeGrid()
-const d = domain(m, matrices.length ? matrices : numbers, store.rows, store.stats)
+const d = domain(m, model.grid, store.rows, store.stats)
 lookNow = lookAt(m, d, store.rows, store.stats)
 grid.update()
 title.textContent = m.title
-sub.textContent = m.sub + (d.same ? '; ' + range(m, d) : '')
+sub.textContent = m.sub + (m.bold && grid.numbered() ? m.bold : '') + (d.same ? '; ' + range(m, d) : '')
 select.value = m.key
 const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
 for (const [x, b, canvas, small] of thumbs) {
@@ -2388,7 +2389,7 @@ return true
 }
 function small(x, std) {
 if (x === 0 || !Number.isFinite(x)) return number(x)
-const d = Math.max(0, 1 - Math.floor(Math.log10(std))), a = Math.abs(x)
+const a = Math.abs(x), d = Math.max(0, Math.min(1 - Math.floor(Math.log10(std)), 2 - Math.floor(Math.log10(Math.max(1, a)))))
 const s = d > 5 || a >= 1e4 ? a.toExponential(0).replace('+', '').replace('-', '−') : a.toFixed(d)
 return (x < 0 ? '−' : '') + s.replace(/^0\./, '.')
 }
@@ -2415,7 +2416,7 @@ return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' :
 }
 function readIt(t) {
 return el('div', null, el('div', { class: 'row mid', css: { 'margin-bottom': '8px' } }, el('h2', { text: 'Read it' }), el('span', { class: 'sp btnline' }, el('button', { class: 'btn low', click: () => copy(t.go) }, 'Copy Go ', kbd('c')), ' ', el('button', { class: 'btn low', text: 'Copy command', click: () => copy(t.command) }))),
-el('pre', { text: t.go, tabindex: 0 }), el('pre', { class: 'text', text: t.command, tabindex: 0 }))
+el('pre', { text: t.go, tabindex: 0 }), el('pre', { text: t.command, tabindex: 0 }))
 }
 return { tensorView }
 })()
@@ -2460,7 +2461,7 @@ if (answer.opened) return done()
 fail(answer.problem ?? { text: 'The model cannot be opened.', line: '', hint: '' })
 }
 function fail(p) {
-problem.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 'text t12', text: p.line }) : '', p.hint ? el('p', { class: 'sub t12', text: p.hint }) : '')
+problem.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 't12', text: p.line }) : '', p.hint ? el('p', { class: 'sub t12', text: p.hint }) : '')
 }
 }
 function fromInput(input) {
@@ -2496,7 +2497,7 @@ const { strip } = module_overview
 const one = (x) => (Number.isFinite(x) ? grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)) : number(x))
 const same = (p) => p.same_elements || p.db === Infinity
 const kinds = [
-{ key: 'db', name: 'dB', sub: 'higher is better; more ink, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
+{ key: 'db', name: 'dB', sub: 'higher is better; stronger colour, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
 { key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
 { key: 'relative_rms', name: 'Relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
 { key: 'bits', name: 'Bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
@@ -2658,7 +2659,7 @@ const typewords = maps.querySelector('.typewords')
 if (typewords) {
 const lows = [...by.values()].filter((q) => Number.isFinite(q.db) && Number.isFinite(q.type_db)).map((q) => q.db - q.type_db)
 const least = Math.min(...lows)
-typewords.textContent = 'Ink from 0 to −6 dB' + (lows.length ? least > -3 ? ': all is pale, so the dB lost come from the types chosen, not from these weights.' : `; the furthest is ${one(least)} dB.` : '.')
+typewords.textContent = 'Colour from 0 to −6 dB' + (lows.length ? `; the furthest is ${one(least)} dB` + (least > -3 ? ', so the dB lost come from the types chosen, not from these weights.' : '.') : '.')
 }
 }
 function kindOf(s) {
@@ -2827,7 +2828,7 @@ function square(rects) {
 return svg('svg', { width: 12, height: 12, 'aria-hidden': 'true' }, rects.map((r) => svg('rect', { class: r.getAttribute('class'), width: 12, height: r.getAttribute('height') })))
 }
 function mapView(main) {
-let by = read().params.get('by') ?? '', narrow = false
+let by = read().params.get('by') ?? '', narrow = false, wanted = ''
 const stop = new AbortController()
 const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
 let answer = null, order = [], at = null // the tensor or cell that is looked at
@@ -2839,8 +2840,11 @@ el('div', { class: 'mappicture' }, legend, looked, picture))
 load()
 async function load() {
 narrow = isNarrow()
+const path = wanted = 'data/map?by=' + by + (narrow ? '&narrow' : '')
 try {
-answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
+const got = await (await ask(path, { signal: stop.signal })).json()
+if (path !== wanted) return
+answer = got
 draw()
 } catch (e) {
 if (e.name !== 'AbortError') picture.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The map cannot be drawn.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
@@ -2962,31 +2966,40 @@ return { mapView }
 })()
 const module_metadata = (() => {
 const { ask, host } = module_ask
-const { copy, el, faint, scroller } = module_dom
+const { choice, copy, el, faint, scroller } = module_dom
 const { grouped, quote, things } = module_format
-const { tensorLink } = module_route
+const { put, read, tensorLink } = module_route
 const { changed, store } = module_store
 const most = 3, rowHigh = 24, view = 288
-function command() {
-return `tensormap inspect ${quote(store.model.from)} --json`
+function isB() {
+return store.model.compared && read().params.get('of') === 'b'
+}
+function path(query = '') {
+const parts = [isB() && 'compared', query].filter(Boolean)
+return 'data/metadata' + (parts.length ? '?' + parts.join('&') : '')
 }
 function metadataView(main) {
+const { compared } = store.model
 const stop = new AbortController(), { signal } = stop
 const found = el('span', { class: 'sub', role: 'status' }), tree = el('div', { class: 'tree' })
 const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => search() })
 let entries = [], graph = null, more = 0, isRead = false, timer = 0
 const inLists = new Map() // how many values of a long list the search finds, by key
 const folded = new Set()
-main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), found), el('div', { class: 'listbar t12' }, field), tree)
+const sides = el('span')
+main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), compared ? sides : null, found), el('div', { class: 'listbar t12' }, field), tree)
 load()
+const command = () => `tensormap inspect ${quote((isB() ? compared : store.model).from)} --json`
 async function load() {
+if (compared) choice(sides, 'Model', [['', 'A ' + store.model.title], ['b', 'B ' + compared.title]], isB() ? 'b' : '', (of) => { put({ of }); load() })
 try {
-const a = await (await ask('data/metadata', { signal })).json()
+const asked = path(), a = await (await ask(asked, { signal })).json()
+if (asked !== path()) return
 entries = a.entries ?? []
 graph = a.graph
 more = a.more
 isRead = true
-draw()
+search()
 changed()
 } catch (e) {
 if (e.name !== 'AbortError') tree.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The metadata cannot be read.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
@@ -3002,7 +3015,7 @@ async function searchLists(q) {
 if (!q || host === 'file') return
 for (const e of entries) {
 if (e.length > 0) {
-const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`, { signal })).json()
+const a = await (await ask(path(`key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`), { signal })).json()
 if (q !== field.value.trim()) return
 inLists.set(e.key, a.matches)
 }
@@ -3030,7 +3043,7 @@ if (es.length > 500) out.push(el('p', { class: 'sub', text: grouped(es.length - 
 }
 if (more) out.push(el('p', { class: 'note', text: things(more, 'key') + ' more than the page shows: ' + command() + ' prints all' }))
 if (!entries.length) out.push(el('p', { class: 'note', text: 'This file says nothing of itself beyond its tensors.' }))
-if (store.model.summary && typeof store.model.summary === 'object' && !q) out.push(el('details', null, el('summary', null, el('b', { text: 'Summary' })), el('pre', { class: 'text', text: JSON.stringify(store.model.summary, null, 2) })))
+if (store.model.summary && typeof store.model.summary === 'object' && !q && !isB()) out.push(el('details', null, el('summary', null, el('b', { text: 'Summary' })), el('pre', { text: JSON.stringify(store.model.summary, null, 2) })))
 if (graph && !q) out.push(graphPart())
 tree.replaceChildren(...out)
 }
@@ -3038,7 +3051,7 @@ function value(e) {
 if (e.length > 0) return longList(e)
 const lines = e.value.split('\n')
 if (lines.length <= most && e.value.length <= 400) return el('span', { class: 'm val', text: e.value })
-const pre = el('pre', { class: 'text', tabindex: 0, text: lines.length > most ? lines.slice(0, most).join('\n') : e.value.slice(0, 400) + ' …' })
+const pre = el('pre', { tabindex: 0, text: lines.length > most ? lines.slice(0, most).join('\n') : e.value.slice(0, 400) + ' …' })
 const more = el('button', { class: 'link', 'aria-expanded': 'false', text: lines.length > most ? things(lines.length - most, 'more line') : 'all of it', click: () => {
 pre.textContent = e.value
 more.remove()
@@ -3069,7 +3082,7 @@ el('p', { class: 'sub', text: 'inputs: ' + (names(graph.inputs) || 'none') + ' �
 scroller('Graph', el('table', { class: 'tb' }, el('thead', null, el('tr', null, ['operation', 'name', 'inputs', 'tensors'].map((h) => el('th', { class: 'l', scope: 'col', text: h })))),
 el('tbody', null, nodes.slice(0, 400).map((n, i) => el('tr', null, cells(n, i).map((c) => el('td', { class: 'l m wrap' }, c)))))), nodes.length > 400 ? el('p', { class: 'sub', text: grouped(nodes.length - 400) + ' more: tensormap inspect --json lists all' }) : null))
 }
-return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => true, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
+return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => { load(); return true }, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
 }
 function listBox(e, signal, q) {
 const field = el('input', { type: 'search', 'aria-label': 'Find in ' + e.key, placeholder: 'find', autocomplete: 'off', spellcheck: 'false', input: () => { clearTimeout(timer); timer = setTimeout(again, 60) } })
@@ -3089,7 +3102,7 @@ if (windows.has(from)) return
 windows.set(from, null)
 const mine = generation
 try {
-const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(field.value.trim())}&from=${from}&count=100`, { signal })).json()
+const a = await (await ask(path(`key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(field.value.trim())}&from=${from}&count=100`), { signal })).json()
 if (mine !== generation) return
 total = a.matches
 windows.set(from, a.values)
@@ -3196,7 +3209,7 @@ scrollTo(0, 0)
 }
 function problem(p) {
 main.replaceChildren(el('section', { class: 'near' },
-el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 'text t12', text: p.line }) : null,
+el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 't12', text: p.line }) : null,
 el('div', { class: 'btns' }, el('button', { class: 'btn', click: start }, 'Try again ', kbd('r')),
 host === 'worker' ? el('button', { class: 'btn', text: 'Open another', click: choose }) : null,
 p.line ? el('button', { class: 'btn', text: 'Copy the message', click: () => copy(p.line) }) : null),

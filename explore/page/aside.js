@@ -107,7 +107,7 @@ export function aside() {
         body.append(el('p', { class: 'note' + (s.kind === 'no values' ? '' : ' bad'), text: s.error }))
         return
       }
-      if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, 280, 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
+      if (s.sigma_histogram?.length && spreads(s)) body.append(histogram(s, innerWidth > 1000 ? 280 : Math.min(480, innerWidth - 32), 96, false), el('p', { class: 'sub', text: 'σ on an asinh axis, count on a log axis' }))
       body.append(pairs(figures(s, false)))
       if (t.matrix_rows > 1 && t.matrix_columns > 1 && spreads(s)) {
         const p = await picture(`data/picture?name=${name}&as=max`, signal)

@@ -49,7 +49,7 @@ export function chooser(main, done, side) {
 
   /** Shows why a model cannot be opened. */
   function fail(p) {
-    problem.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 'text t12', text: p.line }) : '', p.hint ? el('p', { class: 'sub t12', text: p.hint }) : '')
+    problem.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 't12', text: p.line }) : '', p.hint ? el('p', { class: 'sub t12', text: p.hint }) : '')
   }
 }
 

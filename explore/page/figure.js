@@ -53,7 +53,7 @@ export function histogram(stat, wide, high, large) {
   })
   if (large && stat.gaussian) {
     const points = stat.gaussian.map((n, i) => (n >= 0.7 ? x((edge(i) + edge(i + 1)) / 2).toFixed(1) + ',' + y(n).toFixed(1) : '')).filter(Boolean)
-    g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(1.6), y: top + 4, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
+    g.append(svg('polyline', { class: 'ln', points: points.join(' ') }), svg('text', { class: 'a', x: x(2.2), y: top + 16, text: 'Gaussian' + (wide > 600 ? ' of the same σ' : '') }))
   }
   const marks = large && wide > 600 ? [-128, -64, -32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32, 64, 128] : [-64, -16, -4, 0, 4, 16, 64]
   for (const z of marks) g.append(svg('line', { class: 'ax', x1: x(z), x2: x(z), y1: bottom, y2: bottom + 4 }), svg('text', { class: 'k c', x: x(z), y: bottom + 18, text: String(z).replace('-', '−') }))
@@ -108,8 +108,7 @@ export function legend(m, d, values, wide) {
 export function drawThumb(canvas, m, grid, rows, stats) {
   const lines = grid.groups.flatMap((g) => g.rows).filter((r) => !r.vector)
   const show = lines.length ? lines : grid.groups.flatMap((g) => g.rows)
-  const numbers = show.flatMap((r) => r.cells.flat())
-  const d = domain(m, numbers, rows, stats)
+  const d = domain(m, grid, rows, stats)
   const k = devicePixelRatio || 1, w = canvas.clientWidth || 120, h = 48
   canvas.width = w * k
   canvas.height = h * k
@@ -123,7 +122,7 @@ export function drawThumb(canvas, m, grid, rows, stats) {
     g.fillStyle = s.bad >= 0 && m.needs !== 'row' ? css('--bad') : s.value === undefined ? css('--void') : colour(m.ramp, position(m, d, m.add ? rows[s.worst].stored_bytes : s.value))
     const high = Math.max(1, ch - (ch > 4 ? 1 : 0))
     g.fillRect(c * cw, r * ch, cw - gap, high)
-    if (s.bad >= 0 && m.needs !== 'row') {
+    if (s.bad >= 0 && m.needs !== 'row' && cw > 8) {
       g.strokeStyle = css('--bg')
       g.beginPath()
       g.moveTo(c * cw, r * ch)

@@ -2,7 +2,7 @@
 // The map of layers and roles: a column a layer, a row a role. One tab stop, arrows move. Above 2,000 cells the map is a
 // canvas, and only the row that is focused is in the document.
 import { el } from './dom.js'
-import { bound, position, summary } from './measures.js'
+import { allZero, bound, position, summary } from './measures.js'
 import { shape, thin, things } from './format.js'
 import { colour, css, paint } from './scale.js'
 
@@ -84,7 +84,7 @@ export function layerGrid(o) {
       })
       if (big) draw(r)
     })
-    key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ all zero', experts && `the worst of ${experts} experts colours a cell`,
+    key = [marks.has('bad') && '✕ or a stroke: ' + (o.bad ?? 'damaged or NaN'), marks.has('zero') && '□ a tensor is all zero', experts && `the worst of ${experts} experts colours a cell`,
       o.grid.binned && `a cell is ${o.grid.binned} layers, the worst colours it`].filter(Boolean).join('; ')
     focusable()
     write()
@@ -304,6 +304,7 @@ export function layerGrid(o) {
       focusable()
       write()
     },
+    numbered: () => !big && fits('0.0'),
     focus: () => focusable()?.focus(),
     has: (number) => find(number) !== null,
     fold: (folded) => node.classList.toggle('folded', folded),
@@ -329,16 +330,17 @@ export function lookAt(m, d, rows, stats) {
     const many = numbers.length > 1 ? ', worst of ' + things(numbers.length, 'tensor') : ''
     if (s.bad >= 0 && m.needs !== 'row') {
       const stat = stats[s.bad]
-      return { mark: 'bad', text: '✕', name: (stat.error ? 'damaged: ' + stat.error : bound(stat) + things(stat.nan + stat.pos_inf + stat.neg_inf, 'value that is', 'values that are') + ' NaN or infinite') + many }
+      return { mark: 'bad', text: '✕', name: (stat.error ? 'damaged' : bound(stat) + things(stat.nan + stat.pos_inf + stat.neg_inf, 'value that is', 'values that are') + ' NaN or infinite') + many.replace('worst', 'one') }
     }
     if (s.blank) return { text: '', name: 'not computed yet' }
-    if (s.value === undefined) return { text: '–', name: m.name + ' is not defined' }
+    const isZero = s.zeros > 0 && m.needs !== 'row', mark = isZero ? 'zero' : '', zero = !isZero ? '' : many ? `; ${s.zeros} of them all zero` : ', all zero'
+    if (s.value === undefined) return { text: '–', name: m.name + ' is not defined' + zero, mark }
     const odd = s.stat && m.key === 'max_sigma' ? (s.stat.excess >= 10 ? 2 : s.stat.excess >= 4 ? 1 : 0) : 0
-    const sign = bound(s.stat, m.bound), text = sign + m.text(s.value)
-    const unit = odd && m.unit ? thin + m.unit : ''
+    const sign = bound(s.stat, m.bound), text = isZero && !allZero(s.stat) ? '' : sign + m.text(s.value)
+    const unit = text && odd && m.unit ? thin + m.unit : ''
     return {
-      text: text + unit, short: text, t: position(m, d, m.add ? rows[s.worst]?.stored_bytes ?? s.value : s.value), ramp: m.ramp, bold: odd === 2, mark: s.zero >= 0 ? 'zero' : '',
-      name: sign + m.long(s.value) + many + (odd === 2 ? ', strong outlier' : odd ? ', mild outlier' : s.stat?.odd ? ', odd' : '') + (s.zero >= 0 ? ', all zero' : ''),
+      text: text + unit, short: text, t: position(m, d, m.add ? rows[s.worst]?.stored_bytes ?? s.value : s.value), ramp: m.ramp, bold: odd === 2, mark,
+      name: sign + m.long(s.value) + many + (odd === 2 ? ', strong outlier' : odd ? ', mild outlier' : s.stat?.odd ? ', odd' : '') + zero,
     }
   }
 }

@@ -301,7 +301,7 @@ export function listView(main, inside) {
       if (s?.error && s.kind !== 'no values') return [el('span', { class: 'bad', text: 'damaged', title: s.error })]
       if (s && s.nan + s.pos_inf + s.neg_inf > 0) return [el('span', { class: 'bad', text: bound(s) + things(s.nan, 'NaN', 'NaN') + (s.pos_inf + s.neg_inf ? ', ' + bound(s) + grouped(s.pos_inf + s.neg_inf) + ' infinite' : '') })]
       if (allZero(s)) return [el('span', { class: 'warn', text: 'all zero' })]
-      return [r.note ?? '']
+      return [r.note || (s?.excess >= 10 ? '▲ outlier' : s?.excess >= 4 ? '△ outlier' : s?.odd ? '△ odd' : '')]
     }
     if (r.note) return r.note.split(/(, )/).map((x) => (/damaged|NaN/.test(x) ? el('span', { class: 'bad', text: x }) : /all zero/.test(x) ? el('span', { class: 'warn', text: x }) : x))
     const all = (r.by_layer ?? []).flat().map((n) => store.stats[n]).filter(Boolean)

@@ -90,7 +90,7 @@ function route() {
 /** Shows an error: a sentence, the command's line, what to do. */
 function problem(p) {
   main.replaceChildren(el('section', { class: 'near' },
-    el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 'text t12', text: p.line }) : null,
+    el('p', { class: 'note bad' }, el('b', { text: p.text })), p.line ? el('pre', { class: 't12', text: p.line }) : null,
     el('div', { class: 'btns' }, el('button', { class: 'btn', click: start }, 'Try again ', kbd('r')),
       host === 'worker' ? el('button', { class: 'btn', text: 'Open another', click: choose }) : null,
       p.line ? el('button', { class: 'btn', text: 'Copy the message', click: () => copy(p.line) }) : null),

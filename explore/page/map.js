@@ -47,7 +47,7 @@ function square(rects) {
 
 /** Shows the map. */
 export function mapView(main) {
-  let by = read().params.get('by') ?? '', narrow = false
+  let by = read().params.get('by') ?? '', narrow = false, wanted = ''
   const stop = new AbortController()
   const modes = el('span'), note = el('span', { class: 'sub' }), legend = el('div', { class: 'maplegend' }), picture = el('div', { class: 'box', role: 'region', tabindex: 0, 'aria-label': 'Where bytes lie' }), looked = el('p', { class: 'written', role: 'status' })
   let answer = null, order = [], at = null // the tensor or cell that is looked at
@@ -61,8 +61,11 @@ export function mapView(main) {
   /** Asks for the map and shows it. */
   async function load() {
     narrow = isNarrow()
+    const path = wanted = 'data/map?by=' + by + (narrow ? '&narrow' : '')
     try {
-      answer = await (await ask('data/map?by=' + by + (narrow ? '&narrow' : ''), { signal: stop.signal })).json()
+      const got = await (await ask(path, { signal: stop.signal })).json()
+      if (path !== wanted) return
+      answer = got
       draw()
     } catch (e) {
       if (e.name !== 'AbortError') picture.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The map cannot be drawn.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))

@@ -48,7 +48,7 @@ export const measures = [
     domain: (v) => { const w = v.filter((x) => x > 0); return w.length ? [at(w, 0.02), at(w, 0.98)] : [0.01, 1] }, log: true,
   },
   {
-    key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
+    key: 'max_sigma', name: 'Max in σ', title: 'Largest value in σ', sub: '|x − mean| ÷ σ of its tensor', bold: '; bold: ≥ 10 × what Gaussian values of that count reach', ramp: 'odd', foot: 'σ, log scale, clamped to 4…256; a mark for each tensor',
     value: (row, stat) => stat && (stat.error ? null : stat.max_sigma), text: cell, long: (v) => cell(v) + thin + 'σ', short: cell, unit: 'σ', bound: '≥',
     domain: () => [4, 256], log: true, ticks: [4, 8, 16, 32, 64, 128, 256], tick: String,
   },
@@ -70,16 +70,18 @@ export function measure(key) {
   return measures.find((m) => m.key === key) ?? measures[3]
 }
 
-/** Fixes the scale of a measure over the numbers of tensors: of matrices, or of all where there are none. Size has that of the whole model. */
-export function domain(m, numbers, rows, stats) {
-  const all = []
-  for (const n of m.add ? rows.keys() : numbers) {
-    const v = m.value(rows[n], stats[n])
-    if (Number.isFinite(v)) all.push(v)
-  }
-  all.sort((a, b) => a - b)
-  const [low, high] = all.length ? m.domain(all) : m.domain([1, 2])
-  const least = all[0], most = all[all.length - 1]
+/**
+ * Fixes the scale of a measure from low to high: over the matrices of a grid, or over all its tensors where there are none; that of sizes
+ * over the whole model. From least to most is the range of all tensors of the grid.
+ */
+export function domain(m, grid, rows, stats) {
+  const lines = grid.groups.flatMap((g) => g.rows), matrices = lines.filter((r) => !r.vector)
+  const numbersOf = (list) => list.flatMap((r) => r.cells.flat())
+  const values = (numbers) => Array.from(numbers, (n) => m.value(rows[n], stats[n])).filter(Number.isFinite)
+  const numbers = numbersOf(lines), all = values(numbers)
+  const scale = m.domain.length ? values(m.add ? rows.keys() : matrices.length ? numbersOf(matrices) : numbers).sort((a, b) => a - b) : []
+  const [low, high] = m.domain(scale.length ? scale : [1, 2])
+  const least = all.reduce((a, b) => Math.min(a, b), Infinity), most = all.reduce((a, b) => Math.max(a, b), -Infinity)
   return { low, high, least, most, same: all.length > 1 && most - least <= 1e-3 * Math.abs(most), empty: all.length === 0, sampled: numbers.some((n) => stats[n]?.sampled) }
 }
 
@@ -112,11 +114,11 @@ export function range(m, d) {
 
 /** Sums up the tensors of a cell: the worst of them colours it; □ and ✕ win. */
 export function summary(m, numbers, rows, stats) {
-  let worst, value, known = 0, bad = -1, zero = -1, sum = 0
+  let worst, value, known = 0, bad = -1, zeros = 0, sum = 0
   for (const n of numbers) {
     const row = rows[n], stat = stats[n]
     if (broken(stat)) bad = n
-    if (allZero(stat)) zero = n
+    if (allZero(stat)) zeros++
     const v = m.value(row, stat)
     if (v === undefined) continue
     known++
@@ -129,5 +131,5 @@ export function summary(m, numbers, rows, stats) {
   }
   if (m.add && value !== undefined) value = sum
   const stat = worst === undefined ? null : stats[worst]
-  return { worst, value, known, bad, zero, stat, blank: known === 0 && bad < 0, partly: known < numbers.length }
+  return { worst, value, known, bad, zeros, stat, blank: known === 0 && bad < 0, partly: known < numbers.length }
 }

@@ -1,38 +1,51 @@
 // @ts-check
 // What the file says of itself: a tree of keys; long lists are read as they are scrolled and searched.
 import { ask, host } from './ask.js'
-import { copy, el, faint, scroller } from './dom.js'
+import { choice, copy, el, faint, scroller } from './dom.js'
 import { grouped, quote, things } from './format.js'
-import { tensorLink } from './route.js'
+import { put, read, tensorLink } from './route.js'
 import { changed, store } from './store.js'
 
 const most = 3, rowHigh = 24, view = 288
 
-/** Returns the command that prints all metadata. */
-function command() {
-  return `tensormap inspect ${quote(store.model.from)} --json`
+/** Says whether the metadata of the compared model are shown. */
+function isB() {
+  return store.model.compared && read().params.get('of') === 'b'
 }
 
-/** Shows the metadata. */
+/** Returns the path of the metadata that are shown, or of a list in them. */
+function path(query = '') {
+  const parts = [isB() && 'compared', query].filter(Boolean)
+  return 'data/metadata' + (parts.length ? '?' + parts.join('&') : '')
+}
+
+/** Shows the metadata of the model, or of the one that it is compared with. */
 export function metadataView(main) {
+  const { compared } = store.model
   const stop = new AbortController(), { signal } = stop
   const found = el('span', { class: 'sub', role: 'status' }), tree = el('div', { class: 'tree' })
   const field = el('input', { type: 'search', 'aria-label': 'Find in metadata', placeholder: 'find a key or a value', class: 'bigfield', autocomplete: 'off', spellcheck: 'false', input: () => search() })
   let entries = [], graph = null, more = 0, isRead = false, timer = 0
   const inLists = new Map() // how many values of a long list the search finds, by key
   const folded = new Set()
-  main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), found), el('div', { class: 'listbar t12' }, field), tree)
+  const sides = el('span')
+  main.append(el('div', { class: 'row mid' }, el('h1', { text: 'Metadata' }), compared ? sides : null, found), el('div', { class: 'listbar t12' }, field), tree)
   load()
+
+  /** Returns the command that prints all metadata. */
+  const command = () => `tensormap inspect ${quote((isB() ? compared : store.model).from)} --json`
 
   /** Asks for the tree. */
   async function load() {
+    if (compared) choice(sides, 'Model', [['', 'A ' + store.model.title], ['b', 'B ' + compared.title]], isB() ? 'b' : '', (of) => { put({ of }); load() })
     try {
-      const a = await (await ask('data/metadata', { signal })).json()
+      const asked = path(), a = await (await ask(asked, { signal })).json()
+      if (asked !== path()) return
       entries = a.entries ?? []
       graph = a.graph
       more = a.more
       isRead = true
-      draw()
+      search()
       changed()
     } catch (e) {
       if (e.name !== 'AbortError') tree.replaceChildren(el('p', { class: 'note bad' }, el('b', { text: e.problem?.text ?? 'The metadata cannot be read.' }), ' ', el('span', { class: 'm', text: e.problem?.line ?? String(e) })))
@@ -52,7 +65,7 @@ export function metadataView(main) {
     if (!q || host === 'file') return
     for (const e of entries) {
       if (e.length > 0) {
-        const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`, { signal })).json()
+        const a = await (await ask(path(`key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(q)}&from=0&count=1`), { signal })).json()
         if (q !== field.value.trim()) return
         inLists.set(e.key, a.matches)
       }
@@ -82,7 +95,7 @@ export function metadataView(main) {
     }
     if (more) out.push(el('p', { class: 'note', text: things(more, 'key') + ' more than the page shows: ' + command() + ' prints all' }))
     if (!entries.length) out.push(el('p', { class: 'note', text: 'This file says nothing of itself beyond its tensors.' }))
-    if (store.model.summary && typeof store.model.summary === 'object' && !q) out.push(el('details', null, el('summary', null, el('b', { text: 'Summary' })), el('pre', { class: 'text', text: JSON.stringify(store.model.summary, null, 2) })))
+    if (store.model.summary && typeof store.model.summary === 'object' && !q && !isB()) out.push(el('details', null, el('summary', null, el('b', { text: 'Summary' })), el('pre', { text: JSON.stringify(store.model.summary, null, 2) })))
     if (graph && !q) out.push(graphPart())
     tree.replaceChildren(...out)
   }
@@ -92,7 +105,7 @@ export function metadataView(main) {
     if (e.length > 0) return longList(e)
     const lines = e.value.split('\n')
     if (lines.length <= most && e.value.length <= 400) return el('span', { class: 'm val', text: e.value })
-    const pre = el('pre', { class: 'text', tabindex: 0, text: lines.length > most ? lines.slice(0, most).join('\n') : e.value.slice(0, 400) + ' …' })
+    const pre = el('pre', { tabindex: 0, text: lines.length > most ? lines.slice(0, most).join('\n') : e.value.slice(0, 400) + ' …' })
     const more = el('button', { class: 'link', 'aria-expanded': 'false', text: lines.length > most ? things(lines.length - most, 'more line') : 'all of it', click: () => {
       pre.textContent = e.value
       more.remove()
@@ -128,7 +141,7 @@ export function metadataView(main) {
         el('tbody', null, nodes.slice(0, 400).map((n, i) => el('tr', null, cells(n, i).map((c) => el('td', { class: 'l m wrap' }, c)))))), nodes.length > 400 ? el('p', { class: 'sub', text: grouped(nodes.length - 400) + ' more: tensormap inspect --json lists all' }) : null))
   }
 
-  return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => true, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
+  return { leave: () => { stop.abort(); clearTimeout(timer) }, reset: () => { load(); return true }, state: () => (isRead ? things(entries.length, 'key') : 'Reading the metadata'), keys: () => false }
 }
 
 /** Makes the window of a long list, with a search: only the rows in view are in the document. */
@@ -154,7 +167,7 @@ function listBox(e, signal, q) {
     windows.set(from, null)
     const mine = generation
     try {
-      const a = await (await ask(`data/metadata?key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(field.value.trim())}&from=${from}&count=100`, { signal })).json()
+      const a = await (await ask(path(`key=${encodeURIComponent(e.key)}&q=${encodeURIComponent(field.value.trim())}&from=${from}&count=100`), { signal })).json()
       if (mine !== generation) return
       total = a.matches
       windows.set(from, a.values)

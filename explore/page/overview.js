@@ -6,7 +6,7 @@ import { findingsList } from './findings.js'
 import { chip, drawThumb, legend, meter, sigmaChip } from './figure.js'
 import { bytes, count, grouped, named, none, number, percent, quote, shape, things } from './format.js'
 import { binned, layerGrid, lookAt } from './grid.js'
-import { bound, domain, measure, measures, range } from './measures.js'
+import { allZero, bound, broken, domain, measure, measures, range } from './measures.js'
 import { colour, css, ink } from './scale.js'
 import { compute, listen, rowsOf, store } from './store.js'
 import { go, put, read, tensorLink } from './route.js'
@@ -62,7 +62,7 @@ export function overview(main) {
     if (key === factsOf) return
     factsOf = key
     const stored = storedBytes(model)
-    const types = model.types.slice(0, 4).flatMap((t, i) => [i ? ', ' : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
+    const types = model.types.slice(0, 4).flatMap((t, i) => [i ? el('small', { text: ', ' }) : '', el('span', { title: things(t.tensors, 'tensor') + ', ' + bytes(t.stored_bytes) }, model.types.length > 1 && swatch(t), t.type, el('small', { text: ' ' + (model.types.length > 1 ? share(t.stored_bytes / stored) + (i ? '' : ' of bytes') : things(t.tensors, 'tensor')) }))])
     const layers = things(model.grid.layers.length, 'layer'), of = things(rows.length, 'role'), more = model.outside.length ? '+ ' + things(model.outside.length, 'tensor') : ''
     facts.replaceChildren(
       strip([
@@ -96,7 +96,7 @@ export function overview(main) {
       unfold.setAttribute('aria-expanded', String(open))
       grid.fold(!open)
     } })
-    const left = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Layers × roles' }), el('span', { class: 'sub wide' }, 'one scale for every model, so pages compare; ', kbd('m'), ' next measure, arrows move')),
+    const left = el('div', null, el('div', { class: 'row' }, el('h2', { text: 'Layers × roles' }), el('span', { class: 'sub wide' }, 'small maps are of matrices, ranges of all in the grid; one scale for every model; ', kbd('m'), ' next measure, arrows move')),
       group, el('label', { class: 'measure' }, faint('Measure'), select), el('div', { class: 'row', css: { 'margin-top': '24px' } }, title, sub), gridBox, legendBox, vectors ? unfold : null)
     main.append(el('section', { class: 'cols' }, left, side.node))
     makeGrid()
@@ -125,7 +125,7 @@ export function overview(main) {
       const row = store.rows[n], s = store.stats[n]
       if (!row) return el('tr', null, el('td', { class: 'l', colspan: 7, text: '…' }))
       return el('tr', { class: chosen === n ? 'now' : null },
-        el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) })),
+        el('td', { class: 'l m name' }, el('a', { href: tensorLink(row.name), 'data-n': String(n), text: named(row.name), title: row.name, focus: () => look(n) }), el('div', { class: 'sub phone', text: shape(row.shape) + ' · ' + bytes(row.stored_bytes) + (s?.zeros / s?.finite >= 0.01 ? ' · ' + bound(s, '≈') + measures[4].long(s.zeros / s.finite) : '') })),
         el('td', { class: 'l wide', text: row.type }), el('td', { class: 'wide', text: shape(row.shape) }), el('td', { class: 'wide', text: bytes(row.stored_bytes) }),
         el('td', { class: 'wide', text: s ? (s.error ? none : bound(s, '≈') + number(s.std)) : '' }), el('td', null, sigmaChip(s)), el('td', { class: 'wide' }, zeros(s)))
     }))
@@ -157,7 +157,6 @@ export function overview(main) {
 
   let lookNow = () => null
   const numbers = model.grid.groups.flatMap((g) => g.rows.flatMap((r) => r.cells.flat()))
-  const matrices = model.grid.groups.flatMap((g) => g.rows.filter((r) => !r.vector).flatMap((r) => r.cells.flat()))
 
   /** Changes the measure. */
   function setMeasure(key) {
@@ -179,8 +178,10 @@ export function overview(main) {
     timer = setTimeout(() => read().view === 'overview' && put({ at: store.rows[n]?.name }), 250)
   }
 
-  /** Returns the tensor of a cell that colours it. */
+  /** Returns the tensor of a cell that marks it, or else colours it. */
   function worst(list) {
+    const marks = list.find((n) => broken(store.stats[n])) ?? list.find((n) => allZero(store.stats[n]))
+    if (marks !== undefined) return marks
     let best = list[0]
     for (const n of list) if ((store.stats[n]?.max_sigma ?? -1) > (store.stats[best]?.max_sigma ?? -1)) best = n
     return best
@@ -211,7 +212,7 @@ export function overview(main) {
       progress.show(share, p.seconds, `Reading values: **${grouped(p.tensors)} of ${grouped(p.all_tensors)}** tensors, ${count(p.values)} of ${count(p.all_values)} values`)
     } else progress.show(null)
     const sampled = p && p.share < 1, bad = damaged().length
-    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [' · ', kbd('o'), ' next'] : [])] : ['reading']))
+    oddSub.replaceChildren(...(busy ? ['so far'] : p ? [(sampled ? percent(p.share) + ' of all values read' : bad ? 'all values read but those of ' + things(bad, 'damaged tensor') : 'all values read'), ...(store.findings.some((f) => f.severity > 0) ? [el('span', { class: 'keys' }, ' · ', kbd('o'), ' next')] : [])] : ['reading']))
     return busy
   }
 
@@ -232,7 +233,7 @@ export function overview(main) {
       out.push(el('p', { class: 'note warn' }, el('b', { text: '1 value in ' + grouped(Math.round(1 / p.share)) + ' was read' }), ' (blocks of 256 to 4,096 at random places): largest values are lower bounds, σ and percentiles are estimates. ',
         el('button', { class: 'link', text: 'Read all ' + bytes(model.bytes), click: () => { compute(true); say('Reading all values') } })))
     }
-    for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can.', el('br'), el('span', { class: 'm', text: s.error })))
+    for (const s of bad.slice(0, 3)) out.push(el('p', { class: 'note bad' }, el('b', { class: 'm', text: store.rows[s.number]?.name ?? 'tensor ' + s.number }), ' cannot be read. All else can. ', el('span', { class: 'm wide', text: s.error })))
     if (bad.length > 3) out.push(el('p', { class: 'sub', text: things(bad.length - 3, 'more damaged tensor') + ' in the list' }))
     if (bad.length) out.push(el('p', { class: 'sub t8' }, `${grouped(store.stats.filter(Boolean).length - bad.length)} of ${things(model.tensors, 'tensor')} counted, without ${bad.length} damaged. `, el('button', { class: 'link', text: 'Copy the tensormap verify line', click: () => copy('tensormap verify ' + quote(model.from)) })))
     for (const line of model.unreadable ?? []) out.push(el('p', { class: 'note bad' }, el('span', { class: 'm', text: line })))
@@ -253,11 +254,11 @@ export function overview(main) {
     inner?.update()
     if (!grid) return
     if (binned(model.grid, room()).binned !== shownGrid.binned) makeGrid()
-    const d = domain(m, matrices.length ? matrices : numbers, store.rows, store.stats)
+    const d = domain(m, model.grid, store.rows, store.stats)
     lookNow = lookAt(m, d, store.rows, store.stats)
     grid.update()
     title.textContent = m.title
-    sub.textContent = m.sub + (d.same ? '; ' + range(m, d) : '')
+    sub.textContent = m.sub + (m.bold && grid.numbered() ? m.bold : '') + (d.same ? '; ' + range(m, d) : '')
     select.value = m.key
     const read = store.progress?.done || store.problem || numbers.every((n) => store.stats[n])
     for (const [x, b, canvas, small] of thumbs) {

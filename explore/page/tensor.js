@@ -349,7 +349,7 @@ function matrixPart(t, key, signal) {
 /** Writes a value in a small cell: decimals as σ asks for, without the zero before the point. */
 function small(x, std) {
   if (x === 0 || !Number.isFinite(x)) return number(x)
-  const d = Math.max(0, 1 - Math.floor(Math.log10(std))), a = Math.abs(x)
+  const a = Math.abs(x), d = Math.max(0, Math.min(1 - Math.floor(Math.log10(std)), 2 - Math.floor(Math.log10(Math.max(1, a)))))
   const s = d > 5 || a >= 1e4 ? a.toExponential(0).replace('+', '').replace('-', '−') : a.toFixed(d)
   return (x < 0 ? '−' : '') + s.replace(/^0\./, '.')
 }
@@ -386,5 +386,5 @@ function firstValues(t) {
 /** Shows how the tensor is read, in Go and by the command, to copy. */
 function readIt(t) {
   return el('div', null, el('div', { class: 'row mid', css: { 'margin-bottom': '8px' } }, el('h2', { text: 'Read it' }), el('span', { class: 'sp btnline' }, el('button', { class: 'btn low', click: () => copy(t.go) }, 'Copy Go ', kbd('c')), ' ', el('button', { class: 'btn low', text: 'Copy command', click: () => copy(t.command) }))),
-    el('pre', { text: t.go, tabindex: 0 }), el('pre', { class: 'text', text: t.command, tabindex: 0 }))
+    el('pre', { text: t.go, tabindex: 0 }), el('pre', { text: t.command, tabindex: 0 }))
 }

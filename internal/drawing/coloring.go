@@ -15,7 +15,8 @@ type Coloring struct {
 	Kinds   []Kind                   // in the order of the legend
 	Of      func(name string) int    // the kind of a tensor, as a position in Kinds
 	Group   func(name string) string // the heading of a bracket over neighbours; "" for none
-	Label   func(name string) string // what stands in a cell, in place of the name
+	// Label returns what stands in a cell in place of the name, and the end of that which a short label has at least.
+	Label func(name string) (whole, end string)
 }
 
 // Kind is a kind of tensors. Its colours, in light and on dark screens, are #rrggbb.
@@ -119,7 +120,8 @@ func inkUpon(color string) string {
 const (
 	bracketSpace = 12 // that brackets need above a row
 	bracketAbove = 4  // above the row's top
-	bracketLabel = 66 // width that a label needs
+	bracketFront = 8  // before a label
+	bracketBack  = 4  // behind it
 )
 
 // bracketHeight returns what brackets add to the height of a row.
@@ -167,7 +169,7 @@ func (d *fileDrawing) brackets() {
 }
 
 // bracket draws the bracket over the bytes from off to end: a line in each row, its ends turned down where the group begins and
-// ends.
+// ends. Where group does not fit, its last word stands: the number of a layer.
 func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint64) {
 	for _, s := range d.segments(&cell{spans: []span{{off: off, size: end - off}}}) {
 		y := s.y - bracketAbove
@@ -175,9 +177,12 @@ func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint
 			continue
 		}
 		line := s.x
-		if s.width >= bracketLabel {
-			d.text("j", s.x+8, y+2, group)
-			line += bracketLabel
+		for _, label := range []string{group, group[strings.LastIndexByte(group, ' ')+1:]} {
+			if width := bracketFront + letter*float64(widthInLetters(label)) + bracketBack; s.width >= width {
+				d.text("j", s.x+bracketFront, y+2, label)
+				line += width
+				break
+			}
 		}
 		fmt.Fprintf(path, "M%s %sv-3.5h%s", px(s.x+.5), px(y+3.5), px(min(5, s.width)))
 		if s.x+s.width > line {

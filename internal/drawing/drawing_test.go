@@ -83,9 +83,9 @@ func TestMapCells(t *testing.T) {
 	if got := linesWith(picture, `class="c `); len(got) != 3 {
 		t.Errorf("%d cells", len(got))
 	}
-	for _, label := range []string{`<text class="l w" x="101" y="` + strconv.Itoa(rows[0]+18) + `">header</text>`,
-		`<text class="l" x="281" y="` + strconv.Itoa(last+18) + `">a.weight</text>`,
-		`<text class="l" x="821" y="` + strconv.Itoa(last+18) + `">b/bias</text>`} {
+	for _, label := range []string{`<text class="l w" x="100" y="` + strconv.Itoa(rows[0]+18) + `">header</text>`,
+		`<text class="l" x="280" y="` + strconv.Itoa(last+18) + `">a.weight</text>`,
+		`<text class="l" x="820" y="` + strconv.Itoa(last+18) + `">b/bias</text>`} {
 		if !strings.Contains(picture, label) {
 			t.Errorf("no label %q", label)
 		}
@@ -314,14 +314,17 @@ func TestOffset(t *testing.T) {
 func TestFitted(t *testing.T) {
 	const name = "blk.0.attn_q.weight"
 	for room, want := range map[int]string{40: name, 19: name, 18: "blk.0.attn_q", 12: "blk.0.attn_q", 11: "…0.attn_q", 9: "…0.attn_q", 8: "…attn_q", 7: "…attn_q", 6: "", 0: "", -1: ""} {
-		if got := shortenLabel(name, room); got != want {
+		if got := shortenLabel(name, "", room); got != want {
 			t.Errorf("%d: %q, want %q", room, got, want)
 		}
 	}
-	if got := shortenLabel("abcdefghijklmnopqrstuvwxyz", 13); got != "abcdef…uvwxyz" {
+	if got := shortenLabel("abcdefghijklmnopqrstuvwxyz", "", 13); got != "abcdef…uvwxyz" {
 		t.Errorf("%q", got)
 	}
-	if got := shortenLabel("重み重み", 7) + shortenLabel("重み", 4); got != "重み" {
+	if got := shortenLabel("a.self.query", "query", 8) + shortenLabel("a.out.dense", "out.dense", 10) + shortenLabel("a.out.dense", "out.dense", 9); got != "…query…out.dense" {
+		t.Errorf("%q", got)
+	}
+	if got := shortenLabel("重み重み", "", 7) + shortenLabel("重み", "", 4); got != "重み" {
 		t.Errorf("%q", got)
 	}
 }
@@ -575,7 +578,7 @@ func TestMapColoring(t *testing.T) {
 	layer := func(name string) string { return "layer " + strings.Split(name, ".")[1] }
 	c := &Coloring{Heading: "part", Kinds: []Kind{{"even", "#472000", "#ffeedd"}, {"odd", "#eeddcc", "#112233"}},
 		Of:    func(name string) int { return int(layer(name)[len(layer(name))-1]-'0') % 2 },
-		Group: layer, Label: func(string) string { return "up" }}
+		Group: layer, Label: func(string) (string, string) { return "up", "" }}
 	picture := colored(t, layered(t), c)
 	for want, n := range map[string]int{
 		"svg .d0{fill:#472000}svg .t0{fill:#fff}@media (prefers-color-scheme:dark){svg .d0{fill:#ffeedd}svg .t0{fill:#000}}": 1, "svg .d1{fill:#eeddcc}svg .t1{fill:#000}": 1,
@@ -587,8 +590,12 @@ func TestMapColoring(t *testing.T) {
 	}
 	plain(t, picture)
 	texts(t, picture)
+	c.Group = func(name string) string { return strings.Repeat("long ", 60) + layer(name) }
+	if short := colored(t, layered(t), c); !strings.Contains(short, ">23</text>") || strings.Contains(short, ">long") {
+		t.Error("a bracket that its heading does not fit has no number")
+	}
 	hostile := colored(t, hostileFile(t), &Coloring{Kinds: []Kind{{"<script>", "#000000", "#000000"}}, Of: func(string) int { return 0 },
-		Group: func(name string) string { return name }, Label: func(name string) string { return name }})
+		Group: func(name string) string { return name }, Label: func(name string) (string, string) { return name, "" }})
 	texts(t, hostile)
 	plain(t, hostile)
 	if strings.Contains(hostile, "<script") {

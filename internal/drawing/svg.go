@@ -416,7 +416,7 @@ func (d *fileDrawing) labels() {
 // label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.
 // The base line lies below pixels under the top of the row. Padding and unknown bytes have no label.
 func (d *fileDrawing) label(c *cell, below float64) {
-	class, name := "l", c.spans[0].name()
+	class, name, end := "l", c.spans[0].name(), ""
 	switch c.largest().kind {
 	case paddingSpan, unknownSpan:
 		return // the pattern says what it is, and hides letters
@@ -427,13 +427,13 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	case len(c.spans) > 1:
 		name = c.kindCounts()
 	case c.spans[0].tensor != nil && d.mm.coloring != nil && d.mm.coloring.Label != nil:
-		name = d.mm.coloring.Label(c.spans[0].weightName())
+		name, end = d.mm.coloring.Label(c.spans[0].weightName())
 	}
 	if s := c.largest(); s.tensor != nil && d.mm.coloring != nil {
 		class = fmt.Sprintf("l t%d", d.fills[d.mm.kindOf(s)])
 	}
 	name = report.Printable(name)
-	const margin = 5
+	const margin = 4
 	var widest segment
 	most := 0
 	for _, s := range d.segments(c) {
@@ -444,14 +444,14 @@ func (d *fileDrawing) label(c *cell, below float64) {
 			break
 		}
 	}
-	if name = shortenLabel(name, most); name != "" {
+	if name = shortenLabel(name, report.Printable(end), most); name != "" {
 		d.text(class, widest.x+margin, widest.y+below, name)
 	}
 }
 
 // shortenLabel returns name, shortened if it is wider than limit letters. It leaves out the word "weight", then the front up to
-// a dot or slash, then the middle. It returns "" if too little would be left.
-func shortenLabel(name string, limit int) string {
+// a dot or slash, but for end, then the middle. It returns "" if too little would be left.
+func shortenLabel(name, end string, limit int) string {
 	if widthInLetters(name) <= limit {
 		return name
 	}
@@ -464,7 +464,9 @@ func shortenLabel(name string, limit int) string {
 		if at < 0 {
 			break
 		}
-		rest = rest[at+1:]
+		if rest = rest[at+1:]; len(rest) < len(strings.TrimSuffix(end, ".weight")) {
+			break
+		}
 		if n := widthInLetters(rest); n > 2 && n+1 <= limit {
 			return "…" + rest
 		}
