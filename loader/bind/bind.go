@@ -79,8 +79,8 @@ func (e *MismatchError) Unwrap() error { return e.Err }
 // ErrMismatch means that a tensor exists, with another shape or type.
 var ErrMismatch = errors.New("mismatch")
 
-// Struct fills the struct that dst points to. The numbers in dims are required of the shapes that
-// name them, and numbers found for other names are added; nil requires none.
+// Struct fills the struct that dst points to. Where a shape has a name that dims has too, the tensor must
+// have that number. Struct adds the numbers that it finds for other names to dims, which may be nil.
 //
 // The error joins a *MismatchError for every field that does not fit: [loader.ErrNotFound] with the
 // nearest names, or [ErrMismatch]. The struct and dims are then as they were. Values are read and
@@ -174,8 +174,8 @@ type fieldRequest struct {
 	tag      reflect.StructTag
 }
 
-// parseTag returns the names that a tag tensor lists, divided by "|", with prefix before each. optional reports whether
-// the tag ends in ",optional".
+// parseTag returns the names that a tag tensor lists, divided by "|", with prefix before each: prefix alone for an empty tag.
+// optional reports whether the tag ends in ",optional".
 func parseTag(prefix, tag string) (names []string, optional bool) {
 	tag, optional = strings.CutSuffix(tag, ",optional")
 	for name := range strings.SplitSeq(tag, "|") {
@@ -194,7 +194,7 @@ var (
 func isOneTensor(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
 
 // fillable reports whether tensors can fill a value of type t: a type that one tensor fills, a struct, a pointer to a struct,
-// or a slice or array of such values. It reports false for lists of lists, since a name has one %d.
+// or a slice or array of such values. It reports false for lists of lists: a name has one %d, for the index in one list.
 func fillable(t reflect.Type) bool {
 	if !isOneTensor(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		t = t.Elem()
@@ -231,7 +231,8 @@ func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// firstPrefix returns the index of the first prefix with which a tensor's name begins, or 0 if there is none.
+// firstPrefix returns the index of the first prefix with which a tensor's name begins. If there is none, it returns 0: errors
+// then name the first prefix.
 func (b *binder) firstPrefix(prefixes []string) int {
 	return max(0, slices.IndexFunc(prefixes, b.hasPrefix))
 }
@@ -242,8 +243,8 @@ func (b *binder) hasPrefix(prefix string) bool {
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
 }
 
-// fillList fills the slice or array v: element i from tensors whose names have i in place of %d. The first pattern in
-// r.names that tensors have counts. An array needs all its elements. A field that does not fit is noted in b.errs.
+// fillList fills the slice or array v, whose element i comes from tensors with i in place of %d in their names. It takes the
+// first pattern in r.names that tensors have. An array needs all its elements. It notes in b.errs what cannot be filled.
 func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	var pattern string
 	var n int
@@ -283,8 +284,9 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// countNumbers returns how many numbers the names of tensors have in place of %d in pattern. It fails with ErrMismatch unless these are
-// 0, 1 and so on. isWholeName means that the pattern is a whole name, not the beginning of one.
+// countNumbers returns how many numbers the names of tensors have in place of %d in pattern. It fails with ErrMismatch unless the numbers
+// are 0, 1 and so on. It skips numbers with leading zeros, which fillList does not write. isWholeName means that the pattern is a whole
+// name, not the beginning of one.
 func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
@@ -312,12 +314,12 @@ func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	return len(numbers), nil
 }
 
-// fillTensor fills v from the first tensor of r.names that exists: at once if v is a loader.Tensor, else by a function that
-// it adds to b.reads. A tensor that is missing or does not fit is noted in b.errs.
+// fillTensor fills v from the first tensor of r.names that exists. It does so at once if v is a loader.Tensor, else by a function
+// that it adds to b.reads. It notes in b.errs a tensor that is missing or does not fit.
 func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	var t loader.Tensor
-	err := loader.ErrNotFound
-	for _, name := range r.names {
+	var err error
+	for _, name := range r.names { // at least one
 		if t, err = b.from.Tensor(name); !errors.Is(err, loader.ErrNotFound) {
 			break
 		}
@@ -356,7 +358,8 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	})
 }
 
-// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds similar names.
+// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds similar names, which
+// it compares all names to find.
 func (b *binder) failMissing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// checkDType returns ErrMismatch if tag has a dtype and that does not list the type of t. It returns another error if the list has
-// something that is no type, before the type of t. Without a dtype it returns nil.
+// checkDType returns ErrMismatch unless the dtypes that tag lists include that of t. It returns another error if a name in the list,
+// before the dtype of t, is no dtype. It returns nil if tag lists none.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
 	if !ok {
@@ -33,8 +33,8 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
-// checkShape returns ErrMismatch if tag has a shape and that does not fit the shape of t. Names in it that have no
-// number yet get it from t: see checkDim. Without a shape it returns nil.
+// checkShape returns ErrMismatch unless the shape in tag fits that of t. Names in it that have no number yet get one from t: see
+// checkDim. It returns nil if tag has no shape.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")
 	if !ok {
@@ -57,8 +57,8 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 }
 
 // checkDim returns why n is not the dimension that want describes, or "" if it is. want is "_" for any, a number, a
-// name, or a multiple such as 3*name. If b.dims has no number for the name, checkDim sets it so that n fits. b.setBy notes the tensor, for
-// messages.
+// name, or a multiple such as 3*name. If b.dims has no number for the name, checkDim sets it so that n fits, and notes the tensor in
+// b.setBy for messages. n is not negative.
 func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
 		return ""
@@ -69,13 +69,13 @@ func (b *binder) checkDim(want string, n int, tensor string) string {
 		}
 		return fmt.Sprintf("%d is not %d", n, number)
 	}
-	factor, name, multiple := 1, want, false
+	factor, name, isMultiple := 1, want, false
 	if before, after, ok := strings.Cut(want, "*"); ok {
 		number, err := strconv.Atoi(before)
 		if err != nil || number <= 0 {
 			return fmt.Sprintf("the tag's %q is no dimension", want)
 		}
-		factor, name, multiple = number, after, true
+		factor, name, isMultiple = number, after, true
 	}
 	known, ok := b.dims[name]
 	if !ok {
@@ -92,7 +92,7 @@ func (b *binder) checkDim(want string, n int, tensor string) string {
 	if by := b.setBy[name]; by != "" {
 		why += fmt.Sprintf(" in %q", by)
 	}
-	if multiple {
+	if isMultiple {
 		return fmt.Sprintf("%d is not %s, and %s", n, want, why)
 	}
 	return fmt.Sprintf("%d, but %s", n, why)

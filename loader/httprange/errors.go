@@ -35,8 +35,8 @@ func (e *Error) Error() string { return fmt.Sprintf("offset %d: %v", e.Offset, e
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns err, the error of a read at off, in an *Error with that offset, in a *fs.PathError with the file's name. It leaves out
-// the address, which may have secrets.
+// wrap returns a *fs.PathError with the file's name. It wraps an *Error with the offset off, which wraps err, the error of a read there.
+// wrap leaves out the address, which may have secrets.
 func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
@@ -64,7 +64,7 @@ func NameOf(address string) string {
 }
 
 // publicName returns the name that messages give a file: its address without user, password and query, which may be secrets.
-// The path is unescaped if all of its characters print, else escaped.
+// The path is unescaped if all of its characters print. Otherwise it is escaped: it might control a terminal.
 func publicName(u *url.URL) string {
 	file := u.Path
 	if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -73,8 +73,9 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the request that failed with err may succeed later. It reports false after a refusal, a
-// senseless response, a changed file, or an error of the caller's writer. So it does for an unknown host and a wrong certificate.
+// isTemporary reports whether the request that failed with err may succeed later. It reports false for a senseless response, a
+// changed file, an error of the caller's writer, an unknown host and a wrong certificate. It reports false for a refusal too, except
+// for status 408, 429, and those from 500 on but 501.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||

@@ -141,8 +141,8 @@ type Reader struct {
 
 // Open returns a Reader of the file at address (http or https). It asks the server for the file's first bytes: the answer
 // tells its size, its version, and whether the server knows ranges. With Options.Size Open sends no request.
-// ctx bounds Open's requests; its values go with later ones too. Open fails if address is no such address, or if the
-// server refuses or sends no range. So it does if Options.RequireVersion is set, and the version is not strong.
+// ctx bounds Open's requests; its values go with later ones too. Open fails if address is neither http nor https, or if the
+// server refuses or sends no range. It also fails with ErrUnversioned: see Options.RequireVersion.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -152,7 +152,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, errors.New("not an http or https address")
 	}
 	r := newReader(u, opts)
-	if r.size = max(r.opts.Size, 0); r.size > 0 { // the first read asks for the version, unless Options.Version tells it
+	if r.size = max(r.opts.Size, 0); r.size > 0 { // the first read asks for the version, unless Options.Version has it
 		if known := parseVersion(r.opts.Version); known.strong {
 			r.known.Store(&known)
 		}
@@ -186,7 +186,7 @@ func newReader(u *url.URL, opts *Options) *Reader {
 var _ loader.Folder = (*Reader)(nil)
 
 // Open returns the file called name in the same place, for a model that turns out to have several files. It fails as
-// OpenSibling does. If name is r's own Name, it returns r, which closing the result leaves open.
+// OpenSibling does. If name is r's own Name, the result reads through r, and its Close leaves r open.
 func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
 	if name == r.name {
 		return loader.Stored{Name: name, Source: borrowedSource{source{r}}}, nil
@@ -212,8 +212,7 @@ type borrowedSource struct{ source }
 // Close does nothing.
 func (borrowedSource) Close() error { return nil }
 
-// startLife sets the name and the context of r, without which it cannot send requests. These end with Close, or when
-// life ends.
+// startLife sets the name and the context of r, which needs both to send requests. The context ends with Close, or when life ends.
 func (r *Reader) startLife(life context.Context) {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
@@ -273,7 +272,8 @@ func (r *Reader) Name() string { return r.name }
 func (r *Reader) Size() int64 { return r.size }
 
 // Version returns a text that no other version of the file has: its strong ETag, or else its Last-Modified, followed by
-// the weak ETag in a second line. It returns "" without a strong ETag and a date whose second was over.
+// the weak ETag in a second line. It returns "" if the ETag is not strong, and Last-Modified is missing or less than a second
+// before the response: another change in that second would have the same date.
 func (r *Reader) Version() string { return r.version().encode() }
 
 // version returns the version that the first response told, or Options.Version. It returns the zero value if neither is known.
@@ -284,7 +284,7 @@ func (r *Reader) version() version {
 	return version{}
 }
 
-// Close ends all reads through r and through the siblings that it has opened, also those that run. These reads fail with an
+// Close ends all reads through r and through the siblings that it has opened, also those that run. The reads fail with an
 // error that wraps [os.ErrClosed]. Close itself never fails.
 func (r *Reader) Close() error {
 	r.cancel(os.ErrClosed)

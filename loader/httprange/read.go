@@ -41,22 +41,21 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	defer cancel(nil)
 	requests := parallel.Group{Stop: func() { cancel(nil) }}
 	fetch := func(piece []byte, at int64) func() error {
-		return func() error {
-			err := r.fetchRange(ctx, piece, at)
-			if err != nil {
-				cancel(err) // ends the other requests; the first error becomes the cause of ctx
+		return func() error { // it returns no error: the first one becomes the cause of ctx
+			if err := r.fetchRange(ctx, piece, at); err != nil {
+				cancel(err) // ends the other requests
 			}
 			return nil
 		}
 	}
-	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):])
+	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):]) // what readPrefix has read already
 	rest, at := p[fromPrefix:], off+int64(fromPrefix)
 	for n := r.pieceBytes(int64(len(rest))); int64(len(rest)) > n; at += n {
 		requests.Go(fetch(rest[:n], at))
 		rest = rest[n:]
 	}
 	if len(rest) > 0 {
-		requests.Here(fetch(rest, at)) // in this goroutine
+		requests.Here(fetch(rest, at)) // the last piece, in this goroutine
 	}
 	requests.Wait()       // panics if a client's transport has panicked
 	if ctx.Err() == nil { // no request has failed

@@ -47,9 +47,10 @@ var refusedAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom sends a request to start, which complete may change before it is sent, and follows redirects. If they lead to a response
-// with a range, it stores their target in r.target. After status 401 it sends the request again if Options.Authorizer has other
-// credentials, once. It fails if a request or a function of Options does, or for a redirect that must not be followed.
+// followFrom sends a request to the address in start, and follows redirects. complete may change each request before it is sent. If the
+// redirects lead to a response with a range, it stores their target in r.target. After status 401 it sends the request again if
+// Options.Authorizer has other credentials, once. It fails if a request or a function of Options does, or for a redirect that must not
+// be followed.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request // that were redirected
 	var resp *http.Response
@@ -139,9 +140,9 @@ func drainAndClose(resp *http.Response) {
 // maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-// redirection returns the address that resp redirects to, or nil if resp is no redirect. count is the number of redirects
-// before it. It fails for redirect number maxRedirects, for one from https to http or to no address, and for one whose
-// target a browser hides.
+// redirection returns the address that resp redirects to, or nil if resp is no redirect. hideRedirects has moved the address to
+// locationHeader. count is the number of redirects before resp. redirection fails for redirect number maxRedirects, and for one whose
+// target a browser hides. It also fails for one from https to http, and for one to any other scheme.
 func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
 	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects
@@ -157,7 +158,7 @@ func redirection(resp *http.Response, count int) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
 	case count >= maxRedirects-1:
 		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, count+1)
-	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // others could change the file on its way
+	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // by http, others could change the file on its way
 		return nil, fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))
 	}
 	return to, nil
@@ -167,7 +168,7 @@ func redirection(resp *http.Response, count int) (*url.URL, error) {
 // what it cannot parse. A server cannot send a header of this name.
 const locationHeader = "\x00location"
 
-// hideRedirects is a transport that hides the Location of redirects from http.Client, which then follows none.
+// hideRedirects is a transport that hides the Location of redirects from http.Client, which then follows none: followFrom does.
 type hideRedirects struct{ http.RoundTripper }
 
 // RoundTrip sends req, and moves the Location of a redirect to locationHeader. It fails if sending does.
@@ -221,7 +222,7 @@ func origin(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()
 }
 
-// lacksCredentials reports whether req was sent without a header of Options.Header, or without what Authorizer adds.
+// lacksCredentials reports whether req was sent without a header of Options.Header, or, to another server, without what Authorizer adds.
 func (r *Reader) lacksCredentials(req *http.Request) bool {
 	if r.opts.Authorizer != nil && origin(req.URL) != origin(r.url) {
 		return true

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, and sets r.size and r.known. If a range is cut off, other
-// requests get its rest. A response with the whole file and no strong version is asked for anew instead. It fails as retry does.
+// readPrefix reads the file's first Options.PrefixBytes bytes, or all of a shorter file, into r.prefix. It sets r.size and r.known. If a
+// range is cut off, other requests get its rest. But it asks anew for the whole of a file that came whole without a strong version. It
+// fails as retry does.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
 	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
@@ -63,8 +64,8 @@ func (r *Reader) peek(ctx context.Context) error {
 }
 
 // checkOrStoreVersion stores v, the version in a response, in r.known if that is nil. Otherwise it fails with ErrChanged if v differs
-// from r.known. If v is not strong, it fails with ErrUnversioned under Options.RequireVersion, unless rng, the response's range, is the
-// whole file. The first time, it calls Options.Unversioned if v has neither ETag nor Last-Modified.
+// from r.known. If rng, the response's range, is not the whole file, it also does what Options asks for. Under Options.RequireVersion, it
+// fails with ErrUnversioned if v is not strong. When it stores v, it calls Options.Unversioned if v has neither ETag nor Last-Modified.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
 		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
@@ -85,7 +86,7 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
 			return err
 		}
-		if len(*rest) > 0 && p.requests > 0 { // progress would have set it to 0
+		if len(*rest) > 0 && p.requests > 0 { // requestOnce has added 1, and minProgress bytes would have set it to 0
 			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, len(*rest))
 		}
 	}
@@ -93,8 +94,8 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 }
 
 // requestRange sends one request for the len(*rest) bytes at off, and fills *rest as far as the server sends them. It advances
-// *rest past what is filled, also if it fails. The server may send a file of up to Options.PrefixBytes whole instead. It fails if
-// the request does, for another range, or with ErrChanged for another version or size of the file.
+// *rest past what is filled, also if it fails. The server may send a file of up to Options.PrefixBytes whole instead. It fails if the
+// request does, or if the response has bytes that were not asked for. It fails with ErrChanged for another version or size of the file.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
 	n := int64(len(*rest))
 	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
@@ -136,9 +137,9 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	}
 }
 
-// requestOnce sends one request, which complete may change before it is sent, and calls use with the response. body is the response's
-// body, which begins at offset off of the file: p counts what use reads of it. requestOnce adds 1 to p.requests. It fails if sending
-// or use does, and with ErrStalled after p.requestLimit without progress.
+// requestOnce sends one request, which complete may change before it is sent, and calls use with the response. use reads body instead of
+// resp.Body, and p counts what it reads. body begins at offset off of the file. requestOnce adds 1 to p.requests. It fails if
+// sending or use does, and with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -160,7 +161,7 @@ func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, comple
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
 	}
-	if err == nil && resp.ContentLength < 0 { // the connection can be used again only after the end of the body
+	if err == nil && resp.ContentLength < 0 { // without a length, only a read sees the end, after which the connection can be used again
 		watch.Reset(100 * time.Millisecond)
 		resp.Body.Read(make([]byte, 1))
 	}
@@ -175,8 +176,8 @@ type countedBody struct {
 	watch *time.Timer
 }
 
-// Read reads from the body into b, and counts the bytes for the progress. If they are enough progress, it restarts the
-// timer that ends the request.
+// Read reads from the body into b, and counts the bytes for c.p. If minProgress bytes have come since the timer that ends the request
+// was last restarted, it restarts the timer.
 func (c *countedBody) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
 	c.at += int64(n)
@@ -186,8 +187,8 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readInto reads n bytes of body into the beginning of *rest, and advances *rest past what is filled. It fails if reading does, and
-// with io.ErrUnexpectedEOF if body has fewer.
+// readInto reads n bytes of body into the beginning of *rest, which has as many, and advances *rest past what is filled. It fails if
+// reading does, and with io.ErrUnexpectedEOF if body has fewer.
 func readInto(body io.Reader, rest *[]byte, n int64) error {
 	for n > 0 {
 		got, err := body.Read((*rest)[:n])
@@ -226,14 +227,16 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file, calls use with the response, and closes r. After a temporary failure, also of use, it requests the
-// file anew and calls use again. It fails for another status than 200, for a body with a Content-Encoding, or as use or retry does.
+// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure, also of use, it
+// requests the file anew and calls use again. It fails for another status than 200, for a body with a Content-Encoding, or as use or
+// retry does.
 func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
 	r.startLife(ctx)
 	defer r.Close()
 	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error {
-		return r.requestOnce(ctx, p, 0, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
+		asItIs := func(*http.Request) {}
+		return r.requestOnce(ctx, p, 0, asItIs, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
 				return statusError(resp)
@@ -246,8 +249,9 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 }
 
 // Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,
-// and writes the file to the writer that begin returns. After a response that was cut off it does both again. version is the text that
-// Reader.Version returns. It fails as Get does, if a response does not tell the size, or if begin or the writer fails.
+// and writes the file to the writer that begin returns. After a response that was cut off it does both again, and leaves the earlier
+// writer to the caller. version is the text that Reader.Version returns. It fails as Get does, if a response does not tell the size, or
+// if begin or the writer fails.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
 	u, err := parse(address)
 	if err != nil {

@@ -117,7 +117,7 @@ func contentEncoding(resp *http.Response) string {
 }
 
 // retryAfter returns how long the header Retry-After of resp, seconds or a date, asks to wait. It returns 0 without that header, for a
-// malformed one, and for a date that is past.
+// malformed one, for more than 2³¹ seconds, and for a date that is past.
 func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -23,9 +23,9 @@ func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
 }
 
-// retry waits for a turn in the queue, and calls try, with pauses, until that succeeds. It fails with try's last error, passed through
-// wrap, if that error is not temporary, or after Options.Timeout or Attempts without progress. It fails with the cause of ctx when that
-// ends, and with ErrStalled if no turn comes in time.
+// retry waits for a turn in the queue, and calls try, with pauses, until that succeeds. It fails with an error of try that is not temporary.
+// Without progress, it fails with the last one after Options.Attempts requests, and if the next pause would exceed Options.Timeout. These
+// errors go through wrap. It fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in time.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
@@ -70,7 +70,7 @@ type progress struct {
 	silenceTimer *time.Timer // its end makes watchSilence call Options.Silent; nil if that is not set
 }
 
-// watchSilence starts a goroutine that calls Options.Silent when there was no progress for silenceLimit. It is called once, and again
+// watchSilence starts a goroutine that calls Options.Silent when there was no progress for silenceLimit. It calls Silent once, and again
 // only after progress, for which received restarts the timer. The returned context ends with ctx, or if Silent panics. The caller must
 // call end, which waits for the goroutine, and panics if Silent has.
 func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end func()) {
@@ -96,7 +96,7 @@ func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end fun
 // silenceLimit returns how long a read may go without progress before Options.Silent is called.
 func (r *Reader) silenceLimit() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
-// remaining returns how long the read may still go without progress.
+// remaining returns how long the read may still go without progress: a negative time if that is over.
 func (p *progress) remaining() time.Duration {
 	return time.Until(p.since.Add(p.reader.opts.Timeout))
 }

@@ -112,8 +112,8 @@ func excerpt(text string) string {
 // quoted returns the first maxText bytes of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact returns a server's text with "…" in place of what may be secret and a response may repeat: the values of the requests'
-// queries, passwords and headers. last is the request that the text answers.
+// redact returns a server's text with "…" in place of what may be secret and a response may repeat: values of queries, passwords and
+// headers, of Options and of last, the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {
@@ -135,7 +135,7 @@ func (r *Reader) redact(text string, last *http.Request) string {
 	if _, password, ok := (&http.Request{Header: r.opts.Header}).BasicAuth(); ok {
 		secrets = append(secrets, password)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // what has another in it goes first
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a secret that contains another goes first
 	var pairs []string
 	for _, s := range secrets {
 		if len(s) >= 4 { // else it is no secret, and may be in any word

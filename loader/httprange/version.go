@@ -11,7 +11,7 @@ import (
 type version struct {
 	etag     string
 	modified string
-	strong   bool // every change of the file is noticed
+	strong   bool // it is that of one version only: by the ETag, or by the date, which is over
 }
 
 // versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if
@@ -24,12 +24,11 @@ func versionOf(resp *http.Response) version {
 	return v
 }
 
-// strongETag reports whether the ETag differs between any two versions. A malformed ETag counts
-// as a weak one.
+// strongETag reports whether the server promises that no other version has the ETag. It reports false for none, a weak or a malformed one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
 // encode returns the text for Reader.Version, which parseVersion reads: the strong ETag, or else the date and, in a second line,
-// the weak ETag if there is one. It returns "" if v is not strong.
+// the weak ETag if there is one. A text without that has no line break. It returns "" if v is not strong.
 func (v version) encode() string {
 	switch {
 	case v.strongETag():
@@ -41,7 +40,8 @@ func (v version) encode() string {
 }
 
 // parseVersion returns the version that encode has made text of. text is a strong ETag, or a date in HTTP's format, which a second
-// line with a weak ETag may follow. The result is not strong for any other text, such as "".
+// line with a weak ETag may follow. Such a version is strong, as encode takes no others. For any other text, such as "", the result is
+// not strong and must not be used.
 func parseVersion(text string) version {
 	v := version{etag: text, strong: true}
 	if !v.strongETag() {
@@ -53,7 +53,8 @@ func parseVersion(text string) version {
 }
 
 // condition sets the header of req that makes the server refuse it if the file has another version: If-Match or If-Unmodified-Since.
-// It sets none without a strong ETag and a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame compares it.
+// It sets none if there is neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame
+// compares it.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():
