@@ -52,6 +52,9 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
+// Path returns the path of the lease's model: a lease is a Source of package bind.
+func (l *Lease) Path() string { return l.model.path }
+
 // Model returns the model that l keeps open. Methods of the model do not know of the lease: they fail once it is closed.
 func (l *Lease) Model() *Model { return l.model }
 
