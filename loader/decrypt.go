@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
-	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -129,26 +127,6 @@ func wrongKey(f layout.Format) error {
 // decryption returns the reader that decrypts the tensors of the file.
 func (f *file) decryption() decrypted.Reader {
 	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
-}
-
-// fillEncrypted fills buffers, which follow each other in the file, with its decrypted bytes from off on. It first fetches all
-// bytes of a remote file by one request. It fails if reading does, and for bytes that are not authentic, with their tensor's name.
-func (f *file) fillEncrypted(ctx context.Context, buffers []plan.Padded, off uint64) (err error) {
-	r := f.decryption()
-	if r.LargeReads {
-		n := uint64(0)
-		for _, p := range buffers {
-			n += p.Gap + uint64(len(p.B))
-		}
-		r, err = r.Fetch(ctx, off, n)
-	}
-	if err == nil {
-		err = plan.ReadEach(ctx, buffers, off, r.ReadAt)
-	}
-	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
-		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
-	}
-	return err
 }
 
 // decryptedTensors returns the tensors of table. It describes encrypted ones as they are after decryption, if their file's key is

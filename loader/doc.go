@@ -133,7 +133,9 @@
 //	MatVec            MatMul → call → product.multiply → product.multiplyStored → bytes
 //	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
-//	Warm              readWhileOpen → warm → Plan.Read → readPieces → warmPiece → File.Warm → Mapping.Populate
+//	Warm, mapped      readWhileOpen → warm → Plan.Read → warmPiece → File.Warm → Mapping.Populate
+//	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.Put for each of them
+//	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.Put → … → warmingContent.ReadAt → File.ReadAt
 //	Stream            readWhileOpen → run → fillBuffer → readInto → preads, or File.ReadAt, or a copy of File.View
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -10,7 +11,6 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	datafile "github.com/tensormap/tensormap/loader/internal/file"
-	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -130,14 +130,18 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// Fill fills the buffers, which follow each other in the file, with its bytes from off on. It fills those of a remote file by one request,
-// through memory of its own. It fails if reading does.
-func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
+// fetch reads n bytes at off of the file, which are whole tensors, by one request. stored returns the stored bytes of one of them,
+// decrypted but still compressed. They may lie in *buf: they are valid until that is used again. fetch fails if reading does.
+func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
-		return f.fillEncrypted(ctx, buffers, off)
+		r, err := f.decryption().Fetch(ctx, off, n)
+		return func(desc *layout.Tensor) content.Content {
+			return &decrypted.Content{Reader: r, Off: desc.Offset, Length: desc.Stored}
+		}, err
 	}
-	if len(buffers) == 1 || !f.data.Remote() {
-		return plan.ReadEach(ctx, buffers, off, f.data.ReadAt)
-	}
-	return plan.ReadAtOnce(ctx, buffers, off, f.data.ReadAt)
+	b := slices.Grow((*buf)[:0], int(n))[:n]
+	*buf = b
+	return func(desc *layout.Tensor) content.Content {
+		return content.Memory(b[desc.Offset-off:][:desc.Stored:desc.Stored])
+	}, f.data.ReadAt(ctx, b, off)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
-	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -87,7 +86,7 @@ func (f *streamFile) countBytes(way Backing, n uint64) {
 func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Backing, error) {
 	way, cached, uncached := f.chooseWay(l.fileOff)
 	if f.decrypted != nil {
-		return way, f.Fill(ctx, padded(l, b), l.fileOff)
+		return way, f.decryptInto(ctx, l, b)
 	}
 	into := b[l.bufferOff:][:l.size]
 	switch {
@@ -114,17 +113,23 @@ func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off
 	return BackingRead, mmapio.ReadFull(cached, b[lead:][:n], off)
 }
 
-// padded returns the memory in b of each part of l that has bytes, with the gap before it, as Fill takes them.
-func padded(l *bufferLoad, b []byte) (buffers []plan.Padded) {
-	at := l.bufferOff
-	for i := range l.parts {
-		part := &l.parts[i]
-		if part.size > 0 {
-			buffers = append(buffers, plan.Padded{Gap: part.bufferOff - at, B: b[part.bufferOff:][:part.size]})
-			at = part.bufferOff + part.size
+// decryptInto reads each part of l into its place in b. It fetches the blocks of a remote file by one request. It fails if reading does,
+// or for bytes that are not authentic.
+func (f *streamFile) decryptInto(ctx context.Context, l *bufferLoad, b []byte) (err error) {
+	parts := slices.DeleteFunc(slices.Clone(l.parts), func(part streamPart) bool { return part.size == 0 })
+	r := f.decryption()
+	if r.LargeReads && len(parts) > 0 {
+		last := parts[len(parts)-1]
+		if r, err = r.Fetch(ctx, l.fileOff, last.bufferOff+last.size-l.bufferOff); err != nil {
+			return err
 		}
 	}
-	return buffers
+	for _, part := range parts {
+		if err := r.ReadAt(ctx, b[part.bufferOff:][:part.size], l.fileOff+part.bufferOff-l.bufferOff); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyMapped fills b with the bytes of a mapped file from off on. It brings stepFar bytes at a time into memory, copies them, and

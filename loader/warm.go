@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
@@ -135,26 +136,34 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	if !opts.Ordered {
 		sortStored(tensors)
 	}
-	var alreadyCached atomic.Uint64
-	p := plan.New(opts.BytesPerSecond)
-	for _, t := range tensors {
-		if f := t.file(); t.inPlace() {
-			p.Add(f, t.desc().Offset, t.desc().Stored)
-		} else {
-			p.AddTarget(f, t.desc().Offset, t.desc().Stored, &warmingTensor{tensor: t, cachedBytes: &alreadyCached})
+	w := warming{tensors: tensors, plan: plan.New(opts.BytesPerSecond)}
+	var cached uint64 // bytes of tensors that the cache has
+	for i, t := range tensors {
+		switch f := t.file(); {
+		case t.inPlace():
+			w.plan.Add(f, t.desc().Offset, t.desc().Stored)
+		case w.isCached(t):
+			cached += t.desc().Stored
+		default:
+			w.plan.AddTensor(f, t.desc().Offset, t.desc().Stored, i)
 		}
 	}
-	resident, err := p.Resident(ctx)
+	w.readers = readersFor(opts, w.plan)
+	w.progress = parallel.Progress{Report: opts.Progress, Total: w.plan.Total + cached}
+	resident, err := w.plan.Resident(ctx)
 	if err == nil {
-		err = p.Read(ctx, readersFor(opts, p), &parallel.Progress{Report: opts.Progress, Total: p.Total})
+		if cached > 0 {
+			w.progress.Add(cached)
+		}
+		err = w.plan.Read(ctx, w.readers, &w.progress, w.fillPiece)
 	}
 	if err == nil {
-		err = checkPlanUnchanged(p)
+		err = checkUnchanged(tensors)
 	}
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
-	return WarmResult{Bytes: p.Total, Resident: resident + alreadyCached.Load()}, err
+	return WarmResult{Bytes: w.progress.Total, Resident: resident + cached}, err
 }
 
 // readersFor returns the number of goroutines that read the plan p: opts.Readers if that is set. Otherwise it returns 1 if the first piece
@@ -171,12 +180,12 @@ func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	return 8
 }
 
-// checkPlanUnchanged returns an error, with the file's name, if a file that p reads is no longer the one that was opened. It asks the
+// checkUnchanged returns an error, with the file's name, if a file of the tensors is no longer the one that was opened. It asks the
 // system once for each file.
-func checkPlanUnchanged(p *plan.Plan) error {
-	asked := make(map[plan.File]bool)
-	for i := range p.Pieces {
-		if f := p.Pieces[i].File.(*file); !asked[f] {
+func checkUnchanged(tensors []Tensor) error {
+	asked := make(map[*file]bool)
+	for _, t := range tensors {
+		if f := t.file(); !asked[f] {
 			asked[f] = true
 			if err := f.changed(); err != nil {
 				return f.Wrap(err)
@@ -243,65 +252,102 @@ func (m *Model) Evict(names ...string) error {
 	})
 }
 
-// warmingTensor is a tensor that Warm reads into the cache. Several readers may bring its bytes.
-type warmingTensor struct {
-	tensor      Tensor
-	cachedBytes *atomic.Uint64 // counts bytes that the cache has already
-
-	once      sync.Once
-	gathering *mmapio.Gathering[byte] // nil if the cache has the tensor
-	memoryErr error                   // why there is no memory
-}
-
-// isCached reports whether the cache has the values or the elements of the tensor, and pins them for its lease.
-func (l *warmingTensor) isCached() bool {
-	m, s := l.tensor.model, l.tensor.state()
-	if _, ok := m.cache.Peek(s.values.Key, l.tensor.lease.pinsOf()); ok {
-		return true
+// isCached reports whether the cache has the values of the stored tensor t, or its elements. The lease of t, if it has one, then pins them.
+func (w *warming) isCached(t Tensor) bool {
+	s := t.state()
+	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())
+	if !ok {
+		_, ok = t.model.cache.Peek(s.elements.Key, t.lease.warmPins())
 	}
-	_, ok := m.cache.Peek(s.elements.Key, l.tensor.lease.warmPins())
 	return ok
 }
 
-// Memory returns memory for n stored bytes of the tensor, from byte at on. If the cache has the tensor at the first call, all calls
-// return nil, and count the bytes in l.cachedBytes. It fails if there is no memory, or if the file lacks the tensor's bytes.
-func (l *warmingTensor) Memory(at, n uint64) ([]byte, error) {
-	l.once.Do(func() {
-		if l.isCached() {
-			return
-		}
-		stored := l.tensor.state().stored
-		allExist := func() (sure bool, err error) {
-			if stored.Cost().MayWait {
-				return false, nil // a probe would take a request: without it, memory is taken as bytes come
-			}
-			return stored.Probe(context.Background())
-		}
-		l.gathering, l.memoryErr = mmapio.NewGathering[byte](stored.Size(), allExist)
-	})
-	switch {
-	case l.memoryErr != nil:
-		return nil, l.tensor.wrap(l.memoryErr)
-	case l.gathering == nil:
-		l.cachedBytes.Add(n)
-		return nil, nil
-	}
-	return l.gathering.Room(at, n), nil
+// warming is a call of Warm.
+type warming struct {
+	tensors  []Tensor
+	plan     *plan.Plan
+	readers  int
+	progress parallel.Progress
 }
 
-// Filled notes that b, memory from Memory for the tensor's stored bytes from at on, has been filled. After the last bytes it puts
-// the tensor's elements into the cache. It waits, until ctx ends, for another call that fills the same entry. It fails if
-// elements cannot be decompressed, or take too much memory. Its errors name the tensor.
-func (l *warmingTensor) Filled(ctx context.Context, at uint64, b []byte) error {
-	all, err := l.gathering.Arrived(at, b)
-	if err == nil && all {
-		stored := content.Memory(l.gathering.Whole())
-		l.gathering = nil
-		t := l.tensor
-		s := t.state()
-		err = s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.elementsFrom(t.file(), t.desc(), stored))
+// requestBuffers are memory for what one request brings of several tensors.
+var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// fillPiece puts the tensors of a piece into the cache. Those of a remote file come by one request, unless the piece is one large tensor.
+// It fails if reading or decoding does, or when ctx ends.
+func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
+	f := piece.File.(*file)
+	var reported atomic.Uint64
+	stored := func(t Tensor) content.Content { return &warmingContent{t.state().stored, w, &reported} }
+	if f.data.Remote() && piece.N <= w.plan.MaxPiece {
+		buf := requestBuffers.Get().(*[]byte)
+		defer requestBuffers.Put(buf)
+		if err := w.plan.Wait(ctx, piece.N); err != nil {
+			return err
+		}
+		fetched, err := f.fetch(ctx, buf, piece.Off, piece.N)
+		if err != nil {
+			return f.Wrap(err)
+		}
+		stored = func(t Tensor) content.Content { return fetched(t.desc()) }
 	}
-	return l.tensor.wrap(err)
+	for _, i := range piece.Tensors {
+		t := w.tensors[i]
+		if err := w.fillTensor(ctx, t, stored(t)); err != nil {
+			return t.wrap(err)
+		}
+	}
+	if left := piece.N - reported.Load(); left > 0 {
+		w.progress.Add(left)
+	}
+	return nil
+}
+
+// fillTensor puts the elements of t, whose stored bytes are stored, into the cache, unless that has them. It reads all bytes of a
+// compressed tensor before it expands them: else finding its blocks would take more requests. It fails if reading or decoding does.
+func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Content) error {
+	s := t.state()
+	if t.desc().Encoding != layout.Raw && !stored.Cost().InPlace() {
+		b, err := content.Bytes(ctx, content.Env{}, stored, t.model.cacheStore.Limit)
+		if err != nil {
+			return err
+		}
+		stored = content.Memory(b)
+	}
+	return s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.elementsFrom(t.file(), t.desc(), stored))
+}
+
+// warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says.
+type warmingContent struct {
+	content.Content
+	*warming
+	reported *atomic.Uint64 // bytes that progress was told of
+}
+
+// Probe reports false for a remote file without asking, since that would take a request: memory is taken for the bytes that come.
+func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error) {
+	if c.Cost().MayWait {
+		return false, nil
+	}
+	return c.Content.Probe(ctx)
+}
+
+// ReadAt fills p with the bytes from off on, by requests as large as pieces of the plan. It makes several at once if the
+// plan has fewer pieces than readers. It fails if reading does, or when ctx ends.
+func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
+	each, size := c.plan.MaxPiece, uint64(len(p))
+	return plan.Each(ctx, max(1, c.readers/len(c.plan.Pieces)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
+		b := p[i*each : min((i+1)*each, size)]
+		err := c.plan.Wait(ctx, uint64(len(b)))
+		if err == nil {
+			err = c.Content.ReadAt(ctx, env, b, off+i*each)
+		}
+		if err == nil && c.Size() > each { // others are reported piece by piece
+			c.reported.Add(uint64(len(b)))
+			c.progress.Add(uint64(len(b)))
+		}
+		return err
+	})
 }
 
 // pinsOf returns the pins of the lease, or nil if l is nil.

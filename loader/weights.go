@@ -157,17 +157,30 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	}
 	slices.SortFunc(inOrder, func(a, b small) int { return compareOffsets(a.Tensor, b.Tensor) })
 	p, memory := plan.New(0), make([]byte, size)
-	for _, t := range inOrder {
+	for k, t := range inOrder {
 		n := t.desc().Raw
 		b := memory[:n:n]
 		contents[t.at], memory = b, memory[n:]
 		if t.state.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
-			p.AddTarget(t.file(), t.desc().Offset, t.desc().Stored, smallTensor(b))
+			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
 		} else if err := t.readAll(s.ctx, b); err != nil {
 			return nil, err
 		}
 	}
-	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{})
+	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
+		f := piece.File.(*file)
+		stored, err := f.fetch(ctx, new([]byte), piece.Off, piece.N)
+		if err != nil {
+			return f.Wrap(err)
+		}
+		for _, k := range piece.Tensors {
+			t := inOrder[k]
+			if err := stored(t.desc()).ReadAt(ctx, content.Env{}, contents[t.at], 0); err != nil {
+				return t.wrap(err)
+			}
+		}
+		return nil
+	})
 }
 
 // Decodable returns why package dequant cannot expand weights of the form f, or nil if it can.
@@ -188,12 +201,3 @@ func (s *checkpoint) Ignored(name []byte) bool {
 func (p storedTensor) readAll(ctx context.Context, b []byte) error {
 	return p.wrap(cmp.Or(p.state.elementsErr, p.state.elements.ReadAt(ctx, content.Env{}, b, 0)))
 }
-
-// smallTensor is memory for all elements of a small tensor, as a plan.Target.
-type smallTensor []byte
-
-// Memory returns the memory for n bytes of the tensor from byte at on.
-func (m smallTensor) Memory(at, n uint64) ([]byte, error) { return m[at:][:n], nil }
-
-// Filled does nothing: the bytes are where they belong.
-func (m smallTensor) Filled(context.Context, uint64, []byte) error { return nil }

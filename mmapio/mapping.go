@@ -123,7 +123,7 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 // Probe reads the last of the n bytes at offset off: memory for them should not be taken
 // before that has succeeded. It reports whether this proves that the others exist too, as in
 // any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
-// *os.File: see [Gathering].
+// *os.File: see [Gather].
 func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
 	err = m.withBacking("read", off, n, func(b *backing) error {
 		sure, err = b.probe(off, n)

@@ -66,17 +66,13 @@ func (c *Cached) Put(ctx context.Context, env Env, from Content) error {
 	return err
 }
 
-// fill returns the cached copy of c, which env.Pins pins. If there is none, it makes one of from. It takes Memory as it is,
-// without copying, unpacks Packed, and reads any other Content. It fails if reading or unpacking does, or with ErrTooLarge
-// for more than c.Limit bytes to read or unpack.
+// fill returns the cached copy of c, which env.Pins pins. If there is none, it makes one of from: it unpacks Packed, and reads
+// any other Content. It fails if reading or unpacking does, or with ErrTooLarge for more than c.Limit bytes to read or unpack.
 func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error) {
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
-		switch from := from.(type) {
-		case Memory:
-			b.Bytes = from
-		case *Packed:
-			b.Bytes, err = from.unpackAll(ctx, c.Limit)
-		default:
+		if packed, ok := from.(*Packed); ok {
+			b.Bytes, err = packed.unpackAll(ctx, c.Limit)
+		} else {
 			b.Bytes, err = copyOf(ctx, Env{pins}, from, c.Limit)
 		}
 		return b, err

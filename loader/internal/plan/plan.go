@@ -19,54 +19,28 @@ type File interface {
 	Warm(ctx context.Context, off, n uint64, cold bool) error
 	// Align returns the alignment that the file promises its tensors. Neighbours are fewer bytes apart.
 	Align() uint64
-	// Fill reads from off on into buffers that lie one behind the other.
-	Fill(ctx context.Context, buffers []Padded, off uint64) error
 	// Wrap adds the file's name to an error.
 	Wrap(err error) error
 }
 
-// Padded is memory for the bytes that follow Gap bytes of padding.
-type Padded struct {
-	Gap uint64
-	B   []byte
-}
-
-// Target is memory for a range of bytes. Its parts may arrive in any order.
-type Target interface {
-	// Memory returns memory for n bytes, at bytes after the range begins: nil if they are not
-	// needed.
-	Memory(at, n uint64) ([]byte, error)
-	// Filled is told that b, memory that Memory returned, has its bytes. It waits for nothing once ctx has ended.
-	Filled(ctx context.Context, at uint64, b []byte) error
-}
-
-// Piece is bytes of one file that are read at once.
+// Piece is bytes of one file that are read at once: of a mapped file, or whole tensors of another file and the padding between them.
 type Piece struct {
-	File   File
-	Off, N uint64
+	File    File
+	Off, N  uint64
+	Tensors []int // the numbers that AddTensor was called with; none if the file is mapped
 
-	resident uint64        // bytes of a mapped file that are in memory before anything is read
-	shares   []targetShare // the shares of targets; none if the file is mapped
+	resident uint64 // bytes of a mapped file that are in memory before anything is read
 }
 
-// targetShare is the bytes of a piece that belong to one target.
-type targetShare struct {
-	target        Target
-	paddingBefore uint64 // bytes of the piece between the share before and this one
-	targetAt      uint64 // where it begins in the target
-	size          uint64 // in bytes
-	memory        []byte // memory for it; nil if it is not needed
-}
-
-// Plan lists pieces in the order of Add. A range that follows its predecessor in the file, but
+// Plan lists pieces in the order of Add and AddTensor. A range that follows its predecessor in the file, but
 // for padding, shares its piece.
 type Plan struct {
-	Pieces []Piece
-	Total  uint64 // bytes of all pieces
+	Pieces   []Piece
+	Total    uint64 // bytes of all pieces
+	MaxPiece uint64 // the most bytes of a piece, unless one tensor is larger
 
-	maxPiece uint64            // bytes of a piece
-	limiter  *rate.Limiter     // of reading, or nil
-	covered  map[File]*byteSet // of mapped files
+	limiter *rate.Limiter     // of reading, or nil
+	covered map[File]*byteSet // of mapped files
 }
 
 const (
@@ -76,17 +50,17 @@ const (
 
 // New returns an empty Plan for reading at a rate; 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{maxPiece: maxPiece}
-	if bytesPerSecond > 0 { // pieces of 1/32 s, within limits, for a steady rate
-		p.maxPiece = min(max(bytesPerSecond/32, minPiece), maxPiece)
-		p.limiter = newLimiter(bytesPerSecond, p.maxPiece)
+	p := &Plan{MaxPiece: maxPiece}
+	if bytesPerSecond > 0 { // pieces of 1/32 s, within limits, for a steady rate, of whole encrypted blocks
+		p.MaxPiece = min(max(bytesPerSecond/32&^(minPiece-1), minPiece), maxPiece)
+		p.limiter = newLimiter(bytesPerSecond, p.MaxPiece)
 	}
 	return p
 }
 
 // NewUnlimited returns an empty Plan whose pieces are as long as the files' ranges allow. They are for listing, and too long for
 // Read.
-func NewUnlimited() *Plan { return &Plan{maxPiece: 1 << 62} }
+func NewUnlimited() *Plan { return &Plan{MaxPiece: 1 << 62} }
 
 // Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that
 // earlier calls have added: formats may have one tensor inside another.
@@ -100,37 +74,38 @@ func (p *Plan) Add(f File, off, n uint64) {
 		p.covered[f] = covered
 	}
 	for _, fresh := range covered.insert(byteRange{off, off + n}) {
-		p.add(f, fresh, nil)
-	}
-}
-
-// AddTarget appends n bytes at off of a file that is not mapped to the plan's pieces. Read reads them into the memory of t.
-func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, byteRange{off, off + n}, t) }
-
-// add appends the bytes s of f to the last piece, and to new ones where that is full or cannot be extended. t is nil
-// for a mapped file; else each piece gets a share for t. It adds the bytes, and those of padding before them, to p.Total.
-func (p *Plan) add(f File, s byteRange, t Target) {
-	for off := s.off; off < s.end; {
-		last := p.pieceToExtend(f, off, t != nil)
-		gap := off - (last.Off + last.N) // bytes of padding between
-		n := min(s.end, last.Off+p.maxPiece) - off
-		if t != nil {
-			last.shares = append(last.shares, targetShare{target: t, targetAt: off - s.off, paddingBefore: gap, size: n})
+		for fresh.off < fresh.end {
+			last := p.pieceToExtend(f, fresh.off, 1, false)
+			p.extend(last, min(fresh.end, last.Off+p.MaxPiece))
+			fresh.off = last.Off + last.N
 		}
-		last.N += gap + n
-		p.Total += gap + n
-		off += n
 	}
 }
 
-// pieceToExtend returns the piece to which bytes of f from off on are added. It returns the last piece if bytes of f at off can
-// follow it and it is not full. hasTargets says whether that piece must have shares of targets, or must have none. Otherwise it
-// appends and returns a new, empty piece.
-func (p *Plan) pieceToExtend(f File, off uint64, hasTargets bool) *Piece {
-	if n := len(p.Pieces); n > 0 {
-		last := &p.Pieces[n-1]
-		isSameKind := last.File == f && (len(last.shares) > 0) == hasTargets
-		if isSameKind && Adjacent(f, last.Off+last.N, off) && off-last.Off < p.maxPiece {
+// AddTensor appends the tensor with the given number: n bytes at off of a file that is not mapped. Without bytes it appends nothing.
+func (p *Plan) AddTensor(f File, off, n uint64, number int) {
+	if n > 0 {
+		last := p.pieceToExtend(f, off, n, true)
+		last.Tensors = append(last.Tensors, number)
+		p.extend(last, off+n)
+	}
+}
+
+// extend makes last end at the offset end of its file.
+func (p *Plan) extend(last *Piece, end uint64) {
+	more := end - (last.Off + last.N)
+	last.N += more
+	p.Total += more
+}
+
+// pieceToExtend returns the piece to which n bytes of f from off on are added. It returns the last piece if these bytes can follow it
+// and it is short enough. hasTensors says whether that piece must have tensors, or must have none. Otherwise it appends and returns a
+// new, empty piece.
+func (p *Plan) pieceToExtend(f File, off, n uint64, hasTensors bool) *Piece {
+	if k := len(p.Pieces); k > 0 {
+		last := &p.Pieces[k-1]
+		isSameKind := last.File == f && (last.Tensors != nil) == hasTensors
+		if isSameKind && Adjacent(f, last.Off+last.N, off) && off-last.Off+n <= p.MaxPiece {
 			return last
 		}
 	}
@@ -184,9 +159,9 @@ func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
 	return l
 }
 
-// wait waits until the limiter lets n bytes through, which are no more than p.maxPiece. It fails with the cause of ctx if that
+// Wait waits until the plan's rate lets n bytes through, which are no more than p.MaxPiece. It fails with the cause of ctx if that
 // ends first. Limiter.WaitN would fail at once if ctx had a deadline before that time.
-func (p *Plan) wait(ctx context.Context, n uint64) error {
+func (p *Plan) Wait(ctx context.Context, n uint64) error {
 	if p.limiter == nil || n == 0 {
 		return context.Cause(ctx)
 	}

@@ -70,7 +70,7 @@ func TestLimiter(t *testing.T) {
 			{time.Hour, bytesPerSecond / 16, time.Hour + time.Second/16},
 		} {
 			time.Sleep(test.asks - time.Since(begun))
-			if err := p.wait(t.Context(), test.n); err != nil || time.Since(begun) != test.waits {
+			if err := p.Wait(t.Context(), test.n); err != nil || time.Since(begun) != test.waits {
 				t.Errorf("%d bytes at %v may go at %v, want %v; %v", test.n, test.asks, time.Since(begun), test.waits, err)
 			}
 		}
@@ -78,7 +78,7 @@ func TestLimiter(t *testing.T) {
 		defer cancel()
 		begun = time.Now()
 		for _, p := range []*Plan{New(1), New(0)} {
-			if err := p.wait(ctx, minPiece); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			if err := p.Wait(ctx, minPiece); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
 				t.Error(time.Since(begun), err)
 			}
 		}
