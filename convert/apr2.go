@@ -82,7 +82,7 @@ func (p *Plan) signingBytes() (n uint64, err error) {
 		}
 	}
 	if s := p.opts.Signer; s != nil {
-		n += s.SignatureBytes(p.opts.ShardBytes)
+		n += s.SignatureBytes(p.opts.ShardBytes) // which no shard of several tensors exceeds
 	}
 	return n, nil
 }
@@ -145,7 +145,7 @@ func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 		}
 	}
 	if s := p.opts.Signer; s != nil {
-		signature, finish.Sign = encrypted.Placeholder(s.Public, 0, 0), s.Sign
+		signature, finish.Sign = encrypted.Placeholder(s.Public, 0, 0), s.Sign // 0 bytes of data
 	}
 	if b, err = finish.Manifest(b, signature, encryption); err == nil {
 		_, err = w.Write(b)
@@ -159,7 +159,7 @@ func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 type shardMetadata struct {
 	common       layout.Metadata           // keys of every shard but quantization
 	quantization layout.Metadata           // with empty objects under the keys of scales
-	scales       map[string]map[string]any // by key of quantization, then by tensor
+	scales       map[string]map[string]any // scales and zero points: by key of quantization, then by tensor
 	sharedBytes  uint64                    // bytes of a shard's metadata without scales, as JSON
 }
 
@@ -185,7 +185,8 @@ func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	return s, err
 }
 
-// forTensors returns the metadata of a shard that has the given tensors: what all shards have, and these tensors' scales.
+// forTensors returns the metadata of a shard that has the given tensors: what all shards have, and the tensors' scales and
+// zero points.
 func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
 	q := slices.Clone(s.quantization)
 	for key, scales := range s.scales {
@@ -207,8 +208,8 @@ func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
 func (s *shardMetadata) maxSizeOf(name string) (n uint64) {
 	for _, scales := range s.scales {
 		if v, ok := scales[name]; ok {
-			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // no error: v was read from JSON
-			n += uint64(len(b))                                          // with two braces, where the entry needs one comma
+			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // no error: v is a number or was read from JSON
+			n += uint64(len(b))                                          // counts two braces, where the entry needs one comma
 		}
 	}
 	return n

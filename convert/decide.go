@@ -41,7 +41,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
-		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPart: staysStored, sourcePosition: uint32(len(p.Tensors))}
+		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPartOrMarker: staysStored, sourcePosition: uint32(len(p.Tensors))}
 		if err := dec.decide(&x); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (p *decider) decide(t *Tensor) (err error) {
 		return err
 	}
 	if o, ok := readOriginal(p.originals[t.Name]); ok {
-		t.restore(o)
+		t.restore(o) // which asks for hasScale
 	}
 	t.To, t.Shape = t.From, t.FromShape()
 	if p.opts.DType != layout.Invalid {
@@ -115,7 +115,7 @@ func (p *decider) decideWeight(t *Tensor) error {
 	return nil
 }
 
-// reencode plans to re-encode t as the options say, or sets NotReencoded to the reason against it. It changes nothing if
+// reencode plans to re-encode t as the options say, and sets Weighted, or sets NotReencoded to the reason against it. It changes nothing if
 // the source's stored type is that type. For I8 it reads the whole tensor, for its scale. It fails with layout.ErrUnsupported
 // for a type that the format lacks. It also fails if values cannot be read, if importance does not fit t.Shape, or once the
 // context is done.
@@ -175,9 +175,9 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	}
 	columns := t.Shape[len(t.Shape)-1]
 	why := fmt.Sprintf("rows no multiple of %d, as %v wants", d.BlockElems(), d)
-	switch smaller, ok := blocksOf32[d]; {
+	switch of32, ok := blocksOf32[d]; {
 	case ok && columns%32 == 0:
-		return smaller, why
+		return of32, why
 	case ok:
 		return layout.F16, why + ", nor of 32"
 	case p.resolver != nil:
@@ -209,7 +209,7 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 // biases, and llama.cpp leaves some matrices alone. It returns "" with Options.All, and for types that keep most bits.
 func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
-	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2
+	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2 // F16 or BF16
 	losesMuch := d == layout.I8 || d.Quantized() || isFallback || isHalved
 	if p.opts.All || !losesMuch {
 		return ""

@@ -100,8 +100,8 @@ func (p *Plan) isObsoleteMethod(method any) bool {
 	return isChanged
 }
 
-// bitsPerWeight returns the bits of all new tensors divided by the number of their elements, rounded to three decimals. It
-// returns 0 if there are no elements.
+// bitsPerWeight returns the bits of all new tensors, before compression, divided by the number of their elements. It rounds
+// to three decimals, and returns 0 if there are no elements.
 func (p *Plan) bitsPerWeight() float64 {
 	var bits, elements float64
 	for i := range p.Tensors {
@@ -111,9 +111,9 @@ func (p *Plan) bitsPerWeight() float64 {
 	return math.Round(1000*bits/max(elements, 1)) / 1000
 }
 
-// addMethod adds the description of quantization beside the model to the architecture in Metadata, unless Metadata has a
-// description already. It fails if the model's description cannot be relied on, since readers of the new file would have to
-// guess. It does not fail if Options.Config has another, or if the faulty one is in Metadata, where readers refuse it.
+// addMethod adds the model's description of quantization to the architecture in Metadata, unless Metadata has a description
+// already. It fails if the model's is faulty, since readers of the new file would have to guess. It does not fail if
+// Options.Config has a description, or if Metadata has the faulty one, which readers refuse.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
 	if isReplaced := configIn(p.opts.Config).MentionsQuantization(); problem != nil && isReplaced {
@@ -122,13 +122,13 @@ func (p *Plan) addMethod() error {
 	if description != nil && !configIn(p.Metadata).MentionsQuantization() {
 		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
-	if isHidden := configIn(p.Metadata).Err == nil; problem != nil && isHidden { // from readers of the new file
+	if readsWell := configIn(p.Metadata).Err == nil; problem != nil && readsWell { // readers of the new file see no fault
 		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
 	}
 	return nil
 }
 
-// configIn returns the description of quantization in md, APR2 metadata: that in the architecture or else at the top.
+// configIn returns the description of quantization in the APR2 metadata md: the architecture's, or else that at the top.
 func configIn(md layout.Metadata) *scheme.Config {
 	return scheme.ReadConfig(object(md, "architecture"), md)
 }
@@ -166,7 +166,7 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 // shardKeys returns the entries of md, the keys of a SafeTensors file, that each of its shards needs: the framework that wrote
 // the tensors ("format") and, if quantized weights stay, the keys that say how they are stored.
 func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
-	// The architecture has quantization_config: see addMethod.
+	// addMethod has put quantization_config into the architecture.
 	quantizationKeys := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.ComfyLayersKey}
 	staysQuantized := len(p.Quantized)+len(p.undecodedPrefixes) > 0
 	for _, e := range md {

@@ -33,14 +33,14 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 func (p *Plan) setSize(f *file) error {
 	w, err := p.target.newFileWriter(p, io.Discard, f)
 	if err == nil {
-		f.size = w.Size()
+		f.size = w.Size() // which a writer without compression knows before it writes tensors
 	}
 	return err
 }
 
-// planSingle plans a single file of all tensors with metadata md, for a format without compression. It sets Metadata and
-// files. It reports whether the file fits Options.ShardBytes, where 0 is no limit; a model without tensors always fits. It
-// fails with layout.ErrUnsupported for options that ask for compression, and for what the format cannot hold.
+// planSingle plans a single file of all tensors with metadata md, for a format without compression. It replaces Metadata by
+// md, and sets files. It reports whether the file fits Options.ShardBytes, where 0 is no limit; a model without tensors always fits. It
+// fails with layout.ErrUnsupported if the options ask for compression. It also fails if the format cannot hold something.
 func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	if p.opts.Compress.compresses() {
 		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.name)
@@ -66,7 +66,7 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesO
 		n, size := 0, f.size
 		for t := range entries(left) {
 			size += bytesOf(&t)
-			if n > 0 && size > limit-min(limit, align) {
+			if n > 0 && size > limit-min(limit, align) { // leaves space for the padding
 				break
 			}
 			n++
@@ -85,8 +85,8 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesO
 const maxShards = 99_999
 
 // nameShards sets Shards and the paths of the files. As a check, it writes the manifest, if the format has one, to memory and
-// reads it. It fails if there are more than maxShards, if the manifest cannot be written or read back, or if it reads
-// another name.
+// reads it. It fails if there are more than maxShards, if the manifest cannot be written or read back, or if a
+// name in it has changed.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)
 	if p.Shards > maxShards {

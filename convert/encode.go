@@ -23,16 +23,16 @@ type buffers struct {
 	encoded         []byte
 }
 
-// grow makes the three buffers hold step elements, or n if that is more.
+// grow makes the three buffers hold step elements, or n if that is more. New buffers lose the contents of the old.
 func (b *buffers) grow(n int) {
 	if size := max(n, step); len(b.values) < size {
 		b.values, b.decoded = mmapio.Aligned[float32](size), mmapio.Aligned[float32](size)
-		b.encoded = make([]byte, 4*size)
+		b.encoded = make([]byte, 4*size) // no type to encode as is wider than F32
 	}
 }
 
 // rows returns b.values cut to whole rows of n elements: as many as it holds, but at least one. It grows the buffers if
-// they are too small.
+// they are too small. n is not 0.
 func (b *buffers) rows(n int) []float32 {
 	b.grow(n)
 	return b.values[:len(b.values)/n*n]
@@ -50,6 +50,7 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 	default: // all bytes but the head, whose scale has gone into the metadata
 		rest := io.NewSectionReader(t.source, int64(t.headBytes), int64(t.source.RawBytes())-int64(t.headBytes))
 		buf.grow(step)
+		// The wrappers hide methods that CopyBuffer would prefer to the buffer.
 		_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 	}
 	return lost, err
@@ -87,7 +88,7 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 		}
 		return nil
 	}
-	// Source.Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt
+	// t.source.Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt
 	// would unpack a packed tensor for each call.
 	if isRestored := t.original != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
 		d, err := newDecoder(t, values, encode)
@@ -117,7 +118,7 @@ const errorsChunk = 1 << 16
 // errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores, and its
 // sums do not depend on their number.
 func errorsOf(values, decoded []float32) (sum survey.Errors) {
-	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)
+	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)                 // every lo below is a multiple of errorsChunk
 	_ = simd.InParallel(dequant.AllCores, len(values), errorsChunk, func(lo, hi int) error { // no error
 		for ; lo < hi; lo += errorsChunk {
 			end := min(lo+errorsChunk, hi)
@@ -136,7 +137,7 @@ func errorsOf(values, decoded []float32) (sum survey.Errors) {
 type decoder struct {
 	dtype           layout.DType // of the bytes
 	codec           dequant.Codec
-	undecodedBytes  []byte        // bytes that are not decoded yet; the capacity is that of values
+	undecodedBytes  []byte        // bytes that are not decoded yet; the capacity is whole blocks, those of values
 	values          []float32     // as many as are decoded at a time
 	decodedElements uint64        // elements decoded so far
 	loss            quantize.Loss // of F64s
@@ -144,13 +145,13 @@ type decoder struct {
 }
 
 // newDecoder returns a decoder of t's bytes, as elements of type t.From. It calls encode with len(values) values at a time, in
-// the memory of values. It fails if package dequant does not expand the type.
+// the memory of values, which must hold whole blocks. It fails if package dequant does not expand the type.
 func newDecoder(t *Tensor, values []float32, encode func(values []float32) error) (*decoder, error) {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
 	if err != nil {
 		return nil, err
 	}
-	_, size := codec.Span(0, uint64(len(values)))
+	_, size := codec.Span(0, uint64(len(values))) // in bytes
 	return &decoder{dtype: t.From, codec: codec, undecodedBytes: make([]byte, 0, size), values: values, encode: encode}, nil
 }
 
@@ -167,8 +168,8 @@ func (d *decoder) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// flush decodes the bytes that have been written since the last flush, and calls encode with their values. It fails if
-// decoding or encode does.
+// flush decodes the bytes that have been written since the last flush, which are whole blocks, and calls encode with their
+// values. It does nothing if there are none. It fails if decoding or encode does.
 func (d *decoder) flush() error {
 	n := len(d.undecodedBytes) / d.dtype.BlockBytes() * d.dtype.BlockElems()
 	if n == 0 {

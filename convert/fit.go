@@ -103,7 +103,8 @@ func (t *Tensor) canReshape(to *target, shape []int) bool {
 
 const originalsKey = "original_tensors"
 
-// setOriginals adds to Metadata the source's types and shapes that the new format cannot hold, by name of tensor:
+// setOriginals sets in Metadata the source's types and shapes that the new format cannot hold, by name of tensor. They
+// replace those of an earlier conversion:
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func (p *Plan) setOriginals() {
@@ -166,8 +167,8 @@ func readOriginal(v any) (o original, ok bool) {
 	return o, ok
 }
 
-// restore sets t.From and t.original to o: the type and shape that t had before an earlier conversion. It changes nothing if
-// o takes another number of bytes than t. If o has a type, it changes only integers without a scale.
+// restore sets t.From to the type in o, if o has one, and t.original to o. It changes nothing if a tensor of that type and
+// shape takes another number of bytes than t. It does not either if o has a type, and t is no tensor of integers or has a scale.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {

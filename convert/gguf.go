@@ -21,7 +21,7 @@ var ggufTarget = target{
 
 // divideGGUF plans one file or, if that is larger than Options.ShardBytes, shards. The first shard has the metadata,
 // the others only the alignment, as gguf-split writes them. Path becomes that of the first shard. It fails if a tensor
-// or key cannot be written, or if there are more shards than 16 bits count.
+// or key cannot be written, or if there are more than 65,535 shards.
 func (p *Plan) divideGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
@@ -161,10 +161,12 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		return
 	}
 	*out = without(*out, keyFileType)
-	fileType, ok := fileTypeOf(p.opts.DType.String())
+	name := p.opts.DType.String()
 	if p.resolver != nil {
-		fileType, ok = fileTypeOf(strings.ToUpper(p.resolver.name))
-	} else if !ok {
+		name = strings.ToUpper(p.resolver.name)
+	}
+	fileType, ok := fileTypeOf(name)
+	if !ok && p.resolver == nil {
 		fileType, ok = fileTypeOf(dominantType(elements).String())
 	}
 	if ok {
@@ -178,7 +180,7 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 // fileTypeOf returns general.file_type for a recipe, or for a model whose matrices mostly have the type called name. It
 // reports false if llama.cpp has no number for it.
 func fileTypeOf(name string) (uint32, bool) {
-	const numbers = 64                                                // no more have names
+	const numbers = 64                                                // file types from 64 on have no names
 	for _, name := range []string{name, name + "_S", name + "_MOE"} { // llama.cpp has Q4_K_S, but no Q4_K
 		for n := range uint32(numbers) {
 			if gguf.FileType(n) == name {
@@ -192,7 +194,7 @@ func fileTypeOf(name string) (uint32, bool) {
 // dominantType returns the key of elements with the greatest value. It returns the lowest of several, and layout.Invalid if
 // there are none.
 func dominantType(elements map[layout.DType]uint64) (dominant layout.DType) {
-	for d, n := range elements {
+	for d, n := range elements { // Invalid is the lowest type, and elements[Invalid] is 0
 		if c := cmp.Compare(n, elements[dominant]); c > 0 || c == 0 && d < dominant {
 			dominant = d
 		}

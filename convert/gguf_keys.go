@@ -26,7 +26,7 @@ const (
 // splitKeys returns md with the keys of a shard of a GGUF model: its number from 0 on, the number of shards, and the
 // number of tensors in all of them. md is not changed.
 func splitKeys(md layout.Metadata, shard, shards, tensors int) layout.Metadata {
-	return append(md[:len(md):len(md)],
+	return append(md[:len(md):len(md)], // without spare capacity, so that append copies
 		layout.Entry{Key: "split.no", Value: uint16(shard)},
 		layout.Entry{Key: "split.count", Value: uint16(shards)},
 		layout.Entry{Key: "split.tensors.count", Value: int32(tensors)})
@@ -35,12 +35,9 @@ func splitKeys(md layout.Metadata, shard, shards, tensors int) layout.Metadata {
 // isSplit reports whether the key of e is about how a model is divided among files.
 func isSplit(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }
 
-// withoutSplit returns md without the keys that say how the source was divided: they are not true of a new file.
+// withoutSplit returns a copy of md without the keys that say how the source was divided: they are not true of a new file.
 func withoutSplit(md layout.Metadata) layout.Metadata {
-	if slices.ContainsFunc(md, isSplit) {
-		return slices.DeleteFunc(slices.Clone(md), isSplit)
-	}
-	return md
+	return slices.DeleteFunc(slices.Clone(md), isSplit)
 }
 
 // comfyShapes returns the shapes that md, the keys of a GGUF file, has under keyShape, by name of tensor. It skips

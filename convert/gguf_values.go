@@ -18,7 +18,7 @@ func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadat
 	typeAt, bytesAt := maps.Collect(types.All()), maps.Collect(bytes.All())
 	typed = make(layout.Metadata, 0, len(md))
 	for _, e := range md {
-		name, _ := typeAt[e.Key].(string)
+		name, _ := typeAt[e.Key].(string) // "" if any type will do
 		if v, ok := typedValue(restoreBytes(e.Value, bytesAt[e.Key]), name); ok {
 			typed = append(typed, layout.Entry{Key: e.Key, Value: v})
 		} else {
@@ -118,10 +118,11 @@ func hasType(v any, name string) bool {
 		return name == "" || name == "string"
 	case bool:
 		return name == "" || name == "bool"
-	case []string: // an empty one does not tell that its type is right: only the name does
-		return len(x) > 0 && name == "" || name == "[string]"
+	case []string: // of an empty list only the name tells the type
+		return name == "[string]" || name == "" && len(x) > 0
 	}
-	return numberType(v) != nil && (name == "" || name == numberType(v))
+	got, isNumeric := numberType(v).(string)
+	return isNumeric && (name == "" || name == got)
 }
 
 // setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value
@@ -146,10 +147,10 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 }
 
 // parseSetting reads text as a value of GGUF that replaces old. If old is a string, the value is the whole text. Otherwise
-// text is TYPE:VALUE or VALUE. Without TYPE the value has the type of old. If old is nil too, VALUE is read as JSON, or as a
+// text is VALUE or TYPE:VALUE, where TYPE is a key of conversions. Without TYPE the value has the type of old. If old is nil too, VALUE is read as JSON, or as a
 // string if it is none. A VALUE that is not of its type is layout.ErrInvalid.
 func parseSetting(text string, old any) (any, error) {
-	name, _ := numberType(old).(string) // the type of the value, or "" if any will do
+	name, _ := numberType(old).(string) // the type of the value, or "" if any will do, as where old is nil
 	switch old.(type) {
 	case string:
 		return text, nil

@@ -55,8 +55,8 @@ func ReadImportance(path string) (Importance, error) {
 	return all, nil
 }
 
-// meansOf returns the importance of the columns of the tensor called name: sums divided by the count of their matrix, which m
-// has too. It is 1 for each column of a matrix whose count is 0 or whose sums are all 0. It fails with layout.ErrInvalid if
+// meansOf returns the importance of the columns of the tensor called name: the sums of each matrix divided by its count, which
+// another tensor of m holds. A matrix whose count is 0, or whose sums are all 0, gets 1 for each column. It fails with layout.ErrInvalid if
 // the number of sums is no multiple of that of counts, or if a mean is no float32.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
@@ -139,7 +139,7 @@ func (imp Importance) check(name string, shape []int) (found bool, err error) {
 }
 
 // matrices returns how many matrices a tensor of the given shape has, and how many columns each has. A tensor with one
-// dimension or none is one matrix.
+// dimension is one matrix of one row, and a scalar has one column.
 func matrices(shape []int) (n, columns int) {
 	n = 1
 	if len(shape) == 0 {
@@ -166,12 +166,13 @@ func newColumnWeights(weights []float32, shape []int) columnWeights {
 	if weights == nil || elements == 0 {
 		return columnWeights{}
 	}
-	n, columns := matrices(shape)
+	n, columns := matrices(shape) // neither is 0, as elements is not
 	return columnWeights{weights: weights, columns: columns, matrixSize: int(elements) / n}
 }
 
-// next returns how many of the next n elements are in the same matrix, and the importance of that matrix's columns. The
-// following call goes on behind these elements. Without importance it returns n and nil.
+// next returns how many of the next n elements are in the matrix of the first one, and the importance of that matrix's columns.
+// n is at least 1, and at most the number that is left. The following call goes on behind the elements that next counted.
+// Without importance it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
 	if w.columns == 0 {
 		return n, nil

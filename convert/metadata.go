@@ -27,7 +27,7 @@ var topLevelKeys = map[string]bool{
 // into APR2 metadata. Keys that the specification places at the top level go there, with
 // objects merged key by key; every other key describes the architecture and goes into that
 // object. An architecture that is no object, such as the name of one, becomes an object with the key
-// "name". The configuration may replace that key. It cannot replace apr_version.
+// "name", whose value config may replace. It cannot replace apr_version.
 //
 // Objects in md are replaced, not modified: they may belong to an open model.
 func MergeConfig(md *layout.Metadata, config layout.Metadata) {

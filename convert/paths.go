@@ -11,15 +11,15 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkPaths sets Removed and Left. It checks the paths of a sharded model, and replacedPath. It fails if anything but a
-// regular file is at one, or a file that the model reads. The path of a single file is checked when it is created.
+// checkPaths sets Removed and Left. It checks the paths of a sharded model, and replacedPath. It fails if a path is that of a
+// file that the model reads, or of anything but a regular file. The path of a single file is checked when it is created.
 func (p *Plan) checkPaths() error {
 	sources := p.sourceFiles()
 	if p.replacedPath != "" {
 		if err := checkPath(p.replacedPath, os.Stat, sources); err != nil {
 			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(p.Path))
 		}
-		if _, err := os.Lstat(p.replacedPath); err == nil {
+		if _, err := os.Lstat(p.replacedPath); err == nil { // even a link to nothing is removed
 			p.Removed = p.replacedPath
 		}
 	}
@@ -75,13 +75,13 @@ func isSource(info fs.FileInfo, sources []fs.FileInfo) bool {
 }
 
 // foreignShards returns the paths of files that are called like shards of the new model, but belong neither to it nor to
-// sources. Another manifest may lead to them, so only the user can say whether to remove them.
+// sources. Another manifest may lead to them, so only the user can say whether to remove them. It leaves out what it cannot read.
 func (p *Plan) foreignShards(sources []fs.FileInfo) (paths []string) {
-	dir, single := filepath.Split(p.singlePath)
+	dir, singleName := filepath.Split(p.singlePath)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {
 		path := dir + e.Name()
-		if shard.Whole(e.Name()) != single || slices.ContainsFunc(p.files, func(f file) bool { return f.path == path }) {
+		if shard.Whole(e.Name()) != singleName || slices.ContainsFunc(p.files, func(f file) bool { return f.path == path }) {
 			continue
 		}
 		if info, err := e.Info(); err == nil && !isSource(info, sources) {

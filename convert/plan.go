@@ -154,11 +154,11 @@ type Tensor struct {
 	Shape []int
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
-	From, To  layout.DType
-	standsFor layout.DType // the type whose bits integers of type To hold, or Invalid
-	headBytes uint8        // bytes at the start of the source's tensor that are not copied
-	isPart    bool         // of a weight in Plan.Quantized, or the marker of scaled FP8
-	hasScale  bool         // the tensor has integers and a scale
+	From, To       layout.DType
+	standsFor      layout.DType // the type whose bits integers of type To hold, or Invalid
+	headBytes      uint8        // bytes at the start of the source's tensor that are not copied
+	isPartOrMarker bool         // t is a part of a weight in Plan.Quantized, or the marker of scaled FP8
+	hasScale       bool         // the tensor has integers and a scale
 	// Reencoded reports that the values are encoded anew. Otherwise the bytes are the same.
 	Reencoded bool
 	// Weighted reports that Options.Importance has the tensor's columns.
@@ -207,7 +207,7 @@ func (t *Tensor) FromBytes() uint64 { return t.source.StoredBytes() }
 // Elements returns the number of the source's elements.
 func (t *Tensor) Elements() uint64 { return t.source.Elements() }
 
-// isCopied reports whether all bytes of the elements are written as they are.
+// isCopied reports whether all bytes of the source's tensor are written as they are.
 func (t *Tensor) isCopied() bool { return !t.Reencoded && t.headBytes == 0 }
 
 // copiesBlocks reports whether the source's LZ4 blocks can be written as they are. The source may be encrypted.
@@ -292,8 +292,8 @@ func (to *target) canEncode(d layout.DType) bool {
 	return CanEncode(d) && to.hasType(d) && (d != layout.I8 || to.hasScales)
 }
 
-// expands reports whether elements of type d become F32 because the format has no such type: floats and quantized
-// blocks with values. F8_E8M0 is the type of scales: they stay beside their codes, unless readers take all tensors for weights.
+// expands reports whether elements of type d become F32 because the format has no such type. These are floats and quantized
+// blocks that package dequant expands. F8_E8M0, the type of scales, is one only if readers take all tensors for weights.
 func (to *target) expands(d layout.DType) bool {
 	isFloat := d.Kind() == layout.KindFloat && (to.readsAllAsWeights || d != layout.F8_E8M0)
 	return !to.hasType(d) && (d.Quantized() || isFloat) && dequant.Supported(d)
@@ -313,5 +313,5 @@ func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.K
 // of a weight that stays, or it lies beside codes that cannot be decoded and that Options.Keep names.
 func (p *Plan) staysStored(t *Tensor) bool {
 	isBeside := func(prefix string) bool { return strings.HasPrefix(t.Name, prefix) }
-	return t.isPart || p.opts.keeps(t.Name) || slices.ContainsFunc(p.exemptPrefixes, isBeside)
+	return t.isPartOrMarker || p.opts.keeps(t.Name) || slices.ContainsFunc(p.exemptPrefixes, isBeside)
 }

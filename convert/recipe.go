@@ -26,7 +26,7 @@ var aliases = map[string]string{"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_
 
 // Recipes returns the names that Options.Recipe takes, in order.
 func Recipes() []string {
-	return slices.Sorted(func(yield func(string) bool) {
+	return slices.Sorted(func(yield func(string) bool) { // yield never returns false: Sorted takes all
 		maps.Keys(recipes)(yield)
 		maps.Keys(aliases)(yield)
 	})
@@ -88,6 +88,7 @@ func intOrFirst(config *loader.Config, key string) int {
 }
 
 // positionsByLayer returns the position of each name once names are sorted: by the number of the layer in them, then by name.
+// Names without a layer come first.
 func positionsByLayer(names []string) map[string]int {
 	layers := make(map[string]int, len(names))
 	for _, name := range names {
@@ -129,7 +130,7 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 			d = layout.Q8_0
 		}
 		return d
-	case attentionK:
+	case attentionK: // rules has none for others
 		if r.experts == 8 {
 			return layout.Q8_0
 		}
@@ -170,15 +171,15 @@ type position struct {
 	index, count int
 }
 
-func (p position) any() bool           { return true }
+func (p position) always() bool        { return true }
 func (p position) inFirstEighth() bool { return p.index < p.count/8 }
 func (p position) inFirst16th() bool   { return p.index < p.count/16 }
 func (p position) isFalcon() bool      { return p.arch == "falcon" }
 func (p position) has8Experts() bool   { return p.experts == 8 }
 
-// inMoreBits reports whether p's layer gets more bits from llama.cpp: it is in the first or last eighth, or each third of
-// the others.
-func (p position) inMoreBits() bool {
+// getsMoreBits reports what llama.cpp's use_more_bits does: whether p is in the first or last eighth, or every third one
+// behind the first eighth.
+func (p position) getsMoreBits() bool {
 	return p.index < p.count/8 || p.index >= 7*p.count/8 || (p.index-p.count/8)%3 == 2
 }
 
@@ -193,23 +194,23 @@ var rules = []struct {
 	dtype   layout.DType // Invalid for the recipe's
 }{
 	{attentionV, "q2_k q2_k_s", position.sharesHeads, layout.Q4_K},
-	{attentionV, "q2_k", position.any, layout.Q3_K},
+	{attentionV, "q2_k", position.always, layout.Q3_K},
 	{attentionV, "q3_k_m", func(p position) bool { return p.index < 2 }, layout.Q5_K},
-	{attentionV, "q3_k_m", position.any, layout.Q4_K},
-	{attentionV, "q3_k_l", position.any, layout.Q5_K},
+	{attentionV, "q3_k_m", position.always, layout.Q4_K},
+	{attentionV, "q3_k_l", position.always, layout.Q5_K},
 	{attentionV, "iq4_nl iq4_xs", position.sharesHeads, layout.Q5_K},
 	{attentionV, "q4_k_s", func(p position) bool { return p.index < 4 }, layout.Q5_K},
-	{attentionV, "q4_k_m q5_k_m", position.inMoreBits, layout.Q6_K},
+	{attentionV, "q4_k_m q5_k_m", position.getsMoreBits, layout.Q6_K},
 
-	{ffnDown, "q2_k", position.any, layout.Q3_K},
+	{ffnDown, "q2_k", position.always, layout.Q3_K},
 	{ffnDown, "q2_k_s", position.inFirstEighth, layout.Q4_K},
 	{ffnDown, "q3_k_m", position.inFirst16th, layout.Q5_K},
-	{ffnDown, "q3_k_m", func(p position) bool { return !p.isFalcon() || p.inMoreBits() }, layout.Q4_K},
+	{ffnDown, "q3_k_m", func(p position) bool { return !p.isFalcon() || p.getsMoreBits() }, layout.Q4_K},
 	{ffnDown, "q3_k_l", position.isFalcon, layout.Q4_K},
-	{ffnDown, "q3_k_l", position.any, layout.Q5_K},
-	{ffnDown, "q4_k_m", func(p position) bool { return p.isFalcon() && p.inFirst16th() || !p.isFalcon() && p.inMoreBits() }, layout.Q6_K},
-	{ffnDown, "q4_k_m", position.inMoreBits, layout.Q5_K},
-	{ffnDown, "q5_k_m", position.inMoreBits, layout.Q6_K},
+	{ffnDown, "q3_k_l", position.always, layout.Q5_K},
+	{ffnDown, "q4_k_m", func(p position) bool { return p.isFalcon() && p.inFirst16th() || !p.isFalcon() && p.getsMoreBits() }, layout.Q6_K},
+	{ffnDown, "q4_k_m", position.getsMoreBits, layout.Q5_K},
+	{ffnDown, "q5_k_m", position.getsMoreBits, layout.Q6_K},
 	{ffnDown, "q4_k_s", func(p position) bool { return !p.isFalcon() && p.inFirstEighth() }, layout.Q5_K},
 	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return p.inFirstEighth() && !p.hasImportance }, layout.Q5_K},
 	{ffnDown, "q4_0", func(p position) bool { return p.inFirstEighth() && p.hasImportance }, layout.Q4_1},
@@ -219,9 +220,9 @@ var rules = []struct {
 	{attentionOutput, "", position.isFalcon, layout.Invalid},
 	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", position.has8Experts, layout.Q5_K},
 	{attentionOutput, "", position.has8Experts, layout.Invalid},
-	{attentionOutput, "q2_k", position.any, layout.Q3_K},
-	{attentionOutput, "q3_k_m", position.any, layout.Q4_K},
-	{attentionOutput, "q3_k_l", position.any, layout.Q5_K},
+	{attentionOutput, "q2_k", position.always, layout.Q3_K},
+	{attentionOutput, "q3_k_m", position.always, layout.Q4_K},
+	{attentionOutput, "q3_k_l", position.always, layout.Q5_K},
 }
 
 // applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. It returns the recipe's own

@@ -82,7 +82,7 @@ var smallMatrices = []string{
 // It returns "" for others. Dimensions of size 1 do not count.
 func whyPrecise(name string, shape []int) string {
 	switch last, before := lastWords(name); {
-	case strings.Contains(last+before, "norm"):
+	case strings.Contains(last, "norm"), strings.Contains(before, "norm"):
 		return "a norm"
 	case strings.HasSuffix(last, "bias"), last == "weight" && strings.HasSuffix(before, "bias"):
 		return "a bias"
@@ -115,6 +115,6 @@ func layerOf(name string) int {
 	if m == nil {
 		return -1
 	}
-	n, _ := strconv.Atoi(m[1])
+	n, _ := strconv.Atoi(m[1]) // no error: m[1] is at most six digits
 	return n
 }

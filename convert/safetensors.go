@@ -20,9 +20,9 @@ var safeTensorsTarget = target{
 	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
-// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index. Path becomes that of the
-// index. A single file will remove an old index beside it, and shards an old single file: replacedPath. It fails for metadata
-// and tensors that the format cannot hold.
+// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index, which Path becomes.
+// It sets replacedPath: beside a single file an old index, beside shards an old single file. It fails for metadata and
+// tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
@@ -78,8 +78,8 @@ func (p *Plan) writeIndex(w *bufio.Writer) error {
 }
 
 // safeTensorsMetadata returns md, APR2 metadata, as __metadata__ can hold it, whose values are strings. Keys of SafeTensors
-// files stay as they were; all others become JSON under the key apr2.KEY. Keys that every APR2 file must have are left
-// out if they have the values for an unknown model. rest has the keys of SafeTensors files whose values are no strings, as
+// files stay as they were; all others become JSON under the key apr2.KEY. It leaves out apr_version, and other keys that
+// every APR2 file must have if they have the values for an unknown model. rest has the keys of SafeTensors files whose values are no strings, as
 // an index may have them. It fails if a value has no JSON.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
@@ -94,11 +94,11 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 		if e.Key == "apr_version" || hasEqual(defaults, e.Key, e.Value) {
 			continue
 		}
-		e, err := carriedEntry(e.Key, e.Value)
+		c, err := carriedEntry(e.Key, e.Value)
 		if err != nil {
 			return nil, nil, err
 		}
-		carried = append(carried, e)
+		carried = append(carried, c)
 	}
 	text.Merge(carried)
 	return text, rest, nil

@@ -32,7 +32,7 @@ type SaveOptions struct {
 }
 
 // Save writes tensors in memory to a new file called path: SafeTensors, APR2 or GGUF. An older file of that name is replaced.
-// The file appears under its name once it is complete, or not at all: if anything fails, or ctx ends.
+// The file appears under its name once it is complete. It does not appear if anything fails, or if ctx ends.
 //
 // APR2 and GGUF have the tensors in the order given. A SafeTensors file has those of larger alignment first, so that all can be
 // viewed in place. The error is a *layout.FormatError if the format cannot hold something: a dtype, a name that comes twice, Data of
@@ -66,6 +66,7 @@ func Save(ctx context.Context, path string, tensors []SaveTensor, opts *SaveOpti
 		return err
 	}
 	defer out.Abort() // does nothing once the file has its name
+	// newFileWriter reads nothing of a plan but its options: zero means the defaults.
 	w, err := targets[format].newFileWriter(new(Plan), &parallel.Writer{Ctx: ctx, W: out}, &f)
 	if err != nil {
 		return withPath(path, err)

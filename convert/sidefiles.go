@@ -28,7 +28,8 @@ var sideFiles = []struct{ name, key string }{
 // of the first stay; the others become the objects tokenizer_config and generation_config. It returns the paths of the files
 // that it found in read. It does not read files named in skip. For a model that has a Trust it reads verified files only.
 //
-// Nothing is found where a model has no place for side files, or where a server denies a file: buckets deny what they do not have.
+// It leaves out a file that is missing or that a server denies, since buckets deny what they do not have. It finds nothing
+// for a model that has no place for side files.
 // It fails if a file cannot be read or parsed, or if config.json reads well but contradicts the model's tensors.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()

@@ -11,8 +11,8 @@ import (
 )
 
 // describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go
-// under these keys. The file's own keys go under the format's name, with the types and bytes that JSON would lose. The
-// package's documentation lists the keys.
+// under these keys. The file's own keys go under the format's name, such as gguf; gguf_types and gguf_bytes have what JSON
+// would lose. APR2 metadata are merged as they are. The package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	switch f {
 	case layout.APR2:
@@ -38,8 +38,8 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	setObject(md, name+"_bytes", invalidTexts(from))
 }
 
-// describeGGUF adds keys of APR2 for what a GGUF file says, and returns the file's own keys. The architecture gets the
-// keys that begin with its name, such as llama.block_count.
+// describeGGUF adds model_type, architecture, vocab and carried keys of a GGUF file to md, and returns the file's own keys. The
+// architecture gets the keys that begin with its name, such as llama.block_count. Carried keys replace the others.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	own, carried := splitCarried(from, layout.GGUF)
 	own = withoutSplit(own)
@@ -67,8 +67,8 @@ var whisperDimensions = []string{
 }
 
 // describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. It returns the others, and those whose
-// values are of another kind than APR2 wants. An APR1 file is binary, with Whisper's dimensions, or the container JSON, whose
-// metadata is any JSON.
+// values are of another kind than APR2 wants. Some APR1 files are binary, with Whisper's dimensions. The others are of the
+// container JSON, with any metadata.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
 	_, isBinary := from.Get("n_vocab") // which every binary file has; its model_type is the size of the model
@@ -107,9 +107,9 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 	md.Set("architecture", without(params, "tokens"))
 }
 
-// splitCarried divides from, the metadata of a file of format f. own has the file's own keys, and those that an earlier
-// conversion had to write as JSON. carried is APR2 metadata that the conversion has written as JSON: see carriedEntry. An
-// entry that is no JSON counts as the file's own.
+// splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has
+// written as JSON: see carriedEntry. own has the file's other keys, and keys of format f in carried, whose values that format
+// could not hold. An entry that is no JSON counts as the file's own.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil
@@ -126,7 +126,7 @@ func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Me
 		}
 		own = append(own, e)
 	}
-	if rest := object(carried, f.String()); rest != nil { // own keys that the file's format could not hold
+	if rest := object(carried, f.String()); rest != nil {
 		own = merged(rest, own).(layout.Metadata)
 	}
 	return own, carried

@@ -45,7 +45,7 @@ var numberTypes = map[reflect.Kind]any{
 func numberType(v any) any {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Slice {
-		return numberTypes[reflect.ValueOf(v).Kind()]
+		return numberTypes[reflect.ValueOf(v).Kind()] // Invalid for a nil v, which has no name
 	}
 	name := numberTypes[t.Elem().Kind()]
 	switch isEmpty := reflect.ValueOf(v).Len() == 0; {

@@ -18,6 +18,7 @@ type PartError struct {
 	Err   error // as [loader.Tensor.Problem] returns it: it names file, tensor and reason
 }
 
+// Error returns the message of Err, which names file, tensor and reason.
 func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 
 // Unwrap returns layout.ErrUnsupported and the cause, so that errors.Is finds both.
@@ -31,7 +32,7 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 		return err
 	}
 	d := t.DType()
-	isPlain := p.opts.PlainF8 && d.Kind() == layout.KindFloat && d.BlockBytes() <= d.BlockElems()
+	isPlain := p.opts.PlainF8 && d.Kind() == layout.KindFloat && d.BlockBytes() <= d.BlockElems() // 8 bits or fewer
 	if err = w.Problem(); err == nil || isPlain {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (p *Plan) findWeights() {
 		if !p.opts.selects(w.Name()) {
 			continue
 		}
-		if w.Problem() != nil { // codes that cannot be decoded
+		if w.Problem() != nil { // codes that cannot be decoded; prefix ends with the last dot, or is ""
 			prefix, isExempt := w.Name()[:strings.LastIndexByte(w.Name(), '.')+1], p.opts.keeps(w.Name())
 			if isExempt {
 				p.exemptPrefixes = append(p.exemptPrefixes, prefix)
@@ -68,7 +69,7 @@ func (p *Plan) findWeights() {
 	}
 }
 
-// decodesWeight reports whether the values of the quantized weight w are written in place of its parts. They are if
+// decodesWeight reports whether the values of the quantized weight w are written in place of its parts, codes first. They are if
 // readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. A
 // weight of GGUF's own NVFP4 blocks stays in spite of such readers: they know the scale beside the blocks.
 func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
@@ -97,6 +98,7 @@ func (p *Plan) dequantizes() bool {
 // sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes
 // once, in the place of its codes. A weight that stays comes as its parts. The marker of scaled FP8 is left out if no
 // quantized weight stays, unless Options.Keep names it. staysStored is true for parts and for the marker, which are copied.
+// Options.Only selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, staysStored bool) bool) {
 		var weight loader.Tensor    // the quantized weight that the last part belongs to
@@ -126,13 +128,14 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	}
 }
 
-// isMarker reports whether t is ComfyUI's marker of a file of scaled FP8: a tensor called scaled_fp8 of 0 or 2
-// elements, whose type is that of the weights.
+// isMarker reports whether t has the name of ComfyUI's marker of a file of scaled FP8, and at most 2 elements. The marker
+// has 0 or 2, and the type of the weights.
 func isMarker(t loader.Tensor) bool {
 	return strings.HasSuffix("."+t.Name(), ".scaled_fp8") && t.Elements() <= 2
 }
 
-// isAlias reports whether the bytes of t lie inside another tensor's. files are all files of t's model.
+// isAlias reports whether the bytes of t lie inside another tensor's, by the index of t's file. files are all files of t's
+// model. It reports false if the index does not list t.
 func isAlias(files []loader.FileInfo, t loader.Tensor) bool {
 	ix := files[t.File()].Layout.Index()
 	i := ix.Find(t.Name())

@@ -43,8 +43,8 @@ func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	return w
 }
 
-// write writes all files, and gives them their names once all are complete. It also removes replacedPath, and updates
-// Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. It then
+// write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and
+// updates Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. It then
 // leaves no new file.
 func (w *writer) write() error {
 	defer func() { // runs even if a callback panics
@@ -67,7 +67,7 @@ func (w *writer) write() error {
 	}
 	w.plan.Bytes = w.plan.size() + manifestBytes
 	w.plan.Left = w.plan.foreignShards(w.plan.sourceFiles()) // another process may have written some since
-	w.progress.reportRest()
+	w.progress.Add(w.progress.Total - w.progress.reported)   // the rest, such as headers
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	if w.plan.target.writeManifest != nil {
 		return w.writeManifest()
 	}
-	shards := w.files[len(w.files)-len(w.plan.files):]
+	shards := w.files[len(w.files)-len(w.plan.files):]        // behind the one to remove, if there is one
 	copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first shard leads to the others
 	return 0, nil
 }
@@ -108,12 +108,12 @@ func (w *writer) writeManifest() (uint64, error) {
 	if err := cmp.Or(w.plan.target.writeManifest(w.plan, buf), buf.Flush()); err != nil {
 		return 0, err
 	}
-	size, err := out.Seek(0, io.SeekCurrent)
+	size, err := out.Seek(0, io.SeekCurrent) // the end of what is written
 	return uint64(size), err
 }
 
-// create creates a temporary file that gets the name path when write commits it, and adds it to w.files. It fails if
-// the file cannot be created.
+// create creates a temporary file that gets the name path when write commits it, and adds it to w.files. All files of the
+// model are one set for atomicfile. It fails if the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.singlePath))
 	if err == nil {
@@ -149,7 +149,7 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	if err != nil {
 		return nil, withPath(f.path, err)
 	}
-	blocks, _ := to.(blocksWriter)
+	blocks, _ := to.(blocksWriter) // nil for a format without compression
 	for i := range f.tensors {
 		if err := w.writeTensor(to, blocks, &f.tensors[i]); err != nil {
 			return nil, err
@@ -178,7 +178,7 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 	isCompressed, err := false, error(nil)
 	if blocks != nil && w.compressor != nil {
 		err = w.compress(blocks, t)
-		isCompressed = !errors.Is(err, apr2.ErrRollback) // or has failed
+		isCompressed = !errors.Is(err, apr2.ErrRollback) // true for other errors too, which are returned
 	}
 	if !isCompressed {
 		w.progress.done, t.Stored = doneBefore, t.Bytes
@@ -224,7 +224,7 @@ func pays(raw, stored uint64) bool {
 }
 
 // compress writes t compressed and sets Stored and Lost. If that does not pay, it undoes what it wrote and returns
-// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source, which are no worse. It also fails if reading or writing does.
+// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source if these pay. It also fails if reading or writing does.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
 	doneBefore := w.progress.done
@@ -269,7 +269,7 @@ func (t *trialWriter) Write(b []byte) (int, error) {
 }
 
 // progress counts and reports the bytes of elements that are written. Bytes that are written a second time are
-// reported once.
+// reported once. Its embedded Add reports bytes, and counts none.
 type progress struct {
 	ctx      context.Context
 	done     uint64 // bytes written, less those undone
@@ -277,8 +277,8 @@ type progress struct {
 	parallel.Progress
 }
 
-// add counts n bytes that were written, and reports those beyond the highest count so far.
-func (p *progress) add(n int) {
+// count counts n bytes that were written, and reports those beyond the highest count so far.
+func (p *progress) count(n int) {
 	p.done += uint64(n)
 	if p.done > p.reported {
 		p.Add(p.done - p.reported)
@@ -286,12 +286,9 @@ func (p *progress) add(n int) {
 	}
 }
 
-// reportRest reports the bytes of the total that no call of add has reported, such as headers.
-func (p *progress) reportRest() { p.Add(p.Total - p.reported) }
-
 // monitor returns a writer to dst that counts bytes as progress, and fails once the context is done.
 func (w *writer) monitor(dst io.Writer) io.Writer {
-	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.add}
+	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.count}
 }
 
 // withPath adds path to err if it is a layout.FormatError, which names no file. It returns any other err unchanged.
