@@ -448,6 +448,26 @@ func TestSwap(t *testing.T) {
 	waitFor(t, "the end of the model before", func() bool { return current.Stats().Draining == 0 })
 }
 
+// TestSwapped: a request whose lease is of the model before says so, and releases the lease: it panicked, and the model stayed.
+func TestSwapped(t *testing.T) {
+	before, after := layered(t), hostileModel(t)
+	late, err := before.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.Close()
+	leases := []func() (*loader.Lease, error){after.Acquire, func() (*loader.Lease, error) { return late, nil }}
+	h := Handler(func() (*loader.Lease, error) {
+		open := leases[0]
+		leases = leases[1:]
+		return open()
+	}, nil)
+	ask(t, h, "data/model")
+	if w := ask(t, h, "data/model"); w.Code != http.StatusServiceUnavailable || before.Stats().Leases != 0 {
+		t.Errorf("%d %s, %d leases", w.Code, w.Body, before.Stats().Leases)
+	}
+}
+
 // slowReader reads a model. Behind the header it waits until it may go on.
 type slowReader struct {
 	*bytes.Reader

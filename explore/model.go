@@ -54,10 +54,10 @@ func (h *handler) lease(side int) (s *shown, l *loader.Lease, err error) {
 		return nil, nil, failed(http.StatusNotFound, "There is no model to compare with.")
 	}
 	l, err = open()
-	if err == nil {
+	if taken := l; err == nil {
 		defer func() {
 			if s == nil {
-				l.Release()
+				taken.Release()
 			}
 		}()
 	}
