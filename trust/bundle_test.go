@@ -890,6 +890,36 @@ func TestSignPlantedLink(t *testing.T) {
 	Verified(t, missing, key)
 }
 
+// TestSignKeepsFiles: a bundle takes the place of another, or of an empty file. It took that of the model too.
+func TestSignKeepsFiles(t *testing.T) {
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"model": "f", "config.json": `{"mediaType":"x"}`, "list.json": "[]", "large": strings.Repeat(" ", 1<<16) + "{}"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, root := range []string{dir, path} {
+			err := Sign(t.Context(), root, path, key, nil)
+			if b, _ := os.ReadFile(path); string(b) != text || err == nil || strings.Count(err.Error(), path) != 1 {
+				t.Errorf("%s is %.20q: %v", name, b, err)
+			}
+		}
+	}
+	out := filepath.Join(dir, "model.sig")
+	if err := os.WriteFile(out, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Sign(t.Context(), dir, out, key, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestIgnoredPaths leaves out git's files at the top, which bundles before release 1.1 of the reference client do
 // not mention, and what the caller names. What is signed is compared all the same.
 func TestIgnoredPaths(t *testing.T) {

@@ -6,10 +6,12 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	pathpkg "path"
@@ -45,10 +47,14 @@ type SignOptions struct {
 
 // Sign signs the files below the directory at root, or one file, and writes the bundle to path. A
 // bundle inside the directory is itself not signed. Of git's files at the top none are. In the model's
-// directory path must be no symbolic link: whoever may write there could have planted it.
+// directory path must be no symbolic link: whoever may write there could have planted it. A file at path is replaced
+// only if it is a bundle or empty, and so neither the model nor the key.
 func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignOptions) error {
 	if opts == nil {
 		opts = &SignOptions{}
+	}
+	if err := checkReplaceable(path); err != nil {
+		return err
 	}
 	ignored := append(slices.Clone(defaultIgnored), opts.Ignore...)
 	if own := relativeTo(root, path); own != "" {
@@ -111,6 +117,27 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 		return err
 	}
 	return out.Commit()
+}
+
+// checkReplaceable returns an error if there is a regular file at path that is neither a bundle, of whatever version, nor empty.
+func checkReplaceable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil // creating it tells what is wrong
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var old struct {
+		MediaType string `json:"mediaType"`
+	}
+	err = json.NewDecoder(io.LimitReader(f, int64(bundleLimits.HeaderBytes))).Decode(&old)
+	if err != nil || !strings.HasPrefix(old.MediaType, "application/vnd.dev.sigstore.bundle") {
+		return &fs.PathError{Op: "write", Path: path, Err: errors.New("it exists and is no bundle: remove it, or write elsewhere")}
+	}
+	return nil
 }
 
 // modelDir returns the directory of the model at root: root itself, or that of the file.
