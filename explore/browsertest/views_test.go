@@ -200,6 +200,10 @@ func tensorShows(t *testing.T, p *tab) {
 	}
 	p.goTo("#/t/encoder.layer.0.output.dense.weight")
 	p.wait("document.querySelector('#main canvas') && /99, 856/.test(document.getElementById('main').textContent)")
+	p.wait("document.querySelector('#main .around td.here')")
+	if text := p.text("[...document.querySelectorAll('#main .around :is(tr:first-child td:first-of-type, .here):is(tbody td)')].map((e) => e.textContent)"); text != ".080,7.91" {
+		t.Errorf("single values are %q", text)
+	}
 	p.resize(size{390, 844, true})
 	p.still()
 	p.accessible("a tensor, 390 px, dark")

@@ -2389,7 +2389,7 @@ return true
 }
 function small(x, std) {
 if (x === 0 || !Number.isFinite(x)) return number(x)
-const a = Math.abs(x), d = Math.max(0, Math.min(1 - Math.floor(Math.log10(std)), 2 - Math.floor(Math.log10(Math.max(1, a)))))
+const a = Math.abs(x), d = Math.max(0, Math.min(1 - Math.floor(Math.log10(std)), a < 1 ? 99 : 2 - Math.floor(Math.log10(a))))
 const s = d > 5 || a >= 1e4 ? a.toExponential(0).replace('+', '').replace('-', '−') : a.toFixed(d)
 return (x < 0 ? '−' : '') + s.replace(/^0\./, '.')
 }
