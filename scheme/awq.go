@@ -20,7 +20,7 @@ type awq struct {
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// patterns lists how the parts of a weight are named and typed by AWQ's writers.
+// patterns lists how AWQ's writers name and type the parts of a weight. GPTQ's names are the same: packsRows tells by the shapes.
 func (awq) patterns() []pattern {
 	return []pattern{{
 		schemeName: AWQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
@@ -38,8 +38,8 @@ func (a awq) configure(c *Config) (scheme, error) {
 	return a, nil
 }
 
-// setForm tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the
-// weight's setForm. It fails if the shapes are neither.
+// setForm tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the form
+// accordingly. It fails if the shapes are neither, or if qweightParts, setAWQGemm or setAWQGemv does.
 func (a awq) setForm(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweightParts()
 	switch {
@@ -54,8 +54,8 @@ func (a awq) setForm(w *weight) (scheme, error) {
 	return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 }
 
-// setAWQ sets the shape, and the code, types and rows of a group that gemm and gemv have in common. It fails if the configuration has a
-// version of the other order or an unknown one, another packing format, or other bits than 4.
+// setAWQ sets the shape, and what gemm and gemv have in common: codes of 4 bits, types, zero points, and groups of one row. It fails if
+// the configuration has other bits, another packing format, or a version that is unknown or stores the other order.
 func (w *weight) setAWQ(a awq, shape []uint64) error {
 	if w.config.quantMethod == "auto-round" && a.packingFormat != "auto_round:auto_awq" && a.packingFormat != "auto_round:awq" {
 		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packingFormat)))
@@ -73,7 +73,8 @@ func (w *weight) setAWQ(a awq, shape []uint64) error {
 	return w.setMatrix(shape)
 }
 
-// setAWQGemm sets the form of codes whose words hold eight rows of a column. It fails if the zero points do not fit.
+// setAWQGemm sets the form of codes whose words hold eight rows of a column. codes are [in, out/8], scales [groups, out] and zero points
+// [groups, out/8]. It fails if the zero points have another shape, or if setAWQ or setGroupCols does.
 func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
@@ -85,8 +86,9 @@ func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	return w.setGroupCols(w.dims(scale)[0])
 }
 
-// setAWQGemv sets the form of codes whose words hold eight columns of a row. It fails if the configuration has no
-// group size or one that gemv does not have, or if scales and zero points do not fit.
+// setAWQGemv sets the form of codes whose words hold eight columns of a row. codes are [out, in/8], zero points [out, words] and scales
+// [out, 8 · words]. It fails if other shapes are stored, if setAWQ does, or if the configuration has no group size of gemv: 32, 64, 128
+// or more, or all columns.
 func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
@@ -122,8 +124,8 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 	return ceilDiv(words, unit) * unit
 }
 
-// readScales reads all scales and zero points: from is always 0. Those of gemm are stored by groups of columns, and it transposes
-// them. The zero points are packed as the codes. It fails if reading does.
+// readScales reads all scales and zero points, which are packed as the codes: from is always 0. gemm stores both by groups of columns.
+// readScales transposes its scales, and reading words as PackAWQ transposes its zero points. It fails if reading does.
 func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}

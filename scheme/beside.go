@@ -20,7 +20,7 @@ var harmlessEnds = []string{
 }
 
 // checkCompanions refuses each weight beside which a tensor lies that may change its values. weightBeside tells beside which weight a
-// tensor lies. Parts of weights, tensors that the source ignores and harmlessEnds, such as a bias, refuse nothing.
+// tensor lies. Codes, parts of decoded weights, tensors that the source ignores and harmlessEnds, such as a bias, refuse nothing.
 func (f *finder) checkCompanions() {
 	if len(f.weights) == 0 {
 		return
@@ -52,7 +52,7 @@ func (f *finder) checkNameCollisions() {
 			renames = append(renames, rename)
 		}
 	}
-	for i := range len(f.weights) {
+	for i := range len(f.weights) { // not those that addRefused appends here
 		codes := f.codesName(i)
 		for _, rename := range renames {
 			codesEnd, nameEnd := rename[0], rename[1]
@@ -74,15 +74,16 @@ func (f *finder) checkNameCollisions() {
 	}
 }
 
-// weightBeside returns the position of the weight whose codes share the longest stem with the name of a tensor. A stem ends before a
-// dot or an underscore. ok is false if there is none, or if a longer STEM.weight is a plain tensor: the tensor lies beside that one.
-func (f *finder) weightBeside(tensor uint32) (i int, stem []byte, ok bool) {
+// weightBeside returns the weight beside which a tensor lies, and the longest stem of the tensor's name for which there is one. The name
+// of the weight's codes is the stem and one of f.codesEnds. A stem ends before a dot or an underscore. ok is false without such a weight,
+// or if a longer STEM.weight is a plain tensor: the tensor lies beside that one.
+func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) {
 	name := f.tensors[tensor].Name
 	for at := len(name) - 1; at > 0; at-- {
 		if name[at] != '.' && name[at] != '_' {
 			continue
 		}
-		stem := name[:at:at]
+		stem = name[:at]
 		if name[at] == '.' {
 			if plain, exists := f.lookupEnd(stem, weightEnd); exists && !f.isPart(plain) {
 				return 0, nil, false

@@ -81,16 +81,17 @@ func (s bitnet) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 			dst.Scales[i] = 1 / scale
 		}
 	}
-	if isPacked := f.Code != layout.CodeBlocks; isPacked {
+	if areFloats := f.Code == layout.CodeBlocks; !areFloats {
 		dst.setOneOffset(1)
 	}
 	return nil
 }
 
 // needsTernaryScale reports whether t, a matrix of floats, must have a scale beside it: the configuration says that AutoBitLinear
-// stored codes as floats. Embeddings need none, nor names that contain one of modules_to_not_convert.
+// stored codes as floats. Weights that are quantized online, embeddings, and names that contain one of modules_to_not_convert need none.
 func needsTernaryScale(c *Config, t *layout.Tensor) bool {
-	if s := schemeOfType[bitnet](c); c.quantMethod != "bitnet" || s.linearClass != "autobitlinear" || s.isOnline {
+	s, _ := bitnet{}.configure(c) // which never fails
+	if b := s.(bitnet); c.quantMethod != "bitnet" || b.linearClass != "autobitlinear" || b.isOnline {
 		return false
 	}
 	skipped, _ := c.quantization.Get("modules_to_not_convert")

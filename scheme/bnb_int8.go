@@ -1,10 +1,6 @@
 package scheme
 
-import (
-	"slices"
-
-	"github.com/tensormap/tensormap/layout"
-)
+import "github.com/tensormap/tensormap/layout"
 
 // bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
 type bnbInt8 struct{}
@@ -17,11 +13,10 @@ func (bnbInt8) patterns() []pattern {
 // configure returns s as it is: int8 of bitsandbytes has no keys of its own.
 func (s bnbInt8) configure(*Config) (scheme, error) { return s, nil }
 
-// maxFormatBytes bounds the tensor weight_format, which is one integer.
-const maxFormatBytes = 8
+const maxFormatBytes = 8 // of the tensor weight_format, one integer, which check reads whole
 
 // setForm sets the form of a matrix of int8s with one scale for each row, over all columns. It fails if codes are no matrix, if there are
-// more or fewer scales than rows, or if weight_format has more than maxFormatBytes.
+// more or fewer scales than rows, or if the part of the role Layout, weight_format, has more than maxFormatBytes.
 func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.setMatrix(w.dims(codes)); err != nil {
@@ -42,14 +37,13 @@ func (bnbInt8) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return readStoredScales(p, f, dst, from)
 }
 
-// check returns an error if the stored format of the codes is not plain rows: they may lie in tiles.
+// check returns an error if weight_format says that codes lie in tiles, or if reading it fails. Without this part codes lie in rows.
 func (bnbInt8) check(p Parts, _ *Form) error {
 	b, err := p.Bytes(Layout)
-	if err != nil || b == nil {
-		return err
+	for _, v := range b { // of one integer, which is 0 for rows
+		if v != 0 {
+			return p.Wrap(Layout, unsupportedf("codes in the tiles of format %d", v))
+		}
 	}
-	if format := slices.Max(append([]byte{0}, b...)); format != 0 { // 0 is rows
-		return p.Wrap(Layout, unsupportedf("codes in the tiles of format %d", format))
-	}
-	return nil
+	return err
 }

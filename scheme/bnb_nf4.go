@@ -20,14 +20,14 @@ type bnb4 struct {
 	scaleOffset float32 // added to each quantized scale
 }
 
-// patterns lists how the parts of a weight are named and typed by bitsandbytes.
+// patterns lists how bitsandbytes names and types the parts of a weight. setForm tells NF4 from FP4.
 func (bnb4) patterns() []pattern {
 	const nf4, fp4 = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"
 	maps := []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
 	state, withScale := []Role{QuantState}, append(slices.Clone(maps), companion{end: ".absmax", role: Scale})
 	return []pattern{
 		{schemeName: BnbNF4, codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4, fp4), maps...), contentRoles: state},
-		// Codes of other types than U8: the search begins at quant_state, and finds the codes by the empty end.
+		// For codes of other types than U8 the search begins at quant_state, which is U8. The name of its codes has no end.
 		{schemeName: BnbNF4, codesEnd: nf4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
 		{schemeName: BnbFP4, codesEnd: fp4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
 	}
@@ -38,7 +38,7 @@ func (s bnb4) configure(*Config) (scheme, error) { return s, nil }
 
 // setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one row of
 // all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot be read or
-// names another code than its tensor. It also fails if a part has another size or type than quant_state says.
+// has another code than its name. It also fails if a part has another size or type than quant_state says.
 func (s bnb4) setForm(w *weight) (scheme, error) {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	switch {
@@ -109,7 +109,7 @@ func (s bnb4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	}
 	first, last := from/s.nestedBlock, (from+uint64(len(dst.Scales))-1)/s.nestedBlock
 	n := int(last + 1 - first)
-	outer := slices.Grow(dst.Offsets, n)[:n] // the memory for offsets is free: this scheme has none
+	outer := slices.Grow(dst.Offsets, n)[:n] // in the memory for offsets: this scheme has none, and dst.Offsets stays empty
 	if err := p.Floats(NestedScale, storedType, outer, first); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s bnb4) check(p Parts, f *Form) error {
 	if err != nil {
 		return err
 	}
-	want, _ := dequant.Table(f.Code)
+	want, _ := dequant.Table(f.Code) // NF4 and FP4 have 16 values, and setForm has found as many F32s in b
 	for i, v := range want {
 		if math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) != v {
 			return p.Wrap(QuantMap, unsupportedf("codes stand for other values than those of %s", f.Scheme))
@@ -148,12 +148,11 @@ type quantState struct {
 	offset      float64
 }
 
-// maxBlock bounds the elements that share a scale.
-const maxBlock = 1 << 24
+const maxBlock = 1 << 24 // elements that share a scale
 
 // readQuantState reads bitsandbytes' description of a weight in JSON. It fails for malformed JSON or JSON beyond lim. It fails for blocks
-// that are no power of two up to maxBlock, and for a nested_blocksize without a nested_offset. It also fails if the shape is missing, has
-// more dimensions than lim.Rank, or a dimension that is no integer below 2^48.
+// that are no power of two up to maxBlock, for a nested_offset that is no number, and for a nested_blocksize without one. It also fails
+// if the shape is missing, has more dimensions than lim.Rank, or a dimension that is no integer below 2^48.
 func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	lim.Depth = min(lim.Depth, 8)
 	md, err := jsontext.Parse(b, layout.Unknown, 0, "quant_state", lim)

@@ -31,7 +31,7 @@ var comfyPrefixes = []string{"", "model.diffusion_model.", "model.model.", "net.
 // readComfyLayer returns what one description in JSON says of a layer.
 func readComfyLayer(md layout.Metadata) comfyLayer {
 	group, _ := integer(md, "group_size")
-	rotated, _ := md.Get("convrot")
+	rotated, _ := md.Get("convrot") // any value but false counts
 	return comfyLayer{text(md, "format"), uint64(max(group, 0)), rotated != nil && rotated != false}
 }
 
@@ -58,8 +58,8 @@ func (c *Config) readComfyLayers(o layout.Metadata) {
 	}
 }
 
-// comfyDescription returns ComfyUI's description of the layer at a path. It tries the path without each prefix that
-// ComfyUI strips. ok is false if there is none.
+// comfyDescription returns ComfyUI's description of the layer at a path. It tries the path as it is, and then without each other of
+// comfyPrefixes. ok is false if there is none.
 func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
@@ -71,9 +71,9 @@ func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	return d, false
 }
 
-// checkComfyDescriptions refuses stored tensors that _quantization_metadata describes as quantized and that are no part of a weight.
-// If a described layer does not exist, it refuses all weights, and names the first such layer by path. It does nothing for a
-// checkpoint without weights. It fails if the source does.
+// checkComfyDescriptions refuses tensors that _quantization_metadata describes as quantized and that are no part of a weight. If
+// described layers do not exist, it refuses all weights, with the first of their paths. It skips layers that the source ignores, and does
+// nothing for a checkpoint without weights. It fails if the source does.
 func (f *finder) checkComfyDescriptions() error {
 	if len(f.weights) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (f *finder) checkComfyDescriptions() error {
 	return nil
 }
 
-// lookupComfyWeight returns the tensor PATH.weight, behind the first of comfyPrefixes with which it exists. ok is false without one.
+// lookupComfyWeight returns the tensor that is called PATH.weight behind one of comfyPrefixes, the first that fits. ok is false if none does.
 func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if tensor, ok = f.lookupEnd([]byte(prefix+path), weightEnd); ok {
@@ -109,9 +109,9 @@ func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// applyComfyDescription sets w.blockSides to the group size in ComfyUI's description of the layer, if there is one: in the tensor
+// applyComfyDescription sets both of w.blockSides to the group size in ComfyUI's description of the layer, if there is one: in the tensor
 // comfy_quant or in the header. It fails if descriptions contradict each other or the codes, or if the header describes other layers
-// only. It returns ErrUnsupported for rotated weights, and for formats whose scales are in another order.
+// only. It returns ErrUnsupported for rotated weights, and for formats that comfyFormats lacks.
 func (w *weight) applyComfyDescription() error {
 	d, ok := w.config.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {

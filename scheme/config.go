@@ -33,22 +33,12 @@ type Config struct {
 	regexps     regexps // how many regular expressions there are
 }
 
-// scheme returns the scheme at a position of the registry, with what the configuration says of it.
+// scheme returns the scheme at a position of the registry, with what the configuration says of it if one was read.
 func (c *Config) scheme(at uint8) scheme {
 	if c.schemes == nil {
 		return registry[at]
 	}
 	return c.schemes[at]
-}
-
-// schemeOfType returns the scheme of type T as the configuration has it, or the zero T if no configuration was read.
-func schemeOfType[T scheme](c *Config) (found T) {
-	for _, s := range c.schemes {
-		if t, ok := s.(T); ok {
-			return t
-		}
-	}
-	return found
 }
 
 // A File is a file of JSON that lies beside a checkpoint whose config.json says nothing of its quantization.
@@ -84,30 +74,31 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 			c.read(textConfig)
 		}
 	}
+	// For overrideOf: of equal paths the one that was read last comes last.
 	slices.SortStableFunc(c.pathOverrides, func(a, b override) int { return cmp.Compare(a.path, b.path) })
 	return c
 }
 
-// MentionsQuantization reports whether the configuration mentions quantization.
-func (c *Config) MentionsQuantization() bool { return len(c.comfyLayers) > 0 || c.hasMethod() }
+// MentionsQuantization reports whether a description of a quantization, or of a layer by ComfyUI, was read.
+func (c *Config) MentionsQuantization() bool { return len(c.comfyLayers) > 0 || c.hasDescription() }
 
-// hasMethod reports whether an object that describes a quantization was read.
-func (c *Config) hasMethod() bool {
+// hasDescription reports whether an object that describes a quantization was read, even one that cannot be relied on.
+func (c *Config) hasDescription() bool {
 	return c.quantMethod != "" || c.bits != 0 || c.groupSize != 0 || c.Err != nil
 }
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
 var quantizationKeys = []string{"quantization_config", "compression_config", "quantization"}
 
-// read adds what an object says of quantization: a config.json, or the metadata of a file. It reads a description of a quantization
-// only if none was read before. It sets c.Err if a description contradicts itself, is not supported, or is no JSON.
+// read adds what o says of quantization; o is a config.json, or the metadata of a file. It reads a description of a quantization only
+// if none was read before. It sets c.Err if a description contradicts itself, is not supported, or is no JSON.
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
-	converted, _ := object(o, "safetensors") // the metadata that a file had before it was converted
+	converted, _ := object(o, "safetensors") // the metadata that a SafeTensors file had before it was converted
 	c.readComfyLayers(o)
 	c.readComfyLayers(converted)
 	for _, key := range quantizationKeys {
-		if q, ok := object(o, key); ok && !c.hasMethod() {
+		if q, ok := object(o, key); ok && !c.hasDescription() {
 			c.readQuantization(key, q)
 		}
 	}
@@ -126,9 +117,9 @@ func (c *Config) readOriginals(o layout.Metadata) {
 	}
 }
 
-// readQuantization reads the object q that describes a quantization, found under key. It sets c.Err if the description
-// contradicts itself or is not supported: the rest of q is not read then. An object called quantization that names no method says
-// nothing.
+// readQuantization reads the object q that describes a quantization, found under key, the first such object. It sets c.Err if the
+// description contradicts itself or is not supported: the rest of q is not read then. An object called quantization that names no
+// method says nothing.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.quantMethod = methodOf(q)
 	if c.quantMethod == "" {
@@ -197,7 +188,8 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 	}
 }
 
-// configureSchemes sets c.schemes to the schemes of the registry with the keys that only they have. It fails if one of them does.
+// configureSchemes sets c.schemes to the schemes of the registry, each with the keys that only it reads. It fails if a scheme's
+// configure does.
 func (c *Config) configureSchemes() error {
 	c.schemes = slices.Clone(registry)
 	for i, s := range c.schemes {
@@ -223,7 +215,8 @@ func isMLX(q layout.Metadata) bool {
 	return hasBits && hasGroupSize
 }
 
-// refusal returns why no weight of this configuration is decoded, or nil. Without c.Err, methods in schemesOfMethod are decoded.
+// refusal returns why no weight of this configuration is decoded, or nil. Without c.Err, methods in schemesOfMethod are decoded, which
+// lists "", no method, too.
 func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:

@@ -27,13 +27,8 @@ func (f *finder) presentPatterns() (list []*pattern) {
 	return list
 }
 
-// presentEnds returns a copy of ends without those that no tensor's name has.
-func (f *finder) presentEnds(ends []string) []string {
-	return slices.DeleteFunc(slices.Clone(ends), func(end string) bool { return !f.mayEndWith(end) })
-}
-
-// mayEndWith reports whether some tensor's name may end with end. It compares the part from the last dot on only, and
-// so may be true if no name does.
+// mayEndWith reports whether some tensor's name may end with end. It compares only the part from the last dot on, and so may be
+// true although no name does. The first call indexes all names.
 func (f *finder) mayEndWith(end string) bool {
 	may, isKnown := f.mayEnd[end]
 	if isKnown {
@@ -53,7 +48,7 @@ func (f *finder) mayEndWith(end string) bool {
 	return may
 }
 
-// collectEnds fills f.endsFromDot with the rest of each tensor's name from its last dot on.
+// collectEnds makes both maps, and fills f.endsFromDot with the rest of each tensor's name from its last dot on.
 func (f *finder) collectEnds() {
 	f.endsFromDot, f.mayEnd = make(map[string]bool), make(map[string]bool)
 	var before []byte
@@ -86,4 +81,92 @@ func (f *finder) lookupEnd(stem []byte, end string) (tensor uint32, ok bool) {
 // hasSuffix reports whether name ends with end.
 func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
+}
+
+// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have. register adds to it.
+var companionEnds = []companionRow{
+	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
+	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
+	{".weight", []string{".scale"}, no},
+	{".weight", []string{".scales"}, unset},
+}
+
+// companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
+type companionRow struct {
+	codesEnd      string
+	companionEnds []string
+	allowsFloats  answer // whether codes may be floats; unset: only if the configuration mentions quantization
+}
+
+// addCompanionEnds adds the name ends of p's scales, zero points and biases to the row of companionEnds that has p.codesEnd. It adds
+// nothing if the end is a plain weight's or not that of the codes, or if p is not decoded.
+func (p *pattern) addCompanionEnds() {
+	if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
+		return
+	}
+	row := slices.IndexFunc(companionEnds, func(r companionRow) bool { return r.codesEnd == p.codesEnd })
+	if row < 0 { // no plain weight is called so, and hence floats called so are codes too
+		row, companionEnds = len(companionEnds), append(companionEnds, companionRow{codesEnd: p.codesEnd, allowsFloats: yes})
+	}
+	ends := slices.Clone(p.scaleEnds)
+	for _, c := range p.companions {
+		if c.role == Scale || c.role == ZeroPoint || c.role == Bias || c.role == GlobalScale {
+			ends = append(ends, c.end)
+		}
+	}
+	for _, end := range ends {
+		if !slices.Contains(companionEnds[row].companionEnds, end) {
+			companionEnds[row].companionEnds = append(companionEnds[row].companionEnds, end)
+		}
+	}
+}
+
+// isNamedLikeWeight reports whether a name ends with "weight", as that of .qweight does, or as only names of codes end.
+func isNamedLikeWeight(name []byte) bool {
+	return hasSuffix(name, "weight") || slices.ContainsFunc(companionEnds, func(r companionRow) bool {
+		return r.codesEnd != "" && hasSuffix(name, r.codesEnd)
+	})
+}
+
+// presentCompanionEnds returns the rows of companionEnds, with only the ends that the checkpoint's names may have. It leaves out rows
+// without any.
+func (f *finder) presentCompanionEnds() (rows []companionRow) {
+	isAbsent := func(end string) bool { return !f.mayEndWith(end) }
+	for _, row := range companionEnds {
+		if row.companionEnds = slices.DeleteFunc(slices.Clone(row.companionEnds), isAbsent); len(row.companionEnds) > 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// companionOf returns the name of a tensor beside the tensor codes that one of rows lists, or nil without one. If codes are floats,
+// only rows that allow floats count: see companionRow. It fails if the configuration is needed and cannot be read.
+func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) {
+	t := &f.tensors[codes]
+	areFloats := isFloat(t.DType)
+	for i := range rows {
+		row := &rows[i]
+		if !hasSuffix(t.Name, row.codesEnd) || areFloats && row.allowsFloats == no {
+			continue
+		}
+		stem := t.Name[:len(t.Name)-len(row.codesEnd)]
+		for _, end := range row.companionEnds {
+			companion, ok := f.find(stem, end)
+			if !ok {
+				continue
+			}
+			if areFloats && row.allowsFloats == unset {
+				config, err := f.loadConfig()
+				if err != nil {
+					return nil, err
+				}
+				if !config.MentionsQuantization() {
+					continue
+				}
+			}
+			return f.tensors[companion].Name, nil
+		}
+	}
+	return nil, nil
 }

@@ -84,16 +84,18 @@ func (f *finder) isPart(tensor uint32) bool {
 	return ok
 }
 
-// addByCodes adds the weight whose codes are tensor i, if a pattern fits its name and type and those of a scale beside it. If
-// no scale fits, it refuses tensor i if its name is one that only codes have, and else appends it to f.unclaimed. It skips a tensor
-// that is a part already. A type that no scheme has for codes goes to addUnclaimedIfLikeCodes. It fails if the source does.
+// addByCodes adds the weight whose codes are tensor i, if a pattern fits its name and type and those of a scale beside it. Without
+// such a scale it refuses tensor i if its name is one that only codes have, and else appends it to f.unclaimed. It skips parts of a weight,
+// and floats that are not named like a weight. It fails if the source does.
 func (f *finder) addByCodes(i uint32) error {
 	if f.isPart(i) {
 		return nil
 	}
 	name, codesType := f.tensors[i].Name, codesTypeOf[f.tensors[i].DType]
-	if codesType == 0 {
-		f.addUnclaimedIfLikeCodes(i)
+	if codesType == 0 { // no scheme has codes of this type; most tensors are floats
+		if !isFloat(f.tensors[i].DType) || isNamedLikeWeight(name) {
+			f.unclaimed = append(f.unclaimed, i)
+		}
 		return nil
 	}
 	var withoutScale []*pattern // the codes' name decides for them, and the scale is missing
@@ -101,7 +103,7 @@ func (f *finder) addByCodes(i uint32) error {
 		if p.codesTypes&codesType == 0 || !hasSuffix(name, p.codesEnd) {
 			continue
 		}
-		// f.patterns has longer ends first: what follows fits only a part of the end.
+		// f.patterns has longer ends first: this pattern and those behind it would take only a part of the end.
 		if len(withoutScale) > 0 && p.codesEnd != withoutScale[0].codesEnd {
 			break
 		}
@@ -125,8 +127,7 @@ func (f *finder) addByCodes(i uint32) error {
 }
 
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p: in most patterns their scale. stem is the name of
-// codes without p.codesEnd. ok is false if no tensor has a name and a type that p wants. It fails if the configuration is needed
-// and cannot be read.
+// codes without p.codesEnd. ok is false if no tensor has a name that p wants and passes scaleFits. It fails if scaleFits does.
 func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool, err error) {
 	for _, end := range p.scaleEnds {
 		scale, exists := f.find(stem, end)
@@ -140,8 +141,8 @@ func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, 
 	return 0, false, nil
 }
 
-// scaleFits reports whether scale has a type that pattern p wants beside codes, and whether the shapes of both are those of p. A
-// scale of U8 passes as F8_E8M0 if it had this type before a conversion. It fails if the configuration is needed and cannot be read.
+// scaleFits reports whether scale has a type that pattern p wants beside codes, and p.acceptsShapes accepts both. A scale of U8
+// passes as F8_E8M0 if it had this type before a conversion. It fails if the configuration is needed and cannot be read.
 func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error) {
 	typeFits := p.scaleTypes == 0 || p.scaleTypes&scaleTypeOf[scale.DType] != 0
 	mayBeE8M0 := p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
@@ -155,9 +156,8 @@ func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error
 	return p.acceptsShapes == nil || p.acceptsShapes(config, codes, scale), nil
 }
 
-// addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. stem is the name of codes
-// without p.codesEnd. If the configuration or the pattern refuses the weight, addMatch adds the codes with that error. It fails only
-// if the source does.
+// addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. stem is what both names begin
+// with. If the configuration or the pattern refuses the weight, addMatch adds the codes with that error. It fails only if the source does.
 func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 	if _, err := f.loadConfig(); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 		f.addRefused(codes, err)
 		return nil
 	}
-	// The stem of some patterns ends with .weight, and the layer's path never does.
+	// The stem of some patterns ends with .weight, and the layer's path never does: other tensors may lie beside either.
 	name, layer := f.tensors[codes].Name, bytes.TrimSuffix(stem, []byte(weightEnd))
 	f.addCodesEnd(name[len(stem):])
 	f.addCodesEnd(name[len(layer):])
@@ -185,7 +185,7 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 		}
 	}
 	if p.givesOtherName() {
-		name = append(stem[:len(stem):len(stem)], p.nameEnd...)
+		name = append(slices.Clip(stem), p.nameEnd...) // a copy
 	}
 	f.addWeight(Weight{Name: name, Parts: slices.Clone(f.partsMemory)}, match{p, layer})
 	return nil
@@ -199,8 +199,8 @@ func (f *finder) addCodesEnd(end []byte) {
 	}
 }
 
-// addWeight appends a weight, and notes in f.weightOf that its parts belong to it. The weight gets an error if another
-// weight has one of the parts already.
+// addWeight appends a weight, which has one part or more, and notes in f.weightOf that its parts belong to it. The weight gets an
+// error if another weight has one of the parts already.
 func (f *finder) addWeight(w Weight, m match) {
 	if f.weightOf == nil {
 		f.weightOf = make([]uint32, len(f.tensors))
@@ -221,7 +221,7 @@ func (f *finder) addWeight(w Weight, m match) {
 	}
 }
 
-// addRefused adds a weight that has codes as its only part and cannot be decoded: err says why.
+// addRefused adds a weight that has codes as its only part and cannot be decoded: err says why. It needs no pattern.
 func (f *finder) addRefused(codes uint32, err error) {
 	f.addWeight(Weight{Name: f.tensors[codes].Name, Parts: []Part{{Codes, codes}}, Err: err}, match{})
 }
@@ -235,8 +235,8 @@ func (f *finder) refuseWeight(i int, err error) {
 
 // Bounds in bytes. A description in JSON takes about 300.
 const (
-	maxContent  = 64 << 10 // of a tensor whose content tells a shape
-	maxContents = 16 << 20 // of all tensors that the source is asked for at once, but for the last weight's
+	maxContent = 64 << 10 // of a tensor whose content tells a shape
+	maxBatch   = 16 << 20 // of all tensors that the source is asked for at once, but for the last weight's
 )
 
 // findForms finds shape and form of each weight, or its error. It first asks the source for the contents of small
@@ -247,7 +247,7 @@ func (f *finder) findForms() error {
 	for from := 0; from < len(f.weights); {
 		var wants []uint32
 		until, size := from, uint64(0)
-		for ; until < len(f.weights) && size < maxContents; until++ {
+		for ; until < len(f.weights) && size < maxBatch; until++ {
 			before := len(wants)
 			wants = f.appendContentParts(wants, until)
 			for _, tensor := range wants[before:] {
@@ -260,7 +260,7 @@ func (f *finder) findForms() error {
 			if err != nil {
 				return err
 			}
-			for i, b := range list {
+			for i, b := range list { // in the order of wants
 				contents[wants[i]] = b
 			}
 		}

@@ -8,20 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// addUnclaimedIfLikeCodes appends tensor i, of a type that no known scheme has for codes, to f.unclaimed if it may be codes all the
-// same: it is no float, or has a name like a weight's or like codes'.
-func (f *finder) addUnclaimedIfLikeCodes(i uint32) {
-	t := &f.tensors[i]
-	if !isFloat(t.DType) || isNamedLikeWeight(t.Name) { // most tensors are floats
-		f.unclaimed = append(f.unclaimed, i)
-	}
-}
-
-// isNamedLikeWeight reports whether a name ends with weight, which .qweight does too, or as only names of codes do.
-func isNamedLikeWeight(name []byte) bool { return hasSuffix(name, "weight") || endsLikeCodes(name) }
-
 // checkUnclaimed decides what the tensors in f.unclaimed are: see decideByCompanion for those beside a companion that only codes have.
-// Without one it refuses floats that ought to have a scale. Last it refuses all that looksLikeCodes. It fails if the source does.
+// Without one it refuses floats that ought to have a scale. Last, when all parts are known, it refuses what else looksLikeCodes. It
+// fails if the source does.
 func (f *finder) checkUnclaimed() error {
 	rows, ofFloats := f.presentCompanionEnds(), f.floatPatterns()
 	var withoutCompanion []uint32
@@ -64,9 +53,9 @@ func (f *finder) checkUnclaimed() error {
 	return nil
 }
 
-// looksLikeCodes reports whether tensor t, which has no companion, looks like codes. Floats of 8 bits and less do if they are a matrix
-// or called weight. A matrix of integers does if it has a weight's name and the configuration mentions quantization. It fails if the
-// source does.
+// looksLikeCodes reports whether tensor t, which has no companion, looks like codes. Floats of 8 bits and less do if they have two
+// dimensions or more, or are called weight. Such integers do if they have a weight's name and the configuration mentions quantization.
+// It fails if the configuration is needed and cannot be read.
 func (f *finder) looksLikeCodes(t *layout.Tensor) (bool, error) {
 	switch codesType := codesTypeOf[t.DType]; {
 	case codesType&needsScale != 0:
@@ -80,7 +69,7 @@ func (f *finder) looksLikeCodes(t *layout.Tensor) (bool, error) {
 	return err == nil && config.MentionsQuantization(), err
 }
 
-// whyRefusedWithoutScale returns the error of a tensor of type d that looksLikeCodes.
+// whyRefusedWithoutScale returns the error of a tensor of type d that looksLikeCodes, which has loaded the configuration for integers.
 func (f *finder) whyRefusedWithoutScale(d layout.DType) error {
 	if codesTypeOf[d]&needsScale != 0 {
 		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", d)
@@ -88,8 +77,8 @@ func (f *finder) whyRefusedWithoutScale(d layout.DType) error {
 	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", d))
 }
 
-// refuseWithoutScale refuses codes that have no scale. fitting are the patterns that the name of the codes fits. The weight's error
-// names their schemes, or only the configuration's method if it is one of them. It fails if the source does.
+// refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits. The error
+// names their schemes, or only the configuration's method if it is one of them, and the first pattern's scale. It fails if the source does.
 func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 	config, err := f.loadConfig()
 	if err != nil {
@@ -120,8 +109,8 @@ func (f *finder) floatPatterns() (list []*pattern) {
 	return list
 }
 
-// patternOfMissingScale returns the first of patterns by which tensor i, a matrix of floats, ought to have a scale beside it. It
-// returns nil if there is none, or if the source ignores the tensor. It fails if the source does.
+// patternOfMissingScale returns the first of patterns, those of floatPatterns, by which tensor i ought to have a scale beside it. It
+// returns nil if there is none, if the tensor is no matrix of floats, or if the source ignores it. It fails if the source does.
 func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern, error) {
 	t := &f.tensors[i]
 	if len(patterns) == 0 || !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
@@ -166,7 +155,7 @@ func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 		}
 		if hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
 			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
-			scale, _ := f.lookupEnd(stem, p.scaleEnds[0])
+			scale, _ := f.lookupEnd(stem, p.scaleEnds[0]) // it is companion
 			return f.addMatch(p, i, scale, stem)
 		}
 	}
@@ -178,8 +167,8 @@ func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 	return nil
 }
 
-// MayBeCodes reports whether a tensor that is no part of a weight looks like codes: integers of 8 bits that are
-// called weight.
+// MayBeCodes reports whether a tensor that is no part of a weight may be codes: integers of 8 bits in two dimensions or more, whose
+// name ends with weight. Find takes them for plain if no configuration mentions quantization.
 func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
 }

@@ -56,7 +56,7 @@ func (c *Config) readOllama(o layout.Metadata) {
 			continue
 		case name != "":
 			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), values})
-		case !c.hasMethod():
+		case !c.hasDescription():
 			c.params.bits, c.params.groupSize, c.params.format = p.bits, p.groupSize, p.format
 		}
 		c.quantMethod = cmp.Or(c.quantMethod, "mlx")

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -27,11 +28,74 @@ type weight struct {
 	rolesAsked  uint16            // a bit for each role of parts that were asked for
 }
 
+// findForm sets shape and form of the i-th weight, or its error if its parameters have one or findShape fails. It skips a weight that
+// has an error. It copies shape and form from a weight with the same description, pattern and parameters if f.forms has one. memory is
+// reused between calls. contents has, by tensor, the bytes of parts whose contents tell a shape.
+func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
+	w, m := &f.weights[i], f.matches[i]
+	if w.Err != nil {
+		return
+	}
+	p := f.config.paramsOf(m.layerPath) // addMatch has loaded the configuration
+	if w.Err = p.err; w.Err != nil {
+		return
+	}
+	// A configuration of these kinds may name this layer alone: its form may be no other weight's.
+	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
+	if !mayNameLayer {
+		f.describe(w.Parts, m.layerPath, contents)
+		if known, ok := f.forms[string(f.description)]; ok && known.pattern == m.pattern && known.params == p {
+			w.Shape, w.Form = known.shape, known.form
+			return
+		}
+	}
+	*memory = weight{finder: f, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents, dimsMemory: memory.dimsMemory[:0]}
+	if w.Shape, w.Err = memory.findShape(); w.Err != nil {
+		return
+	}
+	w.Form = memory.Form
+	if !mayNameLayer {
+		if len(f.forms) == maxForms {
+			clear(f.forms)
+		}
+		f.forms[string(f.description)] = knownForm{m.pattern, p, w.Shape, w.Form}
+	}
+}
+
+// knownForm is the form of weights whose parts have one description, pattern and parameters; others replace it. Most layers of a model
+// are alike: a checkpoint opens twice as fast if they share their forms.
+type knownForm struct {
+	pattern *pattern
+	params  params
+	shape   []int
+	form    *Form
+}
+
+const maxForms = 64 // that are remembered
+
+// describe sets f.description to all that may decide about a weight's form: roles, types, ends of names, contents and shapes of its
+// parts. All their names begin with layer. Weights with equal descriptions, patterns and parameters have equal forms.
+func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte) {
+	b := f.description[:0]
+	for _, p := range parts {
+		t, content := &f.tensors[p.Tensor], contents[p.Tensor]
+		end := t.Name[len(layer):]
+		b = binary.AppendUvarint(append(b, byte(p.Role), byte(t.DType)), uint64(len(end)))
+		b = binary.AppendUvarint(append(b, end...), uint64(len(content)))
+		b = binary.AppendUvarint(append(b, content...), uint64(len(t.Shape)))
+		for _, n := range t.Shape {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	f.description = b
+}
+
 // maxDim bounds the dimensions of parts, so that a few of them may be multiplied.
 const maxDim = 1 << 48
 
 // findShape returns the shape of the weight's values, and sets w.Form to how its codes become values. The weight's scheme
-// finds both. It fails if parts do not fit each other or the configuration, if a part has no use, or if sizes are too large.
+// finds both. It fails if the scheme does, if checkWriter or the source refuses the form, or if sizes are too large. It also fails if
+// neither the scheme nor applyComfyDescription has asked for one of the parts by w.part.
 func (w *weight) findShape() (shape []int, err error) {
 	for _, p := range w.parts {
 		for _, n := range w.tensors[p.Tensor].Shape {
@@ -52,8 +116,8 @@ func (w *weight) findShape() (shape []int, err error) {
 		return nil, err
 	}
 	for _, p := range w.parts {
-		// A part that form has not asked for is an error, unless the weight has no elements.
-		if !slices.Contains(w.shape, 0) && w.rolesAsked>>p.Role&1 == 0 && p.Role != InputScale && p.Role != Setting {
+		mayBeUnasked := p.Role == InputScale || p.Role == Setting // not of the values, or read by its name
+		if wasAsked := w.rolesAsked>>p.Role&1 != 0; !wasAsked && !mayBeUnasked && !slices.Contains(w.shape, 0) {
 			return nil, invalidf("%v %s beside codes of %s, which have none", p.Role, w.quotedName(p.Role), w.Scheme)
 		}
 	}
@@ -114,7 +178,7 @@ func (w *weight) elementsOf(r Role) uint64 {
 	if t == nil {
 		return 0
 	}
-	n, _ := elements(w.dims(t))
+	n, _ := elements(w.dims(t)) // a stored tensor never has 2^64
 	return n
 }
 
