@@ -7,9 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// bitnet is ternary codes. Its layers, in transformers 5.23.0's integrations/bitnet.py: BitLinear divides by the scale,
-// AutoBitLinear multiplies. Codes are packed, or floats of AutoBitLinear. A scale that is missing there is what memory
-// happens to hold.
+// bitnet is ternary codes. Its layers, in transformers 5.23.0's integrations/bitnet.py: BitLinear divides by the scale, AutoBitLinear
+// multiplies. Codes are packed, or floats of AutoBitLinear. A scale that is missing there is what memory happens to hold.
 type bitnet struct {
 	linearClass    string // the class of layers, linear_class
 	isOnline       bool   // weights are quantized when they are used

@@ -10,13 +10,12 @@ func (bnbInt8) patterns() []pattern {
 	return []pattern{{schemeName: BnbInt8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".SCB"}, scaleTypes: floatScales, companions: companionsWithRole(Layout, ".weight_format")}}
 }
 
-// configure returns s as it is: int8 of bitsandbytes has no keys of its own.
 func (s bnbInt8) configure(*Config) (scheme, error) { return s, nil }
 
 const maxFormatBytes = 8 // of the tensor weight_format, one integer, which check reads whole
 
-// setForm sets the form of a matrix of int8s with one scale for each row, over all columns. It fails if codes are no matrix, if there are
-// more or fewer scales than rows, or if the part of the role Layout, weight_format, has more than maxFormatBytes.
+// setForm sets the form of a matrix of int8s with one scale for each row, over all columns. It fails if codes are no matrix, or
+// if there are more or fewer scales than rows. It also fails if the part of the role Layout, weight_format, exceeds maxFormatBytes.
 func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.setMatrix(w.dims(codes)); err != nil {

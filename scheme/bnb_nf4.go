@@ -33,7 +33,6 @@ func (bnb4) patterns() []pattern {
 	}
 }
 
-// configure returns s as it is: bitsandbytes has no keys of its own.
 func (s bnb4) configure(*Config) (scheme, error) { return s, nil }
 
 // setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one row of
@@ -151,7 +150,7 @@ type quantState struct {
 const maxBlock = 1 << 24 // elements that share a scale
 
 // readQuantState reads bitsandbytes' description of a weight in JSON. It fails for malformed JSON or JSON beyond lim. It fails for blocks
-// that are no power of two up to maxBlock, for a nested_offset that is no number, and for a nested_blocksize without one. It also fails
+// that are no power of two up to maxBlock, for a nested_offset that is no number, and for a nested_blocksize alone. It also fails
 // if the shape is missing, has more dimensions than lim.Rank, or a dimension that is no integer below 2^48.
 func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	lim.Depth = min(lim.Depth, 8)

@@ -129,8 +129,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	c.quantization, c.params = q, c.readParams(q)
-	if err := cmp.Or(checkNameKeys(q), checkRotation(q), c.readCompressedTensors(q)); err != nil {
-		c.Err = err
+	if c.Err = cmp.Or(checkNameKeys(q), checkRotation(q), c.readCompressedTensors(q)); c.Err != nil {
 		return
 	}
 	c.readLayerOverrides(q)
@@ -202,17 +201,11 @@ func (c *Config) configureSchemes() error {
 	return nil
 }
 
-// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only
-// other methods have.
+// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only other methods have.
 func isMLX(q layout.Metadata) bool {
-	for _, key := range []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"} {
-		if _, ok := q.Get(key); ok {
-			return false
-		}
-	}
-	_, hasBits := q.Get("bits")
-	_, hasGroupSize := q.Get("group_size")
-	return hasBits && hasGroupSize
+	has := func(key string) bool { _, ok := q.Get(key); return ok }
+	others := []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"}
+	return has("bits") && has("group_size") && !slices.ContainsFunc(others, has)
 }
 
 // refusal returns why no weight of this configuration is decoded, or nil. Without c.Err, methods in schemesOfMethod are decoded, which

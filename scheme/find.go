@@ -10,15 +10,13 @@ import (
 
 // A Source knows what belongs to the tensors of a checkpoint.
 type Source interface {
-	// Config returns the configuration. Find asks at most once, and not if no tensor may be part of a
-	// quantized weight.
+	// Config returns the configuration. Find asks at most once, and not if no tensor may be part of a quantized weight.
 	Config() (*Config, error)
 	// Contents returns all bytes of small tensors. Find needs them until it asks for the next.
 	Contents(tensors []uint32) ([][]byte, error)
 	// Decodable returns why the source has no values for a form, or nil.
 	Decodable(f *Form) error
-	// Ignored reports whether a tensor, or a layer that a configuration names, is to be left out: the caller knows
-	// that no weight needs it.
+	// Ignored reports whether a tensor, or a layer that a configuration names, is to be left out: the caller knows that no weight needs it.
 	Ignored(name []byte) bool
 }
 
@@ -171,8 +169,11 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 	}
 	// The stem of some patterns ends with .weight, and the layer's path never does: other tensors may lie beside either.
 	name, layer := f.tensors[codes].Name, bytes.TrimSuffix(stem, []byte(weightEnd))
-	f.addCodesEnd(name[len(stem):])
-	f.addCodesEnd(name[len(layer):])
+	for _, end := range [][]byte{name[len(stem):], name[len(layer):]} {
+		if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
+			f.codesEnds = append(f.codesEnds, string(end))
+		}
+	}
 	f.partsMemory = append(f.partsMemory[:0], Part{Codes, codes}, Part{p.scaleRole, scale})
 	for i := range p.companions {
 		c := &p.companions[i]
@@ -189,14 +190,6 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 	}
 	f.addWeight(Weight{Name: name, Parts: slices.Clone(f.partsMemory)}, match{p, layer})
 	return nil
-}
-
-// addCodesEnd adds end to f.codesEnds, the list of what follows the name of a weight or layer in the name of its codes. It does
-// nothing if end is listed.
-func (f *finder) addCodesEnd(end []byte) {
-	if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
-		f.codesEnds = append(f.codesEnds, string(end))
-	}
 }
 
 // addWeight appends a weight, which has one part or more, and notes in f.weightOf that its parts belong to it. The weight gets an

@@ -29,11 +29,11 @@ func (s fp8) configure(c *Config) (scheme, error) {
 	return s, nil
 }
 
-// setForm sets shape, scales, zero points and group index of codes of one byte each. It fails if parts do not fit each
-// other or the configuration. Scales of type U8 are powers of two, in groups of 32 unless the configuration has another size. They need
-// a configuration that says so, unless they had the type F8_E8M0 before a conversion.
+// setForm sets shape, scales and group index of codes of one byte each. It fails if checkFloats or setByteCodes does. Scales of type U8
+// are powers of two, in groups of 32. They need a configuration that says so, or that they had the type F8_E8M0 before a conversion: then
+// the configuration may have another group size.
 func (s fp8) setForm(w *weight) (scheme, error) {
-	if err := s.checkType(w); err != nil {
+	if err := s.checkFloats(w); err != nil {
 		return nil, err
 	}
 	scale := w.part(Scale)
@@ -48,24 +48,20 @@ func (s fp8) setForm(w *weight) (scheme, error) {
 	if w.part(Codes).DType == layout.F8_E5M2 {
 		code, codesType = layout.CodeE5M2, layout.F8_E5M2
 	}
-	if err := w.setByteCodes(code, codesType); err != nil {
+	var err error
+	if s.groupIndex, err = w.setByteCodes(code, codesType); err != nil {
 		return nil, err
 	}
+	// Up to 32 columns may be one group, without a size.
 	if n, _ := elements(w.shape); isMicroscale && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
 		return nil, invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
 	}
-	if err := w.setIntegerZeroPoints(); err != nil {
-		return nil, err
-	}
-	var err error
-	s.groupIndex, err = w.findGroupIndex()
-	w.Ordered = s.groupIndex.entryBytes == 0
-	return s, err
+	return s, nil
 }
 
-// checkType returns an error if the configuration and the type of the codes disagree about E5M2. A configuration that
-// names no type means E4M3. Without a configuration codes of E5M2 are no error.
-func (s fp8) checkType(w *weight) error {
+// checkFloats returns an error if the codes are F8_E5M2 and the configuration does not say so, or F8_E4M3 and it says E5M2. Without a
+// configuration it returns nil. The key fmt counts before data_type or format.
+func (s fp8) checkFloats(w *weight) error {
 	stated := strings.ToLower(cmp.Or(s.floats, w.format))
 	statesE5M2 := strings.Contains(stated, "e5m2")
 	switch codes := w.part(Codes).DType; {
@@ -82,34 +78,44 @@ func (w *weight) isMicroscaled() bool {
 	return w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
-// setByteCodes sets the form of codes of one byte each: shape, what a code means, and which elements share a scale. It reads scales of
-// type U8 as F8_E8M0. It fails if the codes are not of type d, or if the scales fit nothing.
-func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
+// setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, and zero points. It
+// returns the group index. It takes scales of type U8 for F8_E8M0. It fails if the codes are not of type d, or if setGroups,
+// setIntegerZeroPoints or findGroupIndex does.
+func (w *weight) setByteCodes(code layout.Code, d layout.DType) (g columnGroups, err error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if codes.DType != d {
-		return unsupportedf("%v codes", codes.DType)
+		return g, unsupportedf("%v codes", codes.DType)
 	}
 	w.Code, w.scaleType = code, scale.DType
 	if scale.DType == layout.U8 {
 		w.scaleType = layout.F8_E8M0
 	}
 	if err := w.setMatrix(w.dims(codes)); err != nil {
-		return err
+		return g, err
 	}
-	return w.setGroups(w.blocksOfBytes())
+	if err := w.setGroups(w.blocksOfBytes()); err != nil {
+		return g, err
+	}
+	if err := w.setIntegerZeroPoints(); err != nil {
+		return g, err
+	}
+	g, err = w.findGroupIndex()
+	w.Ordered = g.entryBytes == 0
+	return g, err
 }
 
-// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have: those of the configuration, or else
-// 128 × 128 if name or shape of the scales are those of writers that use such blocks. It returns nil if codes do not lie in blocks.
+// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have: those of the configuration. Without
+// them 128 × 128 holds if the strategy is block, or if name or shape of the scales tell of blocks. Else it returns nil: there are none.
 func (w *weight) blocksOfBytes() (blocks [][2]uint64) {
-	for _, p := range append(w.layerParams(), w.params) {
+	for _, p := range append(w.layerParams(), w.params) { // a copy: groupParamsOf has clipped the list
 		if p.blockSides[0] > 0 && p.blockSides[1] > 0 && !slices.Contains(blocks, p.blockSides) {
 			blocks = append(blocks, p.blockSides)
 		}
 	}
 	scale := w.part(Scale)
 	isNamedAsBlocks := hasSuffix(scale.Name, "_inv") || hasSuffix(scale.Name, ".scale")
-	if blocks == nil && (isNamedAsBlocks || w.strategy == "block" || len(w.dims(scale)) == 4) {
+	hasShapeOfModelOpt := len(w.dims(scale)) == 4
+	if blocks == nil && (isNamedAsBlocks || hasShapeOfModelOpt || w.strategy == "block") {
 		blocks = [][2]uint64{{128, 128}}
 	}
 	return blocks

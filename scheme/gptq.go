@@ -55,7 +55,7 @@ var gptqFormats = map[string]map[string]gptqFormat{
 	},
 }
 
-// patterns lists how the parts of a weight are named and typed by GPTQ's writers.
+// patterns lists how GPTQ's writers name and type the parts of a weight. AWQ's names are the same: packsColumns tells by the shapes.
 func (gptq) patterns() []pattern {
 	return []pattern{{
 		schemeName: GPTQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
@@ -64,8 +64,8 @@ func (gptq) patterns() []pattern {
 	}}
 }
 
-// configure reads the format, and the packing of the program that wrote the codes. It fails if the configuration names two formats. An
-// unknown format sets formatErr, which refuses GPTQ's weights only.
+// configure reads the format, and the packing of the program that wrote the codes. It fails if a configuration of GPTQ names two formats.
+// An unknown format, or another method, sets formatErr, which refuses GPTQ's weights only.
 func (g gptq) configure(c *Config) (scheme, error) {
 	actOrder, _ := c.quantization.Get("desc_act")
 	g.hasActOrder = actOrder == true
@@ -88,8 +88,8 @@ func (g gptq) configure(c *Config) (scheme, error) {
 	return g, nil
 }
 
-// packingOfWriter returns the packing of the program that an object of the configuration names, as provider or in meta.quantizer. It
-// returns packedByWriter for an unknown program.
+// packingOfWriter returns the packing of the program that q names, as provider or in meta.quantizer: oneBitStream for auto-round, inPlanes
+// for GPTQModel, and packedByWriter for an unknown program.
 func packingOfWriter(q layout.Metadata) widePacking {
 	meta, _ := object(q, "meta")
 	quantizer := text(meta, "quantizer") // the program and its release, or a list that begins with them
@@ -107,8 +107,9 @@ func packingOfWriter(q layout.Metadata) widePacking {
 	return packedByWriter
 }
 
-// setForm sets shape, bits, packing and groups of the weight. It fails without a configuration, which alone tells how zero points
-// are stored, and for an unknown format. It fails if parts do not fit, or if the group index is missing that the configuration speaks of.
+// setForm sets shape, bits, packing and groups of the weight [out, in]. Scales are [groups, out]. It fails without a configuration, which
+// alone tells how zero points are stored, and for an unknown format. It also fails if parts do not fit each other, or if there is no group
+// index and the configuration speaks of one.
 func (g gptq) setForm(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweightParts()
 	switch {
@@ -131,15 +132,15 @@ func (g gptq) setForm(w *weight) (scheme, error) {
 		return nil, err
 	}
 	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(bits), 1, scale.DType, true
-	g.isSymmetric = w.symmetric != no // all three writers take a missing answer for yes
+	g.isSymmetric = w.symmetric != no // AutoGPTQ, GPTQModel and auto-round take a missing answer for yes
 	if err := g.setPacking(w, bits); err != nil {
 		return nil, err
 	}
 	return g, g.setGroups(w, groups)
 }
 
-// setPacking sets w.Pack, and g.inBitPlanes for bit planes, whose zero points are never less one. It fails for codes of 5, 6 and 7 bits
-// by an unknown program. It fails for planes unless rows and columns are multiples of 32.
+// setPacking sets w.Pack and, for codes in bit planes, g.inBitPlanes. It clears g.format.zeroLessOne then: zero points in planes are not less
+// one. It fails for codes of 5, 6 and 7 bits by an unknown program, and for planes unless rows and columns are multiples of 32.
 func (g *gptq) setPacking(w *weight, bits uint64) error {
 	w.Pack = layout.PackGPTQ
 	isWide := bits >= 5 && bits <= 7
@@ -158,9 +159,9 @@ func (g *gptq) setPacking(w *weight, bits uint64) error {
 	return nil
 }
 
-// setGroups sets g.groupIndex and w.GroupCols; groups is the number of scales for a row. A group index makes up for a group size that
-// does not fit, unless the configuration has one group for a row. setGroups fails if the index has another type or length, or if
-// neither group size nor index fits.
+// setGroups sets g.groupIndex and what setGroupCols sets; groups is the number of scales for a row. If no group size fits, the group index
+// decides alone, unless the configuration has one group for a row. w.GroupCols is made up then. setGroups fails if findGroupIndex does,
+// or if neither group size nor index fits.
 func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 	if g.groupIndex, err = w.findGroupIndex(); err != nil {
 		return err
@@ -175,8 +176,9 @@ func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 	return err
 }
 
-// readScales reads all scales, zero points and the group index: from is always 0. It transposes scales and zero points, which are
-// stored by groups of columns. It fails if reading does, for a wrong group index, or if correctZeroPoints does.
+// readScales reads all scales, zero points and the group index: from is always 0. Scales and zero points are stored as [groups, out], and
+// it transposes them. The zero points of a group fill words. It fails if reading does, for a wrong group index, or if correctZeroPoints
+// does.
 func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if err := readTransposedScales(p, f, dst.Scales); err != nil {
 		return err
@@ -198,10 +200,10 @@ func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	return g.groupIndex.read(p, f, dst)
 }
 
-// correctZeroPoints replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. Symmetric codes
-// have the middle of all codes: it fails unless all are stored as the middle, or all as the middle less one, for programs disagree about
-// which. For other codes it adds one if the format stores zero points less one. It fails for 2^bits−1 there: programs read it as 0, as
-// 2^bits, or with a carry.
+// correctZeroPoints replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. For symmetric codes
+// that is the middle, 2^(bits−1). It fails unless all are stored as the middle, or all as the middle less one: programs disagree about
+// which is stored. For other codes it adds one if the format stores zero points less one. Then it fails for a stored 2^bits−1, which
+// programs read as 0, as 2^bits, or with a carry.
 func (g gptq) correctZeroPoints(zeros []float32, bits int) error {
 	middle := float32(uint(1) << (bits - 1))
 	for i, z := range zeros {

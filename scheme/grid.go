@@ -23,7 +23,7 @@ func (w *weight) setMatrix(shape []uint64) error {
 // outerDims returns shape without its last two dimensions, which are those of one matrix.
 func outerDims(shape []uint64) []uint64 { return shape[:max(len(shape)-2, 0)] }
 
-// withLastDim returns a copy of shape whose last dimension is last.
+// withLastDim returns a copy of shape, which has a dimension, whose last one is last.
 func withLastDim(shape []uint64, last uint64) []uint64 {
 	shape = slices.Clone(shape)
 	shape[len(shape)-1] = last
@@ -51,12 +51,14 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// asOneMatrix takes all matrices of the weight as one, whose rows are those of all.
+// asOneMatrix takes all matrices of the weight as one, whose rows are those of all. setMatrix has set w.shape, and findShape checks later
+// that its elements are not too many.
 func (w *weight) asOneMatrix() { w.Rows, _ = elements(w.shape[:len(w.shape)-1]) }
 
 // setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells. Both stay 0
-// if a matrix has one scale, or if the whole tensor has: then it also calls asOneMatrix. blocks lists the rows and columns that a
-// block may have. It fails if the scales fit neither a tensor, matrices, rows, columns, blocks nor groups within a row.
+// if each matrix has one scale, if the whole tensor has, and without elements. If the whole tensor has, it calls asOneMatrix. blocks
+// lists the rows and columns that a block may have. It needs w.shape. It fails if the scales fit neither a tensor, matrices, rows,
+// blocks, groups within a row nor the columns of FBGEMM's experts.
 func (w *weight) setGroups(blocks [][2]uint64) error {
 	shape := w.dims(w.part(Scale))
 	if isModelOptBlocks := len(shape) == 4 && len(w.shape) == 2 && shape[1] == 1 && shape[3] == 1; isModelOptBlocks { // its FP8_PB_WO
@@ -66,7 +68,7 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 	all, _ := elements(w.shape)
 	outer := outerDims(w.shape)
 	matrices, _ := elements(outer)
-	// A scale of shape [1, 1] may be that of a block.
+	// A scale of shape [1, 1] may be that of a block, unless there are more matrices.
 	oneForAll := scales == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0)
 	onePerMatrix := len(outer) > 0 && slices.Equal(shape, outer)
 	onePerRow := slices.Equal(shape, w.shape[:len(w.shape)-1])
@@ -89,15 +91,15 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 }
 
 // setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. It tries blocks first, then
-// one scale for the matrix, then groups within each row. It fails if none fits.
+// one scale for the matrix, then groups within each row, unless the configuration has blocks. It fails if none fits.
 func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
-	for _, b := range blocks {
-		if rows == ceilDiv(w.Rows, b[0]) && cols == ceilDiv(w.Cols, b[1]) {
-			w.GroupRows, w.GroupCols = b[0], b[1]
+	for _, sides := range blocks {
+		if rows == ceilDiv(w.Rows, sides[0]) && cols == ceilDiv(w.Cols, sides[1]) {
+			w.GroupRows, w.GroupCols = sides[0], sides[1]
 			return nil
 		}
 	}
-	isOneGroupOfRow := w.Rows == 1 && w.groupSize != 0 // shorter than the configuration's group size
+	isOneGroupOfRow := w.Rows == 1 && w.groupSize != 0 // which fitGroupSize compares with the configuration's group size
 	switch {
 	case rows == 1 && cols == 1 && len(blocks) == 0 && !isOneGroupOfRow:
 		return nil
@@ -117,8 +119,7 @@ func (w *weight) setColumnGroups(shape []uint64) error {
 	if !slices.Equal(shape, asRow) && !slices.Equal(shape, asColumn) {
 		return invalidf("scale %s of shape %v does not fit the columns of shape %v", w.quotedName(Scale), shape, w.shape)
 	}
-	const allRows = 0
-	w.GroupRows, w.GroupCols = allRows, 1
+	w.GroupRows, w.GroupCols = 0, 1 // 0: all rows
 	return nil
 }
 
@@ -137,8 +138,8 @@ func (w *weight) checkShapeOfScale(r Role) error {
 }
 
 // findGroupIndex returns how the weight's group index is stored: a tensor with the group of each column. Without such a tensor it
-// returns the zero value. It fails if type or shape do not fit, or if an old release's configuration speaks of an index that is missing:
-// later releases store columns in the order of their groups.
+// returns the zero value. It fails if type or shape do not fit, and for weights of more than two dimensions. It also fails if an old
+// release's configuration speaks of an index that is missing: later releases need none, since they store columns by groups.
 func (w *weight) findGroupIndex() (g columnGroups, err error) {
 	index := w.part(GroupIndex)
 	if index == nil {
@@ -155,8 +156,8 @@ func (w *weight) findGroupIndex() (g columnGroups, err error) {
 	return columnGroups{entryBytes: index.DType.BlockBytes()}, nil
 }
 
-// checkZeroPoints returns an error if all parameters that may hold for the layer speak of zero points and the weight has none. With
-// compressed-tensors it also returns one if the weight has zero points and none of the parameters speaks of them.
+// checkZeroPoints returns an error if the weight has no zero points and all of layerParams speak of some. With compressed-tensors it also
+// returns one if the weight has zero points and none of layerParams speaks of them.
 func (w *weight) checkZeroPoints() error {
 	areOptional, areRequired := false, true
 	for _, p := range w.layerParams() {
@@ -171,8 +172,8 @@ func (w *weight) checkZeroPoints() error {
 	return nil
 }
 
-// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It fails if their type
-// or shape does not fit, or if the configuration and the parts disagree about whether there are any.
+// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It fails unless codes are
+// integers, zero points have their type or I8, and the shape is that of the scales. It also fails if checkZeroPoints does.
 func (w *weight) setIntegerZeroPoints() error {
 	if err := w.checkZeroPoints(); err != nil {
 		return err
@@ -181,7 +182,8 @@ func (w *weight) setIntegerZeroPoints() error {
 	if zero == nil {
 		return nil
 	}
-	if zero.DType != codes.DType && zero.DType != layout.I8 || codes.DType.Kind() != layout.KindInt {
+	typeFits := zero.DType == codes.DType || zero.DType == layout.I8
+	if !typeFits || codes.DType.Kind() != layout.KindInt {
 		return unsupportedf("zero points %s of type %v beside codes of type %v", w.quotedName(ZeroPoint), zero.DType, codes.DType)
 	}
 	w.HasOffsets = true

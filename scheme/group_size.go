@@ -6,8 +6,8 @@ import (
 )
 
 // setGroupCols sets w.GroupCols to the number of columns that share a scale, and w.ScaleCols to groups: how many scales are stored for
-// a row. It fails if no group size fits, or several do. It sets nothing if there are neither columns nor groups, or if the
-// configuration has one group for a row and groups is another number.
+// a row. It sets nothing if there are neither columns nor groups. It fails if the configuration has one group for a row and groups is
+// another number, or if fitGroupSize does.
 func (w *weight) setGroupCols(groups uint64) (err error) {
 	if w.groupIsRow && groups != 1 && w.Cols > 0 {
 		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)
@@ -20,8 +20,8 @@ func (w *weight) setGroupCols(groups uint64) (err error) {
 	return err
 }
 
-// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or else
-// its only ones.
+// layerParams returns the parameters that may hold for the layer, one or more: those of each config_group that may mean it, or w.params
+// if there are no groups.
 func (w *weight) layerParams() []params {
 	if w.groupParams == nil {
 		return []params{w.params}
@@ -29,8 +29,8 @@ func (w *weight) layerParams() []params {
 	return w.groupParams
 }
 
-// fitGroupSize returns how many columns share a scale, given cols columns and groups scales in a row; 0 means all. It
-// takes the group size of the configuration, or else a usual one. It fails if none fits, or several do.
+// fitGroupSize returns how many columns share a scale, given cols columns and groups scales in a row; 0 means all. It takes the group
+// size of the configuration, or else a usual one. It fails if none fits, or if several do that make different groups.
 func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
 	sizes, isStated, mayBeRow := w.statedGroupSizes(cols, groups)
 	switch {
@@ -53,10 +53,11 @@ func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
 	return sizes[0], nil
 }
 
-// statedGroupSizes returns the group sizes of the configuration that divide cols columns into groups. isStated is true if the
-// configuration has any group size, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
+// statedGroupSizes returns the group sizes of the configuration that divide cols columns into as many groups as the parameter groups
+// says. isStated is true if the configuration has any group size, or says that a group is a row. mayBeRow is true if a single group may be
+// a whole row.
 func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
-	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // its group size is not that of FP8
+	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is that of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
 	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
 	for _, p := range w.layerParams() {
@@ -67,7 +68,7 @@ func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated
 			continue
 		}
 		isStated = true
-		isWhole := cols%p.groupSize == 0 || groups == 1
+		isWhole := cols%p.groupSize == 0 || groups == 1 // the only group may be as short as a row
 		if ceilDiv(cols, p.groupSize) == groups && (isWhole || mayBeRagged) {
 			sizes = append(sizes, p.groupSize)
 		}
@@ -75,8 +76,8 @@ func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated
 	return sizes, isStated, mayBeRow
 }
 
-// usualGroupSizes returns the group sizes that fit without a configuration: 128 with a shorter last group, and equal groups of at least
-// 8 columns. Equal groups have a power of two, or are as many as groups of 128.
+// usualGroupSizes returns the group sizes that fit without a configuration, some twice: 128, with a last group that may be shorter, and
+// equal groups of at least 8 columns. Their size is a power of two, or any if groups of 128 were as many: then nothing tells which.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups
 	if groups > 0 && cols%groups == 0 {

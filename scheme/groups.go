@@ -21,18 +21,18 @@ func (f *Form) scalesPerMatrix() uint64 {
 	return n
 }
 
-// readStoredScales fills dst.Scales with stored scales, from scale from on. It fails if reading does.
+// readStoredScales fills dst.Scales with stored scales, beginning with the scale number from. It fails if reading does.
 func readStoredScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	return p.Floats(Scale, f.scaleType, dst.Scales, from)
 }
 
-// readScalesAndOffsets fills dst.Scales with stored scales, from scale from on, and dst.Offsets with as many values of the part
-// that has the role offsets: zero points or biases. It fails if reading does.
+// readScalesAndOffsets fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets
+// with as many values of the part that has the role offsets: zero points or biases. It fails if reading does.
 func readScalesAndOffsets(p Parts, f *Form, dst *Scales, from uint64, offsets Role) error {
-	dst.extendOffsets()
-	if err := readStoredScales(p, f, dst, from); err != nil {
+	if err := readStoredScales(p, f, dst, from); err != nil || !f.HasOffsets {
 		return err
 	}
+	dst.extendOffsets()
 	return p.Floats(offsets, storedType, dst.Offsets, from)
 }
 
@@ -46,8 +46,8 @@ func (dst *Scales) setOneOffset(offset float32) {
 	}
 }
 
-// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. dst may be shorter by less than groups values:
-// then it gets all but the last values of the last row, which belong to groups without columns.
+// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. dst may be shorter by less than groups values: a
+// file may store more groups than the columns fill, and dst ends with the last group that has columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	if uint64(len(dst)) < uint64(len(stored)) {
 		all := make([]float32, len(stored))
@@ -104,8 +104,8 @@ const (
 )
 
 // read sets dst.GroupOf to the stored group index. It leaves it nil if there is no index, or if the index says that groups are
-// consecutive. It does so too for an index of nothing but −1 that was never set. For an index of nothing but zeros it sets dst.ZeroIndex to how it took that. It
-// fails if reading does, or if a column has a group that does not exist.
+// consecutive. It does so too for an index of nothing but −1, unless g.mustBeSet. For an index of nothing but zeros over several groups
+// it sets dst.ZeroIndex to how it took that. It fails if reading does, or if a column has a group that does not exist.
 func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if err != nil {
 		return err
 	}
-	_, groups := dequant.Grouped(f.Grouped).Scales(0, f.Cols)
+	_, groups := dequant.Grouped(f.Grouped).Scales(0, f.Cols) // of one row
 	index := g.decode(b, f.Cols)
 	isAll := func(group int64) bool {
 		return !slices.ContainsFunc(index, func(v int64) bool { return v != group })
@@ -142,7 +142,7 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	return nil
 }
 
-// decode returns the first cols entries of b, a stored group index.
+// decode returns the entries of b, a stored group index of I32 or I64. findGroupIndex has checked that it has cols entries.
 func (g columnGroups) decode(b []byte, cols uint64) []int64 {
 	index := make([]int64, cols)
 	for i := range index {
@@ -155,8 +155,8 @@ func (g columnGroups) decode(b []byte, cols uint64) []int64 {
 	return index
 }
 
-// integers returns the elements of a small tensor of integers or booleans, little-endian. It fails if d is another
-// type, b does not fill elements, or one is negative.
+// integers returns the elements of b, the content of a small tensor of integers or booleans of type d. It fails if d is another type, if
+// b ends within an element, or if one is negative.
 func integers(d layout.DType, b []byte) ([]uint64, error) {
 	size, kind := d.BlockBytes(), d.Kind()
 	isInteger := kind == layout.KindInt || kind == layout.KindUint || kind == layout.KindBool
@@ -165,7 +165,7 @@ func integers(d layout.DType, b []byte) ([]uint64, error) {
 	}
 	list := make([]uint64, 0, len(b)/size)
 	for ; len(b) > 0; b = b[size:] {
-		var word [8]byte
+		var word [8]byte // no type of integers is larger
 		copy(word[:], b[:size])
 		v := binary.LittleEndian.Uint64(word[:])
 		if signBit := v >> (8*size - 1); kind == layout.KindInt && signBit != 0 {

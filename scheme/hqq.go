@@ -19,14 +19,14 @@ func (hqq) patterns() []pattern {
 		companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, others...), contentRoles: []Role{Shape, Setting}}}
 }
 
-// configure returns s as it is: HQQ has no keys of its own.
 func (s hqq) configure(*Config) (scheme, error) { return s, nil }
 
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// setForm sets shape, code and groups of the weight. Small tensors beside the codes have shape, bits and axis. Groups are the rows of a
-// matrix if the axis is 1, and its columns if it is 0. It fails if the zero points or the shape are missing, or if parts do not fit.
+// setForm sets shape, code and groups of the weight. Small tensors beside the codes have shape, bits and axis. The elements lie in a
+// matrix of their own, not the weight's. Its rows are the groups if the axis is 1, its columns if it is 0. setForm fails if the zero points
+// or the shape are missing, if parts do not fit, or if hqqSettings or checkSlabs does.
 func (s hqq) setForm(w *weight) (scheme, error) {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
 	switch {
@@ -45,10 +45,11 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	}
 	scale, groups := w.part(Scale), w.elementsOf(Scale)
 	n, ok := elements(shape)
-	if !ok || len(shape) == 0 || !dividesInto(n, groups) {
+	isDivided := n == groups || n > 0 && groups > 0 && n%groups == 0 // no elements make no groups
+	if !ok || len(shape) == 0 || !isDivided {
 		return nil, invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
 	}
-	perGroup := n / max(groups, 1)
+	perGroup := n / max(groups, 1) // without groups there are no elements
 	if size, isStated := w.setting(".group_size"); isStated && size > 0 && groups > 0 && perGroup != size {
 		return nil, invalidf("%d groups of %d do not make shape %v", groups, size, shape)
 	}
@@ -76,16 +77,8 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	return s, w.checkSlabs(bits)
 }
 
-// dividesInto reports whether n elements make the given number of equal groups, of one element or more. No elements make no groups.
-func dividesInto(n, groups uint64) bool {
-	if n == 0 || groups == 0 {
-		return n == groups
-	}
-	return n%groups == 0
-}
-
-// hqqSettings returns the bits of a code and the axis of the groups, 0 or 1, from small tensors beside the codes. It
-// fails if they are missing or out of range, or if others tell of another packing or of quantized scales.
+// hqqSettings returns the bits of a code and the axis of the groups, 0 or 1, from small tensors beside the codes. It fails if they are
+// missing or out of range. It also fails if others tell of another packing, of quantized scales or zeros, or of codes that are a view.
 func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	bits, hasBits := w.setting(".nbits")
 	axis, hasAxis := w.setting(".axis")
@@ -107,8 +100,8 @@ func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	return bits, axis, nil
 }
 
-// setting returns the integer in the small tensor whose role is Setting and whose name ends with end. ok is false if
-// there is none, or if it does not have exactly one integer.
+// setting returns the integer in the small tensor whose role is Setting and whose name ends with end. ok is false if there is none, or
+// if it does not have exactly one integer.
 func (w *weight) setting(end string) (n uint64, ok bool) {
 	for _, p := range w.parts {
 		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
@@ -121,8 +114,9 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides
-// the rows into equal slabs, one after the other. A byte has one code of each slab, or a word if codes have 3 bits.
+// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides the
+// rows into slabs, one after the other. A byte has one code of each slab, or a word if codes have 3 bits: only then the last slab may be
+// shorter. bits is one of hqqPackings.
 func (w *weight) checkSlabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unitBytes, typeFits, mayBeRagged := 8/bits, uint64(1), codes.DType != layout.I32, false
@@ -130,7 +124,7 @@ func (w *weight) checkSlabs(bits uint64) error {
 		slabs, unitBytes, typeFits, mayBeRagged = 10, 4, codes.DType == layout.I32, true // ten codes in a word
 	}
 	units, ok := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
-	sizeFits := ok && units <= math.MaxInt64/4 && codes.Raw == units*unitBytes
+	sizeFits := ok && units <= math.MaxInt64/4 && codes.Raw == units*unitBytes // at most 4: the product does not overflow
 	if !typeFits || !sizeFits || !mayBeRagged && w.Rows%slabs != 0 {
 		return invalidf("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.shape, bits)
 	}

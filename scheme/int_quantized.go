@@ -8,7 +8,7 @@ type intQuantized struct {
 	groupIndex columnGroups
 }
 
-// patterns lists how the parts of a weight are named and typed by compressed-tensors and ComfyUI.
+// patterns lists how compressed-tensors and ComfyUI name and type the parts of a weight. The QuantState is ComfyUI's .comfy_quant.
 func (intQuantized) patterns() []pattern {
 	return []pattern{
 		{schemeName: IntQuantized, codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
@@ -16,32 +16,18 @@ func (intQuantized) patterns() []pattern {
 	}
 }
 
-// configure returns s as it is: int-quantized has no keys of its own.
 func (s intQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets shape, groups of scales, zero points and group index of int8s. It fails if parts do not fit each other or the
-// configuration.
-func (s intQuantized) setForm(w *weight) (scheme, error) {
-	if err := w.setByteCodes(layout.CodeInt8, layout.I8); err != nil {
-		return nil, err
-	}
-	if err := w.setIntegerZeroPoints(); err != nil {
-		return nil, err
-	}
-	var err error
-	s.groupIndex, err = w.findGroupIndex()
-	w.Ordered = s.groupIndex.entryBytes == 0
+// setForm sets shape, groups of scales, zero points and group index of int8s. It fails if setByteCodes does.
+func (s intQuantized) setForm(w *weight) (_ scheme, err error) {
+	s.groupIndex, err = w.setByteCodes(layout.CodeInt8, layout.I8)
 	return s, err
 }
 
 // readScales reads the scales, the zero points if there are some, and the group index. It fails if reading does, or for a
 // wrong group index.
 func (s intQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if f.HasOffsets {
-		if err := readScalesAndOffsets(p, f, dst, from, ZeroPoint); err != nil {
-			return err
-		}
-	} else if err := readStoredScales(p, f, dst, from); err != nil {
+	if err := readScalesAndOffsets(p, f, dst, from, ZeroPoint); err != nil {
 		return err
 	}
 	return s.groupIndex.read(p, f, dst)

@@ -9,10 +9,10 @@ import (
 )
 
 // checkUnclaimed decides what the tensors in f.unclaimed are: see decideByCompanion for those beside a companion that only codes have.
-// Without one it refuses floats that ought to have a scale. Last, when all parts are known, it refuses what else looksLikeCodes. It
-// fails if the source does.
+// Without one it refuses floats that ought to have a scale. Last, when all parts are known, it refuses what else whyLikeCodes names.
+// It fails if the source does.
 func (f *finder) checkUnclaimed() error {
-	rows, ofFloats := f.presentCompanionEnds(), f.floatPatterns()
+	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32
 	var reasons [256]error // by type, why tensors withoutCompanion are refused: a file may have a great many
 	for _, i := range f.unclaimed {
@@ -23,7 +23,7 @@ func (f *finder) checkUnclaimed() error {
 		if err != nil {
 			return err
 		}
-		unscaled, err := f.patternOfMissingScale(ofFloats, i)
+		unscaled, err := f.patternOfMissingScale(i)
 		if err != nil {
 			return err
 		}
@@ -35,15 +35,13 @@ func (f *finder) checkUnclaimed() error {
 		case unscaled != nil:
 			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
 		default:
-			isRefused, err := f.looksLikeCodes(t)
+			why, err := f.whyLikeCodes(t)
 			if err != nil {
 				return err
 			}
-			if isRefused {
+			if why != nil {
 				withoutCompanion = append(withoutCompanion, i)
-				if reasons[t.DType] == nil {
-					reasons[t.DType] = f.whyRefusedWithoutScale(t.DType)
-				}
+				reasons[t.DType] = cmp.Or(reasons[t.DType], why)
 			}
 		}
 	}
@@ -53,28 +51,22 @@ func (f *finder) checkUnclaimed() error {
 	return nil
 }
 
-// looksLikeCodes reports whether tensor t, which has no companion, looks like codes. Floats of 8 bits and less do if they have two
-// dimensions or more, or are called weight. Such integers do if they have a weight's name and the configuration mentions quantization.
-// It fails if the configuration is needed and cannot be read.
-func (f *finder) looksLikeCodes(t *layout.Tensor) (bool, error) {
-	switch codesType := codesTypeOf[t.DType]; {
-	case codesType&needsScale != 0:
-		return len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"), nil
-	case codesType == 0 || codesType == nvfp4Codes: // blocks of NVFP4 include scales
-		return false, nil
-	case len(t.Shape) < 2 || !isNamedLikeWeight(t.Name):
-		return false, nil
+// whyLikeCodes returns why tensor t, which has no companion, is refused, or nil if it does not look like codes. Floats of 8 bits and less
+// do if they have two dimensions or more, or are called weight. Integers do if they have both, and the configuration mentions
+// quantization. It fails if the configuration is needed and cannot be read.
+func (f *finder) whyLikeCodes(t *layout.Tensor) (why, err error) {
+	codesType, isMatrix := codesTypeOf[t.DType], len(t.Shape) >= 2
+	switch {
+	case codesType&needsScale != 0 && (isMatrix || hasSuffix(t.Name, "weight")):
+		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude from the weight's", t.DType), nil
+	case codesType&(needsScale|nvfp4Codes) != 0, codesType == 0, !isMatrix, !isNamedLikeWeight(t.Name): // blocks of NVFP4 include scales
+		return nil, nil
 	}
 	config, err := f.loadConfig()
-	return err == nil && config.MentionsQuantization(), err
-}
-
-// whyRefusedWithoutScale returns the error of a tensor of type d that looksLikeCodes, which has loaded the configuration for integers.
-func (f *finder) whyRefusedWithoutScale(d layout.DType) error {
-	if codesTypeOf[d]&needsScale != 0 {
-		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude away", d)
+	if err != nil || !config.MentionsQuantization() {
+		return nil, err
 	}
-	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", d))
+	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)), nil
 }
 
 // refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits. The error
@@ -99,25 +91,16 @@ func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 	return nil
 }
 
-// floatPatterns returns the patterns whose codes are stored as floats. It skips those for which no tensor's name ends like their scale.
-func (f *finder) floatPatterns() (list []*pattern) {
-	for i := range patterns {
-		if p := &patterns[i]; p.floatCodes != nil && f.mayEndWith(p.scaleEnds[0]) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// patternOfMissingScale returns the first of patterns, those of floatPatterns, by which tensor i ought to have a scale beside it. It
-// returns nil if there is none, if the tensor is no matrix of floats, or if the source ignores it. It fails if the source does.
-func (f *finder) patternOfMissingScale(patterns []*pattern, i uint32) (*pattern, error) {
+// patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it, or nil if there is none. Only a matrix
+// of floats that the source does not ignore has one, and only if some tensor's name may end like the scale. It fails if the source does.
+func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
 	t := &f.tensors[i]
-	if len(patterns) == 0 || !isFloat(t.DType) || len(t.Shape) != 2 || f.source.Ignored(t.Name) {
+	if !isFloat(t.DType) || len(t.Shape) != 2 {
 		return nil, nil
 	}
-	for _, p := range patterns {
-		if !hasSuffix(t.Name, p.codesEnd) {
+	for j := range patterns {
+		p := &patterns[j]
+		if p.floatCodes == nil || !hasSuffix(t.Name, p.codesEnd) || !f.mayEndWith(p.scaleEnds[0]) || f.source.Ignored(t.Name) {
 			continue
 		}
 		config, err := f.loadConfig()

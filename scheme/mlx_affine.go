@@ -21,7 +21,6 @@ func (mlxAffine) patterns() []pattern {
 	}
 }
 
-// configure returns s as it is: MLX has no keys of its own.
 func (s mlxAffine) configure(*Config) (scheme, error) { return s, nil }
 
 // mlxModes are MLX's modes without biases.
@@ -36,9 +35,9 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. It fails without a
-// configuration, for codes with a global scale, and for an unknown mode. It fails if words and groups do not make the same columns, or if
-// setMLXIntegers or setMLXMode does.
+// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. If an override says that the
+// layer is not quantized, those for all layers hold: the parts tell that it is. It fails without a configuration, and for codes with a
+// global scale. It fails if words and groups of a row do not make the same columns, or if setMLXIntegers or setMLXMode does.
 func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
@@ -48,13 +47,13 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	if w.part(GlobalScale) != nil {
 		return nil, unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
 	}
-	if w.notQuantized { // an override says so, and the companions are there all the same
+	if w.notQuantized {
 		w.params = w.config.params
 	}
 	if w.config.quantMethod == "" {
 		return nil, invalidf("bits and group size stand in no configuration")
 	}
-	words, groups := codes[last], scale[last]
+	words, groups := codes[last], scale[last] // of a row
 	setMode := w.setMLXMode
 	if w.format == "" || w.format == "affine" {
 		setMode = w.setMLXIntegers
@@ -62,7 +61,7 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	if err := setMode(words, groups); err != nil {
 		return nil, err
 	}
-	cols := words * 32 / w.bits
+	cols := words * 32 / w.bits // setMode has set the bits and the group size
 	isWhole := words*32%w.bits == 0
 	fits := groups <= cols/w.groupSize && groups*w.groupSize == cols // the first comparison keeps the product from overflowing
 	if !isWhole || !fits {
@@ -72,14 +71,12 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	return s, w.setMatrix(withLastDim(codes, cols))
 }
 
-// The bits and the group size of mode affine that MLX does not store.
-const (
-	mlxBits      = 4
-	mlxGroupSize = 64
-)
+// mlxBits and mlxGroupSize are the bits and the group size of mode affine that MLX does not store.
+const mlxBits, mlxGroupSize = 4, 64
 
-// setMLXIntegers sets code and biases of MLX's mode affine. Bits and group size default to mlxBits and mlxGroupSize. It fails if the
-// configuration has neither, for other bits than MLX has, without biases that fit the scales, or if checkUnmatchedOverrides does.
+// setMLXIntegers sets code and biases of MLX's mode affine. words and groups are counts of one row. If the configuration has only one of bits
+// and group size, the other is mlxBits or mlxGroupSize. It fails if the configuration has neither, for other bits than MLX has, without
+// biases that fit the scales, or if checkUnmatchedOverrides does.
 func (w *weight) setMLXIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
 	if w.bits == 0 && w.groupSize == 0 {
@@ -102,8 +99,8 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	return nil
 }
 
-// checkUnmatchedOverrides returns an error if an override whose path is that of no layer may mean this one. Its bits or group size
-// differ from the weight's then, and fit the words and groups too.
+// checkUnmatchedOverrides returns an error if an override whose path is that of no layer may mean this one: it is of mode affine, and has
+// other bits or another group size than the weight. Words and groups, counts of one row, fit each other by these too.
 func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	for _, u := range w.config.unmatchedOverrides {
 		bits, groupSize := cmp.Or(u.bits, mlxBits), cmp.Or(u.groupSize, mlxGroupSize)
@@ -117,8 +114,8 @@ func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	return nil
 }
 
-// setMLXMode sets code, bits, group size and scheme of one of MLX's modes without biases, such as mxfp4. It fails if there are biases,
-// or if the mode is unknown. It also fails if bits, group size, shapes or the scales' type do not fit the mode.
+// setMLXMode sets code, bits, group size and scheme of one of mlxModes. words and groups are counts of one row. It fails if there are
+// biases, or if the mode is unknown. It also fails if bits, group size, shapes or the scales' type do not fit the mode.
 func (w *weight) setMLXMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
 	for _, m := range mlxModes {
@@ -133,7 +130,7 @@ func (w *weight) setMLXMode(words, groups uint64) error {
 			return invalidf("codes of mode %s in groups of %d with %d bits", mode, w.groupSize, w.bits)
 		case words*32 != groups*m.group*bits:
 			return invalidf("scales of shape %v do not fit codes of shape %v in mode %s", w.dims(scale), w.dims(w.part(Codes)), mode)
-		case scale.DType != layout.U8 && scale.DType != m.scale:
+		case scale.DType != layout.U8 && scale.DType != m.scale: // MLX stores scales as bytes
 			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
 		}
 		w.Scheme, w.Code, w.scaleType, w.bits, w.groupSize = m.scheme, m.code, m.scale, bits, m.group
@@ -144,8 +141,5 @@ func (w *weight) setMLXMode(words, groups uint64) error {
 
 // readScales reads the scales, and the biases if the mode has some. It fails if reading does.
 func (mlxAffine) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if f.Bias {
-		return readScalesAndOffsets(p, f, dst, from, Bias)
-	}
-	return readStoredScales(p, f, dst, from)
+	return readScalesAndOffsets(p, f, dst, from, Bias)
 }

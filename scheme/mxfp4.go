@@ -17,7 +17,8 @@ const (
 	mxfp4Blocks // gpt-oss
 )
 
-// patterns lists how the parts of a weight are named and typed by MXFP4's writers.
+// patterns lists how MXFP4's writers name and type the parts of a weight: compressed-tensors and auto-round (_packed),
+// DeepSeek-V4 (.scale), whoever stores F4, and gpt-oss (_blocks).
 func (mxfp4) patterns() []pattern {
 	return []pattern{
 		{schemeName: MXFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: packedCompanions, nameDecides: true, variant: mxfp4Packed},
@@ -27,11 +28,10 @@ func (mxfp4) patterns() []pattern {
 	}
 }
 
-// configure returns s as it is: MXFP4 has no keys of its own.
 func (s mxfp4) configure(*Config) (scheme, error) { return s, nil }
 
 // setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit. It returns ErrUnsupported for bytes
-// called _packed, which may be integers (MXINT4), unless the configuration names formats.
+// called _packed, which may be integers (MXINT4), unless the method has a second key, which checkWriter then checks.
 func (s mxfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch codes := w.part(Codes); w.pattern.variant {
@@ -51,9 +51,9 @@ func (s mxfp4) setForm(w *weight) (scheme, error) {
 	return s, w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
-// setPairs sets the form of codes of 4 bits, two to a byte, with a scale for every group columns. The shape of a tensor of F4
-// counts codes, that of others bytes. It fails if rows of F4 do not fill bytes, or if scales do not fit.
-func (w *weight) setPairs(code layout.Code, group uint64, scaleType layout.DType) error {
+// setPairs sets the form of the part that has the codes, as setNibbles does. The shape of a tensor of F4 counts codes, that of others
+// bytes. It fails if rows of F4 do not fill bytes, or if setNibbles does.
+func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.DType) error {
 	codes := w.part(Codes)
 	shape := w.dims(codes)
 	if n := len(shape) - 1; codes.DType == layout.F4 && n >= 0 {
@@ -62,29 +62,28 @@ func (w *weight) setPairs(code layout.Code, group uint64, scaleType layout.DType
 		}
 		shape[n] /= 2
 	}
-	return w.setNibbles(code, shape, group, scaleType)
+	return w.setNibbles(code, shape, groupSize, scaleType)
 }
 
-// setNibbles sets the form of codes of 4 bits, two to a byte, with a scale for every group columns. The last dimension of shape counts
-// bytes. It fails unless every group has a scale of type scaleType or U8.
-func (w *weight) setNibbles(code layout.Code, shape []uint64, group uint64, scaleType layout.DType) error {
+// setNibbles sets the form of codes of 4 bits, two to a byte, with a scale for each group of groupSize columns. The last dimension of shape
+// counts bytes. It fails unless every group has a scale of type scaleType or U8.
+func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)
-	if scale == nil {
+	if scale == nil { // in ModelOpt's pattern of NVFP4 it is a companion
 		return invalidf("codes without a scale of groups")
 	}
-	if len(shape) == 0 {
-		return invalidf("codes %s are a scalar", w.quotedName(Codes))
-	}
-	if err := w.setMatrix(withLastDim(shape, 2*shape[len(shape)-1])); err != nil {
+	if err := w.setMatrix(shape); err != nil {
 		return err
 	}
-	if !slices.Equal(w.dims(scale), withLastDim(w.shape, ceilDiv(w.Cols, group))) {
-		return invalidf("scale %s of shape %v does not fit shape %v in groups of %d", w.quotedName(Scale), w.dims(scale), w.shape, group)
+	w.Cols *= 2
+	w.shape = withLastDim(shape, w.Cols)
+	if !slices.Equal(w.dims(scale), withLastDim(w.shape, ceilDiv(w.Cols, groupSize))) {
+		return invalidf("scale %s of shape %v does not fit shape %v in groups of %d", w.quotedName(Scale), w.dims(scale), w.shape, groupSize)
 	}
 	if scale.DType != scaleType && scale.DType != layout.U8 {
 		return invalidf("scale %s of type %v, not %v", w.quotedName(Scale), scale.DType, scaleType)
 	}
-	w.Code, w.scaleType, w.GroupRows, w.GroupCols = code, scaleType, 1, group
+	w.Code, w.scaleType, w.GroupRows, w.GroupCols = code, scaleType, 1, groupSize
 	return nil
 }
 

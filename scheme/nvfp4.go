@@ -5,17 +5,9 @@ import "github.com/tensormap/tensormap/layout"
 // nvfp4 is pairs of E2M1 with scales of 16, and a global scale of the scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
 // ModelOpt 0.47.0 nvfp4_tensor.py, llama.cpp _repack_nvfp4.
 type nvfp4 struct {
-	globalScale nvfp4Global
+	hasGlobalScale  bool // a scale of scales
+	dividesByGlobal bool // scales are divided by it, not multiplied
 }
-
-// nvfp4Global says what the scale of scales does.
-type nvfp4Global uint8
-
-const (
-	noGlobalScale nvfp4Global = iota
-	globalDivides
-	globalMultiplies
-)
 
 // Variants of how NVFP4 is stored.
 const (
@@ -25,7 +17,8 @@ const (
 	nvfp4Alone           // F4 without a scale of scales
 )
 
-// patterns lists how the parts of a weight are named and typed by NVFP4's writers.
+// patterns lists how NVFP4's writers name and type the parts of a weight. For ModelOpt the search begins at the global scale, since
+// other schemes have the codes and _scale too.
 func (nvfp4) patterns() []pattern {
 	return []pattern{
 		{schemeName: NVFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: packedCompanions, variant: nvfp4Packed},
@@ -36,11 +29,10 @@ func (nvfp4) patterns() []pattern {
 	}
 }
 
-// configure returns s as it is: NVFP4 has no keys of its own.
 func (s nvfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if
-// parts do not fit, if a variant that needs a global scale lacks it, or if F4 without one has one.
+// setForm sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if parts do not
+// fit, if nvfp4Alone has a global scale, or if nvfp4Packed or nvfp4ModelOpt lacks one.
 func (s nvfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	var code layout.Code
@@ -53,9 +45,9 @@ func (s nvfp4) setForm(w *weight) (scheme, error) {
 		}
 		return s, w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 	case nvfp4Packed:
-		code, s.globalScale = layout.CodeE2M1, globalDivides
+		code, s.dividesByGlobal = layout.CodeE2M1, true
 	case nvfp4ModelOpt:
-		code, s.globalScale = layout.CodeE2M1Plus, globalMultiplies // code 8 is +0, not −0
+		code = layout.CodeE2M1Plus // code 8 is +0, not −0
 	}
 	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return nil, err
@@ -67,11 +59,12 @@ func (s nvfp4) setForm(w *weight) (scheme, error) {
 	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {
 		return nil, invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), global.DType, w.dims(global), w.shape)
 	}
+	s.hasGlobalScale = true
 	return s, nil
 }
 
-// setNVFP4Blocks sets the form of codes in GGUF's NVFP4 blocks, which include scales of groups. It fails unless the
-// tensor of the role Scale has one element, or one for each matrix.
+// setNVFP4Blocks sets the form of codes in GGUF's NVFP4 blocks, which include scales of groups. The part with the role Scale is an outer
+// scale: setNVFP4Blocks fails unless it has one element, or one for each matrix.
 func (w *weight) setNVFP4Blocks() error {
 	scale := w.part(Scale)
 	if err := w.setMatrix(w.dims(w.part(Codes))); err != nil {
@@ -89,10 +82,10 @@ func (w *weight) setNVFP4Blocks() error {
 
 // readScales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.
 func (s nvfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStoredScales(p, f, dst, from); err != nil || s.globalScale == noGlobalScale {
+	if err := readStoredScales(p, f, dst, from); err != nil || !s.hasGlobalScale {
 		return err
 	}
-	global, err := p.Constants(GlobalScale)
+	global, err := p.Constants(GlobalScale) // one value, or one for each matrix: see setForm
 	if err != nil {
 		return err
 	}
@@ -102,7 +95,7 @@ func (s nvfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 		if len(global) > 1 {
 			ofMatrix = global[(from+uint64(i))/scalesPerMatrix]
 		}
-		if s.globalScale == globalDivides {
+		if s.dividesByGlobal {
 			dst.Scales[i] /= ofMatrix
 		} else {
 			dst.Scales[i] *= ofMatrix

@@ -24,8 +24,8 @@ const (
 // ollamaValues are the values of quant_type and group_size.
 type ollamaValues struct{ quantType, groupSize string }
 
-// toParams returns the parameters that the values stand for. ok is false if the type is not in ollamaTypes, or if the group size is no
-// positive decimal number of 32 bits.
+// toParams returns the parameters that the values stand for. ok is false if the type is not in ollamaTypes, or if the group size is
+// missing or no positive decimal number of 32 bits.
 func (o ollamaValues) toParams() (p params, ok bool) {
 	p, isKnown := ollamaTypes[strings.ToLower(o.quantType)]
 	size, err := strconv.ParseUint(o.groupSize, 10, 32)
@@ -34,7 +34,7 @@ func (o ollamaValues) toParams() (p params, ok bool) {
 }
 
 // readOllama adds the types and group sizes in Ollama's metadata. The key quant_type is for all tensors: it sets bits, group size and
-// format if no method was read. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds an override for one layer. Both set
+// format unless hasDescription. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds an override for one layer. Both set
 // the method mlx if there is none. readOllama skips values without meaning: see toParams.
 func (c *Config) readOllama(o layout.Metadata) {
 	groupSizes := make(map[string]string)

@@ -32,13 +32,13 @@ func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 	return c.overrideParams(&c.pathOverrides[after-1]), true
 }
 
-// overrideParams returns the parameters that an override holds. p.err says what is wrong with them.
+// overrideParams returns the parameters that an override holds. p.err says what is wrong with those of an object.
 func (c *Config) overrideParams(o *override) (p params) {
 	switch value := o.value.(type) {
 	case layout.Metadata:
 		p = c.readParams(value)
 	case ollamaValues:
-		p, _ = value.toParams()
+		p, _ = value.toParams() // readOllama keeps only those that are ok
 	case bool:
 		p.notQuantized = true
 	}
@@ -84,8 +84,8 @@ func (c *Config) readGroups(q layout.Metadata) {
 }
 
 // readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets, which are names of layers or regular
-// expressions behind "re:". If a target is no expression that can be compiled, it returns that error and appends the group without
-// the targets from there on. Too many names set c.Err. A group without weights is left out.
+// expressions behind "re:". If an expression cannot be compiled, it returns that error and appends the group without the targets from
+// there on. Too many names set c.Err. It leaves out a group without the key weights, which is about activations.
 func (c *Config) readGroup(o layout.Metadata) (err error) {
 	weights, ok := object(o, "weights")
 	if !ok {
@@ -128,8 +128,8 @@ func (c *Config) countNamesOrSetErr(n int) bool {
 	return c.layersNamed <= maxNames
 }
 
-// readOverrides adds the parameters of single layers from an object whose keys are paths of layers. Values other than objects and
-// false are no parameters. Too many layers set c.Err, and none is added.
+// readOverrides adds overrides from an object whose keys are paths of layers. A value is an object of parameters, or false for a layer that
+// is not quantized; it skips all others. Too many layers set c.Err, and none is added.
 func (c *Config) readOverrides(q layout.Metadata) {
 	if !c.countNamesOrSetErr(len(q)) {
 		return
@@ -142,8 +142,8 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
-// readDynamic adds GPTQModel's overrides. Their keys are regular expressions of layers, some behind "+:". Layers
-// behind "-:" are not quantized, and it skips them.
+// readDynamic adds GPTQModel's overrides. Their keys are regular expressions of layers, some behind "+:". It skips values that are no
+// objects, and keys that begin with "-:": their layers are not quantized, and have no codes that parameters could be for.
 func (c *Config) readDynamic(o layout.Metadata) {
 	for _, e := range o {
 		if over, ok := e.Value.(layout.Metadata); ok && !strings.HasPrefix(e.Key, "-:") {
@@ -152,8 +152,8 @@ func (c *Config) readDynamic(o layout.Metadata) {
 	}
 }
 
-// readPatterns adds auto-round's overrides whose keys are regular expressions: they may match anywhere in the path
-// of a layer. It skips keys that are paths.
+// readPatterns adds auto-round's overrides whose keys are regular expressions, which may match anywhere in the path of a layer. It skips
+// keys that are paths: dots are no sign of an expression.
 func (c *Config) readPatterns(o layout.Metadata) {
 	for _, e := range o {
 		if over, ok := e.Value.(layout.Metadata); ok && strings.ContainsAny(e.Key, `*^$|()[]?+\`) {
@@ -173,8 +173,8 @@ func (c *Config) addPattern(expression string, o layout.Metadata) {
 	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(o), patterns: []*regexp.Regexp{p}})
 }
 
-// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none does, or if
-// there is only one group, it returns the parameters of all groups.
+// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none does, or if there
+// is only one group, it returns those of all groups. It returns nil without groups. Callers may append to the list.
 func (c *Config) groupParamsOf(path []byte) []params {
 	var named []params
 	if len(c.configGroups) > 1 {
@@ -190,9 +190,9 @@ func (c *Config) groupParamsOf(path []byte) []params {
 	return slices.Clip(named)
 }
 
-// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. An override of exactly this
-// path counts, or else the first regular expression that matches the path. An override changes bits, group size, format, symmetry and
-// error, if it has them. An override of MLX, or one for a layer that is not quantized, replaces all parameters.
+// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. An override of exactly this path
+// counts, or else the first regular expression that matches the path. It changes bits, group size, format, symmetry and error, if it
+// has them. An override of MLX, or one for a layer that is not quantized, replaces all parameters.
 func (c *Config) paramsOf(path []byte) params {
 	over, ok := c.overrideOf(path)
 	for i := 0; i < len(c.regexpOverrides) && !ok; i++ {

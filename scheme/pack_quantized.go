@@ -19,7 +19,6 @@ func (packQuantized) patterns() []pattern {
 	return []pattern{{schemeName: PackQuantized, codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, contentRoles: []Role{Shape}, nameDecides: true}}
 }
 
-// configure returns s as it is: pack-quantized has no keys of its own.
 func (s packQuantized) configure(*Config) (scheme, error) { return s, nil }
 
 // setForm sets shape, packing, groups, zero points and group index of integers in words of 32 bits. It fails if parts do not fit, or if
@@ -67,9 +66,9 @@ func (s packQuantized) setForm(w *weight) (scheme, error) {
 	return s, err
 }
 
-// setPackedZeroPoints sets w.HasOffsets and returns true if the zero points of consecutive rows share words: they have type I32. It fails
-// if these do not fit the scales, if codes leave bits of words unused, or if checkZeroPoints does.
-func (w *weight) setPackedZeroPoints() (bool, error) {
+// setPackedZeroPoints sets w.HasOffsets and returns true if the zero points of consecutive rows share words: then they have type I32. It
+// fails if they do not fit the scales, if codes leave bits of words unused, or if checkZeroPoints does.
+func (w *weight) setPackedZeroPoints() (arePacked bool, err error) {
 	if err := w.checkZeroPoints(); err != nil {
 		return false, err
 	}
@@ -77,10 +76,10 @@ func (w *weight) setPackedZeroPoints() (bool, error) {
 	switch {
 	case zero == nil || zero.DType != layout.I32:
 		return false, nil
-	case w.Pack != layout.PackRows:
+	case w.Pack != layout.PackRows: // which alone leaves no bits unused
 		return false, unsupportedf("zero points in words with unused bits")
 	}
-	want := withLastDim(w.shape, max(ceilDiv(w.Cols, w.GroupCols), 1))
+	want := withLastDim(w.shape, max(ceilDiv(w.Cols, w.GroupCols), 1)) // one group if w.GroupCols is 0
 	want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Code.Bits()), 32)
 	if w.GroupRows != 1 || !slices.Equal(w.dims(zero), want) {
 		return false, invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(w.part(Scale)))
@@ -90,7 +89,7 @@ func (w *weight) setPackedZeroPoints() (bool, error) {
 }
 
 // storedShape returns the shape in the part weight_shape, or nil without this part. codes is the shape of the tensor of codes. It fails
-// if the part has no integers, if a dimension before the last differs from that of codes, or if the last exceeds maxDim.
+// if the part is not of integers, if it has other dimensions than codes before the last, or if the last exceeds maxDim.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -106,8 +105,9 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	return shape, nil
 }
 
-// setPacking sets w.Code and w.Pack: the bits of a code, and how codes lie in words. words counts the words of a row.
-// shape is the weight's, nil if it is not stored. It fails if nothing fits, or if several sizes or packings do.
+// setPacking sets w.Code and w.Pack: the bits of a code, and how codes lie in words. words counts the words of a row. shape is the
+// weight's, or nil if it is not stored: then it fails unless layerParams have one number of bits. It fails if none of bitsOfCodes fits the
+// words, or if several sizes or packings do.
 func (w *weight) setPacking(shape []uint64, words uint64) error {
 	sizes, err := w.bitsOfCodes()
 	if err != nil {
@@ -121,11 +121,16 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 			return unsupportedf("codes of %d bits", bits)
 		}
 	}
+	// Releases before 0.18 left bits of words that a whole code does not fit, and later ones do not. Without a release both may be.
+	leavesBits := []bool{false, true}
+	if w.config.release != "" {
+		leavesBits = []bool{w.config.isOldRelease}
+	}
 	var fitting []uint64 // bits
-	for _, mayLeaveBits := range w.mayLeaveBits() {
+	for _, leaves := range leavesBits {
 		for _, bits := range sizes {
 			pack := layout.PackRows
-			if mayLeaveBits && 32%bits != 0 {
+			if leaves && 32%bits != 0 {
 				pack = layout.PackWords
 			}
 			if fitsWords(pack, bits, shape, words) {
@@ -149,20 +154,8 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 	return nil
 }
 
-// mayLeaveBits lists whether words may have unused bits, in the order to try. Releases of compressed-tensors before 0.18 left bits that
-// a whole code does not fit, and later ones do not. Without a release both may be.
-func (w *weight) mayLeaveBits() []bool {
-	switch {
-	case w.config.isOldRelease:
-		return []bool{true}
-	case w.config.release != "":
-		return []bool{false}
-	}
-	return []bool{false, true}
-}
-
-// fitsWords reports whether a row of the weight takes the given number of words, in codes of the given bits. shape is the weight's;
-// without one it reports whether codes fill the words.
+// fitsWords reports whether a row of the weight takes the given number of words, in codes of the given bits. shape is the weight's. If it
+// is nil, fitsWords reports whether codes fill the words without unused bits: else nothing tells the columns.
 func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) bool {
 	switch {
 	case shape == nil:
@@ -173,8 +166,8 @@ func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) b
 	return words == ceilDiv(shape[len(shape)-1]*bits, 32)
 }
 
-// bitsOfCodes lists how many bits a code may have: what the configuration says of the layer, or 1 to 8 without that.
-// It fails if the parameters of the layer have an error.
+// bitsOfCodes lists how many bits a code may have: those of layerParams that are not for floats, or 1 to 8 if there are none. It fails if
+// one of layerParams has an error.
 func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 	for _, p := range w.layerParams() {
 		if p.err != nil {
@@ -185,7 +178,7 @@ func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 		}
 	}
 	if len(sizes) == 0 {
-		// setPacking takes the one size that fits. The first one wins only if there are no columns.
+		// setPacking takes the only size that fits. Without columns all fit, and it takes the first.
 		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
 	}
 	return sizes, nil
@@ -197,9 +190,9 @@ func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// readScales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are packed zero points. It
-// adds as much to plain zero points. Without zero points 2^(bits−1) is the one offset. It fails if reading does, or for a wrong group
-// index.
+// readScales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are packed zero points, which
+// it reads all at once. It adds as much to plain zero points. Without zero points 2^(bits−1) is the one offset. It fails if reading does,
+// or for a wrong group index.
 func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	middle := float32(uint64(1) << (f.Code.Bits() - 1))
 	if err := readStoredScales(p, f, dst, from); err != nil {
@@ -226,7 +219,7 @@ func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) er
 }
 
 // readZerosOfMatrices fills dst with the zero points of all matrices, in the order of the scales. A stored word holds those of
-// consecutive rows. It fails if bytes are missing.
+// consecutive rows. It fails if readPackedZeroPoints does.
 func readZerosOfMatrices(p Parts, f *Form, dst []float32) error {
 	groups, stored := f.scaleCols(), make([]float32, len(dst))
 	perMatrix := f.Rows * groups

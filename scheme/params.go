@@ -47,8 +47,8 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// sizeAt returns the integer that q has for one of keys, which are names of one parameter. ok is false if it has none. It fails if a
-// value is no integer, or if two keys have different integers. A list under one of blockKeys has sides of a block, and is skipped.
+// sizeAt returns the integer that q has for keys, which are names of one parameter. ok is false if q has none of them. It fails if a value
+// is no integer, or if two keys have different integers. It skips null, and a list under one of blockKeys: the sides of a block.
 func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	for _, key := range keys {
 		v, _ := q.Get(key)
@@ -68,15 +68,15 @@ func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	return n, ok, nil
 }
 
-// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is about the first one that
-// is out of range or of the wrong type.
+// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is the first error of bits,
+// group size, sym and sides of blocks, in this order. Other keys of the wrong type count as missing.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	keys, ok := sizeKeys[c.quantMethod]
 	if !ok {
 		keys = sizeKeys["gptq"]
 	}
 	actOrder, _ := q.Get("actorder")
-	p.hasActOrder = actOrder == true || actOrder == "group" || actOrder == "dynamic"
+	p.hasActOrder = actOrder == true || actOrder == "group" || actOrder == "dynamic" // others leave groups consecutive
 	symmetric, _ := q.Get("symmetric")
 	p.hasZeroPoints = symmetric == false
 	p.strategy, p.intOrFloat = text(q, "strategy"), text(q, "type")
@@ -98,8 +98,8 @@ func (p *params) readBits(q layout.Metadata, keys []string) error {
 	return nil
 }
 
-// readGroupSize sets p.groupSize, or p.groupIsRow for −1, if q has one of keys. It skips 0 if acceptsZero: this is one group for the
-// whole tensor. It fails for any other value that is no positive integer, or if keys differ.
+// readGroupSize sets p.groupSize, or p.groupIsRow for −1, if q has one of keys. It skips 0 if acceptsZero: this is one group for the whole
+// tensor, which the shape of the scale tells. It fails for any other value that is no positive integer, or if keys differ.
 func (p *params) readGroupSize(q layout.Metadata, keys []string, acceptsZero bool) error {
 	size, ok, err := sizeAt(q, keys)
 	switch {
@@ -148,11 +148,10 @@ func (p *params) readBlockSides(q layout.Metadata) error {
 	return nil
 }
 
-// releasePattern is the beginning of the name of a release of compressed-tensors.
-var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
+var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`) // the first two numbers of a release
 
-// readCompressedTensors sets c.hasRoundedFloats, c.release and c.isOldRelease, if the method is compressed-tensors. It fails if the
-// version is no release.
+// readCompressedTensors sets c.hasRoundedFloats, c.release and c.isOldRelease, if the method is compressed-tensors. Any
+// quantization_status but compressed means rounded floats. It fails if there is a version that is no release.
 func (c *Config) readCompressedTensors(q layout.Metadata) error {
 	if c.quantMethod != "compressed-tensors" {
 		return nil

@@ -11,7 +11,7 @@ import (
 type pattern struct {
 	schemeName string     // unless setForm finds another
 	codesEnd   string     // how the name of the codes ends
-	nameEnd    string     // how the name of the weight ends
+	nameEnd    string     // how the name of the weight ends, behind the stem
 	codesTypes codesTypes // the types that codes may have
 	scaleEnds  []string   // how the name of the scale may end
 	scaleTypes scaleTypes // the types that the scale may have, or it counts as missing; 0 for any
@@ -135,5 +135,5 @@ const (
 
 var scaleTypeOf = [256]scaleTypes{layout.F32: floatScales, layout.F16: floatScales, layout.BF16: floatScales, layout.F8_E4M3: e4m3Scales, layout.F8_E8M0: e8m0Scales, layout.U8: u8Scales}
 
-// isFloat reports whether a type is one of floats that scales have.
+// isFloat reports whether d is F32, F16 or BF16.
 func isFloat(d layout.DType) bool { return scaleTypeOf[d]&floatScales != 0 }

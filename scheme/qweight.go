@@ -7,18 +7,17 @@ import (
 )
 
 // packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
-// words of [in/k, out] beside scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. For
-// a matrix without elements the configuration tells.
+// words of [in/k, out] beside scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
+// any width are GPTQ's unless the configuration says awq.
 func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.quantMethod != "awq")
 }
 
-// packsRows reports whether each word of a .qweight does not hold columns, as packsColumns says. Shapes that are neither GPTQ's nor
-// AWQ's pass too, so that AWQ's setForm refuses them.
+// packsRows returns the opposite of packsColumns. Shapes that are neither GPTQ's nor AWQ's pass too: AWQ's setForm refuses them.
 func packsRows(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) }
 
-// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are missing or not
-// of type I32, or if one of the three is not a matrix.
+// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are missing or not of type
+// I32, or if one of the three is not a matrix. The patterns have checked the rest.
 func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
 	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
 	switch {
@@ -32,9 +31,9 @@ func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
 	return codes, scale, zero, err
 }
 
-// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. The bits are the configuration's, or the
-// only ones that fit the shapes of codes, scale, zero points and group index. It fails if none or several fit. Without a group index it
-// also fails unless the columns are a multiple of 32: the last word of others has unused bits, and nothing tells how many.
+// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code; its parts are those of qweightParts. The bits are
+// the configuration's, or the only ones that fit the shapes of all parts. It fails if none or several fit. Without a group index it also
+// fails unless the columns are a multiple of 32: the last word of others has unused bits, and nothing tells how many.
 func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
 	isIndexed := w.part(GroupIndex) != nil
 	if isIndexed {

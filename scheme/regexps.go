@@ -23,8 +23,8 @@ type regexps struct {
 	count, bytes, instructions, places int
 }
 
-// compile returns a regular expression that matches from the start of a name, as Python's re.match does. It fails if
-// RE2 does not know the syntax, or if all expressions together exceed the bounds.
+// compile returns a regular expression that matches from the start of a name, as Python's re.match does. It fails if RE2 does not know
+// the syntax, or if all expressions together exceed the bounds of number, bytes, instructions or places.
 func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	switch c.count, c.bytes = c.count+1, c.bytes+len(text); {
 	case c.count > maxPatterns:
@@ -50,20 +50,20 @@ func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(anchored)
 }
 
-// countWrittenOut returns an estimate of the instructions that an expression has once its repetitions are written out: a{3} as aaa.
+// countWrittenOut returns an estimate of the instructions of an expression whose repetitions are written out: a{3} as aaa.
 func countWrittenOut(tree *syntax.Regexp) int {
-	n := 1 + len(tree.Rune)/2
+	n := 1 + len(tree.Rune)/2 // a range of characters is two
 	for _, sub := range tree.Sub {
 		n += countWrittenOut(sub)
 	}
 	if tree.Op == syntax.OpRepeat {
-		n *= max(1, tree.Min, tree.Max) // 1000 at most, that of nested ones too
+		n *= max(1, tree.Min, tree.Max) // syntax.Parse allows 1000 at most, nested ones multiplied
 	}
 	return n
 }
 
-// maxPlacesOf returns an upper bound on the instructions of a program at which a matcher is at once. These are the instructions that can
-// take the same character, for the character with the most of them, plus all branches. Characters beyond ASCII count as one. For a
+// maxPlacesOf returns at how many instructions of a program a matcher may be at the same time, at most. These are the instructions that
+// can take the same character, for the character with the most of them, plus all branches. Characters beyond ASCII count as one. For a
 // program without branches it returns 1.
 func maxPlacesOf(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
@@ -78,8 +78,9 @@ func maxPlacesOf(program *syntax.Prog) int {
 					takes[r]++
 				}
 			}
-			if n := len(in.Rune); n == 0 || n == 1 || in.Rune[n-1] > unicode.MaxASCII {
-				takes[unicode.MaxASCII+1]++ // a single character may match in another case
+			// No runes mean any character, and one may match in another case. Else they are ranges, the greatest last.
+			if n := len(in.Rune); n <= 1 || in.Rune[n-1] > unicode.MaxASCII {
+				takes[unicode.MaxASCII+1]++
 			}
 		}
 	}

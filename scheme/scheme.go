@@ -21,8 +21,8 @@ type scheme interface {
 	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
 	//   - scaleType if the stored scales are to be read as another type than that of their tensor.
 	setForm(w *weight) (scheme, error)
-	// readScales fills dst.Scales with the scales of the groups from one on. dst.Offsets is empty, and has the memory for the
-	// offsets, which readScales appends: see Form.ReadScales.
+	// readScales fills dst.Scales with scales, beginning with that of the group number from. dst.Offsets is empty, and has the memory
+	// for the offsets, which readScales appends: see Form.ReadScales.
 	readScales(p Parts, f *Form, dst *Scales, from uint64) error
 }
 
@@ -31,8 +31,7 @@ type checker interface {
 	check(p Parts, f *Form) error
 }
 
-// A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
-// values.
+// A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become values.
 type Weight struct {
 	// Name is the weight's own, which may be that of its codes.
 	Name []byte
@@ -104,16 +103,17 @@ type Parts interface {
 // storedType asks Parts.Floats to read elements as the type that their tensor has.
 const storedType = layout.Invalid
 
-// ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. The
-// caller gives dst.Offsets the length of dst.Scales if f.HasOffsets, else 1. ReadScales cuts it to the offsets that exist.
-// If f is not Ordered, from is 0 and dst takes all groups. It fails if reading does, or for values that have no one meaning.
+// ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. The caller makes
+// dst.Offsets as long as dst.Scales if f.HasOffsets, else one float long. ReadScales cuts it to the offsets that exist. If f is not
+// Ordered, from is 0 and dst takes all groups. It fails if reading does, and for zero points and group indexes that are wrong or that
+// programs read differently.
 func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
 	dst.Offsets = dst.Offsets[:0]
 	return f.scheme.readScales(p, f, dst, from)
 }
 
-// Check reads the parts that say how codes are read, if the scheme has such parts. Callers check once before they read codes.
-// It fails if reading does, or if a part tells of an order or of values of codes that are not decoded.
+// Check reads the parts that say how codes are read, if the scheme has such parts. Callers check once before they read codes. It fails
+// if reading does, or if such a part has an order of codes, or a table of their values, that is not decoded.
 func (f *Form) Check(p Parts) error {
 	if c, ok := f.scheme.(checker); ok {
 		return c.check(p, f)
@@ -121,8 +121,7 @@ func (f *Form) Check(p Parts) error {
 	return nil
 }
 
-// CheckScales returns an error if a scale of type F8_E4M3 or F8_E8M0 is NaN, or if reading fails. It does not read scales of
-// other types.
+// CheckScales returns an error if a scale of type F8_E4M3 or F8_E8M0 is NaN, or if reading fails. It does not read scales of other types.
 func (f *Form) CheckScales(p Parts) error {
 	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 // A Table lists the quantized weights of a checkpoint.
 type Table struct {
-	// Hidden counts the parts other than codes.
+	// Hidden counts the parts other than codes, which lists of tensors leave out.
 	Hidden int
 	// Unmatched counts the layers that the configuration has parameters for and the checkpoint does not have.
 	// UnmatchedPath is the first of them.
@@ -34,8 +34,7 @@ func (t *Table) Len() int {
 // Weight returns the i-th weight, without allocating. It must not be modified.
 func (t *Table) Weight(i int) Weight { return t.weights[i] }
 
-// WeightOf returns the position of the weight that a stored tensor is a part of. ok is false if it is no part of any, and for a nil
-// table.
+// WeightOf returns the position of the weight that a stored tensor is a part of. ok is false if it is no part of any, and for a nil table.
 func (t *Table) WeightOf(tensor uint32) (i int, ok bool) {
 	if t == nil || t.weightOf == nil || t.weightOf[tensor] == 0 {
 		return 0, false
@@ -43,7 +42,7 @@ func (t *Table) WeightOf(tensor uint32) (i int, ok bool) {
 	return int(t.weightOf[tensor] - 1), true
 }
 
-// Codes returns the position of the tensor that holds the codes of the i-th weight.
+// Codes returns the position of the tensor that holds the codes of the i-th weight: its first part.
 func (t *Table) Codes(i int) uint32 { return t.weights[i].Parts[0].Tensor }
 
 // Renames reports whether the name of the i-th weight is not that of its codes.
@@ -55,8 +54,7 @@ func (t *Table) codesName(i int) []byte { return t.tensors[t.Codes(i)].Name }
 // Err returns why the i-th weight cannot be decoded, or nil.
 func (t *Table) Err(i int) error { return t.weights[i].Err }
 
-// Find returns the position of the weight called name, if its codes have another name. ok is false without one. It
-// allocates nothing.
+// Find returns the position of the weight called name, if its codes have another name. ok is false without one. It allocates nothing.
 func (t *Table) Find(name string) (i int, ok bool) {
 	if t.renamed == nil {
 		return 0, false
@@ -65,9 +63,8 @@ func (t *Table) Find(name string) (i int, ok bool) {
 	return i, i >= 0
 }
 
-// finish prepares the table for readers, after all weights were found and checked. It indexes weights by their names if these are
-// not those of their codes. It refuses a weight whose name an earlier one has. It takes from refused weights all parts but their
-// codes, whose name they get. It sets t.Hidden.
+// finish prepares the table for readers, after all weights were found and checked. It indexes each decoded weight whose name is not that of
+// its codes, and refuses it if an indexed one has the same name. It calls dropCompanions for refused weights, and sets t.Hidden.
 func (t *Table) finish() {
 	for i := range t.weights {
 		w := &t.weights[i]

@@ -46,7 +46,7 @@ func (s undecoded) patterns() []pattern {
 	return list
 }
 
-// configure reads nothing, and setForm and readScales are never called: a pattern that is refused has no weight.
+// configure reads nothing, and setForm and readScales are never called: addMatch refuses weights of such patterns.
 func (s undecoded) configure(*Config) (scheme, error)              { return s, nil }
 func (s undecoded) setForm(*weight) (scheme, error)                { return nil, s.err() }
 func (s undecoded) readScales(Parts, *Form, *Scales, uint64) error { return s.err() }

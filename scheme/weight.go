@@ -163,8 +163,7 @@ func (w *weight) part(r Role) *layout.Tensor {
 	return nil
 }
 
-// quotedName returns the quoted name of the tensor that has a role in the weight, for errors. If none has, it returns
-// "no" and the role.
+// quotedName returns the quoted name of the tensor that has a role in the weight, for errors. If none has, it returns "no" and the role.
 func (w *weight) quotedName(r Role) string {
 	if t := w.part(r); t != nil {
 		return layout.Quote(t.Name)
@@ -173,12 +172,10 @@ func (w *weight) quotedName(r Role) string {
 }
 
 // elementsOf returns how many elements the weight's tensor with role r has, or 0 if there is no such tensor.
-func (w *weight) elementsOf(r Role) uint64 {
-	t := w.part(r)
-	if t == nil {
-		return 0
+func (w *weight) elementsOf(r Role) (n uint64) {
+	if t := w.part(r); t != nil {
+		n, _ = elements(w.dims(t)) // a stored tensor never has 2^64
 	}
-	n, _ := elements(w.dims(t)) // a stored tensor never has 2^64
 	return n
 }
 

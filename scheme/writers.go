@@ -103,9 +103,9 @@ func checkRotation(q layout.Metadata) error {
 	return nil
 }
 
-// checkWriter returns an error unless the writer that the configuration names stores weights by w.Scheme, which follows from the
-// parts. If several groups of the configuration may have the layer, one that allows the scheme is enough. It returns ErrUnsupported
-// without a configuration that the scheme needs, and for an unknown value of the method's second key.
+// checkWriter returns an error unless the writer that the configuration names stores weights by w.Scheme, which follows from the parts. One
+// of layerParams that allows the scheme is enough. It returns ErrUnsupported without a configuration that the scheme needs, and for an
+// unknown value of the method's second key: see secondKeys.
 func (w *weight) checkWriter() error {
 	method := w.config.quantMethod
 	if !slices.Contains(schemesOfMethod[method], w.Scheme) {
