@@ -10,7 +10,7 @@ import (
 // nibbleFloats[n] is n − 8, the value of a Q4_0 nibble before scaling.
 var nibbleFloats = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
 
-// iq4Floats and fp4Floats are codebooks as floats.
+// iq4Floats and fp4Floats are codebooks as floats. fp4Floats are doubled, as block.FP4 is.
 var iq4Floats, fp4Floats = asFloats(&block.IQ4), asFloats(&block.FP4)
 
 // asFloats returns the sixteen values as float32s.
@@ -40,7 +40,7 @@ func iq4_NLGeneric(dst []float32, src []byte) {
 }
 
 // mxfp4Generic expands blocks of MXFP4. It reads a scale that is a power of two (E8M0), then 16 bytes of nibbles of E2M1, the low
-// ones first. Values are the products of both.
+// ones first. Values are the products of both, taken as half the scale times the doubled values of fp4Floats.
 func mxfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, block.E8M0Half(src[0]))
@@ -49,7 +49,7 @@ func mxfp4Generic(dst []float32, src []byte) {
 }
 
 // nvfp4Generic expands blocks of NVFP4. It reads four scales of one byte, then for each 8 bytes of nibbles of E2M1, the low ones
-// first. Values are the products of both.
+// first. Values are the products of both, taken as half the scale times the doubled values of fp4Floats.
 func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
@@ -103,7 +103,7 @@ func q4_1Generic(dst []float32, src []byte) {
 		d, m := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 		var values [16]float32
 		for n := range values {
-			values[n] = float32(float32(n)*d) + m
+			values[n] = float32(float32(n)*d) + m // the conversion forbids a fused multiply-add
 		}
 		for j, q := range (*[16]byte)(b[4:]) {
 			y[j] = values[q&15]
@@ -150,7 +150,7 @@ func q5_0Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[6:]) {
 			y[j] = fiveBitFloats[uint32(q&15)|high<<4&16] * d
 			y[j+16] = fiveBitFloats[uint32(q>>4)|high>>12&16] * d
-			high >>= 1
+			high >>= 1 // bits 0 and 16 are those of elements j and j+16
 		}
 		dst, src = dst[32:], src[22:]
 	}
@@ -166,7 +166,7 @@ func q5_1Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[8:]) {
 			y[j] = float32(float32(int32(uint32(q&15)|high<<4&16))*d) + m
 			y[j+16] = float32(float32(int32(uint32(q>>4)|high>>12&16))*d) + m
-			high >>= 1
+			high >>= 1 // bits 0 and 16 are those of elements j and j+16
 		}
 		dst, src = dst[32:], src[24:]
 	}

@@ -53,7 +53,8 @@ func ReadHead(d layout.DType, head []byte) (Codec, error) {
 	return Codec{dtype: layout.I8, headBytes: n, hasScale: true, scale: layout.Quant{Scale: scale}}, nil
 }
 
-// Elements returns the type of the elements behind the head, and the scale of integers. hasScale tells whether there is one.
+// Elements returns the type of the elements, which lie behind the head if the tensor has one. If hasScale is true, they are
+// integers with the given scale.
 func (c Codec) Elements() (d layout.DType, scale layout.Quant, hasScale bool) {
 	return c.dtype, c.scale, c.hasScale
 }
@@ -114,7 +115,7 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 // block, and src has exactly the bytes for that. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow
 // if an integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
-	b := blockSizes[c.dtype]
+	b := blockSizes[c.dtype] // of one element for types with a scale, so parts of blocks have none
 	if skip > 0 && len(dst) > 0 {
 		n := expandPart(c.dtype, dst, src, skip)
 		dst, src = dst[n:], src[b.bytes:]

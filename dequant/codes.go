@@ -15,7 +15,7 @@ const biased = 8
 // Table returns the values that the sixteen nibbles have as codes of type c, before scaling. ok is false for codes that are
 // integers or take a byte.
 func Table(c layout.Code) (values [16]float32, ok bool) {
-	if c < layout.CodeE2M1 || int(c) >= numCodes {
+	if c < layout.CodeE2M1 || int(c) >= numCodes { // all codes from E2M1 on are nibbles
 		return values, false
 	}
 	return [16]float32(codeValues[c][:]), true

@@ -5,5 +5,6 @@ package dequant
 // archLevels returns nil: without assembly there is the portable level only.
 func archLevels() []*impl { return nil }
 
-// unaligned returns 0: only stream kernels ask, and there are none here.
-func unaligned([]float32) int { return 0 }
+// floatsToAligned returns 0. Elsewhere it returns how many float32s lie before an aligned address, which only stream
+// kernels want.
+func floatsToAligned([]float32) int { return 0 }

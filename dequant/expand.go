@@ -49,7 +49,7 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 // checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks and take size bytes, head
 // included. Only the last block of APR_Q4 may be padded.
 func checkTensor(d layout.DType, elems, size int) error {
-	head, want := d.Span(0, uint64(elems))
+	head, want := d.Span(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
 	if elems > 0 {
 		want += head
 	}
@@ -103,7 +103,7 @@ func expand(d layout.DType, dst []float32, src []byte, bypassesCaches bool) {
 	run := k.run
 	if bypassesCaches && k.stream != nil {
 		// A kernel that stores past the caches needs an aligned dst. Plain numbers before that are expanded portably.
-		head := min(unaligned(dst), len(dst))
+		head := min(floatsToAligned(dst), len(dst))
 		if head == 0 {
 			run = k.stream
 		} else if elems == 1 {

@@ -9,7 +9,7 @@ import (
 )
 
 // expandParallel fills dst with the values of the elements from first on, by expand on at most cores goroutines. p has what
-// is stored of them, and was checked. It is a function of its own because its closure is allocated. It fails if expand does.
+// is stored of them, and was checked. It fails if expand does. Its closure is allocated, so Expand must not have it.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, bypassesCaches bool) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
@@ -40,7 +40,7 @@ var noOffset, unit = [1]float32{0}, [1]float32{1}
 // expand fills dst with the values of the elements from first on, on the caller's core. p has what is stored of them, and was
 // checked. bypassesCaches lets kernels store past the caches. It fails with ErrLength if a column's group does not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches bool) error {
-	g.ScaleCols = g.scaleCols()
+	g.ScaleCols = g.scaleCols() // g is a copy: it stores what would be computed for each row
 	if g.inRows() {
 		g.RowBytes = g.rowBytes()
 	}
@@ -48,12 +48,12 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches boo
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
 	if group, ok := g.equalGroups(); ok {
-		byte, bit := g.codeAt(first)
+		offset, bit := g.codeAt(first)
 		at := first/group - x.scalesFrom
 		if len(p.Offsets) > 1 {
 			p.Offsets = p.Offsets[at:]
 		}
-		x.expandCodes(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
+		x.expandCodes(dst, p.Codes[offset-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
 		return nil
 	}
 	x.hasOwnScales = g.Permuted || g.GroupCols == 1 && g.Cols > 1 // expandRow expands such codes unscaled first
@@ -122,15 +122,15 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // A columnRange is the columns of one matrix from one column on, for any of its rows.
 type columnRange struct {
-	firstScale              uint64 // index in Parts.Scales of the matrix's first scale
-	firstColumn             int    // the first column
-	firstGroup, withinGroup int    // the group of the first column, and the place of the column in it
+	firstScale              uint64 // index in Parts.Scales of the matrix's first scale, modulo 2⁶⁴: it may lie before the first of Parts
+	firstColumn             int
+	firstGroup, withinGroup int // the group of the first column, and the place of the column in it
 }
 
 // columnsFrom returns the range of the columns from col on, of the matrix of that number. Matrices are numbered from 0.
 func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
 	s := columnRange{firstScale: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, firstColumn: col}
-	if col > 0 {
+	if col > 0 { // else both are 0, and a division is saved
 		s.firstGroup, s.withinGroup = col/x.groupSize, col%x.groupSize
 	}
 	return s
@@ -145,9 +145,9 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 		return x.expandTiles(dst, matrix, top, rows, int(col), n)
 	case layout.PackRows:
 		s := x.columnsFrom(matrix, int(col))
-		byte, bit := x.codeAt(row*x.Cols + col)
-		for r := range rows {
-			codes := x.parts.Codes[byte-x.codesFrom+uint64(r)*x.RowBytes:]
+		offset, bit := x.codeAt(row*x.Cols + col)
+		for r := range rows { // more than one only from column 0 on
+			codes := x.parts.Codes[offset-x.codesFrom+uint64(r)*x.RowBytes:]
 			if err := x.expandRow(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
 				return err
 			}
@@ -167,7 +167,7 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
-		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r
+		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
 		if wholeRows := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && wholeRows > 1 {
 			part = dst[done:][:wholeRows*n]
 		}
@@ -231,7 +231,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	k, bits := &active.grouped[x.kernelCode], x.kernelCode.Bits()
 	if x.Bias {
 		k = &active.grouped[x.kernelCode+biased]
-	} else if x.kernelCode >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // kernels take no offsets here
+	} else if x.kernelCode >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // there are offsets, which kernels of such codes do not take
 		k = &generic.grouped[x.kernelCode]
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
@@ -268,7 +268,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 // call runs the kernel k on dst and codes, which are whole groups. If bypassesCaches is set, dst is aligned to 64 bytes, and k has a
 // variant that stores past the caches, it runs that.
 func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, bypassesCaches bool) {
-	if bypassesCaches && k.stream != nil && unaligned(dst) == 0 {
+	if bypassesCaches && k.stream != nil && floatsToAligned(dst) == 0 {
 		k.stream(dst, codes, scales, offsets, group)
 		return
 	}
@@ -288,13 +288,13 @@ func skipScales(s []float32, n int) []float32 {
 
 // expandPortably writes values of codes of one group to dst by a portable loop, and returns how many. The first code begins
 // at the given bit of codes. If that is 0, it fills dst. Otherwise it stops before the next code that begins at a byte, since a
-// kernel can go on there.
+// kernel can go on there. offset is a bias or a zero point, as x says. dst is not empty.
 func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
 	bits, values, fillsDst := x.kernelCode.Bits(), codeValues[x.kernelCode], bit == 0
 	for n < len(dst) && (fillsDst || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit
 		if highFirst(x.kernelCode) {
-			q = uint(codes[0]) >> (4 - bit) & 15
+			q = uint(codes[0]) >> (4 - bit) & 15 // bit is 0 or 4
 		}
 		if bit+bits > 8 { // the code ends in the next byte
 			q |= uint(codes[1]) << (8 - bit)

@@ -27,7 +27,7 @@ type Parts struct {
 }
 
 // takesCode reports whether codes of type g.Code can lie in the packing g.Pack. The codes 1 to 8 are unsigned integers of
-// that many bits.
+// that many bits. Check refuses code 0.
 func (g Grouped) takesCode() bool {
 	isUint := g.Code <= 8
 	switch g.Pack {
@@ -47,13 +47,13 @@ func (g Grouped) takesCode() bool {
 	return false
 }
 
-// Check returns an error if no tensor can be as g says. The error wraps errors.ErrUnsupported if the code does not go
-// with Pack or Bias, or if int8/127 has groups of columns. It wraps ErrLength if sizes contradict each other, or if there are
+// Check returns an error unless a tensor can be as g says. The error wraps errors.ErrUnsupported if the code is unknown, if it
+// does not go with Pack or Bias, or if int8/127 has groups of columns. It wraps ErrLength if sizes contradict each other, or if there are
 // more than 2⁵⁶ elements, bytes or scales.
 func (g Grouped) Check() error {
-	switch {
-	case int(g.Code) >= numCodes || codeValues[g.Code] == nil, !g.takesCode(), g.Bias && g.Code > 8,
-		g.Code == layout.CodeInt8By127 && (g.GroupCols != 0 || g.Permuted):
+	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
+	hasOneGroup := g.GroupCols == 0 && !g.Permuted
+	if !isKnown || !g.takesCode() || g.Bias && g.Code > 8 || g.Code == layout.CodeInt8By127 && !hasOneGroup {
 		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
 	const limit = 1 << 56 // exceeds every memory, and products of numbers below it do not overflow
@@ -102,8 +102,8 @@ func (g Grouped) Dense(first, n uint64) bool {
 	case !g.inSlabs():
 		return false
 	}
-	row, until := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
-	return row/g.Rows == until/g.Rows && row%g.Rows/g.slabRows() == until%g.Rows/g.slabRows()
+	firstRow, lastRow := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
+	return firstRow/g.Rows == lastRow/g.Rows && firstRow%g.Rows/g.slabRows() == lastRow%g.Rows/g.slabRows()
 }
 
 // minRowBytes returns the bytes that the codes of one row take, without padding.
@@ -137,9 +137,9 @@ func (g Grouped) scaleCols() uint64 {
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
-		return 4 * groups(g.Cols*uint64(g.Code.Bits()), 32) * g.Rows
+		return 4 * groups(g.Cols*uint64(g.Code.Bits()), 32) * g.Rows // whole words for each row
 	case layout.PackAWQ:
-		return 4 * groups(g.Rows, 8) * g.Cols
+		return 4 * groups(g.Rows, 8) * g.Cols // a word for eight rows of a column
 	}
 	return g.slabRows() * g.Cols * g.slabUnit()
 }
@@ -169,7 +169,7 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 
 // codeAt returns where the code of element i begins: the offset of a byte or, in PackWords, of a word of four bytes, and the
 // number of the bit in it. Codes must lie row after row.
-func (g Grouped) codeAt(i uint64) (byte uint64, bit int) {
+func (g Grouped) codeAt(i uint64) (offset uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
 		return row*g.rowBytes() + 4*(col/g.perWord()), int(col % g.perWord() * b)
@@ -185,13 +185,13 @@ func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 		return 0, 0
 	}
 	last := first + n - 1
-	row, until := first/g.Cols, last/g.Cols
-	from, to := uint64(0), groups(g.Cols, g.GroupCols)-1
-	if row == until && !g.Permuted {
+	firstRow, lastRow := first/g.Cols, last/g.Cols
+	from, to := uint64(0), groups(g.Cols, g.GroupCols)-1 // the first and the last group of a row
+	if firstRow == lastRow && !g.Permuted {
 		from, to = g.groupColumn(first%g.Cols), g.groupColumn(last%g.Cols)
 	}
-	off = g.groupRow(row)*g.scaleCols() + from
-	return off, g.groupRow(until)*g.scaleCols() + to + 1 - off
+	off = g.groupRow(firstRow)*g.scaleCols() + from
+	return off, g.groupRow(lastRow)*g.scaleCols() + to + 1 - off
 }
 
 // groupColumn returns which group of a row, counted from 0, column col belongs to.
@@ -248,11 +248,11 @@ func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if (g.Permuted || len(p.GroupOf) > 0) && uint64(len(p.GroupOf)) != g.Cols {
 		return fmt.Errorf("dequant: %d groups for %d columns: %w", len(p.GroupOf), g.Cols, ErrLength)
 	}
-	switch n := len(p.Offsets); {
-	case n > 0 && g.Code == layout.CodeInt8By127:
+	switch offsets := len(p.Offsets); {
+	case offsets > 0 && g.Code == layout.CodeInt8By127:
 		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
-	case n > 1 && n != len(p.Scales):
-		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", len(p.Offsets), len(p.Scales), ErrLength)
+	case offsets > 1 && offsets != len(p.Scales):
+		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", offsets, len(p.Scales), ErrLength)
 	}
 	return nil
 }

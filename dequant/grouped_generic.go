@@ -5,7 +5,7 @@ import "github.com/tensormap/tensormap/layout"
 // groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code before
 // scaling. If hasBias is set, the kernel adds offsets after scaling. Otherwise it subtracts them before scaling.
 func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKernel {
-	unpack, rescale := unpackBits(c.Bits()), subtractAndScale
+	unpack, scale := unpackBits(c.Bits()), subtractAndScale // integers are their own values
 	switch {
 	case highFirst(c):
 		unpack = func(dst []float32, codes []byte) { unpackHighFirst(dst, codes, values) }
@@ -16,16 +16,16 @@ func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKerne
 	}
 	switch {
 	case hasBias:
-		rescale = scaleAndAdd
+		scale = scaleAndAdd
 	case c == layout.CodeInt8By127:
-		rescale = scaleBy127
+		scale = scaleBy127
 	}
 	bits := c.Bits()
 	return groupKernel{step: 8, run: func(dst []float32, codes []byte, scales, offsets []float32, group int) {
-		size := group / 8 * bits
+		size := group / 8 * bits // group is a multiple of 8
 		for len(dst) >= group && len(codes) >= size && len(scales) > 0 && len(offsets) > 0 && group > 0 && size > 0 {
 			unpack(dst[:group], codes[:size])
-			rescale(dst[:group], scales[0], offsets[0])
+			scale(dst[:group], scales[0], offsets[0])
 			dst, codes = dst[group:], codes[size:]
 			scales, offsets = skipScales(scales, 1), skipScales(offsets, 1)
 		}
@@ -39,7 +39,7 @@ func unpackBits(bits int) func(dst []float32, codes []byte) {
 	return func(dst []float32, codes []byte) {
 		w, have := uint32(0), 0 // bits that are not unpacked yet, and how many
 		for _, b := range codes {
-			w |= uint32(b) << (have & 31)
+			w |= uint32(b) << (have & 31) // the masks spare the compiler longer shifts
 			for have += 8; have >= bits && len(dst) > 0; have -= bits {
 				dst[0] = float32(w & mask)
 				dst, w = dst[1:], w>>(bits&31)

@@ -242,7 +242,7 @@ func TestKernelContract(t *testing.T) {
 			}
 			fake := new(impl)
 			fake.expand[d] = kernel{step: step, run: asked, stream: func(dst []float32, src []byte) {
-				if unaligned(dst) != 0 {
+				if floatsToAligned(dst) != 0 {
 					t.Fatalf("%v: stream to %p", d, &dst[0])
 				}
 				streamed += len(dst)
@@ -262,7 +262,7 @@ func TestKernelContract(t *testing.T) {
 						t.Errorf("%v, step %d: kernel left %d elements", d, step, rest)
 					}
 					mayStream := large && (skip == 0 || elems == 1)
-					if (streamed > 0) != mayStream && unaligned(kerneltest.Aligned(1, 1)) != 0 {
+					if (streamed > 0) != mayStream && floatsToAligned(kerneltest.Aligned(1, 1)) != 0 {
 						t.Errorf("%v, large %v, skip %d: streamed %d", d, large, skip, streamed)
 					}
 				}

@@ -50,8 +50,8 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes, and a word of four
-// times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/4.
+// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word: its lower
+// 28 bits are four times seven signs, which evenSigns makes eight, its upper 4 a scale. Values are level·d·(scale + ½)/4.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -105,7 +105,8 @@ func iq2_SGeneric(dst []float32, src []byte) {
 }
 
 // iq3_XXSGeneric expands blocks of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
-// have four times seven signs below a scale of 4 bits. Values are level·d·(scale + ½)/2.
+// have a word: its lower 28 bits are four times seven signs, which evenSigns makes eight, its upper 4 a scale. Values are
+// level·d·(scale + ½)/2.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -137,7 +138,7 @@ func iq3_SGeneric(dst []float32, src []byte) {
 			for l, s := range (*[4]byte)(minus) {
 				w := uint32(iq3sGrid[uint(q[2*l])|h&256]) | uint32(iq3sGrid[uint(q[2*l+1])|h>>1&256])<<16
 				expandGroup((*[8]float32)(out[8*l:]), w|signs[s], &iq3sLevels, db)
-				h >>= 2
+				h >>= 2 // bits 8 and 9 are the upper bits of the next two indexes
 			}
 			y, qs, minus = y[32:], qs[8:], minus[4:]
 		}
@@ -145,7 +146,7 @@ func iq3_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// minusDelta is the sign of delta for all elements of a group of IQ1. Delta is ⅛.
+// minusDelta is the upper bit of eight nibbles: iq1Levels has level − ⅛ for nibbles with that bit, level + ⅛ for others.
 const minusDelta = 0x88888888
 
 // iq1_SGeneric expands blocks of IQ1_S. It reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements
@@ -178,7 +179,7 @@ func iq1_MGeneric(dst []float32, src []byte) {
 		d := block.Float(uint16(scales>>12&0xf | scales>>24&0xf0 | scales>>36&0xf00 | scales>>48&0xf000))
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
 			out, h := (*[16]float32)(y), uint(high[0])
-			dl := d * float32(2*(scales>>(k>>2*16+k&3*3)&7)+1)
+			dl := d * float32(2*(scales>>((k>>2)*16+(k&3)*3)&7)+1) // a word has four scales in its lower 12 bits
 			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|h&7<<8]|uint32(h>>3&1)*minusDelta, &iq1Levels, dl)
 			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|h>>4&7<<8]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
 			y, qs, high = y[16:], qs[2:], high[1:]

@@ -113,7 +113,7 @@ func q5_KGeneric(dst []float32, src []byte) {
 // affine sets entry n of values to d·n − m.
 func affine(values []float32, d, m float32) {
 	for n := range values {
-		values[n] = float32(d*float32(n)) - m
+		values[n] = float32(d*float32(n)) - m // the conversion forbids a fused multiply-add
 	}
 }
 
@@ -140,7 +140,8 @@ func q6_KGeneric(dst []float32, src []byte) {
 }
 
 // q6Half sets y to the values of half a block of Q6_K. ql has nibbles: the low ones are the first 64 elements, the upper ones
-// the others. Byte l of qh has the upper bits of elements l, l+32, l+64 and l+96. sc has a scale for every 16 elements.
+// the others. Byte l of qh has the upper bits of elements l, l+32, l+64 and l+96. sc has a scale for every 16 elements. Values are
+// d·scale·(code − 32).
 func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
 	var s [8]float32
 	for k, v := range sc {

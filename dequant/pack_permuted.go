@@ -12,13 +12,13 @@ const maxPermuted = 512
 // side, then word i+1. It fails with ErrLength if a column's group does not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
-		if uint(g) >= uint(x.ScaleCols) {
+		if uint(g) >= uint(x.ScaleCols) { // or if g is negative
 			return x.errNoGroup(i)
 		}
 	}
 	const wordStride = 4 * tileRows // bytes in words from a word of a row to its next: word i of all rows, then word i+1
 	bits, n, words := x.kernelCode.Bits(), int(x.Cols), x.scratch.codes[:]
-	step := 8 * tileBytes / bits &^ 31 // columns of a tile
+	step := 8 * tileBytes / bits &^ 31 // columns of a tile, whose codes fit tileBytes
 	for r := 0; r < rows; r += tileRows {
 		height := min(tileRows, rows-r)
 		x.transposeScales(int(x.columnsFrom(matrix, 0).firstScale)+(top+r)*int(x.ScaleCols), height)
@@ -45,15 +45,16 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 }
 
 // transposeScales writes scales and offsets of the given number of rows to x.scratch, so that those of one group are adjacent.
-// In Parts.Scales those of the first row begin at index at. One offset for all is repeated. It grows x.scratch if need be.
-func (x *expansion) transposeScales(at, rows int) {
+// The first row has the scales from Parts.Scales[first] on, and so with offsets. A single offset, for all, is repeated.
+// There is at least one. transposeScales grows x.scratch if need be.
+func (x *expansion) transposeScales(first, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {
 		s.scales, s.offsets = make([]float32, tileRows*n), make([]float32, tileRows*n)
 	}
-	transpose(s.scales, tileRows, x.parts.Scales[at:], rows, n)
+	transpose(s.scales, tileRows, x.parts.Scales[first:], rows, n)
 	if len(x.parts.Offsets) > 1 {
-		transpose(s.offsets, tileRows, x.parts.Offsets[at:], rows, n)
+		transpose(s.offsets, tileRows, x.parts.Offsets[first:], rows, n)
 		return
 	}
 	for i := range s.offsets[:tileRows*n] {
@@ -71,7 +72,7 @@ func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 		active.scaleEach(dst[:n], scales, offsets)
 		offsets = offsets[n:]
 	}
-	rescale(dst[n:], scales[n:], offsets, nil, x.Bias)
+	rescale(dst[n:], scales[n:], offsets, nil, x.Bias) // returns -1: each value has a scale
 }
 
 // errNoGroup returns the error, which wraps ErrLength, for column col of a group that has no scale.

@@ -20,7 +20,7 @@ func (g Grouped) slabUnit() uint64 {
 }
 
 // slabOffset returns the offset, in the tensor's codes, of the byte or word that has the code of the element at row and col.
-// Codes must lie in slabs. Rows are counted through all matrices.
+// Codes must lie in slabs. The units of a slab's elements lie row by row. Rows are counted through all matrices.
 func (g Grouped) slabOffset(row, col uint64) uint64 {
 	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slabRows()*g.Cols+col)*g.slabUnit()
 }
@@ -35,10 +35,10 @@ func (g Grouped) slabRows() uint64 {
 }
 
 // rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one
-// slab whose codes fit the scratch memory. It returns 1 unless each row has one scale, or all rows share one. It may return 0
-// for rows that the memory does not hold.
+// slab whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share
+// one. It may return 0 for rows that the memory does not hold. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
-	hasRowScales := !x.hasOwnScales && x.GroupRows <= 1 && x.ScaleCols == 1
+	hasRowScales := !x.hasOwnScales && x.GroupRows <= 1 && x.ScaleCols == 1 // GroupRows is 0 if all rows share a scale
 	if !x.inSlabs() || !hasRowScales {
 		return 1
 	}
@@ -52,7 +52,7 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
 	slab := row % x.Rows / x.slabRows()
 	if x.Code == 3 { // the first slab has bits 27 to 29 of a word, the tenth the lowest
-		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31)
+		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31) // the mask, as below, spares the compiler longer shifts
 		return
 	}
 	// The first slab has the highest bits of a byte, in PackLowSlabs the lowest.
@@ -73,7 +73,8 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	}
 }
 
-// unpackThreeBits sets codes[i] to three bits of the i-th word of 32 bits in words: bits shift, shift+1 and shift+2.
+// unpackThreeBits sets codes[i] to three bits of the i-th word of 32 bits in words: bits shift, shift+1 and shift+2. words
+// has a word for each code.
 func unpackThreeBits(codes, words []byte, shift uint) {
 	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
 		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007

@@ -56,7 +56,7 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 }
 
 // transposeTile writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes: tileBytes
-// bytes for each row. codes are those of the matrix. left is a multiple of 32, and top one of 8 in PackAWQ.
+// bytes for each row. codes are those of the matrix. left is a multiple of 32 and, in PackAWQ, top is a multiple of 8.
 func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	switch x.Pack {
 	case layout.PackAWQ:
@@ -69,8 +69,8 @@ func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 }
 
 // transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes, tileBytes bytes for each row. It takes the given
-// number of words of each row, from that of column left on. In codes the words of all rows for the same columns lie side by
-// side.
+// number of words of each row, from that of column left on. left is a multiple of 32. In codes the words of all rows for
+// the same columns lie side by side.
 func (x *expansion) transposeColumns(codes []byte, top, bottom, left, words int) {
 	stride := 4 * int(x.Rows)
 	transposeWords(x.scratch.codes[:], tileBytes, codes[left/32*x.kernelCode.Bits()*stride+4*top:], stride, words, bottom-top)

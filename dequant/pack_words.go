@@ -8,7 +8,8 @@ import (
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.Bits()) }
 
 // joinWords copies n codes of a row, from column col on, to codes without gaps: it leaves out the bits at the end of each
-// stored word that no code uses. Rows are counted through all matrices.
+// stored word that no code uses. codes has the bytes of n codes, the last filled up with zeros. Rows are counted through all
+// matrices.
 func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.codeAt(row*x.Cols + col)
 	words, bitsLeft := x.parts.Codes[at-x.codesFrom:], n*x.kernelCode.Bits()

@@ -14,8 +14,8 @@ import (
 const maxExactZero = 1 << 23
 
 // expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. The difference is exact in 64
-// bits, or the error wraps ErrOverflow. The product is taken in float64 and rounded once to
-// float32, as BW2L and APR2 define int8 with a scale.
+// bits, or the error wraps ErrOverflow. The product is rounded once to float32, as the formats BW2L and APR2 define int8 with
+// a scale. maxExactZero says why kernels may take it in float32.
 func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	k := active.scaled[d]
 	if k.run == nil || zero > maxExactZero || zero < -maxExactZero {

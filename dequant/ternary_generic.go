@@ -13,13 +13,14 @@ func q1_0Generic(dst []float32, src []byte) {
 		d := block.FloatAt((*[2]byte)(src))
 		out := (*[128]float32)(dst)
 		for l, q := range (*[16]byte)(src[2:18]) {
-			expandGroup((*[8]float32)(out[8*l:]), signs[q], &oneBitLevels, d)
+			expandGroup((*[8]float32)(out[8*l:]), signs[q], &oneBitLevels, d) // signs makes nibbles 8 and 0 of bits
 		}
 		dst, src = dst[128:], src[18:]
 	}
 }
 
-// threeLevels returns d·(q − 1) for the codes q = 0, 1 and 2, and for 3, which two bits may hold too.
+// threeLevels returns d·(q − 1) for the codes q = 0, 1 and 2, and for 3, which two bits may hold too. 0·d has the sign of d,
+// and is a NaN if d is not finite.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
 // q2_0Generic expands blocks of Q2_0. It reads a scale d, then bytes of four neighbours each, the first in the lowest bits.

@@ -6,13 +6,14 @@ import "encoding/binary"
 //
 //   - words writes each column of src as a row of dst.
 //   - nibbles writes each column of words in eight rows of src as one word in each of eight planes of dst. The word in
-//     plane k has nibble awqOrder[k] of each of the eight words, that of the first row lowest. plane is the bytes of a plane.
+//     plane k has nibble awqOrder[k] of each of the eight words, that of the first row lowest. planeStride is the bytes
+//     from one plane to the next.
 //
 // Kernels take multiples of eight of rows and columns. They keep to kernel's contract: not a byte
 // outside the matrices is read or written.
 type transposer struct {
 	words   func(dst []byte, dstStride int, src []byte, srcStride, rows, columns int)
-	nibbles func(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int)
+	nibbles func(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int)
 }
 
 // awqOrder[k] is the position of column k among the eight nibbles of AutoAWQ's words, the lowest being 0.
@@ -33,7 +34,7 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 // of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. It swaps halves of words
 // between rows four apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i.
 // Rows missing to a multiple of eight count as zero.
-func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
+func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
 			var w [8]uint32
@@ -50,7 +51,7 @@ func nibblesGeneric(dst []byte, dstStride, plane int, src []byte, srcStride, row
 				w[i], w[i+1] = w[i]&0x0f0f0f0f|w[i+1]&0x0f0f0f0f<<4, w[i]>>4&0x0f0f0f0f|w[i+1]&0xf0f0f0f0
 			}
 			for k, at := range awqOrder {
-				binary.LittleEndian.PutUint32(dst[k*plane+r/8*dstStride+4*c:], w[at])
+				binary.LittleEndian.PutUint32(dst[k*planeStride+r/8*dstStride+4*c:], w[at])
 			}
 		}
 	}
@@ -74,16 +75,16 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 // transposeNibbles writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column
 // c of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. The kernel takes
 // multiples of eight rows and columns, and the portable loop the rest.
-func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
+func transposeNibbles(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
-		active.transpose.nibbles(dst, dstStride, plane, src, srcStride, r, c)
+		active.transpose.nibbles(dst, dstStride, planeStride, src, srcStride, r, c)
 	}
 	if c < columns {
-		nibblesGeneric(dst[4*c:], dstStride, plane, src[4*c:], srcStride, rows, columns-c)
+		nibblesGeneric(dst[4*c:], dstStride, planeStride, src[4*c:], srcStride, rows, columns-c)
 	}
 	if r < rows && c > 0 {
-		nibblesGeneric(dst[r/8*dstStride:], dstStride, plane, src[r*srcStride:], srcStride, rows-r, c)
+		nibblesGeneric(dst[r/8*dstStride:], dstStride, planeStride, src[r*srcStride:], srcStride, rows-r, c)
 	}
 }
 

@@ -4,9 +4,9 @@ package dequant
 
 import "unsafe"
 
-// unaligned returns the number of elements before the first that lies on a multiple of 64 bytes,
-// even if dst does not reach that far.
-func unaligned(dst []float32) int {
+// floatsToAligned returns the number of float32s from the start of dst to the first multiple of 64 bytes. dst need not reach
+// that far.
+func floatsToAligned(dst []float32) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % 64 / 4)
 }
 

@@ -95,8 +95,9 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set quantizes x, up to 256 elements, to the codes, scales and sums of g for an activation of type kind. If a scale or a sum
-// is not finite, the error wraps dequant.ErrNotFinite, and at is the index of the first element of the block.
+// set quantizes x to the codes, scales and sums of g for an activation of type kind. x has a multiple of 32 elements up to 256,
+// for Q8_K always 256. If a scale or a sum is not finite, the error wraps dequant.ErrNotFinite, and at is the index of the
+// first element of the block.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
@@ -125,12 +126,12 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	if run == nil {
 		return false
 	}
-	run(&g.codes[0], x)
+	run(&g.codes[0], x) // writes the other fields too, by their distance from the first code
 	if kind != layout.Q8_1 {
 		g.scaledSums = [8]float32{}
 	}
 	for k := range g.scales {
-		if !(abs(g.scales[k]) <= math.MaxFloat32 && abs(g.scaledSums[k]) <= math.MaxFloat32) {
+		if !(abs(g.scales[k]) <= math.MaxFloat32 && abs(g.scaledSums[k]) <= math.MaxFloat32) { // or a NaN
 			return false
 		}
 	}
@@ -197,18 +198,13 @@ func (g *group) setK(x *[groupElems]float32) error {
 
 // extreme returns the first element of x of greatest magnitude, with its sign. A NaN counts as the greatest. It returns 0
 // if all elements are 0, or if there are none.
-func extreme(x []float32) float32 {
-	var greatest uint32
-	at := -1
-	for i, v := range x {
-		if a := math.Float32bits(v) &^ (1 << 31); a > greatest {
-			greatest, at = a, i
+func extreme(x []float32) (greatest float32) {
+	for _, v := range x {
+		if math.Float32bits(abs(v)) > math.Float32bits(abs(greatest)) { // as integers, so that NaNs compare too
+			greatest = v
 		}
 	}
-	if at < 0 {
-		return 0
-	}
-	return x[at]
+	return greatest
 }
 
 // abs returns the magnitude of f. It clears the sign of NaNs too.

@@ -64,7 +64,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
 	}
-	if len(rows) != len(dst)*a.elems || len(dst) > 0 && len(rows)/len(dst) != a.elems {
+	if len(rows) != len(dst)*a.elems || len(dst) > 0 && len(rows)/len(dst) != a.elems { // the product may overflow
 		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.elems, dequant.ErrLength)
 	}
 	if a.elems%lanes == 0 && a.elems > 0 {
@@ -91,10 +91,10 @@ func Floats(dst, rows []float32, a *Activation) error {
 // further ones. They stay in the first cache, next to one activation.
 const tileBytes = 16 << 10
 
-// check returns an error, with the kinds that Mat names, unless size bytes are n rows of type d that can be multiplied with a.
+// check returns an error unless size bytes are n rows of type d that can be multiplied with a. Mat says what the errors wrap.
 func check(n int, d layout.DType, size int, a *Activation) error {
 	switch kind := Type(d); {
-	case kind == 0:
+	case kind == 0: // rows of type d have no products
 		return unsupported(d)
 	case kind != a.dtype:
 		return fmt.Errorf("dot: rows of %v take an activation of %v, not of %v", d, kind, a.dtype)
@@ -119,7 +119,7 @@ func unsupported(d layout.DType) error {
 }
 
 // multiply sets dst to the products of rows, of type d, with a. It does not check sizes and types. It expands rows of a type
-// without a kernel, and rows of numbers that are no multiple of lanes, to floats first.
+// without a kernel to floats first. It also expands unquantized rows whose length is no multiple of lanes.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	if a.elems == 0 {
 		clear(dst)
@@ -129,8 +129,8 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 		return
 	}
 	size := len(rows) / len(dst)
-	step := max(1, simd.MaxCall/a.elems) // rows that one call takes
-	if run := active.quantized[d].one; run != nil {
+	step := max(1, simd.MaxCall/a.elems)            // rows that one call takes
+	if run := active.quantized[d].one; run != nil { // the kernel for one activation
 		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
 			run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
 		}
@@ -145,8 +145,8 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. Each number of a row takes perNumber
-// elements of rows: its bytes, or one float32. len(x) is a positive multiple of lanes. The product of a row of more than
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. perNumber is how many Ts of rows hold
+// one number: as many bytes as it has, or one float32. len(x) is a positive multiple of lanes. The product of a row of more than
 // partElems numbers is the sum of the products of its parts.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
 	if len(x) <= partElems {
@@ -161,7 +161,7 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 		sum := float32(0)
 		for first := 0; first < len(x); first += partElems {
 			y := x[first:min(first+partElems, len(x))]
-			run(dst[r:r+1], rows[:len(y)*perNumber], y)
+			run(dst[r:r+1], rows[:len(y)*perNumber], y) // of the part, into dst[r]
 			sum, rows = sum+dst[r], rows[len(y)*perNumber:]
 		}
 		dst[r] = sum
@@ -182,15 +182,16 @@ var bundles = sync.Pool{New: func() any { return new(bundle) }}
 // They stay in the first cache, next to a row.
 const nearGroups = 64
 
-// padRows sets padded to rows of size bytes, and pads each with zeros to whole bytes.
-func padRows(padded, rows []byte, size, whole int) {
-	for ; len(padded) > 0; padded, rows = padded[whole:], rows[size:] {
-		clear(padded[copy(padded, rows[:size]):whole])
+// padRows fills padded with rows of size bytes, each with zeros behind it up to paddedSize bytes.
+func padRows(padded, rows []byte, size, paddedSize int) {
+	for ; len(padded) > 0; padded, rows = padded[paddedSize:], rows[size:] {
+		clear(padded[copy(padded, rows[:size]):paddedSize])
 	}
 }
 
-// multiplyMany sets dst[i] to the products of rows, of type d, with as[i], by the kernel run. It does not check sizes and types.
-// It pads rows that end within a group with zeros. They add nothing, since groups have zeros there too.
+// multiplyMany sets dst[i] to the products of rows, of type d, with as[i], by the kernel run. It does not check sizes and types:
+// there are rows and activations, all of one length. It pads rows that end within a group with zeros. They add nothing, since
+// the activations have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
@@ -249,8 +250,8 @@ func (t *tile) times(w, x []float32) float32 {
 	return t.one[0]
 }
 
-// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i]. It serves types without a kernel, and does not
-// check sizes and types. It expands up to partElems elements of a row to floats at a time. It multiplies these floats with
+// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i], which are of type F32. It serves types without a
+// kernel, and does not check sizes and types. It expands up to partElems elements of a row to floats at a time. It multiplies these floats with
 // all activations, and adds the products to dst.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
@@ -262,14 +263,14 @@ func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activatio
 			dst[i][r] = 0
 		}
 		for first := 0; first < n; first += partElems {
-			elems := min(partElems, n-first)
+			elems := min(partElems, n-first) // whole blocks: partElems is a multiple of every block
 			padded := (elems + lanes - 1) / lanes * lanes
-			bytes := int(rowBytes(d, elems))
-			if err := dequant.Expand(d, t.floats[:elems], row[:bytes]); err != nil {
+			partSize := int(rowBytes(d, elems))
+			if err := dequant.Expand(d, t.floats[:elems], row[:partSize]); err != nil {
 				panic(err) // not possible for what check accepts
 			}
 			clear(t.floats[elems:padded])
-			row = row[bytes:]
+			row = row[partSize:]
 			for i, a := range as {
 				dst[i][r] += t.times(t.floats[:padded], a.floats[first:first+padded])
 			}

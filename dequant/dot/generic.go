@@ -35,7 +35,8 @@ func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 }
 
 // newSmallKernel returns the kernel of a type whose blocks have 32 elements in size bytes. The kernel sets dst to the products
-// of rows with x. decode sets q to the codes of a block and returns its scale d and, if hasOffsets is set, its offset m.
+// of rows with x. A row has the given number of blocks, eight for a group of x. decode sets q to the codes of a block and
+// returns its scale d and, if hasOffsets is set, its offset m.
 func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -52,7 +53,7 @@ func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32
 				for k := range n {
 					p[k] += float32(float32(w.blockScales[k]*g.scales[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
 					if hasOffsets {
-						p[k] += float32(w.blockOffsets[k] * g.scaledSums[k])
+						p[k] += float32(w.blockOffsets[k] * g.scaledSums[k]) // m·e·Σy
 					}
 				}
 			}
@@ -61,8 +62,9 @@ func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32
 	}
 }
 
-// nvfp4Generic sets dst to the products of rows of NVFP4 with x. A block has four scales, then 8 bytes of nibbles for each,
-// the low ones first. Four blocks of 64 elements fill a group of x.
+// nvfp4Generic sets dst to the products of rows of NVFP4 with x. A row has the given number of blocks. A block has four scales,
+// then 8 bytes of nibbles for each, the low ones first. Four blocks of 64 elements fill a group of x. Each product takes
+// half the scale, since the values of block.FP4 are doubled.
 func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	for r := range dst {
 		var p partials
@@ -74,8 +76,8 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 				for i, c := range (*[8]byte)(src[4+8*j:]) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
-				g, k := &x[b>>2], b<<1&7+j>>1 // k is the block of 32 in the group: two in a block of NVFP4
-				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):]))
+				g, k := &x[b>>2], (b<<1&7)+(j>>1)                        // k is the block of 32 in the group: two in a block of NVFP4
+				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):])) // the half of block k by j's lowest bit
 				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
 		}
@@ -101,7 +103,8 @@ type superblock struct {
 }
 
 // newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the products
-// of rows with x. decode sets s to a block, including its offsets if hasOffsets is set. They are subtracted.
+// of rows with x. decode sets s to a block, including its offsets if hasOffsets is set. For each 32 elements the kernel adds
+// scale·Σ(scales·codes·y) less offsetScale·Σ(offsets·y), both times the scale of x.
 func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -175,8 +178,8 @@ func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// fiveBits sets q to 32 codes of 5 bits less zero. Code i has bit i of high as its upper bit, and a nibble of low: the lower
-// nibbles first, then the upper ones.
+// fiveBits sets q to 32 codes of 5 bits, and subtracts zero from each. Code i has bit i of high as its upper bit, and a nibble
+// of low: the lower nibbles first, then the upper ones.
 func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	for i, c := range low {
 		q[i] = int8(c&15|byte(high>>i&1)<<4) - zero
@@ -238,8 +241,9 @@ func decodeQ2_K(s *superblock, src []byte) {
 	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
-// decodeQ3_K sets s to a block: the upper bits of codes, their lower 2 bits, 16 scales, then scale. The lower bits lie as
-// those of Q2_K. Bit j of the 32 upper bytes is that of the j-th 32 elements. Codes are 3 bits − 4.
+// decodeQ3_K sets s to a block: 32 bytes with the upper bits of codes, 64 with their lower 2 bits, 16 scales, then scale. Bit j
+// of the 32 bytes is that of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
+// elements: two bits of each byte for every 32. Codes are 3 bits − 4.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
 	scales := block.Q3Scales((*[12]byte)(b[96:]))
@@ -247,14 +251,15 @@ func decodeQ3_K(s *superblock, src []byte) {
 		s.scales[k] = int32(scales[k])
 		high := (*[16]byte)(b[16*(k&1):])
 		for i, c := range (*[16]byte)(b[32+32*(k>>3)+16*(k&1):]) {
-			s.codes[16*k+i] = int8(c>>(k&6)&3|high[i]>>(k>>1)&1<<2) - 4
+			lowBits, highBit := c>>(k&6)&3, high[i]>>(k>>1)&1
+			s.codes[16*k+i] = int8(lowBits|highBit<<2) - 4
 		}
 	}
 	s.scale = block.FloatAt((*[2]byte)(b[108:]))
 }
 
-// setScales sets scales, offsets and their scales to those in b, the head of a block of Q4_K or Q5_K. A scale of 32 elements
-// is set twice, for every 16.
+// setScales sets all fields of s but codes to those in b, the head of a block of Q4_K or Q5_K. These are scale and offsetScale
+// as binary16, then 12 bytes of scales and offsets. A scale or offset of 32 elements is set twice, for every 16.
 func (s *superblock) setScales(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
@@ -269,19 +274,19 @@ func (s *superblock) setScales(b *[16]byte) {
 func decodeQ4_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	for i, c := range (*[128]byte)(src[16:]) {
-		at := i>>5<<6 | i&31
+		at := i>>5<<6 | i&31 // 64 elements for every 32 bytes
 		s.codes[at], s.codes[at+32] = int8(c&15), int8(c>>4)
 	}
 }
 
-// decodeQ5_K sets s to a block: scales and offsets, the upper bits of the codes, then 128 bytes of nibbles. Every 32
-// bytes hold 64 codes, the low nibbles first.
+// decodeQ5_K sets s to a block: scales and offsets, 32 bytes with the upper bits of the codes, then 128 bytes of nibbles. Every
+// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is that of the j-th 32 codes.
 func decodeQ5_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
 	for i, c := range (*[128]byte)(src[48:]) {
-		at := i>>5<<6 | i&31
-		bits := high[i&31] >> (i >> 5 * 2)
+		at := i>>5<<6 | i&31               // 64 elements for every 32 bytes
+		bits := high[i&31] >> (i >> 5 * 2) // the lowest is that of code at, the next that of code at+32
 		s.codes[at], s.codes[at+32] = int8(c&15|bits&1<<4), int8(c>>4|bits&2<<3)
 	}
 }
@@ -347,8 +352,8 @@ func decodeTQ1_0(s *superblock, src []byte) {
 }
 
 // trits sets q to the ternary codes in src, until it is full. Byte c stands for the fraction c/256. The digits of that fraction
-// in base three, from the first on, are five codes plus 1. The first len(src) codes are the first digits of all bytes, the
-// next the second.
+// in base three, from the first on, belong to five codes: each is its code plus 1. The first len(src) codes are the first
+// digits of all bytes, the next the second.
 func trits(q []int8, src []byte) {
 	for power := byte(1); len(q) > 0; power *= 3 {
 		for i, c := range src { // c*power wraps, which drops the digits before; three times the rest has the next above 256
