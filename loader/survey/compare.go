@@ -61,33 +61,33 @@ func (p *Pair) Cosine() float64 {
 	return p.Errors.Cosine()
 }
 
-// Identical reports whether nothing differs: type, scale, shape, and every bit.
+// Identical reports whether nothing differs: SameElements says so of type, scale and stored elements, and the shapes are equal too.
 func (p *Pair) Identical() bool {
 	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
 }
 
-// Shown returns p as package explore and the command show it: a copy with NaN in place of the sums if values differ that are integers
-// without a scale or scheme, such as ids; else p itself.
+// Shown returns p as package explore and the command show it. If values differ and a tensor has integers without a scale or scheme,
+// such as ids, it returns a copy whose sums are NaN. Else it returns p itself.
 func (p *Pair) Shown() *Pair {
 	if !p.Compared || p.Differing == 0 || isReal(*p.A) && isReal(*p.B) {
 		return p
 	}
 	nan := math.NaN()
 	shown := *p
-	shown.Errors = Errors{p.Values, nan, nan, nan, nan}
+	shown.Errors = Errors{Values: p.Values, AA: nan, BB: nan, AB: nan, DD: nan}
 	return &shown
 }
 
-// Within reports whether no value differs by more than tolerance, whatever types they are stored
-// in, in tensors of the same shape. It is false if float64 rounds 64-bit integers that may differ.
+// Within reports whether p was Compared and no value differs by more than tolerance. It is false if a NaN or an infinity differs
+// from its counterpart, and if float64 rounds 64-bit integers that may differ.
 func (p *Pair) Within(tolerance float64) bool {
 	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.isRounded
 }
 
-// Compare compares the tensors of two models by name, and hands the results to each: in the order
-// of a, then those that only b has. Tensors that are stored alike are compared as bytes, and
-// expanded only if these differ. Errors, memory, workers and calls of each are as for [Stats].
-// a may be b.
+// Compare compares the tensors of two models by name, and calls each with the results, one call at a time: in the order of a, then
+// those that only b has. Tensors that are stored alike are compared as bytes, and expanded only if these differ. a may be b, and opts
+// nil. Tensors that cannot be read have their error in Pair.Err. Compare fails if a call of each fails, if ctx ends, or if a model is
+// closed or one of its files has changed.
 func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
 	if opts == nil {
 		opts = &Options{}
@@ -101,7 +101,8 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	}, a, b)
 }
 
-// pairs yields the selected tensors of a, each with its namesake in b, then those that only b has.
+// pairs yields the tensors of a that opts selects, each with b's tensor of the same name if there is one. Then it yields the selected
+// tensors that only b has.
 func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
 	return func(yield func(*Pair) bool) {
 		for ta := range opts.tensors(a) {
@@ -124,17 +125,17 @@ func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
 
 // compareTask compares two tensors: as bytes if they may be the same, then by value.
 type compareTask struct {
-	models [2]*loader.Model
-	pair   *Pair
-	a, b   leasedTensor
-	phase  int
-	differ atomic.Bool // some bytes differ
+	models    [2]*loader.Model
+	pair      *Pair
+	a, b      leasedTensor
+	phase     int
+	mayDiffer atomic.Bool // some bytes differ, or bytes prove nothing: the values are compared
 
 	parts    sequence[distance]
 	distance distance
 }
 
-// progressBytes returns the stored bytes of both tensors, or 0 if their shapes differ: they are not compared then.
+// progressBytes returns the number of stored bytes of both tensors, or 0 if they are not compared: the shapes differ, or one is missing.
 func (t *compareTask) progressBytes() uint64 {
 	if !t.pair.SameShape {
 		return 0
@@ -142,8 +143,9 @@ func (t *compareTask) progressBytes() uint64 {
 	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
 }
 
-// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. The first compares stored bytes, and
-// is skipped if equal bytes do not mean equal elements. The second compares values, unless all bytes were equal.
+// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. Phase 1 compares stored bytes. begin
+// skips it if types, scales or parts differ, or if there are no bytes. Phase 2 compares values, unless all bytes were equal. begin
+// sets the pair's Err, and returns 0, if a tensor cannot be leased.
 func (t *compareTask) begin(ctx context.Context) uint64 {
 	p := t.pair
 	t.phase++
@@ -158,16 +160,13 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 		if p.Err = cmp.Or(errA, errB); p.Err != nil {
 			return 0
 		}
-		if !t.areBytesComparable() { // bytes prove nothing: compare values
-			t.differ.Store(true)
-			return t.begin(ctx)
+		if t.areBytesComparable() && t.a.RawBytes() > 0 {
+			return partCount(t.a.RawBytes())
 		}
-		if n := partCount(t.a.RawBytes()); n > 0 {
-			return n
-		}
-		return t.begin(ctx) // there are no bytes
+		t.mayDiffer.Store(!t.areBytesComparable())
+		return t.begin(ctx) // phase 2
 	case 2:
-		if !t.differ.Load() {
+		if !t.mayDiffer.Load() {
 			p.SameElements, p.Compared, p.Values = true, true, p.A.Elements()
 			return 0
 		}
@@ -183,8 +182,8 @@ func (t *compareTask) areBytesComparable() bool {
 	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
 }
 
-// sameParts reports whether two logical tensors have the same scheme, and stored tensors of the same names, types and
-// shapes. It reports true if neither is logical, and false if one is.
+// sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores
+// dimensions of 1, and the difference of storedType. It reports true if neither is logical, and false if one is.
 func sameParts(a, b *leasedTensor) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts) // neither is logical
@@ -202,7 +201,7 @@ func storedType(d layout.DType) layout.DType {
 	return d
 }
 
-// do compares one part of the current phase: bytes in the first, values in the second.
+// do compares one part: stored bytes in phase 1, values in phase 2. It fails if reading does, or if the work is canceled.
 func (t *compareTask) do(w *worker, part uint64) error {
 	if t.phase == 1 {
 		return t.compareBytes(w, part)
@@ -213,11 +212,11 @@ func (t *compareTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// compareBytes compares the stored bytes of part p, the p-th partElements bytes, and sets t.differ if some differ. It
-// stops once t.differ is set, by another worker too.
+// compareBytes compares part p of the stored bytes of both tensors, which have as many, and sets t.mayDiffer if some differ. It
+// stops once another worker has set it. It fails if reading does, or if the work is canceled.
 func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	end := min((p+1)*partElements, t.a.RawBytes())
-	for off := p * partElements; off < end && !t.differ.Load(); off += hashStep {
+	for off := p * partElements; off < end && !t.mayDiffer.Load(); off += hashStep {
 		n := min(hashStep, end-off)
 		a, err := w.readerA.storedBytes(&t.a, off, n)
 		if err != nil {
@@ -228,7 +227,7 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 			return err
 		}
 		if !bytes.Equal(a, b) {
-			t.differ.Store(true)
+			t.mayDiffer.Store(true)
 		}
 		if err := w.progress(2 * n); err != nil {
 			return err
@@ -237,8 +236,8 @@ func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	return nil
 }
 
-// compareValues adds to d the distances of the values of part p, the p-th partElements elements. It compares float64s
-// if float32 would round the values of one tensor.
+// compareValues adds to d the distances between the values of part p of both tensors. It compares float64s if float32 would round the
+// values of one tensor or both. It fails if reading does, or if the work is canceled.
 func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	for first, n := range chunks(p, t.a.Elements()) {
 		var err error
@@ -257,8 +256,8 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 	return nil
 }
 
-// compareRange reads n values of a by readA, and as many of b by readB, from element first on, and adds their distances to d. It fails
-// if a read does.
+// compareRange reads n values of a by readA, and n of b by readB, at most chunk, from element first on. It adds their distances to d.
+// It fails if a read does.
 func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, readA, readB func(s *leasedTensor, first, n uint64) ([]T, error)) error {
 	va, err := readA(a, first, n)
 	if err != nil {
@@ -273,7 +272,7 @@ func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, rea
 }
 
 // end releases both tensors, and returns the pair with the result of the comparison. If err, the error of a part, is not nil, it becomes
-// the pair's Err.
+// the pair's Err. The error that it returns is always nil: other pairs go on.
 func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()

@@ -38,7 +38,8 @@ func (e *Errors) DB() float64 {
 	return 10 * math.Log10(e.AA/e.DD)
 }
 
-// RelativeRMS returns √(Σ(a−b)² / Σa²). It is 0 if no value differs, and NaN if there are no values.
+// RelativeRMS returns √(Σ(a−b)² / Σa²). It is 0 if no value differs, infinite if values differ and all of a are 0, and NaN if there
+// are no values.
 func (e *Errors) RelativeRMS() float64 {
 	if e.Values > 0 && e.DD == 0 {
 		return 0
@@ -49,10 +50,10 @@ func (e *Errors) RelativeRMS() float64 {
 // RMSE returns the square root of the mean of (a−b)², or 0 if there are no values.
 func (e *Errors) RMSE() float64 { return math.Sqrt(e.DD / float64(max(e.Values, 1))) }
 
-// Cosine returns the cosine of the angle between A and B as vectors. It is NaN if one of the two is all zeros or has
-// squares that are no float64s.
+// Cosine returns the cosine of the angle between A and B as vectors. It is NaN if one of the two is all zeros. It means nothing if a
+// sum of squares overflows float64.
 func (e *Errors) Cosine() float64 {
-	if e.DD == 0 && e.AA > 0 && e.AA <= math.MaxFloat64 {
+	if e.DD == 0 && e.AA > 0 && e.AA <= math.MaxFloat64 { // equal vectors: without rounding
 		return 1
 	}
 	return max(-1, min(1, e.AB/(math.Sqrt(e.AA)*math.Sqrt(e.BB))))
@@ -80,7 +81,7 @@ func (o *Overall) Add(p *Pair) {
 	}
 }
 
-// isReal reports whether the elements of t stand for real numbers, and are no plain integers.
+// isReal reports whether the elements of t stand for real numbers: floats, quantized values, integers with a scale, or any scheme's.
 func isReal(t loader.Tensor) bool {
 	_, isScaled, err := t.Scale()
 	kind := t.DType().Kind()
@@ -88,7 +89,8 @@ func isReal(t loader.Tensor) bool {
 }
 
 // Complete adds to the sums the pairs with the same elements, whose values Compare has not read: it reads them from model a. It does
-// nothing if no value of any pair differs. It fails as [Stats] does, and ignores tensors that cannot be read.
+// nothing if no value of any pair differs, since all figures are known then. It ignores tensors that cannot be read. It fails if ctx
+// ends, or if a is closed or one of its files has changed.
 func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) error {
 	if o.DD == 0 || len(o.same) == 0 {
 		return nil
@@ -98,19 +100,19 @@ func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) e
 		if s.Err == nil && s.Finite > 0 {
 			n := float64(s.Finite)
 			squares := n*s.Mean*s.Mean + n*s.Std*s.Std
-			o.Errors.Add(Errors{s.Finite, squares, squares, squares, 0})
+			o.Errors.Add(Errors{Values: s.Finite, AA: squares, BB: squares, AB: squares, DD: 0})
 		}
 		return nil
 	})
 }
 
-// ErrorsOf returns the errors of b, as many values as a, against a. It leaves out pairs with NaN or an infinity.
+// ErrorsOf returns the errors of the values b against a, which has as many. It leaves out pairs with NaN or an infinity.
 func ErrorsOf(a, b []float32) (sum Errors) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
-		e, finite := errorsOf(n, moments.PairsOf(a[:n], b[:n], math.Inf(1)))
+		e, finite := errorsOf(n, moments.PairsOf(a[:n], b[:n], math.Inf(1))) // Inf: nobody asks for Exceeding
 		if !finite {
-			e = differences(a[:n], b[:n], 0).Errors
+			e = differences(a[:n], b[:n], 0).Errors // slower: it looks at each pair
 		}
 		sum.Add(e)
 		a, b = a[n:], b[n:]
@@ -118,9 +120,10 @@ func ErrorsOf(a, b []float32) (sum Errors) {
 	return sum
 }
 
-// errorsOf returns the sums p of n pairs as Errors, and reports whether all values are finite. If not, the errors mean nothing.
+// errorsOf returns the sums p of n pairs as Errors. finite is false, and the errors mean nothing, if a value is NaN or infinite, or if
+// the sum of (a−b)² overflows.
 func errorsOf(n int, p moments.Pairs) (e Errors, finite bool) {
-	return Errors{uint64(n), p.AA, p.BB, p.AB, p.DD}, isFinite(p.DD)
+	return Errors{Values: uint64(n), AA: p.AA, BB: p.BB, AB: p.AB, DD: p.DD}, isFinite(p.DD)
 }
 
 // distance has the results of one pass over the values of two tensors. A NaN equals a NaN, and an infinity equals
@@ -134,28 +137,28 @@ type distance struct {
 	maxAbsAt, maxRelAt uint64
 }
 
-// compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. It sums them in
-// batches, so that rounding errors stay small. It looks at single pairs of a batch only if one is not finite, or farther apart than
-// all before.
+// compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. b has as many values
+// as a. It sums them in batches, so that rounding errors stay small. It looks at single pairs of a batch only if one is not finite, or
+// is absolutely or relatively farther apart than all before.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
 		p := moments.PairsOf(a[:n], b[:n], m.maxRel)
 		d := distance{differing: p.Differing}
-		errors, finite := errorsOf(n, p)
-		if !finite || p.Most > m.maxAbs || p.Exceeding > 0 {
+		sums, finite := errorsOf(n, p)
+		if !finite || p.Most > m.maxAbs || p.Exceeding > 0 { // Exceeding counts pairs beyond m.maxRel
 			d = differences(a[:n], b[:n], first)
 		}
-		if finite {
-			d.Errors = errors
+		if finite { // the same sums whether or not the pairs were looked at
+			d.Errors = sums
 		}
 		m.merge(d)
 		a, b, first = a[n:], b[n:], first+uint64(n)
 	}
 }
 
-// differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. Products are
-// converted to float64, so that no machine fuses them with a sum: all get the same results.
+// differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. maxAbsAt and maxRelAt
+// are first if no value differs. Conversions to float64 keep machines from fusing a product with a sum: all get the same results.
 func differences[T float](a, b []T, first uint64) (m distance) {
 	b = b[:len(a)]
 	var notFinite, differing uint64
@@ -181,8 +184,8 @@ func differences[T float](a, b []T, first uint64) (m distance) {
 			maxRel, maxRelAt = d/larger, i
 		}
 	}
-	m.Errors = Errors{uint64(len(a)) - notFinite, aa, bb, ab, dd}
-	m.differing += differing
+	m.Errors = Errors{Values: uint64(len(a)) - notFinite, AA: aa, BB: bb, AB: ab, DD: dd}
+	m.differing += differing // addNotFinite has counted the others
 	m.maxAbs, m.maxAbsAt, m.maxRel, m.maxRelAt = maxAbs, first+uint64(maxAbsAt), maxRel, first+uint64(maxRelAt)
 	return m
 }

@@ -28,17 +28,17 @@ func NewFindings(m *loader.Model) *Findings {
 	return l
 }
 
-// Add adds what Stats has found out about one tensor. It returns the error of a tensor that could
-// not be read; damage is a finding.
+// Add adds at most one finding about the tensor of s: damage, values that are not finite, or zeros alone. It returns s.Err if that is
+// neither damage nor a type without values.
 func (l *Findings) Add(s *TensorStats) error {
 	t, damage := s.Tensor, new(layout.FormatError)
 	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))
 	switch {
 	case errors.Is(s.Err, loader.ErrUnsupported): // a type without values is no error
 	case errors.As(s.Err, &damage):
-		of := *damage
-		of.Reason = "tensor " + name + ", " + of.Reason
-		list.Add(&of, findings.Failure)
+		named := *damage
+		named.Reason = "tensor " + name + ", " + named.Reason
+		list.Add(&named, findings.Failure)
 	case s.Err != nil:
 		return s.Err
 	case s.NaN+s.PosInf+s.NegInf > 0:
@@ -60,7 +60,7 @@ func (l *Findings) All() (all []loader.Finding) {
 	return all
 }
 
-// notFiniteText counts the values that are not finite: "3 NaN, 1 +Inf".
+// notFiniteText returns the numbers of values that are not finite as text, such as "3 NaN, 1 +Inf".
 func notFiniteText(s *TensorStats) string {
 	var counts []string
 	for what, n := range []uint64{s.NaN, s.PosInf, s.NegInf} {

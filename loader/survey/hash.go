@@ -57,9 +57,10 @@ type TensorDigest struct {
 	hasScale bool
 }
 
-// Hash makes digests of m's tensors, and hands them to each by ascending name (bytewise).
-// Neither the format, nor compression, nor how tensors are spread over shards changes them.
-// Errors and calls of each are as for [Stats].
+// Hash makes digests of m's tensors, and calls each with them, one call at a time, by ascending name (bytewise).
+// A nil opts means digests of values. Neither the format, nor compression, nor how tensors are spread over shards changes them.
+// A tensor that cannot be read has its error in TensorDigest.Err. Hash fails if a call of each fails, if ctx ends, or if m is closed or
+// one of its files has changed.
 func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*TensorDigest) error) error {
 	if opts == nil {
 		opts = &HashOptions{}
@@ -75,7 +76,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 }
 
 // hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there the digest of the
-// values is also that of the stored elements, unless a NaN is stored with other bits.
+// values is also that of the stored elements, unless a NaN is stored with other bits than canonicalNaN.
 type hashTask struct {
 	model          *loader.Model
 	leased         leasedTensor
@@ -83,10 +84,10 @@ type hashTask struct {
 	values, stored bool
 	phase          int
 	work           []func(w *worker) error
-	hasOddNaN      bool // some NaN is not stored as it is hashed
+	hasOddNaN      bool // some NaN has other bits than canonicalNaN: the digest of values is not that of the stored elements
 }
 
-// progressBytes returns the tensor's stored bytes, twice if both digests are made.
+// progressBytes returns the number of the tensor's stored bytes, twice if both digests are asked for, though F32 may be read once.
 func (t *hashTask) progressBytes() uint64 {
 	n := uint64(1)
 	if t.values && t.stored {
@@ -95,8 +96,9 @@ func (t *hashTask) progressBytes() uint64 {
 	return n * t.digest.Tensor.RawBytes()
 }
 
-// begin sets t.work to the functions that make the digests of the next phase, and returns their number, or 0 after the last phase. There
-// are two: the second makes the digest of stored elements if the first has shown that it is needed.
+// begin sets t.work to the functions that make the digests of the next of two phases. It returns their number, or 0 after the last phase.
+// The second phase makes the digest of stored elements if the first has shown that it is needed. begin sets t.digest.Err, and returns
+// 0, if the tensor cannot be leased.
 func (t *hashTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	t.work = nil
@@ -112,17 +114,17 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 		if hasValues {
 			t.work = append(t.work, t.hashValues)
 		}
-		// For F32 the digest of values may serve for both. Without values the stored elements stand in.
-		if t.stored && !(hasValues && f32) || t.values && !hasValues {
+		storedStandsIn := t.values && !hasValues
+		valuesMayServeForBoth := hasValues && f32
+		if storedStandsIn || t.stored && !valuesMayServeForBoth {
 			t.work = append(t.work, t.hashStored)
 		}
 	case 2:
 		switch {
-		case t.values && d.Values == nil && d.Stored == nil: // a value is no float32
+		case d.Stored != nil: // made by the first phase
+		case d.Values == nil || t.stored && t.hasOddNaN: // a value is no float32, or the bytes of F32 are not those that were hashed
 			t.work = append(t.work, t.hashStored)
-		case t.stored && d.Stored == nil && t.hasOddNaN:
-			t.work = append(t.work, t.hashStored)
-		case t.stored && d.Stored == nil: // F32: both digests are the same
+		case t.stored: // F32: both digests are the same
 			same := *d.Values
 			d.Stored = &same
 		}
@@ -130,10 +132,11 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 	return uint64(len(t.work))
 }
 
-// do makes one of the digests of the current phase.
+// do makes digest number part of the current phase. It fails if reading does, or if the work is canceled.
 func (t *hashTask) do(w *worker, part uint64) error { return t.work[part](w) }
 
-// end releases the tensor, and returns its digests, or only the error if one failed.
+// end releases the tensor, and returns its digests. If err is not nil, or the tensor failed before, they have nothing but Tensor and Err.
+// The error that it returns is always nil: other tensors go on.
 func (t *hashTask) end(err error) (*TensorDigest, error) {
 	t.leased.release()
 	d := t.digest
@@ -143,8 +146,8 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 	return d, nil
 }
 
-// hashValues sets the digest of the values as float32s, in which all NaNs have the same bits; t.hasOddNaN says that one had others. It sets
-// no digest if float32 would round a value. It fails if reading does, or the work is canceled.
+// hashValues sets the digest of the values as float32s, in which all NaNs have the bits canonicalNaN. It sets t.hasOddNaN if one had
+// others. It sets no digest, and returns nil, if float32 would round a value. It fails if reading does, or the work is canceled.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.leased
 	h := sha256.New()
@@ -170,7 +173,8 @@ func (t *hashTask) hashValues(w *worker) error {
 }
 
 // exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if one of them had to be
-// rounded. The values are valid until the next call.
+// rounded. The values are valid until r reads again. The caller may write to them, since no task of Hash sets s.inPlace. It fails if
+// reading does.
 func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
 		v, err = r.values32(s, first, n)
@@ -185,6 +189,7 @@ func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exa
 	return v, elements.Float32s(s.DType(), v, b), nil
 }
 
+// canonicalNaN has the bits of every NaN in a digest, so that the processor that computed a NaN makes no difference.
 const canonicalNaN = 0x7fc00000
 
 // canonicalizeNaNs replaces every NaN of v by one with the bits canonicalNaN, and reports whether any had other bits.
@@ -202,7 +207,7 @@ func canonicalizeNaNs(v []float32) (changed bool) {
 // hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.
 const hashStep = 1 << 18
 
-// hashStored sets the digest of the stored elements, decompressed. It fails if reading does, or the work is canceled.
+// hashStored sets the digest of the stored elements, decompressed. It fails if reading does, or if the work is canceled.
 func (t *hashTask) hashStored(w *worker) error {
 	s := &t.leased
 	h := sha256.New()
@@ -233,7 +238,8 @@ type lines struct {
 	missing bool // a tensor has no digest
 }
 
-// Add adds a tensor's digests to those of the model. The caller adds tensors by ascending name.
+// Add adds a tensor's digests to those of the model. The caller adds tensors by ascending name. After a tensor without a digest, the
+// model has none.
 func (m *ModelDigest) Add(d *TensorDigest) {
 	if d.Values != nil {
 		m.values.add(d, d.Values, "values", squeezed(d.Tensor.Shape()))
@@ -255,12 +261,12 @@ func (m *ModelDigest) Add(d *TensorDigest) {
 // ok is false if a tensor has neither, because it is damaged.
 func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest() }
 
-// Stored returns a digest as Values does, of all tensors' stored elements, their types, and all
-// dimensions of their shapes.
+// Stored returns the digest of lines as those of Values, but of stored elements: DIGEST is that of the stored elements, KIND the
+// type, and SHAPE has all dimensions. ok is false if a tensor has no digest of stored elements.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 
-// add hashes the line of the next tensor: see ModelDigest.Values. If digest is nil, it sets l.missing, and hashes
-// nothing from then on.
+// add hashes the line of the next tensor: digest, kind, shape and the name of d's tensor. If digest is nil, it sets l.missing, and
+// hashes nothing from then on.
 func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	if l.hash == nil {
 		l.hash = sha256.New()
@@ -271,7 +277,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 }
 
-// digest returns the digest of all lines. ok is false if one is missing, because its tensor has no digest.
+// digest returns the digest of all lines, or that of no bytes if there are none. ok is false if a tensor had no digest.
 func (l *lines) digest() (total Digest, ok bool) {
 	switch {
 	case l.missing:
@@ -282,7 +288,7 @@ func (l *lines) digest() (total Digest, ok bool) {
 	return *digestOf(l.hash), true
 }
 
-// kind returns the KIND of a line for stored elements: see ModelDigest.Values.
+// kind returns the KIND of a line for stored elements: the scheme of a logical tensor, else the type, and the scale if there is one.
 func (d *TensorDigest) kind() string {
 	if w := d.Tensor.Scheme(); w != nil {
 		return w.Scheme
@@ -302,7 +308,7 @@ func shapeText(shape []int) string {
 	return "[" + strings.Join(dims, ",") + "]"
 }
 
-// squeezed returns shape without dimensions of 1. They say nothing about the order of elements.
+// squeezed returns a copy of shape without dimensions of 1. They do not change the order of elements.
 // Formats that cannot have a scalar, or many dimensions, add or drop them.
 func squeezed(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(dim int) bool { return dim == 1 })
@@ -314,9 +320,9 @@ type FileDigest struct {
 	Digest Digest
 }
 
-// HashFiles makes digests of m's files, and hands them to each in the order of Model.Files. It reads files, several
-// at once, into buffers and not by way of their mapping. Options.Filter is ignored. Errors and calls of each are as
-// for [Stats], but a file that cannot be read ends the work.
+// HashFiles makes digests of m's files, and calls each with them, one call at a time, in the order of Model.Files. It reads files,
+// several at once, into buffers and not by way of their mapping. It ignores Options.Filter. It fails if a file cannot be read or a call
+// of each fails. It also fails if ctx ends, or if m is closed or one of its files has changed.
 func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*FileDigest) error) error {
 	if opts == nil {
 		opts = &Options{}
@@ -350,7 +356,7 @@ func (t *fileTask) begin(context.Context) (parts uint64) {
 	return 1
 }
 
-// do reads the whole file, and sets its digest.
+// do reads the whole file, which is the only part, and sets its digest. It fails if reading does, or if the work is canceled.
 func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
@@ -368,5 +374,5 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	return nil
 }
 
-// end returns the file's digest, or the error of reading the file.
+// end returns the file's digest, and err, the error of reading the file, which ends all work.
 func (t *fileTask) end(err error) (*FileDigest, error) { return t.digest, err }

@@ -9,10 +9,11 @@ const maxBins = 255
 // greatest to the last. (As NumPy has it.)
 type histogram struct {
 	edges []float64 // of the bins, in ascending order: one more than there are bins
-	scale float64   // bins to a unit
+	scale float64   // bins per unit of a value, or 0 if it overflows
 }
 
-// newHistogram returns the histogram of this number of bins from lo to hi, or of a single bin if lo equals hi.
+// newHistogram returns the histogram of this number of bins of equal width from lo to hi, or of a single bin if lo equals hi. The
+// conversions to float64 keep machines from fusing operations.
 func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
@@ -20,7 +21,7 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 	n := float64(bins)
 	h := &histogram{edges: make([]float64, bins+1), scale: n / (hi - lo)}
 	if math.IsInf(h.scale, 0) {
-		h.scale = 0 // of a single bin, or of one beyond arithmetic: the edges find the place
+		h.scale = 0 // hi-lo is 0 or tiny: countInBins starts at the first bin, and finds the right one by its edges
 	}
 	width := (hi - lo) / n
 	for i := range h.edges {
@@ -34,21 +35,21 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 	return h
 }
 
-// tally adds the number of values of v in each bin to counts[bin]. It leaves out values that are not between lo and hi.
-func tally[T float](h *histogram, counts []uint64, v []T) {
+// countInBins adds the number of values of v in each bin to counts[bin]. It leaves out NaN, and values beyond the first or last edge.
+func countInBins[T float](h *histogram, counts []uint64, v []T) {
 	edges, scale := h.edges, h.scale
-	last := len(edges) - 2 // bin
-	lo, hi := edges[0], edges[last+1]
+	lastBin := len(edges) - 2
+	lo, hi := edges[0], edges[lastBin+1]
 	for _, value := range v {
 		x := float64(value)
 		if !(lo <= x && x <= hi) {
 			continue
 		}
-		bin := max(0, min(int((x-lo)*scale), last)) // rarely wrong, and then by one
+		bin := max(0, min(int((x-lo)*scale), lastBin)) // rounding may put it beside the right one
 		for x < edges[bin] {
 			bin--
 		}
-		for bin < last && x >= edges[bin+1] {
+		for bin < lastBin && x >= edges[bin+1] {
 			bin++
 		}
 		counts[bin]++

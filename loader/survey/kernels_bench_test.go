@@ -27,7 +27,7 @@ func BenchmarkKernels(b *testing.B) {
 	}{
 		{"measure", func() { measure(&m, x, 0, nil) }},
 		{"measure and count", func() { measure(&m, x, 0, &codes) }},
-		{"tally", func() { tally(h, counts, x) }},
+		{"countInBins", func() { countInBins(h, counts, x) }},
 		{"compare", func() { compare(&d, x, y, 0) }},
 	} {
 		b.Run(k.name, func(b *testing.B) {

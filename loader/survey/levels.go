@@ -16,9 +16,9 @@ var Percents = [5]float64{0.1, 1, 50, 99, 99.9}
 // SigmaBins is the number of bins of a histogram by σ.
 const SigmaBins = 89
 
-// SigmaEdge returns the lower edge of bin i of a histogram by σ, in standard deviations from the mean. Edges are equally
-// far apart in asinh(x/2): bins are ¼ σ wide in the middle, and 12 % of the distance from the mean far out.
-// SigmaEdge(SigmaBins) is 256, the upper edge of the last bin. The first and last bins count what lies beyond too.
+// SigmaEdge returns the lower edge of bin i, from 0 to SigmaBins, of a histogram by σ, in standard deviations from the mean. Edges are
+// equally far apart in asinh(x/2): bins are ¼ σ wide in the middle, and 12 % of the distance from the mean far out.
+// SigmaEdge(0) is -256. SigmaEdge(SigmaBins) is 256, the upper edge of the last bin. The first and last bins count what lies beyond too.
 func SigmaEdge(i int) float64 {
 	return 2 * math.Sinh(math.Asinh(128)*(2*float64(i)/SigmaBins-1))
 }
@@ -35,34 +35,37 @@ var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 // counter counts the values of a part by code, or by cell. It is empty between parts.
 type counter struct {
 	counts table[uint32]
-	slots  [numCodes]uint8 // of codes that are counted by cell, from 1 on; 0 of others
+	slots  [numCodes]uint8 // by code: 1 plus the number of its slot if it is counted by cell, else 0
 }
 
-// codeCount says how many values have a code. If it isValue, it counts values with all these bits, or those of a cell.
+// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or those of
+// a cell, which stand for the value of bits.
 type codeCount struct {
 	bits    uint32 // of a float32; those that are not known are 0
 	isValue bool
 	n       uint64
 }
 
-// A cell is a 4,096th of the float32s of a code. A table has cells for 16 codes, in slots.
+// A cell is the float32s with the same upper 28 bits: a code of 16 bits, then the cell's number within the code. A table, which has
+// places for 1<<16 cells, counts the cells of up to 16 codes. Place slot<<cellBits | cell counts a cell of the code with that slot.
 const (
-	cellBits = 4
-	slotBits = 12
+	cellBits    = 12 // of a cell's number
+	droppedBits = 4  // below
 )
 
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
 const maxSorted = 1 << 11
 
-// countEach counts values by all their bits, in the order of their floats. It sorts them by a byte at a time.
+// countEach returns the different values of v, at most maxSorted, with their counts, in ascending order. It sorts them by a byte at
+// a time, the lowest first. Negative NaNs come first and positive NaNs last.
 func countEach(v []float32) (list []codeCount) {
 	var spaces [2][maxSorted]uint32
 	all, spare := spaces[0][:len(v)], spaces[1][:len(v)]
 	for i, x := range v {
-		all[i] = rank(math.Float32bits(x))
+		all[i] = orderedBits(math.Float32bits(x))
 	}
 	for shift := 0; shift < 32; shift += 8 {
-		var places [256]int // of the next value with this byte
+		var places [256]int // by byte: first the number of values, then the place of the next one
 		for _, r := range all {
 			places[uint8(r>>shift)]++
 		}
@@ -79,22 +82,21 @@ func countEach(v []float32) (list []codeCount) {
 	list = make([]codeCount, 0, len(all))
 	for i, r := range all {
 		if i == 0 || r != all[i-1] {
-			list = append(list, codeCount{bits: bitsOfRank(r), isValue: true})
+			list = append(list, codeCount{bits: bitsOfOrdered(r), isValue: true})
 		}
 		list[len(list)-1].n++
 	}
 	return list
 }
 
-// countCentered counts the distances x−center of the values in v, by the upper halves of these as float32s. A finite value whose
-// distance overflows float32 counts as the greatest float32.
+// countCentered counts the distances x−center of the values in v by code: see bitsOfDistance.
 func countCentered[T float](c *counter, v []T, center float64) {
 	for _, x := range v {
 		c.counts[bitsOfDistance(x, center)>>16]++
 	}
 }
 
-// setSlots gives codes slots in their order.
+// setSlots gives slot i to the i-th of codes, at most 16, so that countCells counts their cells.
 func (c *counter) setSlots(codes []uint16) {
 	for i, code := range codes {
 		c.slots[code] = uint8(i + 1)
@@ -108,17 +110,18 @@ func (c *counter) clearSlots(codes []uint16) {
 	}
 }
 
-// countCells counts the distances of values from center by cell, those of codes that have a slot.
+// countCells counts the distances x−center of the values in v by cell, if their code has a slot. It leaves out the others.
 func countCells[T float](c *counter, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
 		if slot := c.slots[bits>>16]; slot > 0 {
-			c.counts[uint16(slot-1)<<slotBits|uint16(bits)>>cellBits]++
+			c.counts[uint16(slot-1)<<cellBits|uint16(bits)>>droppedBits]++
 		}
 	}
 }
 
-// bitsOfDistance returns the bits of the distance of x from center, as float32: the greatest for finite distances beyond.
+// bitsOfDistance returns the bits of x−center as a float32. If x is finite and the distance overflows float32, they are those of
+// ±MaxFloat32.
 func bitsOfDistance[T float](x T, center float64) uint32 {
 	d := float32(float64(x) - center)
 	if math.IsInf(float64(d), 0) && !math.IsInf(float64(x), 0) {
@@ -127,7 +130,7 @@ func bitsOfDistance[T float](x T, center float64) uint32 {
 	return math.Float32bits(d)
 }
 
-// countBF16s counts the BF16s in b by their bits.
+// countBF16s counts the BF16s in b, of an even length, by their bits.
 func (c *counter) countBF16s(b []byte) {
 	for ; len(b) >= 16; b = b[16:] {
 		four, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
@@ -145,7 +148,8 @@ func (c *counter) countBF16s(b []byte) {
 	}
 }
 
-// all yields the codes that have values, with their counts. Most codes have none: it looks at many at once.
+// all yields the codes whose counts are not 0, with pointers to these: the caller may set them to 0 meanwhile. Most codes have none, so
+// it compares many counts at once.
 func (t *table[N]) all() iter.Seq2[int, *N] {
 	const many = 128
 	return func(yield func(code int, n *N) bool) {
@@ -164,7 +168,7 @@ func (t *table[N]) all() iter.Seq2[int, *N] {
 	}
 }
 
-// moveTo adds all counts to sum, and sets them to 0.
+// moveTo adds the counts of c to sum, and sets them to 0. A part has at most partElements values, so no count of c overflows.
 func (c *counter) moveTo(sum *table[uint64]) {
 	for code, n := range c.counts.all() {
 		sum[code] += uint64(*n)
@@ -172,17 +176,17 @@ func (c *counter) moveTo(sum *table[uint64]) {
 	}
 }
 
-// takeCounts returns the counts that are not 0, with their codes in the order of their floats, and sets them to 0.
+// takeCounts returns the counts that are not 0, with their codes, and sets them to 0. The codes ascend as float32s.
 func (t *table[N]) takeCounts() []codeCount {
 	var all, negative int
 	for code := range t.all() {
 		all++
-		negative += code / (numCodes / 2)
+		negative += code / (numCodes / 2) // the sign bit
 	}
 	list := make([]codeCount, all)
 	positive := list[negative:]
-	for code, n := range t.all() { // the positive ones come first, and each sign from zero on
-		c := codeCount{uint32(code) << 16, false, uint64(*n)}
+	for code, n := range t.all() { // positive codes come first and ascend; negative ones descend, and so fill list backwards
+		c := codeCount{bits: uint32(code) << 16, n: uint64(*n)}
 		*n = 0
 		if code < numCodes/2 {
 			positive[0], positive = c, positive[1:]
@@ -197,13 +201,14 @@ func (t *table[N]) takeCounts() []codeCount {
 // level says that n values lie from lo to hi, ends included.
 type level struct {
 	lo, hi float64
-	before uint64 // values in the levels before
+	before uint64 // the number of values in smaller levels
 	n      uint64
-	code   uint16 // of their distances from the center
-	isOpen bool   // has values that float32 cannot hold
+	code   uint16 // of the values' distances from the center
+	isOpen bool   // has distances beyond MaxFloat32, which may be anywhere up to lo or hi
 }
 
-// span returns the least and the greatest of the float32s that c may count: of a cell the one that is nearest to zero.
+// span returns the least and the greatest of the float32s that c may count. For a value both are the value, and for a cell
+// both are the float32 of the cell that is nearest to zero.
 func (c *codeCount) span() (lo, hi float64) {
 	lo = c.value()
 	if c.isValue {
@@ -213,24 +218,25 @@ func (c *codeCount) span() (lo, hi float64) {
 	return min(lo, hi), max(lo, hi)
 }
 
-// rank returns a number that is the larger the larger the float32s with these bits are: negative ones come first.
-func rank(bits uint32) uint32 {
+// orderedBits maps the bits of float32s to integers in the same order: a larger float32 has a larger integer. Negative NaNs come
+// first, and positive NaNs last.
+func orderedBits(bits uint32) uint32 {
 	if bits>>31 != 0 {
 		return ^bits
 	}
 	return bits | 1<<31
 }
 
-// bitsOfRank returns the bits whose rank is r.
-func bitsOfRank(r uint32) uint32 {
+// bitsOfOrdered returns the bits for which orderedBits returns r.
+func bitsOfOrdered(r uint32) uint32 {
 	if r>>31 != 0 {
 		return r &^ (1 << 31)
 	}
 	return ^r
 }
 
-// crowded returns the codes of levels that have a percentile of n values, and more than 0.1 % of the values: at most two codes for each
-// of Percents. It leaves out levels of a single value, and those with distances that float32 cannot hold.
+// crowded returns the codes of levels in which one of Percents lies, and more than 0.1 % of all n values: at most two codes for each
+// percentage. It leaves out levels of a single value, and open ones.
 func crowded(all []level, n uint64) (codes []uint16) {
 	for _, percent := range Percents {
 		at := percent / 100 * float64(max(n, 1)-1)
@@ -244,45 +250,49 @@ func crowded(all []level, n uint64) (codes []uint16) {
 	return codes
 }
 
-// refine returns counts with the counts of codes replaced by those of their cells, which are taken by slot, in the order of their floats.
+// refine returns counts with the entries of codes replaced by entries of their cells, in ascending order of their float32s. The bits of
+// an entry of cells have a place in the table in their upper half: the slot, then the cell. Slot i belongs to codes[i].
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	counts = slices.DeleteFunc(counts, func(c codeCount) bool { return slices.Contains(codes, uint16(c.bits>>16)) })
 	for _, c := range cells {
-		slot, cell := c.bits>>(16+slotBits), c.bits>>16&(1<<slotBits-1)
-		counts = append(counts, codeCount{uint32(codes[slot])<<16 | cell<<cellBits, true, c.n})
+		slot, cell := c.bits>>(16+cellBits), c.bits>>16&(1<<cellBits-1)
+		counts = append(counts, codeCount{bits: uint32(codes[slot])<<16 | cell<<droppedBits, isValue: true, n: c.n})
 	}
-	slices.SortFunc(counts, func(a, b codeCount) int { return cmp.Compare(rank(a.bits), rank(b.bits)) })
+	slices.SortFunc(counts, func(a, b codeCount) int { return cmp.Compare(orderedBits(a.bits), orderedBits(b.bits)) })
 	return counts
 }
 
-// levels returns the ranges of values that the codes of list stand for, and how many values lie in each. list has the order of the
-// floats, and so have the levels. It adds center to a range, cuts it to the range of m, the summary of the values, and leaves out what is
-// not finite. isExact says that values are BF16, so that a code stands for one value.
-func levels(list []codeCount, isExact bool, center float64, m *summary) []level {
+// isZeroCode reports whether the code of c is that of 0 and small subnormals, of either sign: all its bits but the sign are 0.
+func (c *codeCount) isZeroCode() bool { return c.bits<<1>>17 == 0 }
+
+// levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and
+// so do the levels. Entries count distances from center: levels adds it, and cuts ranges to m.min and m.max. It leaves out entries
+// that are not finite. isBF16 says that values are BF16s, so that a code stands for one value.
+func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
 	before := uint64(0)
 	tiny := uint64(0) // zeros, and the subnormals that share their code
 	for _, c := range list {
-		if c.bits<<1>>17 == 0 {
+		if c.isZeroCode() {
 			tiny += c.n
 		}
 	}
-	onlyZeros := tiny == m.zeros && center == 0
+	tinyAreZeros := tiny == m.zeros && center == 0
 	for _, c := range list {
 		lo, hi := c.span()
 		if !isFinite(lo) {
 			continue
 		}
-		if onlyZeros && c.bits<<1>>17 == 0 {
+		if tinyAreZeros && c.isZeroCode() {
 			lo, hi = 0, 0
-		} else if isExact {
+		} else if isBF16 {
 			lo = c.value()
 			hi = lo
 		}
-		l := level{min(max(lo+center, least), greatest), max(min(hi+center, greatest), least), before, c.n, uint16(c.bits >> 16), false}
+		l := level{lo: min(max(lo+center, least), greatest), hi: max(min(hi+center, greatest), least), before: before, n: c.n, code: uint16(c.bits >> 16)}
 		before += c.n
-		switch { // larger distances have the code of the greatest too
+		switch { // bitsOfDistance gives distances beyond MaxFloat32 the code of MaxFloat32
 		case hi >= math.MaxFloat32 && greatest-center > hi:
 			l.hi, l.isOpen = greatest, true
 		case lo <= -math.MaxFloat32 && least-center < lo:
@@ -296,14 +306,15 @@ func levels(list []codeCount, isExact bool, center float64, m *summary) []level 
 	return all
 }
 
-// value returns the float32 with the bits that are known: the value, if it is a BF16.
+// value returns the float32 whose bits are c.bits: of a code the one nearest to zero, which is the value itself for BF16s.
 func (c *codeCount) value() float64 { return float64(math.Float32frombits(c.bits)) }
 
-// summarizeBF16s returns the summary of the BF16s that list counts by their bits, in the order of their floats. It does not set minAt and maxAt.
+// summarizeBF16s returns the summary, without minAt and maxAt, of the BF16s that list counts by their bits, in ascending order. The
+// conversions to float64 keep machines from fusing operations.
 func summarizeBF16s(list []codeCount) summary {
 	m := newSummary()
 	var sum float64
-	var finite []codeCount // which are neighbours in list
+	var finite []codeCount // neighbours in list, since it ascends
 	for i, c := range list {
 		switch x := c.value(); {
 		case x != x:
@@ -324,7 +335,7 @@ func summarizeBF16s(list []codeCount) summary {
 		return m
 	}
 	pivot := sum / float64(m.n)
-	var unrounded float64 // what rounding has taken from pivot, times m.n
+	var unrounded float64 // the sum of distances from pivot: 0 but for what rounding has taken from sum
 	for _, c := range finite {
 		unrounded += float64((c.value() - pivot) * float64(c.n))
 	}
@@ -356,8 +367,8 @@ func bitsOfBF16(x float64) uint16 { return uint16(math.Float32bits(float32(x+0))
 // valueOfBF16 returns the value of a BF16 with these bits.
 func valueOfBF16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
 
-// quantile returns the value below which the given share of the n values in all lies. It interpolates between two neighbours, as NumPy
-// does. all is in ascending order, and the values within a level are taken as evenly spread.
+// quantile returns the value below which this share, from 0 to 1, of the n values in all lies. all ascends and has a value. quantile
+// interpolates between two neighbours, as NumPy does. It returns NaN if one of the two lies in an open level.
 func quantile(all []level, n uint64, share float64) float64 {
 	rank := share * float64(n-1)
 	i := uint64(rank)
@@ -368,8 +379,8 @@ func quantile(all []level, n uint64, share float64) float64 {
 	return x
 }
 
-// valueOfRank returns the i-th smallest, counted from 0, of the n values in all. Inside a level it interpolates, but for an open one it
-// returns NaN: values there lie anywhere.
+// valueOfRank returns the i-th smallest, counted from 0, of the n values in all. It takes the values of a level as evenly spread. It
+// returns NaN inside an open level, whose values lie anywhere.
 func valueOfRank(all []level, n, i uint64) float64 {
 	if i == 0 {
 		return all[0].lo
@@ -384,9 +395,9 @@ func valueOfRank(all []level, n, i uint64) float64 {
 	return l.lo + (l.hi-l.lo)*(float64(i)+0.5)/float64(l.n)
 }
 
-// levelOfRank returns the level of the i-th smallest value, counted from 0, and the number of smaller values in it. The level is empty
-// if there are fewer values.
-func levelOfRank(all []level, i uint64) (l level, before uint64) {
+// levelOfRank returns the level of the i-th smallest value, counted from 0, and the value's rank within the level. The level is empty
+// if there are no more than i values.
+func levelOfRank(all []level, i uint64) (l level, within uint64) {
 	k := sort.Search(len(all), func(k int) bool { return i < all[k].before+all[k].n })
 	if k == len(all) {
 		return level{}, 0
@@ -395,31 +406,28 @@ func levelOfRank(all []level, i uint64) (l level, before uint64) {
 }
 
 // sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a
-// level, the bins on both sides get shares by width.
+// level, the bins on both sides get shares by width. The last bin gets all values that others have not.
 func sigmaHistogram(all []level, mean, std float64) []uint64 {
 	bins := make([]uint64, SigmaBins)
-	var below, counted float64 // values of levels passed, and those in bins so far
-	var done uint64
+	passed := 0.0        // the number of values in levels below the edge
+	counted := uint64(0) // the number of values in the bins before
 	i := 0
-	for k := range bins {
-		if k == SigmaBins-1 {
-			for _, l := range all {
-				bins[k] += l.n
-			}
-			bins[k] -= done
-			break
-		}
+	for k := range bins[:SigmaBins-1] {
 		edge := mean + std*SigmaEdge(k+1)
 		for i < len(all) && all[i].hi < edge {
-			below += float64(all[i].n)
+			passed += float64(all[i].n)
 			i++
 		}
-		counted = below
+		below := passed
 		if i < len(all) && all[i].lo < edge {
-			counted += math.Round(float64(all[i].n) * (edge - all[i].lo) / (all[i].hi - all[i].lo))
+			below += math.Round(float64(all[i].n) * (edge - all[i].lo) / (all[i].hi - all[i].lo))
 		}
-		bins[k] = uint64(counted) - done
-		done = uint64(counted)
+		bins[k] = uint64(below) - counted
+		counted = uint64(below)
 	}
+	for _, l := range all {
+		bins[SigmaBins-1] += l.n
+	}
+	bins[SigmaBins-1] -= counted
 	return bins
 }

@@ -20,7 +20,7 @@ const (
 	partElements = 1 << 20
 )
 
-// partCount returns the number of parts that n elements, or bytes, make.
+// partCount returns the number of parts of partElements elements, or of as many bytes, that n make. The last one may be smaller.
 func partCount(n uint64) uint64 { return (n + partElements - 1) / partElements }
 
 // leasedTensor is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
@@ -51,11 +51,14 @@ func checkValues(t loader.Tensor) error {
 // noValues is the error that a type has no values in float32. It is loader.ErrUnsupported for errors.Is.
 type noValues struct{ dtype layout.DType }
 
+// Error names the dtype.
 func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
+
+// Unwrap returns loader.ErrUnsupported.
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
 // leaseTensor returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
-// tensors. The caller releases the tensor, also after an error.
+// tensors. It fails if m is closed, if ctx ends, or if the scale is damaged. The caller releases the tensor, also after an error.
 func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s leasedTensor, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
@@ -70,15 +73,15 @@ func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s lease
 	return s, err
 }
 
-// release releases the lease, if there is one.
+// release releases the lease, or does nothing if leaseTensor got none.
 func (s *leasedTensor) release() {
 	if s.lease != nil {
 		s.lease.Release()
 	}
 }
 
-// bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor it is their
-// share of all stored bytes.
+// bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor, which has elements, it is
+// their share of all stored bytes, rounded down: for progress only.
 func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
@@ -94,11 +97,11 @@ type reader struct {
 	bytes   []byte
 }
 
-// values32 returns n values of s from element first on, at most chunk. They are valid until the next call. The caller does not write to
-// them if s.inPlace is set.
+// values32 returns n values of s from element first on, at most chunk. They are valid until r reads again. If s.inPlace is set, they
+// may be the file itself: the caller does not write to them. It fails if reading does.
 func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
 	if s.inPlace != nil && s.DType() == layout.F32 && layout.Within(first, n, s.Elements()) {
-		if v, err := mmapio.View[float32](s.inPlace[4*first : 4*(first+n)]); err == nil { // not on a machine of the other byte order
+		if v, err := mmapio.View[float32](s.inPlace[4*first : 4*(first+n)]); err == nil { // it fails on a machine of the other byte order
 			return v, nil
 		}
 	}
@@ -114,8 +117,8 @@ func (r *reader) floatBuffer(n uint64) []float32 {
 	return r.floats[:n]
 }
 
-// values64 does what values32 does, in float64: values that float32 would round are exact, or 64-bit integers rounded
-// once.
+// values64 returns n values of s from element first on, at most chunk, as float64s. Integers of 64 bits are rounded to nearest, and
+// all other values are exact. They are valid until r reads again. It fails if reading does; the values then mean nothing.
 func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
 		r.doubles = mmapio.Aligned[float64](chunk)
@@ -136,8 +139,9 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// storedBytes returns n stored bytes of s from byte off on, decompressed, at most chunkBytes. Those of a logical tensor
-// are the bytes of its stored tensors, one after the other. They are valid until the next call.
+// storedBytes returns n stored bytes of s, at most chunkBytes, from byte off on, decompressed. Bytes off to off+n are within
+// s.RawBytes. A logical tensor has the bytes of its parts, one part after the other. The bytes are valid until r reads again, and
+// the caller does not write to them. It fails if reading does.
 func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
 	if layout.Within(off, n, uint64(len(s.inPlace))) {
 		return s.inPlace[off : off+n], nil

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// zeroRows counts the rows of a matrix whose Euclidean norm is 0: NaN and infinities are left out of it. Its methods may be called at
-// once, with runs of values in any order.
+// zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Its methods may be called at
+// once, with runs of values in any order, but with every element once.
 type zeroRows struct {
 	columns uint64 // values of a row; 0 if the tensor has less than two rows
 
@@ -16,7 +16,8 @@ type zeroRows struct {
 	begun map[uint64]uint64 // zeros of rows that several runs have, by row
 }
 
-// newZeroRows returns a counter for a tensor of a shape: its first dimension counts the rows.
+// newZeroRows returns a counter of zero rows for a tensor of this shape: a row is a position of the first dimension. It counts nothing
+// for fewer than two dimensions or rows.
 func newZeroRows(shape []int) *zeroRows {
 	z := &zeroRows{begun: make(map[uint64]uint64)}
 	if len(shape) > 1 && shape[0] > 1 {
@@ -28,9 +29,9 @@ func newZeroRows(shape []int) *zeroRows {
 	return z
 }
 
-// add adds the run of n values from element first on. isNothing reports whether the i-th value of the run is 0 or not finite, and so
-// adds nothing to a norm. Once a value of a row does, add skips the rest of the row.
-func (z *zeroRows) add(first, n uint64, isNothing func(i uint64) bool) {
+// add counts the rows that the run of n values from element first on completes as zero rows. countsAsZero reports whether value i of
+// the run is 0 or not finite. After a value of a row that does not, add skips the rest of the row.
+func (z *zeroRows) add(first, n uint64, countsAsZero func(i uint64) bool) {
 	if z.columns == 0 {
 		return
 	}
@@ -38,7 +39,7 @@ func (z *zeroRows) add(first, n uint64, isNothing func(i uint64) bool) {
 		row := (first + at) / z.columns
 		from := at
 		end := min((row+1)*z.columns-first, n)
-		for at < end && isNothing(at) {
+		for at < end && countsAsZero(at) {
 			at++
 		}
 		if at == end {
@@ -48,7 +49,7 @@ func (z *zeroRows) add(first, n uint64, isNothing func(i uint64) bool) {
 	}
 }
 
-// addZeros adds n values of a row that add nothing to its norm. Once all of the row's values do, it counts the row.
+// addZeros notes that n further values of a row count as zero. Once all of the row's values do, it counts the row.
 func (z *zeroRows) addZeros(row, n uint64) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -60,12 +61,12 @@ func (z *zeroRows) addZeros(row, n uint64) {
 	delete(z.begun, row)
 }
 
-// addFloats adds the run v of values from element first on to z.
+// addFloats calls z.add for the run v of values from element first on.
 func addFloats[T float](z *zeroRows, v []T, first uint64) {
 	z.add(first, uint64(len(v)), func(i uint64) bool { return v[i] == 0 || !isFinite(v[i]) })
 }
 
-// addBF16s adds the run b of BF16s from element first on.
+// addBF16s calls z.add for the run b of BF16s, 2 bytes each, from element first on.
 func (z *zeroRows) addBF16s(b []byte, first uint64) {
 	z.add(first, uint64(len(b)/2), func(i uint64) bool {
 		x := math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)

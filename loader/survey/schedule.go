@@ -40,10 +40,10 @@ type task[R any] interface {
 	begin(ctx context.Context) uint64
 	// do does one part of the phase.
 	do(w *worker, part uint64) error
-	// end is called once, with the error of the first part that failed. It returns the result. An error of end ends
-	// all work.
+	// end is called once, after the last phase, with the error of the first part that failed, or nil. It returns the result. An error
+	// of end ends the work on all tasks.
 	end(err error) (*R, error)
-	// weight returns the bytes that the task counts for in Progress.
+	// progressBytes returns the number of bytes that the task counts for in Progress.
 	progressBytes() uint64
 }
 
@@ -52,15 +52,15 @@ type task[R any] interface {
 type scheduler[R any] struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	progress parallel.Progress // in bytes of the tasks' weights
+	progress parallel.Progress // in bytes: see task.progressBytes
 	handOut  func(*R) error
 	results  sequence[*R]
 	workers  chan *worker // idle ones
 }
 
-// run does all tasks, which read models, and calls handOut with their results in the order of tasks. It goes through tasks
-// twice: the first time to sum up the bytes for Progress. It fails if ctx ends, if handOut or a task's end fails, or if a model was
-// closed or one of its files changed.
+// run does all tasks, which read models, and calls handOut with their results in the order of tasks. It ranges over tasks
+// twice: the first time to sum up the bytes for Progress. It fails if ctx ends, or if handOut or a task's end fails. It also fails if a
+// model is closed or one of its files has changed, before or meanwhile. If opts.Workers is 0, all cores work.
 func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, tasks iter.Seq[task[R]], models ...*loader.Model) error {
 	if err := checkModels(models...); err != nil {
 		return err
@@ -78,9 +78,9 @@ func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, task
 	for t := range tasks {
 		s.progress.Total += t.progressBytes()
 	}
-	// A goroutine that is locked to its thread, as the caller may be, cannot share what Pull returns with others.
+	// doAll needs a goroutine of its own: the caller may be locked to its thread, and iter.Pull then serves no other goroutine.
 	var all parallel.Group
-	all.Go(func() error { s.doAll(workers, tasks); return nil })
+	all.Go(func() error { s.doAll(workers, tasks); return nil }) // errors cancel s.ctx
 	all.Wait()
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
@@ -88,15 +88,15 @@ func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, task
 	return checkModels(models...)
 }
 
-// doAll does all tasks by the given number of goroutines, and returns when they have ended. A goroutine takes the next task only when
-// all parts of the previous task's phase are handed out. So a large task gets all workers. A goroutine does not wait for a task of at
-// most partElements bytes, which has few parts.
+// doAll does all tasks in this number of goroutines, until none is left or s.ctx ends, and returns when the goroutines have ended. A
+// goroutine that wants a task waits until all parts of a phase of the previous task are handed out to workers. So a large task gets all
+// workers. Nobody waits for a task of at most partElements bytes, which has few parts.
 func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
 	following, stop := iter.Pull(tasks)
 	defer stop()
 	number := uint64(0)
-	waitForPrevious := func() {} // waits until all parts of the previous task's phase are handed out
-	parallel.Each(workers, func() (r running[R], ok bool) {
+	waitForPrevious := func() {}                            // waits until all parts of the previous task's phase are handed out
+	parallel.Each(workers, func() (r running[R], ok bool) { // takes a task, in one goroutine at a time
 		waitForPrevious()
 		waitForPrevious, r.handedOut = func() {}, func() {}
 		r.task, ok = following()
@@ -115,7 +115,7 @@ func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
 	})
 }
 
-// checkModels returns an error if one of models is closed, or one of its files has changed since it was opened.
+// checkModels returns the error of Model.Changed if one of models is closed, or if one of its files has changed since it was opened.
 func checkModels(models ...*loader.Model) error {
 	for _, m := range models {
 		if err := m.Changed(); err != nil {
@@ -129,13 +129,13 @@ func checkModels(models ...*loader.Model) error {
 type running[R any] struct {
 	task      task[R]
 	number    uint64 // of the result
-	handedOut func() // says that all parts of a phase are handed out: the next task may begin
+	handedOut func() // lets the next task begin: all parts of a phase are handed out. Further calls do nothing
 }
 
-// doTask does a task, and calls s.handOut with the result when its turn has come. An error of the task's end cancels
-// all work. In Progress the task counts for its progressBytes, whatever its parts have read.
+// doTask does a task, and adds its result to s.results, which hands it out when its turn has come. If the method end of the task fails,
+// doTask cancels all work. In Progress the task counts for its progressBytes, whatever its parts have read.
 func (s *scheduler[R]) doTask(r running[R]) {
-	defer r.handedOut() // if it has no parts, or one has failed
+	defer r.handedOut() // doPhases has not called it if the task has no parts, or if one has failed
 	var mu sync.Mutex
 	uncounted := r.task.progressBytes()
 	count := func(n uint64) {
@@ -149,20 +149,20 @@ func (s *scheduler[R]) doTask(r running[R]) {
 	}
 	result, err := s.doPhases(r, count)
 	switch {
-	case s.ctx.Err() != nil: // the task did not get to its end, and has no result
+	case s.ctx.Err() != nil: // the task may have stopped halfway: it has no result
 		return
 	case err != nil:
 		s.cancel(err)
 		return
 	}
 	s.results.add(r.number, result, s.deliver)
-	count(r.task.progressBytes())
+	count(r.task.progressBytes()) // what its parts have not counted
 }
 
-// doPhases does one phase of a task after the other, and returns what the task's end returns. A part that fails ends them. Workers call
-// count with the number of bytes that a part has read.
+// doPhases does one phase of a task after the other, until a part fails or s.ctx ends. It passes that error, or nil, to the task's end,
+// and returns what end returns. Workers call count with the number of bytes that a part has read.
 func (s *scheduler[R]) doPhases(r running[R], count func(n uint64)) (result *R, err error) {
-	defer func() { result, err = r.task.end(err) }() // also if a part panics
+	defer func() { result, err = r.task.end(err) }() // also if a part panics: end releases the lease
 	for s.ctx.Err() == nil {
 		parts := r.task.begin(s.ctx)
 		if parts == 0 {
@@ -190,7 +190,7 @@ func (s *scheduler[R]) doPhases(r running[R], count func(n uint64)) (result *R, 
 	return nil, context.Cause(s.ctx)
 }
 
-// doPart waits for an idle worker, and does one part of t with it. It fails if the part does.
+// doPart waits for an idle worker, and does one part of t with its buffers. It fails if the part does.
 func (s *scheduler[R]) doPart(t task[R], part uint64, count func(n uint64)) error {
 	w := <-s.workers
 	defer func() { s.workers <- w }()
@@ -212,11 +212,11 @@ func (s *scheduler[R]) deliver(result *R) {
 type worker struct {
 	ctx              context.Context
 	addProgress      func(n uint64) // adds to the task's progress, in bytes
-	readerA, readerB reader
-	codes            *counter // made when it is first used
+	readerA, readerB reader         // two, for the two tensors of a pair
+	codes            *counter       // made when it is first used
 }
 
-// counter returns the worker's counter, which is empty.
+// counter returns the worker's counter. It is empty, since each part that counts moves its counts to the tensor's.
 func (w *worker) counter() *counter {
 	if w.codes == nil {
 		w.codes = new(counter)
@@ -224,7 +224,7 @@ func (w *worker) counter() *counter {
 	return w.codes
 }
 
-// progress adds n bytes to the task's progress. It returns the context's cause if that has ended.
+// progress adds n bytes to the task's progress. It returns the cause of w.ctx if that has ended.
 func (w *worker) progress(n uint64) error {
 	w.addProgress(n)
 	return context.Cause(w.ctx)
@@ -238,8 +238,8 @@ type sequence[T any] struct {
 	early map[uint64]T // results that arrived before their turn
 }
 
-// add calls fold with the result if fold has had all results of smaller numbers. Then it calls fold with the results that were waiting
-// for this one. Otherwise it stores the result. One goroutine at a time calls fold.
+// add calls fold with the result if fold has had all results of smaller numbers, then with the results that waited for this one.
+// Otherwise it stores the result for later. fold runs in one goroutine at a time, and does not call add.
 func (s *sequence[T]) add(number uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type StatsOptions struct {
 	Bins int
 	// BySigma asks for histograms by σ. They need no pass of their own.
 	BySigma bool
-	// Sample, if set, says which elements of a tensor are read: runs of as many as each, at most 65,536, from places on. Runs
+	// Sample, if set, says which elements of a tensor are read: at every one of places a run of length each, at most 65,536. Runs
 	// ascend, do not overlap, and begin and end with blocks. A tensor without places is read as a whole.
 	Sample func(t loader.Tensor) (places []uint64, each uint64)
 }
@@ -72,19 +72,19 @@ type TensorStats struct {
 	Histogram []uint64
 }
 
-// Stats goes through the values of m's tensors, and hands the results to each in the order of
-// the file. Calls of each do not overlap. Its first error ends the work and is returned.
+// Stats reads the values of m's tensors, and calls each with the figures of every tensor, one call at a time. Tensors come in the
+// order of the file. A nil opts means the defaults.
 //
-// A tensor that cannot be read has an error of its own. Stats fails if ctx ends, if m is closed,
-// or if a file has changed since it was opened (see [loader.Model.Changed]).
+// A tensor that cannot be read has its error in TensorStats.Err. Stats fails if a call of each fails, or if ctx ends. It also fails if
+// m is closed, or a file has changed since it was opened (see [loader.Model.Changed]).
 //
 // Memory does not grow with the number of tensors or their sizes. Results do not depend on the
 // number of workers: sums are made of fixed parts and merged in a fixed order.
 //
 // One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. For Percentiles and BySigma,
-// tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, so are tensors with more than 0.1 % of
-// their values within 1/128 of one, such as those of few different values. BF16 tensors are read again up to the element of
-// MaxSigmaAt. Each pass follows the last one tensor by tensor, and so finds small tensors in the page cache.
+// tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, a tensor of few different values is read
+// again: one with more than 0.1 % of its values within 1/128 of a single value. BF16 tensors are read again up to
+// the element of MaxSigmaAt. All passes over one tensor come before the next tensor, and so find small tensors in the page cache.
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
@@ -96,13 +96,13 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 			if opts.Sample != nil {
 				places, each := opts.Sample(x)
 				if err := checkSample(x, places, each); err == nil {
-					t.places, t.each = places, each
+					t.places, t.perPlace = places, each
 				} else {
-					t.stats.Err = cmp.Or(t.stats.Err, inTensor(m, x, err))
+					t.stats.Err = cmp.Or(t.stats.Err, wrapInTensor(m, x, err))
 				}
 			}
 			if t.stats.Sampled = len(t.places) > 0; t.stats.Sampled {
-				t.zeroRows = newZeroRows(nil)
+				t.zeroRows = newZeroRows(nil) // counts no rows
 			} else {
 				t.zeroRows = newZeroRows(x.Shape())
 			}
@@ -113,44 +113,45 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	}, m)
 }
 
-// checkSample returns an error if runs of as many elements of x as each, from places on, are not what StatsOptions.Sample says.
-func checkSample(x loader.Tensor, places []uint64, each uint64) error {
-	end := uint64(0) // of the run before
+// checkSample checks the runs of perPlace elements that begin at places. It returns an error that wraps loader.ErrRange if a run
+// begins before the previous one ends, is longer than chunk, or is not within x.
+func checkSample(x loader.Tensor, places []uint64, perPlace uint64) error {
+	end := uint64(0) // of the previous run
 	for _, first := range places {
-		if first < end || each > chunk || !layout.Within(first, each, x.Elements()) {
-			return fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, each, first, end, x.Elements())
+		if first < end || perPlace > chunk || !layout.Within(first, perPlace, x.Elements()) {
+			return fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, perPlace, first, end, x.Elements())
 		}
-		end = first + each
+		end = first + perPlace
 	}
 	return nil
 }
 
-// inTensor says in which tensor of m there is err.
-func inTensor(m *loader.Model, x loader.Tensor, err error) error {
+// wrapInTensor returns err with the file and the name of the tensor x of m.
+func wrapInTensor(m *loader.Model, x loader.Tensor, err error) error {
 	return fmt.Errorf("%s: tensor %q: %w", m.Files()[x.File()].Path, x.Name(), err)
 }
 
 // statsTask finds the figures of one tensor. Its first phase sums values up and counts them by code. Others follow
 // where they are needed.
 type statsTask struct {
-	model   *loader.Model
-	leased  leasedTensor
-	stats   *TensorStats
-	bins    int
-	bySigma bool
-	phase   phase
-	places  []uint64 // of a sample
-	each    uint64   // elements at each place
+	model    *loader.Model
+	leased   leasedTensor
+	stats    *TensorStats
+	bins     int
+	bySigma  bool
+	phase    phase
+	places   []uint64 // of a sample: the first element of each run
+	perPlace uint64   // elements in a run
 
 	inOrder sequence[summary] // of the parts, which are merged into sum in their order
 	sum     summary
 
 	zeroRows *zeroRows
 
-	mu      sync.Mutex     // of counts and stats.Histogram
-	counts  *table[uint64] // of several parts
-	taken   []codeCount    // of the phase that counts
-	counted []codeCount    // of all values, as finely as is known
+	mu      sync.Mutex     // of counts, latest, stats.Histogram, sum.minAt and sum.maxAt
+	counts  *table[uint64] // of the current phase, if the tensor has several parts
+	latest  []codeCount    // counts of the current phase, once it has ended or its only part is done
+	counted []codeCount    // counts of all values: of the first phase, then replaced or refined by later ones
 	center  float64        // counted has distances from it
 	crowded []uint16       // codes that are refined
 	ranges  [][2]float64   // of each part of BF16s: the least and the greatest finite value
@@ -173,11 +174,12 @@ const (
 	finished
 )
 
-// progressBytes returns the tensor's stored bytes that are read, twice if histograms need a second pass, or 0 if it has no values.
+// progressBytes returns the number of stored bytes that are read: for a sample its share of all, rounded down. The bytes count twice
+// if histograms need a second pass. It returns 0 if the tensor has no values.
 func (t *statsTask) progressBytes() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	if t.stats.Sampled {
-		n = uint64(float64(n) * float64(uint64(len(t.places))*t.each) / float64(t.stats.Tensor.Elements()))
+		n = uint64(float64(n) * float64(uint64(len(t.places))*t.perPlace) / float64(t.stats.Tensor.Elements()))
 	}
 	switch {
 	case checkValues(t.stats.Tensor) != nil:
@@ -188,7 +190,8 @@ func (t *statsTask) progressBytes() uint64 {
 	return n
 }
 
-// begin begins the next phase that is needed, and returns the number of its parts, or 0 if no more phases are needed.
+// begin ends the current phase, and advances t.phase to the next one that is needed. It returns the number of its parts, or 0 if no
+// more phases are needed.
 func (t *statsTask) begin(ctx context.Context) uint64 {
 	t.endCounting()
 	for t.phase++; t.phase < finished; t.phase++ {
@@ -199,7 +202,7 @@ func (t *statsTask) begin(ctx context.Context) uint64 {
 	return 0
 }
 
-// parts returns the number of parts of each phase. A sample is one.
+// parts returns the number of parts of each phase. A sample is read as a single part.
 func (t *statsTask) parts() uint64 {
 	if t.stats.Sampled {
 		return 1
@@ -207,26 +210,28 @@ func (t *statsTask) parts() uint64 {
 	return partCount(t.leased.Elements())
 }
 
-// chunks yields the first element and the length of every chunk of a part.
-func (t *statsTask) chunks(part uint64) iter.Seq2[uint64, uint64] {
+// chunksOf yields the first element and the length of every chunk of a part. For a sample, which has one part, the chunks are its runs.
+func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
 	if !t.stats.Sampled {
 		return chunks(part, t.leased.Elements())
 	}
 	return func(yield func(first, n uint64) bool) {
 		for _, first := range t.places {
-			if !yield(first, t.each) {
+			if !yield(first, t.perPlace) {
 				return
 			}
 		}
 	}
 }
 
-// prepare reports whether the current phase is needed. If it is, prepare has allocated what its parts count into.
+// prepare reports whether the current phase is needed, and allocates what its parts count into. The first phase also takes the lease.
+// It sets t.stats.Err, and reports false, if the lease or the tensor's bytes fail.
 func (t *statsTask) prepare(ctx context.Context) bool {
-	switch std := t.sum.std(); {
-	case t.stats.Err != nil:
+	if t.stats.Err != nil {
 		return false
-	case t.phase == summing:
+	}
+	switch t.phase {
+	case summing:
 		t.leased, t.stats.Err = leaseTensor(ctx, t.model, t.stats.Tensor)
 		if t.stats.Err == nil && t.leased.ZeroCopy() {
 			t.leased.inPlace, t.stats.Err = t.leased.Bytes()
@@ -235,19 +240,20 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 			return false
 		}
 		t.ranges = make([][2]float64, t.parts())
-	case t.phase == centering:
+	case centering:
+		std := t.sum.std()
 		isFarFromZero := std > 0 && math.Abs(t.sum.mean) > 4*std
-		if !isFarFromZero || math.IsInf(std, 0) || t.isExact() || t.hasFew() {
+		if !isFarFromZero || math.IsInf(std, 0) || t.isBF16() || t.hasFew() {
 			return false
 		}
 		t.center = t.sum.mean
-	case t.phase == refining:
+	case refining:
 		if t.crowded = crowded(t.levels(), t.sum.n); len(t.crowded) == 0 {
 			return false
 		}
-	case t.phase == placing:
-		return t.isExact() && t.sum.n > 0 && t.leased.Elements() > 0
-	default:
+	case placing: // needs no table
+		return t.isBF16() && t.sum.n > 0 && t.leased.Elements() > 0
+	case binning:
 		if t.bins == 0 || t.sum.n == 0 {
 			return false
 		}
@@ -255,65 +261,65 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 		t.stats.Histogram = make([]uint64, len(t.histogram.edges)-1)
 		return true
 	}
-	if t.parts() > 1 {
+	if t.parts() > 1 { // a single part gives its own counts: see addCounts
 		t.counts = tables.Get().(*table[uint64])
 	}
 	return true
 }
 
-// isExact reports whether the values are BF16s. A code has all bits of a BF16, and so stands for one value.
-func (t *statsTask) isExact() bool {
+// isBF16 reports whether the tensor is a stored one of BF16s. A code, the upper half of a float32, is a whole BF16: it stands for one value.
+func (t *statsTask) isBF16() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }
 
-// hasFew reports whether the values are few float32s of one chunk, which are counted one by one.
+// hasFew reports whether the values are float32s, at most maxSorted, and no sample. They are one chunk, which countEach counts exactly.
 func (t *statsTask) hasFew() bool {
 	return !t.leased.isWide && t.leased.Elements() <= maxSorted && !t.stats.Sampled
 }
 
-// addCounts adds the counts c of a part to those of the tensor, and sets all of c to 0.
+// addCounts adds the counts c of a part to t.counts, and sets all of c to 0. If the tensor has one part, its counts become t.latest.
 func (t *statsTask) addCounts(c *counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.counts == nil {
-		t.taken = c.counts.takeCounts()
+		t.latest = c.counts.takeCounts()
 	} else {
 		c.moveTo(t.counts)
 	}
 }
 
-// endCounting moves the counts of the last phase, if it counted, to t.counted. After the first phase of BF16s it computes the summary
-// from these counts; the places of min and max are still unknown.
+// endCounting merges the counts of the current phase, if it counts, into t.counted: the phase refining splits codes there, others
+// replace all. After the first phase of BF16s it computes t.sum from the counts. There MaxUint64 in minAt and maxAt means "not found yet".
 func (t *statsTask) endCounting() {
 	if t.counts != nil {
-		t.taken = t.counts.takeCounts()
+		t.latest = t.counts.takeCounts()
 		tables.Put(t.counts)
 		t.counts = nil
 	}
 	switch t.phase {
 	case summing, centering:
-		t.counted = t.taken
+		t.counted = t.latest
 	case refining:
-		t.counted = refine(t.counted, t.crowded, t.taken)
+		t.counted = refine(t.counted, t.crowded, t.latest)
 	default:
 		return
 	}
-	t.taken, t.ascending = nil, nil
-	if t.phase == summing && t.isExact() {
+	t.latest, t.ascending = nil, nil
+	if t.phase == summing && t.isBF16() {
 		t.sum = summarizeBF16s(t.counted)
 		t.sum.minAt, t.sum.maxAt = math.MaxUint64, math.MaxUint64
 	}
 }
 
-// do does one part of the current phase: the part-th partElements elements. Summaries of parts are merged in the order
-// of parts: float64 sums depend on it.
+// do does part number part of the current phase. It merges the summaries of parts in the order of parts, since float64 sums depend on
+// it. It fails if reading does, or if the work is canceled.
 func (t *statsTask) do(w *worker, part uint64) error {
 	switch {
 	case t.phase == binning:
-		return t.tally(w, part)
+		return t.fillHistogram(w, part)
 	case t.phase == placing:
 		return t.findFarthest(w, part)
-	case t.isExact():
+	case t.isBF16():
 		return t.countBF16s(w, part)
 	}
 	sum, c := newSummary(), w.counter()
@@ -326,7 +332,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 		if isSumming {
 			if t.hasFew() {
 				measure(&sum, v, first, nil)
-				t.taken = countEach(v)
+				t.latest = countEach(v) // the only chunk
 			} else {
 				measure(&sum, v, first, (*moments.Codes)(&c.counts))
 			}
@@ -350,7 +356,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// recount counts the distances of v from t.center by code or, while t refines, by cell.
+// recount counts in c the distances of v from t.center by cell in the phase refining, and by code in others.
 func recount[T float](c *counter, v []T, t *statsTask) {
 	if t.phase == refining {
 		countCells(c, v, t.center)
@@ -359,7 +365,8 @@ func recount[T float](c *counter, v []T, t *statsTask) {
 	}
 }
 
-// countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts.
+// countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts. It fails if
+// reading does, or if the work is canceled.
 func (t *statsTask) countBF16s(w *worker, part uint64) error {
 	c := w.counter()
 	err := t.eachRun(w, part, func(first, n uint64) error {
@@ -371,12 +378,13 @@ func (t *statsTask) countBF16s(w *worker, part uint64) error {
 		return err
 	})
 	t.ranges[part] = c.rangeOfBF16s()
-	t.addCounts(c)
+	t.addCounts(c) // also after an error: it empties the worker's counter
 	return err
 }
 
-// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean, the least or the greatest, if it has that. It lowers
-// t.sum.minAt or maxAt to the first element that has it. It skips what comes after an element where the value was found.
+// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean: the least, the greatest, or both if equally far.
+// It lowers t.sum.minAt or t.sum.maxAt to the first such element of the part. It skips a part whose range lacks the value, and chunks
+// after an element where any part has found it. It fails if reading does, or if the work is canceled.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
 	if r := t.ranges[part]; !(above >= below && r[1] == t.sum.max) && !(below >= above && r[0] == t.sum.min) {
@@ -420,12 +428,13 @@ func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	})
 }
 
-// tally counts the finite values of a part, and adds the counts to the tensor's histogram.
-func (t *statsTask) tally(w *worker, part uint64) error {
+// fillHistogram counts the finite values of a part, and adds the counts to t.stats.Histogram. If reading fails, or the work is canceled,
+// it adds what it has counted, and returns the error.
+func (t *statsTask) fillHistogram(w *worker, part uint64) error {
 	counts := make([]uint64, len(t.stats.Histogram))
 	err := t.eachChunk(w, part,
-		func(v []float32, _ uint64) { tally(t.histogram, counts, v) },
-		func(v []float64, _ uint64) { tally(t.histogram, counts, v) })
+		func(v []float32, _ uint64) { countInBins(t.histogram, counts, v) },
+		func(v []float64, _ uint64) { countInBins(t.histogram, counts, v) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for bin, n := range counts {
@@ -434,8 +443,8 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 	return err
 }
 
-// eachChunk passes the values of part p, chunk by chunk, with the number of their first element. narrow takes float32s,
-// and wide float64s if float32 would round the values. It fails if a read fails, or if the work is canceled.
+// eachChunk calls narrow or wide with the values of every chunk of part p, and the number of its first element. It calls wide, with
+// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
 	return t.eachRun(w, p, func(first, n uint64) error {
 		if t.leased.isWide {
@@ -457,21 +466,22 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, firs
 // are lost, or if the work is canceled.
 func (t *statsTask) eachRun(w *worker, p uint64, f func(first, n uint64) error) error {
 	err := mmapio.Guard(func() error {
-		for first, n := range t.chunks(p) {
+		for first, n := range t.chunksOf(p) {
 			if err := cmp.Or(f(first, n), w.progress(t.leased.bytesOf(n))); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if lost, ok := err.(*mmapio.FaultError); ok { // of t.leased.inPlace; the loader's error names the tensor
+	if lost, ok := err.(*mmapio.FaultError); ok { // of t.leased.inPlace: read the lost byte by the loader, whose error names the tensor
 		_, named := t.leased.ReadAt(make([]byte, 1), int64(lost.Offset-t.leased.Offset()))
-		err = cmp.Or(named, err)
+		err = cmp.Or(named, err) // named is nil if the byte is there again
 	}
 	return err
 }
 
-// chunks yields the first element and the length of every chunk of part p of a tensor that has this number of elements.
+// chunks yields the first element and the length of every chunk of part p. The tensor has this number of elements; the last chunk may
+// be shorter.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
 		end := min((p+1)*partElements, elements)
@@ -483,9 +493,9 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// checkUnchanged returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first: it has counted another
-// number of them, or has not found the least or greatest again.
-func (t *statsTask) checkUnchanged() error {
+// checkPasses returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first: if it has counted
+// another number of finite values, or, for BF16s, has found neither the least nor the greatest again.
+func (t *statsTask) checkPasses() error {
 	binned, counted := uint64(0), uint64(0)
 	for _, n := range t.stats.Histogram {
 		binned += n
@@ -493,28 +503,30 @@ func (t *statsTask) checkUnchanged() error {
 	for _, l := range t.levels() {
 		counted += l.n
 	}
-	isPlaced := !t.isExact() || t.sum.n == 0 || min(t.sum.minAt, t.sum.maxAt) < t.leased.Elements()
+	// findFarthest may have looked for one of the two only: the other stays at MaxUint64.
+	isPlaced := !t.isBF16() || t.sum.n == 0 || min(t.sum.minAt, t.sum.maxAt) < t.leased.Elements()
 	if (t.histogram == nil || binned == t.sum.n) && counted == t.sum.n && isPlaced {
 		return nil
 	}
-	return inTensor(t.model, t.stats.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
+	return wrapInTensor(t.model, t.stats.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
 }
 
-// levels returns the tensor's finite values, as the last phase has counted them, in ascending order.
+// levels returns t.counted as ranges of finite values in ascending order. It computes them once for each phase that counts.
 func (t *statsTask) levels() []level {
 	if t.ascending == nil {
-		t.ascending = levels(t.counted, t.isExact(), t.center, &t.sum)
+		t.ascending = levels(t.counted, t.isBF16(), t.center, &t.sum)
 	}
 	return t.ascending
 }
 
-// end releases the tensor, and returns its statistics, or only the error if a part failed.
+// end releases the tensor, and returns its statistics. If err is not nil, or the tensor failed before, they have nothing but Tensor and
+// Err. The error that it returns is always nil: other tensors go on.
 func (t *statsTask) end(err error) (*TensorStats, error) {
 	t.endCounting()
 	t.leased.release()
 	s := t.stats
 	if s.Err = cmp.Or(s.Err, err); s.Err == nil {
-		s.Err = t.checkUnchanged()
+		s.Err = t.checkPasses()
 	}
 	if s.Err != nil {
 		return &TensorStats{Tensor: s.Tensor, Err: s.Err}, nil
@@ -525,8 +537,8 @@ func (t *statsTask) end(err error) (*TensorStats, error) {
 	return s, nil
 }
 
-// addFigures adds to s what follows from the counted values: percentiles, the largest distance from the mean, kurtosis
-// and the histogram by σ.
+// addFigures sets the fields of s that follow from the counted values: Percentiles, MaxSigma, MaxSigmaAt, Kurtosis and, if asked for,
+// BySigma. It sets NaN where no value is finite, and for all but Percentiles if Std is 0, NaN or infinite.
 func (t *statsTask) addFigures(s *TensorStats) {
 	s.MaxSigma, s.Kurtosis = math.NaN(), math.NaN()
 	for i := range s.Percentiles {
@@ -544,7 +556,7 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	}
 	above, below := (s.Max-s.Mean)/s.Std, (s.Mean-s.Min)/s.Std
 	s.MaxSigma, s.MaxSigmaAt = above, t.sum.maxAt
-	if below > above || below == above && t.sum.minAt < t.sum.maxAt {
+	if below > above || below == above && t.sum.minAt < t.sum.maxAt { // the first of two equally far
 		s.MaxSigma, s.MaxSigmaAt = below, t.sum.minAt
 	}
 	s.Kurtosis = t.sum.kurtosis()
@@ -553,8 +565,9 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	}
 }
 
-// Shown returns s as package explore and the command show it. Of integers without a scale or scheme, such as ids, only the
-// counts, Min, Max and Histogram mean something: the other figures are NaN.
+// Shown returns s as package explore and the command show it: s itself if it has an Err, or if its values stand for real numbers. For
+// integers without a scale or scheme, such as ids, it returns a copy with NaN in Mean, Std, MaxSigma, Kurtosis and Percentiles. The
+// copy's BySigma is nil, and its ZeroRows 0.
 func (s *TensorStats) Shown() *TensorStats {
 	if s.Err != nil || isReal(s.Tensor) {
 		return s
@@ -568,7 +581,7 @@ func (s *TensorStats) Shown() *TensorStats {
 	return &shown
 }
 
-// Coordinates returns the index in each dimension of the element with a row-major number, in a tensor of this shape.
+// Coordinates returns the index in each dimension of the element with this row-major number. It panics if a dimension of shape is 0.
 func Coordinates(number uint64, shape []int) []uint64 {
 	at := make([]uint64, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -578,8 +591,8 @@ func Coordinates(number uint64, shape []int) []uint64 {
 	return at
 }
 
-// copyTo writes the summary to s. A minimum or maximum of -0 becomes +0: its sign would depend on the order of the
-// sums.
+// copyTo sets the counts of s, Min, Max, Mean and Std to those of the summary. The last four are NaN if no value is finite. A minimum
+// or maximum of -0 becomes +0: its sign would depend on the order of the sums.
 func (m *summary) copyTo(s *TensorStats) {
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()

@@ -32,8 +32,8 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v to the summary m, in batches, and counts them in codes, unless that is nil. They are the elements of a
-// tensor from element first on.
+// measure adds the values of v to the summary m, in batches, and counts them by code in codes unless that is nil. v has the elements
+// of a tensor from element first on.
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
@@ -49,34 +49,35 @@ func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	}
 }
 
-// summarize returns the summary of v, at most batch values, without the places of min and max. It counts v in codes. It looks for values
-// that are not finite only if the sum is not.
+// summarize returns the summary of v, at most batch values, without minAt and maxAt, and counts v in codes unless that is nil. It looks
+// for values that are not finite only if the sum is not.
 func summarize[T float](v []T, codes *moments.Codes) summary {
 	if m, finite := sums(v, codes); finite {
 		return m
 	}
 	var space [batch]T
 	finite, odd := separateFinite(space[:0], v)
-	m, _ := sums(finite, nil)
+	m, _ := sums(finite, nil) // codes has counted them already
 	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
 	return m
 }
 
-// sums returns the summary of v, counts v in codes, and reports whether all of v is finite. It sums distances from one of the values, so that a
-// large mean with a small deviation loses no digits.
+// sums returns the summary of v, without minAt and maxAt, and counts v in codes unless that is nil. finite is false if a value is NaN
+// or infinite, or if the sum overflows. sums adds distances from one of the values, so that a large mean with a small deviation loses
+// no digits. Then it shifts the sums of powers to the mean by the binomial theorem. Conversions to float64 keep machines from fusing.
 func sums[T float](v []T, codes *moments.Codes) (m summary, finite bool) {
 	if len(v) == 0 {
 		return newSummary(), true
 	}
 	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // the median of three is hardly an outlier
 	p := moments.PowersOf(v, pivot, codes)                                     // sums of powers of the distances from pivot
-	e := p.Sum / float64(len(v))
+	e := p.Sum / float64(len(v))                                               // the mean's distance from pivot
 	m = summary{n: uint64(len(v)), zeros: p.Zeros, min: p.Least, max: p.Most, mean: pivot + e}
 	m.m2 = max(0, p.Squares-float64(p.Sum*e))
 	m.m3 = float64(p.Cubes-float64(3*e*p.Squares)) + float64(2*e*e*p.Sum)
 	m.m4 = max(0, float64(float64(p.Fourths-float64(4*e*p.Cubes))+float64(6*e*e*p.Squares))-float64(3*e*e*e*p.Sum))
-	if m.m2 != m.m2 {
-		m.m2 = math.Inf(1) // the squares overflow float64
+	if m.m2 != m.m2 { // NaN, as Inf−Inf is: the squares overflow float64
+		m.m2 = math.Inf(1)
 	}
 	return m, isFinite(p.Sum)
 }
@@ -92,7 +93,7 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// separateFinite appends the finite values of v to dst, which may be v[:0], and returns them. odd counts the others.
+// separateFinite appends the finite values of v to dst, which may be v[:0], and returns dst. odd counts NaNs and infinities.
 func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
 	finite = dst
 	for _, x := range v {
@@ -111,7 +112,8 @@ func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
 }
 
 // merge adds to m the summary o of values that come after those of m. It combines the means and moments as Chan, Golub and LeVeque
-// (1979) do, and Pébay (2008) for higher moments. The conversions to float64 keep machines from fusing operations.
+// (1979) do, and Pébay (2008) for higher moments. m4 comes first, since each needs the old lower ones. The conversions to float64 keep
+// machines from fusing operations.
 func (m *summary) merge(o summary) {
 	m.zeros += o.zeros
 	m.nan += o.nan
@@ -146,8 +148,8 @@ func (m *summary) merge(o summary) {
 // std returns the standard deviation of all values as a population, or 0 if there are none.
 func (m *summary) std() float64 { return math.Sqrt(m.m2 / float64(max(m.n, 1))) }
 
-// kurtosis returns the fourth central moment divided by the standard deviation to the fourth, less 3. It is NaN if the deviation is 0
-// or not finite.
+// kurtosis returns the fourth central moment divided by the standard deviation to the fourth, less 3: n·m4/m2² − 3, in an order that
+// does not overflow. It is NaN if the deviation is 0 or not finite, or if m4 is not finite.
 func (m *summary) kurtosis() float64 {
 	if k := m.m4/m.m2*(float64(m.n)/m.m2) - 3; isFinite(k) {
 		return k

@@ -67,7 +67,7 @@ func TestHistogramEdges(t *testing.T) {
 				share := float64(i) / 999
 				x := min(max(r.lo*(1-share)+r.hi*share, r.lo), r.hi)
 				counts := make([]uint64, len(h.edges)-1)
-				tally(h, counts, []float64{x})
+				countInBins(h, counts, []float64{x})
 				b := slices.Index(counts, 1)
 				if b < 0 || x < h.edges[b] || x > h.edges[b+1] || x == h.edges[b+1] && b != len(counts)-1 {
 					t.Fatalf("%v, %d bins: %v is in %d", r, bins, x, b)
@@ -75,7 +75,7 @@ func TestHistogramEdges(t *testing.T) {
 			}
 			for _, x := range []float64{math.Inf(-1), math.Nextafter(r.lo, math.Inf(-1)), math.Nextafter(r.hi, math.Inf(1)), math.Inf(1), math.NaN()} {
 				counts := make([]uint64, len(h.edges)-1)
-				if tally(h, counts, []float64{x}); slices.Max(counts) > 0 {
+				if countInBins(h, counts, []float64{x}); slices.Max(counts) > 0 {
 					t.Errorf("%v, %d bins: %v is in one", r, bins, x)
 				}
 			}
