@@ -590,6 +590,7 @@ func TestHostile(t *testing.T) {
 	for l := range 4 {
 		shapes[fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", l)] = []int{64, 64}
 	}
+	shapes["model.layers.0.mlp.down_proj.weight"] = []int{0, 64} // whose size has no logarithm
 	metadata := map[string]string{"<script>alert(1)</script>": `<img src=x onerror=alert(1)>`, "chat_template": "{% for m in messages %}<script>alert(1)</script>{{ m }}{% endfor %}\n<b>bold</b>"}
 	path := filepath.Join(t.TempDir(), `"><img src=x onerror=alert(1)>.safetensors`)
 	browser(t)

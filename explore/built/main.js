@@ -537,7 +537,7 @@ const measures = [
 {
 key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark for each tensor',
 value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, bound: '', add: true,
-domain: (v) => [v[0], v[v.length - 1]], log: true, needs: 'row',
+domain: (v) => [v.find((x) => x > 0) ?? 1, v[v.length - 1]], log: true, needs: 'row',
 },
 {
 key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark for each tensor',
@@ -1102,7 +1102,7 @@ if (stat.sigma_histogram?.length) {
 const [z6, n6] = beyond(stat.sigma_histogram, 6), [z20, n20] = beyond(stat.sigma_histogram, 20)
 out.push([`beyond ${z6.toFixed(1)} σ, ${z20.toFixed(0)} σ`, grouped(n6) + ', ' + grouped(n20) + (all ? '' : ' values')])
 }
-if (!all) out.push(['kurtosis', near + number(stat.kurtosis)])
+if (!all) out.push(['kurtosis', (stat.kurtosis === null ? '' : near) + number(stat.kurtosis)])
 out.push(['zeros', s + grouped(stat.zeros) + (stat.zeros && stat.finite ? ' (' + bound(stat, '≈') + percent(stat.zeros / stat.finite) + ')' : '')])
 if (all || stat.nan || stat.pos_inf || stat.neg_inf) out.push(['NaN, infinite', s + grouped(stat.nan) + ', ' + s + grouped(stat.pos_inf + stat.neg_inf)])
 return out
@@ -1405,7 +1405,7 @@ const counts = new Map()
 for (const r of found) counts.set(r.type, (counts.get(r.type) ?? 0) + 1)
 const types = [...counts].map(([type, tensors]) => ({ show: type, tensors })).sort((a, b) => b.tensors - a.tensors || (a.show < b.show ? -1 : 1))
 const isOdd = (r) => r.state > 0
-const shows = [{ show: '', tensors: found.length }, ...types.slice(0, 12), { show: 'odd', tensors: found.filter(isOdd).length }]
+const shows = [{ show: '', tensors: found.length }, ...types.slice(0, 6), { show: 'odd', tensors: found.filter(isOdd).length }]
 const left = found.filter((r) => !show || r.type === show || (show === 'odd' && isOdd(r)))
 let nodes, whole = all.length === store.model.tensors
 if (q || show || group === 'none') nodes = left.map((r) => leaf(r, 0))
@@ -1556,7 +1556,7 @@ active = 0
 ask_()
 }
 function filters(list) {
-choice(shows, 'Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
+choice(shows, 'Show', list.map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
 }
 function y(i) {
 let sum = i * high
@@ -2411,8 +2411,7 @@ return n ? grouped(n) : none
 }
 function firstValues(t) {
 if (!t.first_values?.length) return el('span')
-const lead = '0, '.repeat(Math.max(0, t.shape.length - 1))
-return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
+return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values, row by row' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
 }
 function readIt(t) {
 return el('div', null, el('div', { class: 'row mid', css: { 'margin-bottom': '8px' } }, el('h2', { text: 'Read it' }), el('span', { class: 'sp btnline' }, el('button', { class: 'btn low', click: () => copy(t.go) }, 'Copy Go ', kbd('c')), ' ', el('button', { class: 'btn low', text: 'Copy command', click: () => copy(t.command) }))),
@@ -2487,7 +2486,7 @@ const { ask, host, problemOf } = module_ask
 const { chooser } = module_chooser
 const { choice, copy, el, faint, kbd, say, scroller, svg } = module_dom
 const { chip, legend, meter } = module_figure
-const { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin } = module_format
+const { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin, things } = module_format
 const { binned, layerGrid } = module_grid
 const { byLog } = module_scale
 const { changed, isServed, listen, store } = module_store
@@ -2495,10 +2494,11 @@ const { go, put, read, tensorLink } = module_route
 const { findingsList } = module_findings
 const { strip } = module_overview
 const one = (x) => (Number.isFinite(x) ? grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)) : number(x))
-const same = (p) => p.same_elements || p.db === Infinity
+const same = (p) => p.same_elements || (p.db === Infinity && !p.lost)
+const cosine = (x) => (x === null ? none : x.toFixed(5).replace('-', '−'))
 const kinds = [
 { key: 'db', name: 'dB', sub: 'higher is better; stronger colour, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
-{ key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
+{ key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: cosine, at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + cosine(v), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
 { key: 'relative_rms', name: 'Relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
 { key: 'bits', name: 'Bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
 ]
@@ -2584,6 +2584,7 @@ return { text: one(v), t: Math.min(1, Math.max(0, -v / 6)), ramp: 'odd', name: o
 function broken(p) {
 if (p.error) return 'damaged: ' + p.error
 if (p.only_in) return 'only in ' + p.only_in.toUpperCase()
+if (p.lost) return 'NaN or infinite: ' + things(p.lost, 'value') + ', in one model alone'
 return p.other_shape ? 'another shape' : ''
 }
 function worstOf(numbers) {
@@ -2619,7 +2620,7 @@ const exact = o.relative_rms === 0 // no decibels also mean that A is all zeros,
 const db = ['Overall, signal to error', exact ? 'identical' : o.db === null ? none : one(o.db) + thin + 'dB'], rms = ['Relative RMS', percent3(o.relative_rms)]
 figures.replaceChildren(strip([
 isTune ? rms : db, isTune && db, o.matrices_db !== null && ['Matrices of layers', one(o.matrices_db) + thin + 'dB'],
-!isTune && rms, ['Cosine', o.cosine === null ? none : o.cosine.toFixed(5)],
+!isTune && rms, ['Cosine', cosine(o.cosine)],
 ['Changed', `${grouped(o.differ)} of ${grouped(o.differ + o.identical + o.only_a + o.only_b)}`, `${grouped(o.identical)} identical, ${grouped(o.only_a + o.only_b)} missing` + (o.damaged ? `, ${o.damaged} damaged` : '')],
 a && b && ['Bits per weight', number(a.bits_per_weight) + ' → ' + number(b.bits_per_weight)],
 a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes > 1.005 * a.bytes ? '+' : '') + grouped(Math.round(100 * (b.bytes / a.bytes - 1))) + thin + '%'],
@@ -2658,8 +2659,8 @@ maps.querySelector('.legend').style.marginLeft = innerWidth > 600 ? '178px' : '0
 const typewords = maps.querySelector('.typewords')
 if (typewords) {
 const lows = [...by.values()].filter((q) => Number.isFinite(q.db) && Number.isFinite(q.type_db)).map((q) => q.db - q.type_db)
-const least = Math.min(...lows)
-typewords.textContent = 'Colour from 0 to −6 dB' + (lows.length ? `; the furthest is ${one(least)} dB` + (least > -3 ? ', so the dB lost come from the types chosen, not from these weights.' : '.') : '.')
+const least = Math.min(...lows), explained = least > -3 && [...by.values()].every((q) => !Number.isFinite(q.db) || Number.isFinite(q.type_db))
+typewords.textContent = 'Colour from 0 to −6 dB' + (lows.length ? `; the furthest is ${one(least)} dB` + (explained ? ', so the dB lost come from the types chosen, not from these weights.' : '.') : '.')
 }
 }
 function kindOf(s) {
@@ -2692,7 +2693,7 @@ const xs = points.map((p) => p.bits).concat(ts.map((t) => t.bits)), ys = points.
 const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
 const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
 const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
-const stepY = y1 - y0 > 40 ? 10 : 5
+const stepY = [5, 10, 20, 50].find((s) => y1 - y0 <= 9 * s) ?? 100
 for (let v = y0; v <= y1; v += stepY) g.append(svg('line', { class: 'gl', x1: 40, x2: w - 16, y1: y(v), y2: y(v) }), svg('text', { class: 'k e', x: 32, y: y(v) + 4, text: String(v).replace('-', '−') }))
 const stepX = x1 - x0 > 10 ? 4 : 1
 for (let v = x0; v <= x1; v += stepX) g.append(svg('text', { class: 'k c', x: x(v), y: 238, text: v }))
@@ -2744,7 +2745,7 @@ el('tbody', null, shown.map((p) => {
 const fail = broken(p)
 return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
 el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
-el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
+el('td', { class: 'wide', text: cosine(p.cosine) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
 })))))
 if (held) [...worst.querySelectorAll('button')].find((b) => b.textContent?.startsWith(held))?.focus()
 }

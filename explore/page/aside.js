@@ -42,7 +42,7 @@ export function figures(stat, all) {
     const [z6, n6] = beyond(stat.sigma_histogram, 6), [z20, n20] = beyond(stat.sigma_histogram, 20)
     out.push([`beyond ${z6.toFixed(1)} σ, ${z20.toFixed(0)} σ`, grouped(n6) + ', ' + grouped(n20) + (all ? '' : ' values')])
   }
-  if (!all) out.push(['kurtosis', near + number(stat.kurtosis)])
+  if (!all) out.push(['kurtosis', (stat.kurtosis === null ? '' : near) + number(stat.kurtosis)])
   out.push(['zeros', s + grouped(stat.zeros) + (stat.zeros && stat.finite ? ' (' + bound(stat, '≈') + percent(stat.zeros / stat.finite) + ')' : '')])
   if (all || stat.nan || stat.pos_inf || stat.neg_inf) out.push(['NaN, infinite', s + grouped(stat.nan) + ', ' + s + grouped(stat.pos_inf + stat.neg_inf)])
   return out

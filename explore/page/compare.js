@@ -4,7 +4,7 @@ import { ask, host, problemOf } from './ask.js'
 import { chooser } from './chooser.js'
 import { choice, copy, el, faint, kbd, say, scroller, svg } from './dom.js'
 import { chip, legend, meter } from './figure.js'
-import { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin } from './format.js'
+import { bytes, count, grouped, named, none, number, percent, quote, reals, seconds, thin, things } from './format.js'
 import { binned, layerGrid } from './grid.js'
 
 import { byLog } from './scale.js'
@@ -14,12 +14,13 @@ import { findingsList } from './findings.js'
 import { strip } from './overview.js'
 
 const one = (x) => (Number.isFinite(x) ? grouped(Math.abs(x) < 0.05 ? '0.0' : x.toFixed(1)) : number(x))
-const same = (p) => p.same_elements || p.db === Infinity
+const same = (p) => p.same_elements || (p.db === Infinity && !p.lost)
+const cosine = (x) => (x === null ? none : x.toFixed(5).replace('-', '−'))
 
 /** The measures of pairs. at gives the place on the scale, from 0 to 1. */
 const kinds = [
   { key: 'db', name: 'dB', sub: 'higher is better; stronger colour, more lost', ramp: 'odd', reversed: true, value: (p) => p.db, text: one, at: (v) => (45 - v) / 40, long: (v) => one(v) + thin + 'dB', d: { low: 45, high: 5 }, ticks: [5, 10, 15, 20, 25, 30, 35, 40, 45], foot: 'dB, linear, clamped to 5…45; 6 dB are about one bit' },
-  { key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: (v) => v.toFixed(5), at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + v.toFixed(5), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
+  { key: 'cosine', name: 'Cosine', sub: 'colour: 1 − cosine, log scale', ramp: 'odd', value: (p) => p.cosine, text: cosine, at: (v) => byLog(Math.max(1e-12, 1 - v), 1e-6, 1), long: (v) => 'cosine ' + cosine(v), d: { low: 1e-6, high: 1 }, log: true, place: (v) => Math.max(1e-12, 1 - v), ticks: [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1], tick: number, foot: '1 − cosine, log scale' },
   { key: 'relative_rms', name: 'Relative RMS', sub: 'error ÷ values', ramp: 'odd', value: (p) => p.relative_rms, text: percent3, at: (v) => byLog(v, 1e-3, 1), long: (v) => 'relative RMS ' + percent3(v), d: { low: 1e-3, high: 1 }, log: true, ticks: [1e-3, 1e-2, 0.1, 1], tick: percent, foot: 'relative RMS, log scale from 0.1 % to 100 %' },
   { key: 'bits', name: 'Bits', sub: 'per weight, of B', ramp: 'amount', value: (p) => p.bits, text: number, at: (v) => byLog(v, 1, 32), long: (v) => number(v) + ' bits', d: { low: 1, high: 32 }, log: true, ticks: [1, 2, 4, 8, 16, 32], tick: String, foot: 'bits per weight, log scale', all: true },
 ]
@@ -120,6 +121,7 @@ export function compareView(main) {
   function broken(p) {
     if (p.error) return 'damaged: ' + p.error
     if (p.only_in) return 'only in ' + p.only_in.toUpperCase()
+    if (p.lost) return 'NaN or infinite: ' + things(p.lost, 'value') + ', in one model alone'
     return p.other_shape ? 'another shape' : ''
   }
 
@@ -163,7 +165,7 @@ export function compareView(main) {
       const db = ['Overall, signal to error', exact ? 'identical' : o.db === null ? none : one(o.db) + thin + 'dB'], rms = ['Relative RMS', percent3(o.relative_rms)]
       figures.replaceChildren(strip([
         isTune ? rms : db, isTune && db, o.matrices_db !== null && ['Matrices of layers', one(o.matrices_db) + thin + 'dB'],
-        !isTune && rms, ['Cosine', o.cosine === null ? none : o.cosine.toFixed(5)],
+        !isTune && rms, ['Cosine', cosine(o.cosine)],
         ['Changed', `${grouped(o.differ)} of ${grouped(o.differ + o.identical + o.only_a + o.only_b)}`, `${grouped(o.identical)} identical, ${grouped(o.only_a + o.only_b)} missing` + (o.damaged ? `, ${o.damaged} damaged` : '')],
         a && b && ['Bits per weight', number(a.bits_per_weight) + ' → ' + number(b.bits_per_weight)],
         a && b && ['Size', bytes(a.bytes) + ' → ' + bytes(b.bytes), (b.bytes > 1.005 * a.bytes ? '+' : '') + grouped(Math.round(100 * (b.bytes / a.bytes - 1))) + thin + '%'],
@@ -204,8 +206,8 @@ export function compareView(main) {
     const typewords = maps.querySelector('.typewords')
     if (typewords) {
       const lows = [...by.values()].filter((q) => Number.isFinite(q.db) && Number.isFinite(q.type_db)).map((q) => q.db - q.type_db)
-      const least = Math.min(...lows)
-      typewords.textContent = 'Colour from 0 to −6 dB' + (lows.length ? `; the furthest is ${one(least)} dB` + (least > -3 ? ', so the dB lost come from the types chosen, not from these weights.' : '.') : '.')
+      const least = Math.min(...lows), explained = least > -3 && [...by.values()].every((q) => !Number.isFinite(q.db) || Number.isFinite(q.type_db))
+      typewords.textContent = 'Colour from 0 to −6 dB' + (lows.length ? `; the furthest is ${one(least)} dB` + (explained ? ', so the dB lost come from the types chosen, not from these weights.' : '.') : '.')
     }
   }
 
@@ -250,7 +252,7 @@ export function compareView(main) {
     const x0 = Math.floor(Math.min(...xs) - 0.4), x1 = Math.ceil(Math.max(...xs) + 0.4), y0 = Math.floor((Math.min(...ys) - 2) / 5) * 5, y1 = Math.ceil(Math.max(...ys) / 5) * 5
     const w = Math.max(320, Math.min(560, innerWidth - 32)), h = 264, x = (v) => 40 + ((w - 56) * (v - x0)) / (x1 - x0), y = (v) => 214 - (178 * (v - y0)) / Math.max(5, y1 - y0)
     const g = svg('svg', { viewBox: `0 0 ${w} ${h}`, width: '100%', class: 'buyfig', role: 'img', 'aria-label': 'Bits per weight against dB: ' + ts.map((t) => `${t.type} ${number(t.bits)} bits, ${one(t.db)} dB`).join('; ') })
-    const stepY = y1 - y0 > 40 ? 10 : 5
+    const stepY = [5, 10, 20, 50].find((s) => y1 - y0 <= 9 * s) ?? 100
     for (let v = y0; v <= y1; v += stepY) g.append(svg('line', { class: 'gl', x1: 40, x2: w - 16, y1: y(v), y2: y(v) }), svg('text', { class: 'k e', x: 32, y: y(v) + 4, text: String(v).replace('-', '−') }))
     const stepX = x1 - x0 > 10 ? 4 : 1
     for (let v = x0; v <= x1; v += stepX) g.append(svg('text', { class: 'k c', x: x(v), y: 238, text: v }))
@@ -308,7 +310,7 @@ export function compareView(main) {
         const fail = broken(p)
         return el('tr', null, el('td', { class: 'l m name' }, p.only_in === 'b' ? p.name : el('a', { href: tensorLink(p.name), text: named(p.name), title: p.name })), el('td', { class: 'l wide', text: p.type_a === p.type_b ? p.type_a : (p.type_a || none) + ' → ' + (p.type_b || none) }),
           el('td', { class: 'wide', text: number(p.bits) }), el('td', null, fail ? el('span', { class: 'chip bad', text: '✕ ' + fail.split(':')[0] }) : p.db === null ? none : dbChip(p.db)), el('td', { class: 'wide', text: one(value(p, 'to')) }), el('td', { class: 'wide', text: percent3(p.relative_rms) }),
-          el('td', { class: 'wide', text: p.cosine === null ? none : p.cosine.toFixed(5) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
+          el('td', { class: 'wide', text: cosine(p.cosine) }), el('td', { class: 'wide', text: number(p.max_abs) }), el('td', { class: 'wide', text: data.overall ? percent(p.error_share) : '' }))
       })))))
     if (held) [...worst.querySelectorAll('button')].find((b) => b.textContent?.startsWith(held))?.focus()
   }

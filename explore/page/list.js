@@ -160,7 +160,7 @@ export function listView(main, inside) {
 
   /** Writes the filters with their counts. */
   function filters(list) {
-    choice(shows, 'Show', list.slice(0, 8).map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
+    choice(shows, 'Show', list.map((s) => [s.show, (s.show || 'all') + ' ' + grouped(s.tensors)]), show, (k) => { show = k; active = 0; ask_() })
   }
 
   /** Returns the height above a row. */

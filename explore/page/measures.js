@@ -35,7 +35,7 @@ export const measures = [
   {
     key: 'size', name: 'Size', title: 'Size', sub: 'bytes in the file, all parts of a weight', ramp: 'amount', foot: 'bytes, log scale; a mark for each tensor',
     value: (row) => row && row.stored_bytes, text: (v) => bytes(v).replace('iB', ''), long: bytes, short: bytes, bound: '', add: true,
-    domain: (v) => [v[0], v[v.length - 1]], log: true, needs: 'row',
+    domain: (v) => [v.find((x) => x > 0) ?? 1, v[v.length - 1]], log: true, needs: 'row',
   },
   {
     key: 'bits', name: 'Bits', title: 'Bits per weight', sub: '8 × stored bytes ÷ values', ramp: 'amount', foot: 'bits per weight, log scale from 1 to 32; a mark for each tensor',

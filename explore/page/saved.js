@@ -79,7 +79,7 @@ export async function savedList({ q, group, sort, show, open }) {
   for (const r of found) counts.set(r.type, (counts.get(r.type) ?? 0) + 1)
   const types = [...counts].map(([type, tensors]) => ({ show: type, tensors })).sort((a, b) => b.tensors - a.tensors || (a.show < b.show ? -1 : 1))
   const isOdd = (r) => r.state > 0
-  const shows = [{ show: '', tensors: found.length }, ...types.slice(0, 12), { show: 'odd', tensors: found.filter(isOdd).length }]
+  const shows = [{ show: '', tensors: found.length }, ...types.slice(0, 6), { show: 'odd', tensors: found.filter(isOdd).length }]
   const left = found.filter((r) => !show || r.type === show || (show === 'odd' && isOdd(r)))
   let nodes, whole = all.length === store.model.tensors
   if (q || show || group === 'none') nodes = left.map((r) => leaf(r, 0))

@@ -379,8 +379,7 @@ function count_(n) {
 /** Shows the first values. */
 function firstValues(t) {
   if (!t.first_values?.length) return el('span')
-  const lead = '0, '.repeat(Math.max(0, t.shape.length - 1))
-  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: `[${lead}0…${t.first_values.length - 1}] = ` + t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
+  return el('div', null, el('h3', { css: { 'margin-top': t.parts.length ? '16px' : '0' }, text: 'First values, row by row' }), el('p', { class: 'm', css: { 'margin-top': '4px', 'overflow-wrap': 'anywhere' }, text: t.first_values.map(t.stat.finite && t.stat.std === null ? grouped : number).join(', ') + (t.elements > t.first_values.length ? ', …' : '') }))
 }
 
 /** Shows how the tensor is read, in Go and by the command, to copy. */

@@ -157,7 +157,7 @@ func stateOf(s *answer.TensorStat) state {
 }
 
 // maxShows bounds the types that can be filtered by.
-const maxShows = 12
+const maxShows = 6
 
 // show counts what each filter leaves of the tensors found, and leaves what the query's does.
 func (l *list) show() []answer.Show {
